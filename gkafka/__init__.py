@@ -1,0 +1,3 @@
+"""gkafka: a concurrent Apache Kafka client for Python."""
+
+__version__ = "0.1.0"

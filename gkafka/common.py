@@ -1,0 +1,58 @@
+"""Names that every room shares: Kafka's constants and the one message class's base."""
+
+from __future__ import annotations
+
+import abc
+import enum
+from typing import NamedTuple
+
+__all__ = ["CompressionType", "IsolationLevel", "Message", "OffsetType", "TimestampType", "TopicPartition"]
+
+
+class CompressionType(enum.IntEnum):
+    """Codec ids as they stand in the attributes of a batch (bits 0-2)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class OffsetType(enum.IntEnum):
+    """The two timestamps of ListOffsets that stand for an end of the log."""
+
+    EARLIEST = -2
+    LATEST = -1
+
+
+class IsolationLevel(enum.IntEnum):
+    """KIP-98: whether records of open and aborted transactions are delivered."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class TimestampType(enum.IntEnum):
+    """KIP-32: who set a record's timestamp. NONE before message format 1."""
+
+    NONE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class TopicPartition(NamedTuple):
+    """A topic's name and the id of one of its partitions."""
+
+    topic: str
+    partition: int
+
+
+class Message(abc.ABC):
+    """A record as a consumer hands it out. What `consume()` returns is an instance of this.
+
+    topic: str; partition_id, offset: int; timestamp: ms since the epoch (-1: none); timestamp_type: TimestampType;
+    key (= partition_key), value: bytes or None; headers: list of (str, bytes or None).
+    """
+
+    __slots__ = ()

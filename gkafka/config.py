@@ -1,0 +1,232 @@
+"""Every option, once: name, type, default, bounds, aliases, documentation.
+
+From these dataclasses come the keyword arguments of the public calls, the checks with their error texts, the aliases
+(`linger.ms`) and the table in docs/options.md. An option that is not here does not exist.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from gkafka.exceptions import ConfigurationError
+
+__all__ = ["ClientConfig", "ConsumerConfig", "ProducerConfig", "Secret", "build", "check", "options_table"]
+
+C = TypeVar("C")
+CODECS = (None, "none", "gzip", "snappy", "lz4", "zstd", "auto")
+ACKS = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1, "-1": -1}
+MiB = 1 << 20
+
+
+class Secret(str):
+    """A text that never shows itself: repr, str and format give `***`; `.reveal()` gives the text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+    def __str__(self) -> str:
+        return "***"
+
+    def __format__(self, spec: str) -> str:
+        return "***"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Secret is not pickled: pass the credential to the process that needs it")
+
+    def reveal(self) -> str:
+        return str.__str__(self)
+
+
+def option(
+    default: Any,
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[Any, ...] | None = None,
+    types: tuple[type, ...] = (),
+    aliases: tuple[str, ...] = (),
+    none: bool = False,
+) -> Any:
+    """One option. low, high: inclusive bounds of a number; none: None is a value too; aliases: other spellings that are accepted."""
+    meta = {"doc": doc, "low": low, "high": high, "choices": choices, "types": types, "aliases": aliases, "none": none}
+    return dataclasses.field(default=default, metadata=meta)
+
+
+def check(name: str, value: Any, meta: Mapping[str, Any]) -> Any:
+    """The value of an option, or a ConfigurationError that says what it may be."""
+    if value is None and (meta["none"] or (meta["choices"] is not None and None in meta["choices"])):
+        return value
+    if meta["choices"] is not None:
+        if value not in meta["choices"]:
+            raise ConfigurationError(
+                f"{name}={value!r}: must be one of {', '.join(map(repr, meta['choices']))}{_near(value, meta['choices'])}"
+            )
+        return value
+    if meta["low"] is not None or meta["high"] is not None:
+        return _number(name, value, meta)
+    if meta["types"] and not isinstance(value, meta["types"]):
+        wanted = " or ".join(t.__name__ for t in meta["types"])
+        raise ConfigurationError(f"{name}={value!r}: must be {wanted}, not {type(value).__name__}")
+    return value
+
+
+def _number(name: str, value: Any, meta: Mapping[str, Any]) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+        raise ConfigurationError(f"{name}={value!r}: must be a number, not {type(value).__name__}")
+    if meta["low"] is not None and value < meta["low"]:
+        raise ConfigurationError(f"{name}={value!r}: must be {meta['low']} or more")
+    if meta["high"] is not None and value > meta["high"]:
+        raise ConfigurationError(f"{name}={value!r}: must be {meta['high']} or less")
+    return value
+
+
+def _near(value: Any, names: Any) -> str:
+    near = difflib.get_close_matches(str(value), [str(n) for n in names], n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def build(cls: type[C], given: Mapping[str, Any], *, where: str) -> C:
+    """An instance of an options dataclass from keyword arguments. where: the call that the user made, for the error's text.
+
+    Raises ConfigurationError for an unknown name (with a near miss), a wrong type or a value out of bounds.
+    """
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    spellings = {alias: name for name in fields for alias in (name, name.replace("_", "."), *fields[name].metadata["aliases"])}
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        name = spellings.get(key)
+        if name is None:
+            raise ConfigurationError(f"{where}: unknown option {key!r}{_near(key, spellings) or '; see docs/options.md'}")
+        if name in values:
+            raise ConfigurationError(f"{where}: {key!r} is given twice (it is another spelling of {name!r})")
+        values[name] = check(name, value, fields[name].metadata)
+    return cls(**values)
+
+
+def options_table(cls: type[Any]) -> str:
+    """The Markdown table of an options dataclass: what docs/options.md shows."""
+    rows = ["| option | default | values | meaning |", "|---|---|---|---|"]
+    for f in dataclasses.fields(cls):
+        m = f.metadata
+        low, high = m["low"], m["high"]
+        values = ""
+        if m["choices"]:
+            values = ", ".join(f"`{c!r}`" for c in m["choices"])
+        elif low is not None:
+            values = f"{low} to {high}" if high is not None else f"{low} or more"
+        rows.append(f"| `{f.name}` | `{f.default!r}` | {values} | {m['doc']} |")
+    return "\n".join(rows)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Connections and metadata: the keyword-only options of KafkaClient."""
+
+    client_id: str = option("gkafka", "name shown in the broker's logs and quotas", types=(str,))
+    socket_timeout_ms: float = option(30000, "longest wait for an answer on the control, produce and fetch connections", low=1)
+    offsets_channel_socket_timeout_ms: float = option(10000, "longest wait for an answer to an offset commit or fetch", low=1)
+    connect_timeout_ms: float = option(10000, "TCP, TLS and version negotiation together", low=1)
+    reconnect_backoff_ms: float = option(50, "first pause before a broker is tried again; doubles, with 20 % jitter", low=0)
+    reconnect_backoff_max_ms: float = option(5000, "longest pause before a broker is tried again", low=0)
+    metadata_max_age_ms: float = option(300000, "metadata is asked anew after this", low=100, aliases=("metadata.max.age.ms",))
+    api_timeout_ms: float = option(60000, "default deadline of calls that take a timeout", low=1)
+    max_response_bytes: int = option(100 * MiB, "a longer answer is refused before memory is taken", low=1024, high=(1 << 31) - 1)
+    keepalive: bool = option(True, "TCP keepalive after 60 s of silence", types=(bool,))
+    keepalive_idle_s: int = option(60, "silence before the first keepalive probe, in seconds", low=1)
+    source_address: tuple[str, int] | None = option(None, "local (host, port) of the sockets", none=True, types=(tuple,))
+    broker_version: str = option("0.9.0", "the broker's version if it cannot be asked; '0.9.0' means: ask first", types=(str,))
+    security_protocol: str = option("PLAINTEXT", "PLAINTEXT or SSL", choices=("PLAINTEXT", "SSL"))
+    ssl_context: Any = option(None, "an ssl.SSLContext, used unchanged", none=True)
+    ssl_cafile: str | None = option(None, "PEM file of the authorities to trust; the system's if not given", none=True, types=(str,))
+    ssl_certfile: str | None = option(None, "PEM file of this client's certificate", none=True, types=(str,))
+    ssl_keyfile: str | None = option(None, "PEM file of its key", none=True, types=(str,))
+    ssl_password: str | Callable[[], str] | None = option(None, "pass phrase of the key, or a callable that gives it", none=True)
+    tls_verify: bool = option(True, "check the broker's certificate and host name; False takes a warning", types=(bool,))
+    auto_create_topics: bool = option(
+        True, "asking for a topic by name lets the broker create it, where the broker allows that", types=(bool,)
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """client.get_producer(**options)."""
+
+    acks: Any = option(
+        "all",
+        "0: do not wait; 1: the leader wrote it; 'all' (-1): every in-sync replica has it",
+        choices=("all", -1, 0, 1, "-1", "0", "1"),
+        aliases=("required_acks",),
+    )
+    enable_idempotence: bool | None = option(
+        None, "no duplicates and no reordering by retries; None: on where acks and the broker allow it", none=True, types=(bool,)
+    )
+    linger_ms: float = option(5, "a batch that is not full waits this long for more records", low=0)
+    batch_bytes: int = option(
+        262144, "a batch is sent when it holds this much, before compression", low=128, high=1 << 30, aliases=("batch.size", "batch_size")
+    )
+    buffer_bytes: int = option(
+        33554432, "memory for records that are not yet acknowledged", low=4096, aliases=("buffer.memory", "buffer_memory")
+    )
+    max_block_ms: float = option(60000, "longest that produce() waits for metadata or buffer room", low=0)
+    delivery_timeout_ms: float = option(120000, "from produce() to its result: lingering, retries and all", low=1)
+    request_timeout_ms: float = option(30000, "longest wait for one answer of a broker", low=1)
+    retries: int | None = option(None, "tries of a batch after the first; None: until delivery_timeout_ms", low=0, none=True)
+    retry_backoff_ms: float = option(100, "first pause before a retry; doubles up to retry_backoff_max_ms, with jitter", low=0)
+    retry_backoff_max_ms: float = option(1000, "longest pause before a retry", low=0)
+    max_request_bytes: int = option(
+        1048576,
+        "one record, uncompressed, and one request may hold this much",
+        low=1024,
+        high=1 << 30,
+        aliases=("max.request.size", "max_request_size"),
+    )
+    max_in_flight: int = option(
+        5, "produce requests on one connection without an answer", low=1, high=1000, aliases=("max.in.flight.requests.per.connection",)
+    )
+    compression: str | None = option(
+        None,
+        "codec of the batches; 'auto': the first of lz4, snappy, gzip that is installed",
+        choices=CODECS,
+        aliases=("compression.type", "compression_type"),
+    )
+    compression_level: int | None = option(None, "the codec's own level; None: its default", low=-131072, high=22, none=True)
+    partitioner: Any = option(
+        None, "callable (partition ids, key) -> partition id; None: murmur2 of the key, uniform sticky without one", none=True
+    )
+    key_serializer: Any = option(None, "callable applied to each key", none=True)
+    value_serializer: Any = option(None, "callable applied to each value", none=True)
+    on_delivery: Any = option(None, "callable (delivery) for each record, run by the producer's worker", none=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """What the fetching machinery takes: pykafka's documented keywords of SimpleConsumer map onto these."""
+
+    fetch_message_max_bytes: int = option(
+        1048576, "bytes asked of one partition in one fetch", low=1, high=1 << 30, aliases=("max.partition.fetch.bytes",)
+    )
+    fetch_max_bytes: int = option(
+        4194304,
+        "bytes asked of one broker in one fetch (at least one batch comes anyway)",
+        low=1,
+        high=1 << 30,
+        aliases=("fetch.max.bytes",),
+    )
+    fetch_min_bytes: int = option(1, "the broker waits until it has this much", low=0, high=1 << 30)
+    fetch_wait_max_ms: float = option(
+        500, "longest that the broker waits for fetch_min_bytes", low=0, high=(1 << 31) - 1, aliases=("fetch.max.wait.ms",)
+    )
+    fetch_error_backoff_ms: float = option(500, "pause before a partition that answered an error is fetched again", low=0)
+    queued_max_messages: int = option(2000, "a partition that holds this many messages is not fetched", low=1)
+    num_consumer_fetchers: int = option(1, "workers that drive the fetches; with more the leaders are divided among them", low=1, high=1024)
+    isolation_level: str = option(
+        "read_committed", "whether records of open and aborted transactions are hidden", choices=("read_committed", "read_uncommitted")
+    )
+    check_crcs: bool = option(True, "verify each batch's checksum", types=(bool,))
+    request_timeout_ms: float = option(30000, "longest wait for one answer of a broker, beyond fetch_wait_max_ms", low=1)

@@ -1,0 +1,200 @@
+"""Every error of gkafka, under pykafka's documented names where it has one.
+
+Errors of the broker (one class per code) live in `gkafka.brokererrors` and are all exported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gkafka.brokererrors import *  # noqa: F403  # one class per error code: see its __all__
+from gkafka.brokererrors import (
+    BrokerError,
+    GroupCoordinatorNotAvailable,
+    GroupLoadInProgress,
+    KafkaException,
+    NotCoordinatorForGroup,
+)
+from gkafka.brokererrors import __all__ as _broker_errors
+
+__all__ = [
+    *_broker_errors,
+    "BufferFull",
+    "ClientClosedError",
+    "ConfigurationError",
+    "ConnectionFailedError",
+    "ConsumerCoordinatorNotAvailable",
+    "ConsumerStoppedException",
+    "CorruptRecordError",
+    "DeliveryError",
+    "ForkedClientError",
+    "HandlerThreadError",
+    "KafkaTimeoutError",
+    "LeaderNotFoundError",
+    "MessageSetDecodeFailure",
+    "NoBrokersAvailableError",
+    "NoMessagesConsumedError",
+    "NoPartitionsForConsumerException",
+    "NotCoordinatorForConsumer",
+    "OffsetRequestFailedError",
+    "OffsetsLoadInProgress",
+    "PartitionOwnedError",
+    "ProduceFailureError",
+    "ProducerQueueFullError",
+    "ProducerStoppedException",
+    "ProtocolClientError",
+    "ProtocolError",
+    "RdKafkaException",
+    "RdKafkaStoppedException",
+    "RecordTooLarge",
+    "SerializationError",
+    "SocketDisconnectedError",
+    "UnicodeException",
+    "UnsupportedCodec",
+]
+
+
+# -- what the caller gave or did ---------------------------------------------------------------------------------------
+class ConfigurationError(KafkaException, ValueError):
+    """An option's name or value cannot be used; the text names both and what to give instead."""
+
+
+class UnicodeException(KafkaException):
+    """A name that Kafka keeps as text could not be decoded as UTF-8 (pykafka's name)."""
+
+
+class SerializationError(KafkaException, TypeError):
+    """A key, value or header is not what can be sent, or a serializer failed on it."""
+
+
+class RecordTooLarge(KafkaException, ValueError):
+    """One record is larger than the producer's or the protocol's limit. It was not accepted."""
+
+
+class UnsupportedCodec(KafkaException):
+    """A compression codec is unknown or its package is not installed; the text names the extra to install."""
+
+
+class ClientClosedError(KafkaException):
+    """The client, producer or consumer was closed before this call."""
+
+
+class ForkedClientError(KafkaException):
+    """The client was made in another process. Sockets and producer ids must not be shared: make a client after the fork."""
+
+
+class HandlerThreadError(KafkaException):
+    """A call from a thread that does not own the client's hub, which cannot be served there."""
+
+
+# -- time and connections ----------------------------------------------------------------------------------------------
+class KafkaTimeoutError(KafkaException, TimeoutError):
+    """A call did not end by its deadline."""
+
+    retriable = True
+
+
+class SocketDisconnectedError(KafkaException, ConnectionError):
+    """The connection to a broker broke; what was in flight on it has no answer."""
+
+    retriable = True
+
+
+class ConnectionFailedError(SocketDisconnectedError):
+    """No connection to a broker could be made: the text names each address that was tried and why it failed."""
+
+
+class NoBrokersAvailableError(KafkaException):
+    """None of the bootstrap hosts answered; the text names each and why."""
+
+    retriable = True
+
+
+class LeaderNotFoundError(KafkaException):
+    """A partition has no leader that is known."""
+
+    retriable = True
+
+
+# -- the broker's bytes ------------------------------------------------------------------------------------------------
+class ProtocolError(KafkaException):
+    """Bytes that are not the Kafka protocol, or break its rules. The connection that sent them is closed."""
+
+
+class CorruptRecordError(ProtocolError):
+    """A record batch fails its checksum or cannot be decoded; topic, partition and offset say which. Nothing was skipped."""
+
+
+class MessageSetDecodeFailure(CorruptRecordError):
+    """A message set (format 0 or 1) cannot be decoded (pykafka's name)."""
+
+
+# -- producers ---------------------------------------------------------------------------------------------------------
+class DeliveryError(KafkaException):
+    """Records that were not delivered. `records` lists them: each entry has `.record`, `.error` and `.persisted` ("no" or "maybe")."""
+
+    def __init__(self, message: str, records: Sequence[Any] = (), **about: Any) -> None:
+        super().__init__(message, **about)
+        self.records = list(records)
+
+
+class BufferFull(KafkaException):
+    """The producer's buffer had no room within max_block_ms. The record was not accepted."""
+
+    retriable = True
+
+
+class ProducerQueueFullError(BufferFull):
+    """A producer holds max_queued_messages messages and block_on_queue_full is off (pykafka's name)."""
+
+
+class ProducerStoppedException(ClientClosedError):
+    """The producer was used while it is not running."""
+
+
+class ProduceFailureError(KafkaException):
+    """A generic failure in the producer (pykafka's name)."""
+
+
+# -- consumers ---------------------------------------------------------------------------------------------------------
+class ConsumerStoppedException(ClientClosedError):
+    """An operation that needs a running consumer was tried on a stopped one."""
+
+
+class NoPartitionsForConsumerException(ConsumerStoppedException):
+    """The consumer stopped because it assigned itself no partition."""
+
+
+class NoMessagesConsumedError(KafkaException):
+    """No messages were returned from a message set."""
+
+
+class OffsetRequestFailedError(KafkaException):
+    """Requests for offsets failed more often than the configured maximum."""
+
+
+class PartitionOwnedError(KafkaException):
+    """A partition is still owned by another consumer in ZooKeeper; `partition` is that partition."""
+
+    def __init__(self, partition: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.partition = partition
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.partition, *self.args)
+
+
+class RdKafkaException(KafkaException):
+    """Kept for code that catches it: the compiled implementation raises gkafka's own errors."""
+
+
+class RdKafkaStoppedException(RdKafkaException):
+    """Kept for code that catches it."""
+
+
+# -- other documented names of the same errors ---------------------------------------------------------------------------
+ProtocolClientError = BrokerError
+OffsetsLoadInProgress = GroupLoadInProgress
+ConsumerCoordinatorNotAvailable = GroupCoordinatorNotAvailable
+NotCoordinatorForConsumer = NotCoordinatorForGroup
