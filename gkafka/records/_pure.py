@@ -1,0 +1,6 @@
+"""The Python twin of `gkafka.records._speed`: the same names, results and errors, without a compiler."""
+
+from __future__ import annotations
+
+from gkafka.records._pure_read import *  # noqa: F403
+from gkafka.records._pure_write import *  # noqa: F403

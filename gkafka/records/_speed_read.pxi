@@ -1,0 +1,1 @@
+# Reading record batches: see _speed.pyx.
