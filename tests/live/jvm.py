@@ -1,0 +1,191 @@
+"""One JVM as a child process: its log, its end, and the ports it may take."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.live.guardian import Guardian
+from tests.live.maven import tool
+
+__all__ = ["GUARDIAN", "Jvm", "StartError", "free_ports", "wait_for"]
+
+GUARDIAN = Guardian()
+OPENS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.nio", "java.util", "sun.nio.ch")]
+# Short-lived brokers of the tests: no optimising compiler and one collector thread leave the two cores to the client.
+QUICK = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+LOG4J1 = """log4j.rootLogger=WARN, out
+log4j.logger.kafka=INFO
+log4j.logger.org.apache.kafka=INFO
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %m (%c)%n
+"""
+
+
+class StartError(RuntimeError):
+    """A process did not come up; the text holds the tail of its log. clash: another process has one of its ports."""
+
+    def __init__(self, message: str, *, clash: bool = False) -> None:
+        super().__init__(message)
+        self.clash = clash
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on, from below the range that the kernel gives to outgoing connections.
+
+    Another process may take one before it is used: whoever starts with them tries again with others.
+    """
+    chosen: list[int] = []
+    held: list[socket.socket] = []
+    try:
+        while len(chosen) < count:
+            port = random.randint(20000, 32000)
+            sock = socket.socket()
+            held.append(sock)
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            chosen.append(port)
+    finally:
+        for sock in held:
+            sock.close()
+    return chosen
+
+
+def wait_for(jvm: Jvm, ready: Callable[[], bool], *, what: str, timeout: float) -> None:
+    """Returns when `ready()` is true. Raises StartError when the process has ended or the time is over."""
+    deadline = time.monotonic() + timeout
+    while not ready():
+        if not jvm.alive:
+            raise jvm.failed(f"ended with status {jvm.status} before {what}")
+        if time.monotonic() > deadline:
+            raise jvm.failed(f"is not {what} after {timeout:g} s")
+        time.sleep(0.05)
+
+
+class Jvm:
+    """A Java program. It has a folder of its own for its log; the classpath is a list of jars.
+
+    name: for errors; main: class and arguments; quick: see QUICK; heap_mb: -Xmx.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, classpath: Sequence[Path], main: Sequence[str], *, quick: bool = True, heap_mb: int = 512
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        log4j = folder / "log4j.properties"
+        log4j.write_text(LOG4J1)
+        self.name = name
+        self.folder = folder
+        self.log = folder / "log.txt"
+        self._command = [
+            tool("java"),
+            f"-Xmx{heap_mb}m",
+            *(QUICK if quick else []),
+            *OPENS,
+            "-Djava.net.preferIPv4Stack=true",
+            "-Dzookeeper.jmx.log4j.disable=true",
+            f"-Dlog4j.configuration=file:{log4j}",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss,SSS",
+            "-cp",
+            os.pathsep.join(map(str, classpath)),
+            *main,
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        _everything.add(self)
+
+    def start(self) -> None:
+        assert not self.alive, f"{self.name} is running"
+        with self.log.open("ab") as log:
+            # Its own session: Ctrl-C in the terminal reaches the tests alone, which then end what they started, in order.
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True
+            )
+        GUARDIAN.process(self._process.pid, str(self.folder))
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def status(self) -> int | None:
+        """What it ended with: None while it runs, negative for a signal."""
+        return None if self._process is None else self._process.poll()
+
+    def run(self, timeout: float) -> None:
+        """Start, and wait for the end. Raises StartError unless the status is 0."""
+        self.start()
+        assert self._process is not None
+        try:
+            status = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise self.failed(f"has not ended after {timeout:g} s") from None
+        GUARDIAN.ended(self.pid)
+        if status != 0:
+            raise self.failed(f"ended with status {status}")
+
+    def send(self, number: int) -> None:
+        assert self._process is not None, f"{self.name} was never started"
+        self._process.send_signal(number)
+
+    def wait(self, timeout: float) -> None:
+        assert self._process is not None
+        self._process.wait(timeout)
+        GUARDIAN.ended(self.pid)
+
+    def kill(self, number: int = signal.SIGKILL, *, timeout: float = 30) -> None:
+        """Send the signal and wait for the end; a process that ignores it for `timeout` seconds gets SIGKILL."""
+        if self.alive:
+            self.send(number)
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.send(signal.SIGKILL)
+                self.wait(timeout)
+
+    def tail(self, lines: int = 40) -> str:
+        if not self.log.exists():
+            return "(no log)"
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def failed(self, why: str) -> StartError:
+        """The error to raise: what is wrong, and the tail of the log."""
+        tail = self.tail()
+        clash = "Address already in use" in tail or "BindException" in tail
+        return StartError(f"{self.name} {why}. The end of its log:\n{tail}", clash=clash)
+
+    def forget(self) -> None:
+        """Ended for good."""
+        self.kill()
+        _everything.discard(self)
+
+
+_everything: set[Jvm] = set()
+_owner = os.getpid()
+
+
+def _end_all() -> None:
+    if os.getpid() != _owner:  # a forked child runs the exit handlers too: the processes are not its own
+        return
+    for jvm in list(_everything):
+        jvm.forget()
+    GUARDIAN.close()
+
+
+atexit.register(_end_all)

@@ -1,0 +1,476 @@
+"""Real Apache Kafka on the loopback, for the tests, the demo and the benchmarks.
+
+    with KafkaCluster("4.2.0") as kafka:
+        client = gkafka.KafkaClient(kafka.hosts)
+
+A node runs from its Maven artifacts and needs only a JDK and mvn. Its data live in a temporary folder that is removed at the end.
+As a program: `python -m tests.live.kafka --version 4.2.0` runs a cluster until Ctrl-C, `--fetch` fills the cache of jars.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import dataclasses
+import functools
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tests.live.jvm import GUARDIAN, Jvm, StartError, free_ports, wait_for
+from tests.live.maven import MissingToolError, jars
+from tests.live.probe import metadata, zookeeper_serves
+
+__all__ = ["RELEASES", "VERSIONS", "KafkaCluster", "KafkaNode", "MissingToolError", "Node", "Release", "StartError", "main"]
+
+START_S = 60.0
+TRIES = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """What one version of Kafka needs to run on a JDK 17, and what its clients can expect of it."""
+
+    version: str
+    scala: str
+    extra: str  # the artifact that its own jars lack
+    zookeeper: bool
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        return tuple(map(int, self.version.split(".")))
+
+    @property
+    def headers(self) -> bool:
+        return self.number >= (0, 11)
+
+    @property
+    def timestamps(self) -> bool:
+        return self.number >= (0, 10)
+
+    @property
+    def asks_versions(self) -> bool:
+        """Whether it answers ApiVersions (KIP-35)."""
+        return self.number >= (0, 10)
+
+    @property
+    def codecs(self) -> tuple[str, ...]:
+        old = ("gzip", "snappy", "lz4")  # lz4 since 0.8.2 (KAFKA-1456)
+        return (*old, "zstd") if self.number >= (2, 1) else old  # KIP-110
+
+    def jars(self) -> list[Path]:
+        return jars(f"kafka-{self.version}", [f"org.apache.kafka:kafka_{self.scala}:{self.version}", self.extra])
+
+
+# 1.0 to 2.x name log4j 1 classes without shipping them; javax.xml.bind left the JDK in Java 11; 3.x and 4.x ship slf4j without a binding.
+_SIMPLE = "org.slf4j:slf4j-simple:1.7.36"
+_RELOAD = "org.slf4j:slf4j-reload4j:1.7.36"
+_JAXB = "javax.xml.bind:jaxb-api:2.3.1"
+RELEASES = {
+    release.version: release
+    for release in (
+        Release("0.8.2.2", "2.11", _JAXB, zookeeper=True),
+        Release("0.9.0.1", "2.11", _JAXB, zookeeper=True),
+        Release("0.10.2.2", "2.11", _JAXB, zookeeper=True),
+        Release("0.11.0.3", "2.11", _JAXB, zookeeper=True),
+        Release("1.1.1", "2.11", _RELOAD, zookeeper=True),
+        Release("2.8.2", "2.13", _RELOAD, zookeeper=True),
+        Release("3.9.1", "2.13", _SIMPLE, zookeeper=False),
+        Release("4.2.0", "2.13", _SIMPLE, zookeeper=False),
+    )
+}
+VERSIONS = tuple(RELEASES)
+
+# Small and quick. Retention by time is out: tests write records with old timestamps.
+COMMON = {
+    "offsets.topic.num.partitions": 4,
+    "delete.topic.enable": "true",
+    "log.retention.hours": 876000,
+    "log.cleaner.dedupe.buffer.size": 4 << 20,
+    "group.initial.rebalance.delay.ms": 0,
+    "transaction.state.log.num.partitions": 4,
+    "share.coordinator.state.topic.num.partitions": 4,
+}
+# A dead node is noticed after 3 s instead of 9 s, and a new controller is found in about 2 s.
+QUICK_FAILOVER = {
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 500,
+    "controller.quorum.fetch.timeout.ms": 2000,
+    "controller.quorum.election.timeout.ms": 1000,
+    "zookeeper.session.timeout.ms": 3000,
+}
+
+
+class Node:
+    """One broker of a cluster. id: its broker id; host, port: where clients reach it; log: the path of its log."""
+
+    def __init__(self, id: int, port: int, jvm: Jvm) -> None:
+        self.id = id
+        self.host = "127.0.0.1"
+        self.port = port
+        self.jvm = jvm
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self.jvm.pid
+
+    @property
+    def log(self) -> Path:
+        return self.jvm.log
+
+    @property
+    def alive(self) -> bool:
+        return self.jvm.alive
+
+    def brokers(self) -> set[int] | None:
+        """The ids of the live brokers as this node knows them; None while it does not answer."""
+        answer = metadata(self.host, self.port)
+        return None if answer is None else answer.brokers
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Partition -> broker id, -1 where there is no leader; empty while the node does not know the topic."""
+        answer = metadata(self.host, self.port, [topic])
+        return {} if answer is None else answer.leaders.get(topic, {})
+
+
+class KafkaCluster:
+    """Brokers of one version, with the ZooKeeper or the controllers that they need. A context manager.
+
+    version: one of VERSIONS; brokers: 1 or 3 (replication factor 3); properties: more lines of server.properties.
+    fast: small JVMs that start quickly; False: the JVM's own defaults, for benchmarks. port: of the first broker, else any.
+    Raises MissingToolError if java or mvn is not installed, StartError (with the tail of the log) if a node does not come up.
+    """
+
+    def __init__(
+        self,
+        version: str = "4.2.0",
+        *,
+        brokers: int = 1,
+        properties: Mapping[str, object] | None = None,
+        fast: bool = True,
+        heap_mb: int | None = None,
+        port: int | None = None,
+    ) -> None:
+        if version not in RELEASES:
+            raise ValueError(f"version={version!r}: must be one of {', '.join(VERSIONS)}")
+        self.release = RELEASES[version]
+        self.version = version
+        self.nodes: list[Node] = []
+        self.started_in = 0.0
+        self._count = brokers
+        self._properties = dict(properties or {})
+        self._fast = fast
+        self._heap_mb = heap_mb or (512 if fast else 1024)
+        self._port = port
+        self._folder: Path | None = None
+        self._zookeeper: Jvm | None = None
+        self._zookeeper_port = 0
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+    def start(self) -> KafkaCluster:
+        """Returns when each broker knows of all. Ports that another process took meanwhile are replaced."""
+        if self.nodes:
+            return self
+        classpath = self.release.jars()
+        began = time.monotonic()
+        for attempt in range(1, TRIES + 1):
+            try:
+                self._start(classpath)
+                break
+            except StartError as error:
+                self.stop()
+                if not error.clash or attempt == TRIES:
+                    raise
+            except BaseException:
+                self.stop()
+                raise
+        self.started_in = time.monotonic() - began
+        return self
+
+    def stop(self) -> None:
+        """Ends every process and removes the data. Idempotent."""
+        for jvm in [*(node.jvm for node in self.nodes), *filter(None, [self._zookeeper])]:
+            jvm.forget()
+        self.nodes, self._zookeeper = [], None
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            GUARDIAN.removed(str(folder))
+
+    def __enter__(self) -> KafkaCluster:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    # -- what tests ask ------------------------------------------------------------------------------------------------
+    @property
+    def hosts(self) -> str:
+        """The bootstrap string: every broker."""
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def zookeeper(self) -> str | None:
+        """host:port of ZooKeeper; None for a version without."""
+        return f"127.0.0.1:{self._zookeeper_port}" if self._zookeeper else None
+
+    def node(self, id: int) -> Node:
+        return next(node for node in self.nodes if node.id == id)
+
+    def kill(self, node: Node | int, number: int = signal.SIGKILL) -> None:
+        """Send a signal that ends the node and wait for its end; restart() brings it back with its data."""
+        self._node(node).jvm.kill(number)
+
+    def restart(self, node: Node | int, *, timeout: float = START_S) -> None:
+        """Start a killed node again, on its port, and wait until it knows of all live nodes."""
+        node = self._node(node)
+        if node.alive:
+            node.jvm.kill(signal.SIGTERM)
+        node.jvm.start()
+        self._wait([node], timeout)
+
+    def suspend(self, node: Node | int) -> None:
+        """SIGSTOP: the node accepts connections (its kernel does) and answers nothing."""
+        self._node(node).jvm.send(signal.SIGSTOP)
+
+    def resume(self, node: Node | int) -> None:
+        self._node(node).jvm.send(signal.SIGCONT)
+
+    def create_topic(
+        self, name: str, partitions: int = 1, replication_factor: int | None = None, configs: Mapping[str, object] | None = None
+    ) -> None:
+        """Make a topic with means that are not gkafka's, and wait until every broker serves it.
+
+        replication_factor: default as many as there are brokers. Needs kazoo before 0.11, confluent-kafka from there on.
+        """
+        from tests.live import topics
+
+        factor = replication_factor or self._count
+        given = {key: str(value) for key, value in (configs or {}).items()}
+        if self.release.number < (0, 11):
+            assert self.zookeeper
+            topics.create_in_zookeeper(self.zookeeper, name, partitions, [node.id for node in self.nodes][:factor], given)
+        else:
+            topics.create(self.hosts, name, partitions, factor, given)
+        for node in self.nodes:
+            wait_for(node.jvm, functools.partial(_leads, node, name, partitions), what=f"serving the topic {name}", timeout=30)
+
+    # -- how it starts -------------------------------------------------------------------------------------------------
+    def _node(self, node: Node | int) -> Node:
+        return self.node(node) if isinstance(node, int) else node
+
+    def _start(self, classpath: Sequence[Path]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix=f"gkafka-{self.version}-"))
+        GUARDIAN.folder(str(self._folder))
+        ports = free_ports(2 * self._count + 1)
+        if self._port:
+            ports[0] = self._port
+        if self.release.zookeeper:
+            self._start_zookeeper(classpath, ports[-1])
+        layout = [(id, ports[id - 1], ports[self._count + id - 1]) for id in range(1, self._count + 1)]
+        voters = ",".join(f"{id}@127.0.0.1:{controller}" for id, _, controller in layout)
+        cluster_id = _cluster_id()
+        formats: list[Jvm] = []
+        for id, port, controller in layout:
+            folder = self._folder / f"node-{id}"
+            folder.mkdir()
+            own = _with_zookeeper(self.release, id, port, ports[-1]) if self.release.zookeeper else _kraft(id, port, controller, voters)
+            settings = folder / "server.properties"
+            settings.write_text(_properties({**COMMON, **self._replication(), **own, "log.dirs": folder / "data", **self._properties}))
+            jvm = Jvm(
+                f"Kafka {self.version} node {id}",
+                folder,
+                classpath,
+                ["kafka.Kafka", str(settings)],
+                quick=self._fast,
+                heap_mb=self._heap_mb,
+            )
+            self.nodes.append(Node(id, port, jvm))
+            if not self.release.zookeeper:
+                tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(settings), "--ignore-formatted"]
+                formats.append(Jvm(f"StorageTool of Kafka {self.version}", folder / "format", classpath, tool))
+        self._format(formats)
+        for node in self.nodes:
+            node.jvm.start()
+        self._wait(self.nodes, START_S)
+
+    def _replication(self) -> dict[str, object]:
+        factor, in_sync = self._count, max(1, self._count - 1)
+        settings: dict[str, object] = {
+            "offsets.topic.replication.factor": factor,
+            "transaction.state.log.replication.factor": factor,
+            "transaction.state.log.min.isr": in_sync,
+            "share.coordinator.state.topic.replication.factor": factor,
+            "share.coordinator.state.topic.min.isr": in_sync,
+            "default.replication.factor": factor,
+            "min.insync.replicas": in_sync,
+        }
+        return {**settings, **QUICK_FAILOVER} if self._count > 1 else settings
+
+    def _format(self, tools: Sequence[Jvm]) -> None:
+        errors: list[StartError] = []
+
+        def run(jvm: Jvm) -> None:
+            try:
+                jvm.run(START_S)
+            except StartError as error:
+                errors.append(error)
+            finally:
+                jvm.forget()
+
+        workers = [threading.Thread(target=run, args=(jvm,)) for jvm in tools]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        if errors:
+            raise errors[0]
+
+    def _start_zookeeper(self, classpath: Sequence[Path], port: int) -> None:
+        assert self._folder
+        folder = self._folder / "zookeeper"
+        folder.mkdir()
+        settings = folder / "zookeeper.properties"
+        settings.write_text(
+            _properties(
+                {
+                    "dataDir": folder / "data",
+                    "clientPort": port,
+                    "clientPortAddress": "127.0.0.1",
+                    "admin.enableServer": "false",
+                    "maxClientCnxns": 0,
+                    "tickTime": 500,
+                }
+            )
+        )
+        self._zookeeper_port = port
+        self._zookeeper = Jvm(
+            f"ZooKeeper of Kafka {self.version}",
+            folder,
+            classpath,
+            ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings)],
+            heap_mb=256,
+        )
+        self._zookeeper.start()
+        wait_for(self._zookeeper, lambda: zookeeper_serves(port), what="serving", timeout=START_S)
+
+    def _wait(self, nodes: Sequence[Node], timeout: float) -> None:
+        # The controller of 0.8 tells its brokers of each other with the first partition, not before.
+        silent = self.release.number < (0, 9)
+        alive = {node.id for node in self.nodes if node.alive}
+
+        def serves(node: Node) -> bool:
+            known = node.brokers()
+            return known is not None and (silent or alive <= known)
+
+        for node in nodes:
+            wait_for(node.jvm, functools.partial(serves, node), what="serving", timeout=timeout)
+
+
+class KafkaNode(KafkaCluster):
+    """A cluster of one broker."""
+
+    def __init__(
+        self,
+        version: str = "4.2.0",
+        *,
+        properties: Mapping[str, object] | None = None,
+        fast: bool = True,
+        heap_mb: int | None = None,
+        port: int | None = None,
+    ) -> None:
+        super().__init__(version, properties=properties, fast=fast, heap_mb=heap_mb, port=port)
+
+
+def _leads(node: Node, topic: str, partitions: int) -> bool:
+    leaders = node.leaders(topic)
+    return len(leaders) == partitions and min(leaders.values()) >= 0
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+def _properties(settings: Mapping[str, object]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _kraft(id: int, port: int, controller: int, voters: str) -> dict[str, object]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": id,
+        "controller.quorum.voters": voters,
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    }
+
+
+def _with_zookeeper(release: Release, id: int, port: int, zookeeper: int) -> dict[str, object]:
+    common: dict[str, object] = {"broker.id": id, "zookeeper.connect": f"127.0.0.1:{zookeeper}", "zookeeper.connection.timeout.ms": 15000}
+    if release.number < (0, 9):  # listeners came with 0.9
+        return {**common, "port": port, "host.name": "127.0.0.1", "advertised.host.name": "127.0.0.1"}
+    return {**common, "listeners": f"PLAINTEXT://127.0.0.1:{port}", "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+
+
+def _cluster_id() -> str:
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):  # the tool would take it for an option
+            return text
+
+
+# -- the program -------------------------------------------------------------------------------------------------------
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a cluster until Ctrl-C, SIGTERM or the end of a pipe on standard input. The first line it prints is the bootstrap string."""
+    parser = argparse.ArgumentParser(prog="python -m tests.live.kafka", description="Real Apache Kafka on the loopback.")
+    parser.add_argument("--version", default="4.2.0", choices=VERSIONS)
+    parser.add_argument("--brokers", type=int, default=1, choices=(1, 3))
+    parser.add_argument("--port", type=int, help="of the first broker; any free one if not given")
+    parser.add_argument("--property", action="append", default=[], metavar="NAME=VALUE", help="a line of server.properties")
+    parser.add_argument("--bench", action="store_true", help="the JVM's own defaults instead of a quick start")
+    parser.add_argument("--fetch", action="store_true", help="only fetch the jars of all versions into the cache")
+    given = parser.parse_args(arguments)
+    try:
+        if given.fetch:
+            for release in RELEASES.values():
+                print(f"{release.version}: {len(release.jars())} jars", flush=True)
+            return 0
+        properties = dict(line.split("=", 1) for line in given.property)
+        with KafkaCluster(given.version, brokers=given.brokers, port=given.port, properties=properties, fast=not given.bench) as cluster:
+            print(cluster.hosts, flush=True)
+            print(f"Kafka {given.version} is up after {cluster.started_in:.1f} s; Ctrl-C ends it", file=sys.stderr, flush=True)
+            _wait_for_the_end()
+    except (MissingToolError, StartError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _wait_for_the_input(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
+
+
+def _wait_for_the_end() -> None:
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    if os.fstat(0).st_mode & 0o170000 == 0o010000:  # a pipe: whoever holds its other end may simply go away
+        threading.Thread(target=_wait_for_the_input, args=(ended,), daemon=True).start()
+    while not ended.wait(3600):
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())
