@@ -1,0 +1,366 @@
+"""One connection to a broker, without the socket: what is asked first, what is in flight, what an answer belongs to.
+
+    NEW -> CONNECTING -> NEGOTIATING -> OPEN -> CLOSED        (MOVES below is the whole picture)
+
+The driver (`net.channel`) connects, sends what `connected` and `negotiated` return until the state is OPEN, then sends what `prepare`
+returns and gives each frame that arrives to `take`. Time is an argument: monotonic seconds.
+
+Source: KIP-35 (ApiVersions), KIP-511 (error 35 answered in version 0), https://kafka.apache.org/protocol#protocol_network
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections import deque
+from typing import Any, NamedTuple
+
+from gkafka.exceptions import KafkaTimeoutError, ProtocolError, UnsupportedVersion, error_for
+from gkafka.wire.apis import Api, Versions, decode_response, encode_request
+from gkafka.wire.apiversions import ApiVersionsRequest
+from gkafka.wire.offsets import ListOffsetsRequest
+
+__all__ = ["MOVES", "Connection", "Event", "Sent", "State", "frame_size"]
+
+Buffer = bytes | bytearray | memoryview
+UNSUPPORTED_VERSION = 35
+LAST_ID = 0x7FFFFFFF
+SMALLEST_FRAME = 4  # bytes: a correlation id and nothing else
+LARGEST_FIRST_ANSWER = 1 << 20  # bytes: what is asked while negotiating has a short answer; "HTTP" read as a size is 1.2 GB
+
+
+class State(enum.Enum):
+    NEW = "new"
+    CONNECTING = "connecting"
+    NEGOTIATING = "negotiating"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Event(enum.Enum):
+    CONNECT = "a connection is being made"
+    ASK = "the peer is asked what it speaks"
+    HANG_UP = "the peer closed instead of answering"
+    KNOWN = "what the peer speaks is known"
+    LOSE = "the connection is gone"
+
+
+MOVES: dict[tuple[State, Event], State] = {
+    (State.NEW, Event.CONNECT): State.CONNECTING,
+    (State.CONNECTING, Event.ASK): State.NEGOTIATING,
+    (State.CONNECTING, Event.KNOWN): State.OPEN,  # broker_version says it: nothing is asked
+    (State.NEGOTIATING, Event.ASK): State.NEGOTIATING,  # error 35: asked again, once, in version 0
+    (State.NEGOTIATING, Event.HANG_UP): State.CONNECTING,  # the next question goes out on a new connection
+    (State.NEGOTIATING, Event.KNOWN): State.OPEN,
+    (State.NEW, Event.LOSE): State.CLOSED,
+    (State.CONNECTING, Event.LOSE): State.CLOSED,
+    (State.NEGOTIATING, Event.LOSE): State.CLOSED,
+    (State.OPEN, Event.LOSE): State.CLOSED,
+    (State.CLOSED, Event.LOSE): State.CLOSED,
+}
+
+
+# -- what is asked of a fresh connection -------------------------------------------------------------------------------
+class Ask(enum.Enum):
+    HIGHEST = "ApiVersions in our highest version"
+    LOWEST = "ApiVersions v0"
+    GROUPS = "DescribeGroups v0 of no group"  # 0.9.0 has it; 0.8.2 closes the connection on an api that it does not know
+    OFFSETS = "ListOffsets v0 of no topic"  # every Kafka since 0.8.0 has it, and it changes nothing there
+    NOTHING = "nothing"
+
+
+class Step(NamedTuple):
+    """A rung of the ladder. speaks: the version that an answer proves; None where the answer itself says it."""
+
+    ask: Ask
+    speaks: str | None = None
+
+
+ASK_FIRST = "0.9.0"  # the documented default of broker_version: it stands for "not told", see docs/options.md
+
+
+def ladder(broker_version: str) -> tuple[Step, ...]:
+    """What is asked, in order; the next rung is taken when the peer closes the connection instead of answering.
+
+    ApiVersions v0 comes before the guess that the broker is older than 0.10: a modern broker that is just being stopped closes too.
+    """
+    ask = (Step(Ask.HIGHEST), Step(Ask.LOWEST))
+    if broker_version == ASK_FIRST:
+        return (*ask, Step(Ask.GROUPS, "0.9.0"), Step(Ask.OFFSETS, "0.8.2"))
+    told = Step(Ask.NOTHING, broker_version)
+    return (told,) if _has_no_api_versions(broker_version) else (*ask, told)
+
+
+def _has_no_api_versions(broker_version: str) -> bool:
+    """Older than 0.10. A version that cannot be read is for Versions.for_broker to refuse, without a connection: taken at its word."""
+    major, _, rest = broker_version.partition(".")
+    minor = rest.partition(".")[0]
+    if not major.isdigit():
+        return True
+    return major == "0" and (not minor.isdigit() or int(minor) < 10)
+
+
+# -- frames ------------------------------------------------------------------------------------------------------------
+HINTS = (
+    (b"HTTP", "the peer speaks HTTP; is this the port of a web server?"),
+    (b"GET ", "the peer speaks HTTP; is this the port of a web server?"),
+    (b"POST", "the peer speaks HTTP; is this the port of a web server?"),
+    (b"\x15\x03", "the peer answers with a TLS alert; does this listener need security_protocol='SSL'?"),
+    (b"\x16\x03", "the peer speaks TLS; does this listener need security_protocol='SSL'?"),
+    (b"SSH-", "the peer is an SSH server"),
+)
+
+
+def frame_size(prefix: Buffer, limit: int, peer: str) -> int:
+    """The size that a frame's first four bytes claim, checked before memory is taken for it. limit: the largest one allowed.
+
+    Raises ProtocolError for a size that cannot be, with a hint if the bytes are those of another protocol.
+    """
+    (size,) = struct.unpack_from(">i", prefix)
+    if SMALLEST_FRAME <= size <= limit:
+        return int(size)
+    first = bytes(prefix[:4])
+    for start, hint in HINTS:
+        if first.startswith(start):
+            raise ProtocolError(f"{peer}: not a Kafka broker's answer: {hint}", broker=peer)
+    if first.isascii() and first.decode().isprintable():
+        raise ProtocolError(f"{peer}: not a Kafka broker's answer: it begins with the text {first.decode()!r}", broker=peer)
+    if size > limit:
+        why = f"more than the {limit} that are accepted here (option max_response_bytes)"
+    else:
+        why = "negative" if size < 0 else "too small for an answer"
+    raise ProtocolError(f"{peer}: an answer claims a size of {size} bytes, which is {why}", broker=peer)
+
+
+class Sent:
+    """A request that awaits its answer. token: what the driver gave to `prepare`; deadline: monotonic seconds."""
+
+    __slots__ = ("api", "correlation_id", "deadline", "sent_at", "timeout_s", "token", "version")
+
+    def __init__(self, api: Api, version: int, correlation_id: int, token: Any, now: float, timeout_s: float) -> None:
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.token = token
+        self.sent_at = now
+        self.timeout_s = timeout_s
+        self.deadline = now + timeout_s
+
+
+class Connection:
+    """The state of one connection. peer: host:port, for the texts of errors; broker: what their `broker` attribute holds.
+
+    Not locked: the driver sees to it that one worker at a time is in here.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        *,
+        client_id: str | None,
+        broker_version: str,
+        max_response_bytes: int,
+        software: tuple[str, str] = ("gkafka", "unknown"),
+        broker: str | int | None = None,
+    ) -> None:
+        self.peer = peer
+        self.broker = peer if broker is None else broker
+        self.state = State.NEW
+        self.versions: Versions | None = None
+        self.spoken = ""  # how the versions became known, for the log
+        self._client_id = client_id
+        self._max_response_bytes = max_response_bytes
+        self._software = software
+        self._ladder = ladder(broker_version)
+        self._rung = 0
+        self._asked_version = 0
+        self._next_id = 1  # not 0: an answer of zeros must not match
+        self._asked_id = 0
+        self._in_flight: deque[Sent] = deque()
+        self._earliest: deque[Sent] = (
+            deque()
+        )  # of those in flight, each one whose deadline is before all later ones': the first is the earliest
+
+    def _move(self, event: Event) -> None:
+        self.state = MOVES[self.state, event]
+
+    # -- opening
+    def connecting(self) -> None:
+        """A connection is about to be made for the first time."""
+        self._move(Event.CONNECT)
+
+    def connected(self) -> list[Buffer]:
+        """What to send first on a connection that was just made; nothing if it is open at once."""
+        step = self._ladder[self._rung]
+        if step.ask is Ask.NOTHING:
+            return self._take_at_word(step)
+        return self._question(step)
+
+    def negotiated(self, frame: memoryview) -> list[Buffer]:
+        """Take the answer to what was asked; returns what to send next, nothing if the connection is open now.
+
+        Raises ProtocolError for an answer that is none, UnsupportedVersion or another BrokerError for one that refuses.
+        """
+        self._check_id(frame, self._asked_id, "ApiVersions")
+        step = self._ladder[self._rung]
+        if step.speaks is not None:
+            return self._take_at_word(step)
+        # Error 35 comes in many shapes: v0's layout whatever was asked (KIP-511), with a list, without, or garbled. Its first int16 is enough.
+        if frame[4:6] == UNSUPPORTED_VERSION.to_bytes(2, "big"):
+            return self._refused(step)
+        _, answer = decode_response(ApiVersionsRequest.API, self._asked_version, frame)
+        error = error_for(answer.error_code, broker=self.broker, api="ApiVersions")
+        if error is not None:
+            raise error
+        self.versions = Versions.from_response(answer)
+        self.spoken = f"ApiVersions v{self._asked_version}"
+        self._move(Event.KNOWN)
+        return []
+
+    def hung_up(self) -> bool:
+        """The peer closed instead of answering what was asked. True: connect again, the next question goes out."""
+        if self.state is not State.NEGOTIATING or self._rung + 1 == len(self._ladder):
+            return False
+        self._rung += 1
+        self._move(Event.HANG_UP)
+        return True
+
+    @property
+    def asked(self) -> str:
+        """Everything that was asked of the peer so far, for the text of an error."""
+        return ", ".join(step.ask.value for step in self._ladder[: self._rung + 1])
+
+    def _refused(self, step: Step) -> list[Buffer]:
+        following = self._ladder[self._rung + 1]
+        if step.ask is Ask.HIGHEST:
+            self._rung += 1
+            return self._question(following)
+        if following.ask is Ask.NOTHING:
+            self._rung += 1
+            return self._take_at_word(following)
+        raise UnsupportedVersion(
+            f"{self.peer}: the broker refuses ApiVersions in every version; if its version is known, give it as broker_version",
+            broker=self.broker,
+            api="ApiVersions",
+        )
+
+    def _take_at_word(self, step: Step) -> list[Buffer]:
+        assert step.speaks is not None
+        self.versions = Versions.for_broker(step.speaks)
+        self.spoken = f"taken for {step.speaks}"
+        self._move(Event.KNOWN)
+        return []
+
+    def _question(self, step: Step) -> list[Buffer]:
+        self._move(Event.ASK)
+        self._asked_id = self._take_id()
+        if step.ask is Ask.GROUPS:
+            return [_describe_no_groups(self._asked_id, self._client_id)]
+        if step.ask is Ask.OFFSETS:
+            return list(encode_request(ListOffsetsRequest(replica_id=-1, topics=[]), 0, self._asked_id, self._client_id))
+        name, version = self._software
+        request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+        self._asked_version = ApiVersionsRequest.API.versions[1] if step.ask is Ask.HIGHEST else 0
+        return list(encode_request(request, self._asked_version, self._asked_id, self._client_id))
+
+    # -- open
+    def prepare(
+        self, request: Any, token: Any, now: float, timeout_s: float, *, max_version: int | None = None, expects_response: bool = True
+    ) -> list[Buffer]:
+        """The frame of a request, which counts as sent from now on. expects_response=False: nothing will answer it (acks=0).
+
+        Raises UnsupportedVersion if the broker speaks no version that can say it; the connection is as it was then.
+        """
+        if self.state is not State.OPEN or self.versions is None:
+            raise RuntimeError(f"{self.peer}: a request for a connection that is {self.state.value}")
+        api = request.API
+        version = self.versions.pick(api, max_version=max_version)
+        frame = encode_request(request, version, self._next_id, self._client_id)
+        correlation_id = self._take_id()
+        if expects_response:
+            self._expect(Sent(api, version, correlation_id, token, now, timeout_s))
+        return frame
+
+    def take(self, frame: memoryview) -> Sent:
+        """The request that a frame answers: the oldest in flight, since Kafka answers in order. It is no longer in flight.
+
+        Raises ProtocolError if the frame answers something else; the connection cannot be used further then.
+        """
+        if not self._in_flight:
+            raise ProtocolError(f"{self.peer}: an answer came though nothing was asked", broker=self.broker)
+        sent = self._in_flight[0]
+        self._check_id(frame, sent.correlation_id, sent.api.name)
+        self._in_flight.popleft()
+        if self._earliest[0] is sent:
+            self._earliest.popleft()
+        return sent
+
+    def decode(self, sent: Sent, frame: memoryview) -> Any:
+        """The answer's message. Raises ProtocolError, naming broker and api, for bytes that are none."""
+        try:
+            return decode_response(sent.api, sent.version, frame)[1]
+        except ProtocolError as exc:
+            raise ProtocolError(f"{self.peer}: {exc}", broker=self.broker, api=sent.api.name) from exc
+
+    def frame_size(self, prefix: Buffer) -> int:
+        """See the function of this name."""
+        limit = self._max_response_bytes
+        return frame_size(prefix, limit if self.state is State.OPEN else min(limit, LARGEST_FIRST_ANSWER), self.peer)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the next request in flight runs out of time; None if nothing is in flight."""
+        return self._earliest[0].deadline if self._earliest else None
+
+    def poll(self, now: float) -> list[Sent]:
+        """The requests in flight whose time is over. One is enough to give the connection up: its late answer could not be told from another."""
+        if not self._earliest or self._earliest[0].deadline > now:
+            return []
+        return [sent for sent in self._in_flight if sent.deadline <= now]
+
+    def overdue(self, sent: Sent) -> KafkaTimeoutError:
+        """The error of a request whose time is over."""
+        return KafkaTimeoutError(
+            f"{self.peer}: no answer to {sent.api.name} v{sent.version} within {sent.timeout_s:g} s; the connection is closed",
+            broker=self.broker,
+            api=sent.api.name,
+        )
+
+    def lose(self) -> list[Sent]:
+        """The connection is gone. Returns what was in flight, oldest first; a second call returns nothing."""
+        self._move(Event.LOSE)
+        lost = list(self._in_flight)
+        self._in_flight.clear()
+        self._earliest.clear()
+        return lost
+
+    def _expect(self, sent: Sent) -> None:
+        while self._earliest and self._earliest[-1].deadline > sent.deadline:
+            self._earliest.pop()
+        self._earliest.append(sent)
+        self._in_flight.append(sent)
+
+    def _take_id(self) -> int:
+        taken = self._next_id
+        self._next_id = taken % LAST_ID + 1
+        return taken
+
+    def _check_id(self, frame: memoryview, expected: int, api: str) -> None:
+        got = int.from_bytes(frame[:4], "big", signed=True)
+        if got != expected:
+            raise ProtocolError(
+                f"{self.peer}: an answer with correlation id {got} came where {api} ({expected}) is to be answered",
+                broker=self.broker,
+                api=api,
+            )
+
+
+def _describe_no_groups(correlation_id: int, client_id: str | None) -> bytes:
+    """The frame of DescribeGroups v0 (key 15) for an empty list of groups: 0.9.0 answers with an empty list."""
+    name = (client_id or "").encode()
+    body = struct.pack(">hhih", 15, 0, correlation_id, len(name)) + name + struct.pack(">i", 0)
+    return struct.pack(">i", len(body)) + body

@@ -1,0 +1,146 @@
+"""Memory for what a broker sends: receive buffers that are used again, and frames cut from a stream of bytes.
+
+A large answer is read straight into the buffer that is handed up, with no copy. Such a buffer is reused once nothing else refers to it: fresh
+memory of that size costs a page fault for every 4 KiB. A small answer is copied out of the stage, so it holds no more memory than it needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+__all__ = ["BufferPool", "FrameReader"]
+
+SMALL = 16 * 1024  # bytes: an answer up to this size is copied out of the stage
+STAGE = 64 * 1024  # bytes: what one system call may bring of answers that are not yet cut
+SMALLEST_BUFFER = 64 * 1024
+FIRST_CLAIM = 1 << 20  # bytes: taken for an answer before any of it arrived; more is taken as bytes arrive
+LARGEST_POOLED = 4 << 20
+
+
+def _references(buffers: list[bytearray], index: int) -> int:
+    return sys.getrefcount(buffers[index])
+
+
+def _idle_count() -> int:
+    """What `_references` gives for a buffer that nothing but the list refers to; None-like -1 where counts say nothing."""
+    if not hasattr(sys, "getrefcount") or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return -1  # a free-threaded build counts per thread: no buffer is ever seen idle, and none is pooled
+    return _references([bytearray(1)], 0)
+
+
+IDLE = _idle_count()
+
+
+class BufferPool:
+    """Receive buffers of 64 KiB to 4 MiB, in powers of two. At most `max_bytes` are remembered, in use or not.
+
+    lock: guards the search, so that channels may share a pool. A buffer that is still referred to when its turn comes is forgotten, not
+    taken back: its memory goes when its last user drops it.
+    """
+
+    def __init__(self, lock: AbstractContextManager[object], max_bytes: int = 16 << 20) -> None:
+        self._lock = lock
+        self._max_bytes = max_bytes
+        self._buffers: list[bytearray] = []
+        self._bytes = 0
+
+    @property
+    def pooled_bytes(self) -> int:
+        """What the pool remembers."""
+        return self._bytes
+
+    def take(self, size: int) -> bytearray:
+        """A buffer of at least `size` bytes, or of FIRST_CLAIM if there is none of that size: then it is for the caller to grow."""
+        wanted = _capacity(size)
+        if wanted <= LARGEST_POOLED and IDLE >= 0:
+            with self._lock:
+                for index in range(len(self._buffers)):
+                    if len(self._buffers[index]) == wanted and _references(self._buffers, index) == IDLE:
+                        return self._buffers[index]
+        return bytearray(min(wanted, FIRST_CLAIM))
+
+    def keep(self, buffer: bytearray) -> None:
+        """Remember a buffer from `take`, grown or not, for later. It may still be in use."""
+        size = len(buffer)
+        if IDLE < 0 or size > min(LARGEST_POOLED, self._max_bytes) or size != _capacity(size):
+            return
+        with self._lock:
+            if any(known is buffer for known in self._buffers):
+                return
+            self._buffers.append(buffer)
+            self._bytes += size
+            while self._bytes > self._max_bytes:
+                self._bytes -= len(self._buffers.pop(0))
+
+    def clear(self) -> None:
+        """Forget all buffers."""
+        with self._lock:
+            self._buffers.clear()
+            self._bytes = 0
+
+
+def _capacity(size: int) -> int:
+    """The size class: powers of two up to LARGEST_POOLED, beyond it the size itself."""
+    if size > LARGEST_POOLED:
+        return size
+    return max(SMALLEST_BUFFER, 1 << (size - 1).bit_length())
+
+
+class FrameReader:
+    """Cuts frames from a stream. receive(view) -> bytes received, at least 1; size_of(four bytes) -> the frame's size, or raises.
+
+    Memory is taken for what arrived and at most FIRST_CLAIM beyond it, never for what a size claims.
+    """
+
+    def __init__(self, receive: Callable[[memoryview], int], size_of: Callable[[memoryview], int], pool: BufferPool) -> None:
+        self._receive = receive
+        self._size_of = size_of
+        self._pool = pool
+        self._stage = memoryview(bytearray(STAGE))
+        self._start = 0  # of what is in the stage and not yet cut
+        self._end = 0
+
+    @property
+    def pristine(self) -> bool:
+        """Nothing of an unfinished frame has arrived."""
+        return self._start == self._end
+
+    def read(self) -> memoryview:
+        """The next frame, without its size. Read-only; it stays as it is for as long as anything refers to it."""
+        self._fill(4)
+        start = self._start
+        size = self._size_of(self._stage[start : start + 4])
+        self._start = start + 4
+        return self._small(size) if size <= SMALL else self._large(size)
+
+    def _small(self, size: int) -> memoryview:
+        self._fill(size)
+        start = self._start
+        self._start = start + size
+        return memoryview(bytes(self._stage[start : start + size]))
+
+    def _large(self, size: int) -> memoryview:
+        buffer = self._pool.take(size)
+        got = min(size, self._end - self._start)
+        buffer[:got] = self._stage[self._start : self._start + got]
+        self._start += got
+        while got < size:
+            if got == len(buffer):
+                buffer += bytes(min(_capacity(size), 2 * got) - got)
+            with memoryview(buffer) as view, view[got:size] as rest:
+                got += self._receive(rest)
+        self._pool.keep(buffer)
+        return memoryview(buffer)[:size].toreadonly()
+
+    def _fill(self, wanted: int) -> None:
+        """Receive until the stage holds `wanted` bytes, and as many more as one call brings."""
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif self._start + wanted > STAGE:
+            rest = self._end - self._start
+            self._stage[:rest] = bytes(self._stage[self._start : self._end])
+            self._start, self._end = 0, rest
+        while self._end - self._start < wanted:
+            self._end += self._receive(self._stage[self._end :])

@@ -1,0 +1,562 @@
+"""One pipelined connection to a broker: a reader worker that also connects, and a writer worker while the socket is full.
+
+    caller: send() > encode > one non-blocking send                       (what is left over: the writer worker)
+    reader: connect > negotiate > send what was queued > frame > decode > on_done
+
+What may be asked and what an answer belongs to is decided by `core.connection`; here are the socket, the workers and the clock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import gkafka
+from gkafka.config import ClientConfig
+from gkafka.core.connection import Connection, Sent, State
+from gkafka.exceptions import ForkedClientError, KafkaException, KafkaTimeoutError, ProtocolError, SocketDisconnectedError
+from gkafka.handlers.base import Future, Handler, Stream
+from gkafka.net.buffers import BufferPool, FrameReader
+from gkafka.net.stream import open_stream
+from gkafka.wire.apis import Versions
+
+__all__ = ["Channel", "OnDone"]
+
+log = logging.getLogger(__name__)
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+OnDone: TypeAlias = Callable[[Any, KafkaException | None], None]
+
+LONGEST_WAIT_S = 1.0  # a worker wakes up this often to see that it was closed, killed or forked
+SHORTEST_WAIT_S = 0.02
+WRITER_LINGER_S = 1.0  # the writer worker waits this long for more before it ends: starting one costs 60 us
+
+
+class Queued:
+    """A request that waits for the connection to open."""
+
+    __slots__ = ("at", "expects_response", "max_version", "on_done", "request", "timeout_s")
+
+    def __init__(self, request: Any, on_done: OnDone, at: float, timeout_s: float, max_version: int | None, expects_response: bool) -> None:
+        self.request = request
+        self.on_done = on_done
+        self.at = at
+        self.timeout_s = timeout_s
+        self.max_version = max_version
+        self.expects_response = expects_response
+
+    @property
+    def deadline(self) -> float:
+        return self.at + self.timeout_s
+
+
+class Out:
+    """Work of the writer: bytes to send, and whom to tell when they are with the kernel. The bytes are kept until then (B07)."""
+
+    __slots__ = ("buffers", "error", "on_done")
+
+    def __init__(self, buffers: list[Buffer], on_done: OnDone | None, error: KafkaException | None = None) -> None:
+        self.buffers = buffers
+        self.on_done = on_done
+        self.error = error
+
+
+class Channel:
+    """One connection, used once: after it closed, make another.
+
+    role: what it is for, in logs and worker names. on_close(channel, error): called once when it is closed, after everything pending
+    failed; error is None if `close()` was called without one. buffers: a pool to share among channels.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        host: str,
+        port: int,
+        config: ClientConfig,
+        *,
+        role: str = "control",
+        broker_id: int | None = None,
+        on_close: Callable[[Channel, KafkaException | None], None] | None = None,
+        buffers: BufferPool | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.role = role
+        self.broker_id = broker_id
+        self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.error: KafkaException | None = None
+        self.last_used = handler.monotonic()
+        self._handler = handler
+        self._config = config
+        self._on_close = on_close
+        self._connection = Connection(
+            self.peer,
+            client_id=config.client_id,
+            broker_version=config.broker_version,
+            max_response_bytes=config.max_response_bytes,
+            software=("gkafka", gkafka.__version__),
+            broker=broker_id,
+        )
+        self._buffers = BufferPool(handler.Lock()) if buffers is None else buffers
+        self._frames: FrameReader  # one for each socket: _connect makes it
+        self._lock = handler.Lock()  # never held across a wait, nor while anyone's callback runs
+        self._settled = handler.Event()  # open, or closed without ever having been
+        self._ended = handler.Event()  # the reader is gone
+        self._filled = handler.Event()  # the outbox has something, or the channel was closed
+        self._backlog: deque[Queued] = deque()
+        self._outbox: deque[Out] = deque()
+        self._stream: Stream | None = None
+        self._stream_users = 0
+        self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
+        self._started = False
+        self._opened = False
+        self._closed = False
+        self._writer_runs = False
+        self._wait_s = min(LONGEST_WAIT_S, config.socket_timeout_ms / 10_000)
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.peer} {self.role} {self._connection.state.value}>"
+
+    # -- what callers use
+    def start(self) -> None:
+        """Begin to connect. Returns at once; a second call does nothing."""
+        with self._lock:
+            if self._started or self._closed:
+                return
+            self._started = True
+        self._handler.spawn(self._run, _name=f"gkafka-{self.role}-{self.peer}")
+
+    def send(
+        self, request: Any, on_done: OnDone, *, timeout_s: float, max_version: int | None = None, expects_response: bool = True
+    ) -> None:
+        """Send a request, or queue it until the connection is open. Never waits.
+
+        on_done(response, None) or on_done(None, error) is called exactly once, by a worker of the channel, never from inside this call; it
+        must not block. expects_response=False (acks=0): on_done(None, None) once the kernel has the bytes. timeout_s: from now to the
+        answer; when it is over, the connection is closed.
+        Raises ForkedClientError in another process than the one that made the channel.
+        """
+        self._handler.check_fork()
+        now = self._handler.monotonic()
+        with self._lock:
+            self.last_used = now
+            self._wait_s = max(SHORTEST_WAIT_S, min(self._wait_s, timeout_s / 10))
+            if self._closed:
+                self._outbox.append(Out([], on_done, self._closed_error()))
+            elif self._opened:
+                self._send_now(Queued(request, on_done, now, timeout_s, max_version, expects_response))
+            else:
+                self._backlog.append(Queued(request, on_done, now, timeout_s, max_version, expects_response))
+            wake = bool(self._outbox)
+        if wake:
+            self._wake_writer()
+        if not self._started:
+            self.start()
+
+    def request(self, request: Any, *, timeout_s: float, max_version: int | None = None) -> Future[Any]:
+        """`send` with a future: its result is the response."""
+        future: Future[Any] = self._handler.Future()
+
+        def done(response: Any, error: KafkaException | None) -> None:
+            if error is None:
+                future.set(response)
+            else:
+                future.set_exception(error)
+
+        self.send(request, done, timeout_s=timeout_s, max_version=max_version)
+        return future
+
+    def wait_open(self, deadline: float) -> None:
+        """Wait until the connection is open. Raises the error that closed it, or KafkaTimeoutError at the deadline (monotonic seconds)."""
+        self._handler.check_fork()
+        self.start()
+        if not self._settled.wait(max(0.0, deadline - self._handler.monotonic())):
+            raise KafkaTimeoutError(f"{self.peer}: the connection is not open yet", broker=self._about)
+        if self._closed:
+            raise self._closed_error()
+
+    @property
+    def opened(self) -> bool:
+        """The broker's versions are known, and it is not closed."""
+        return self._opened and not self._closed
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def versions(self) -> Versions | None:
+        """What the broker speaks; None until the channel is open."""
+        return self._connection.versions
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer, those that wait for the connection to open included."""
+        return self._connection.in_flight + len(self._backlog)
+
+    def close(self, error: KafkaException | None = None) -> None:
+        """Close the connection and fail everything pending, with `error` if it is given. May be called from anywhere, also from on_done.
+
+        Does not wait for the workers: `join` does.
+        """
+        self._shut(error)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until the worker of a closed channel is gone and its descriptor closed. Not from on_done."""
+        return not self._started or bool(self._ended.wait(timeout_s))
+
+    # -- sending
+    def _send_now(self, queued: Queued) -> None:
+        """Under the lock, open: the frame goes out behind everything that was sent before it."""
+        try:
+            frame = self._connection.prepare(
+                queued.request,
+                queued.on_done,
+                queued.at,
+                queued.timeout_s,
+                max_version=queued.max_version,
+                expects_response=queued.expects_response,
+            )
+        except KafkaException as exc:
+            self._outbox.append(Out([], queued.on_done, exc))
+            return
+        left = frame if any(out.buffers for out in self._outbox) else self._try_send(frame)
+        if left or not queued.expects_response:
+            self._outbox.append(Out(left, None if queued.expects_response else queued.on_done, self._broken))
+
+    def _try_send(self, frame: list[Buffer]) -> list[Buffer]:
+        """What the socket does not take at once. A broken socket takes nothing more: the reader ends the connection."""
+        assert self._stream is not None
+        try:
+            return _after(frame, self._stream.try_send(frame))
+        except (KafkaException, OSError) as exc:
+            self._break(exc)
+            return []
+
+    def _break(self, exc: Exception) -> None:
+        if self._broken is None:
+            self._broken = self._lost(exc)
+        if self._stream is not None:
+            self._stream.shutdown()
+
+    def _wake_writer(self) -> None:
+        self._filled.set()
+        with self._lock:
+            if self._writer_runs:
+                return
+            self._writer_runs = True
+        self._handler.spawn(self._write, _name=f"gkafka-{self.role}-{self.peer}-writer")
+
+    def _write(self) -> None:
+        """The writer worker: empties the outbox in order, and ends when nothing came for a while."""
+        try:
+            while (out := self._next_out()) is not None:
+                self._write_out(out)
+        except (KafkaException, OSError) as exc:
+            self._shut(self._lost(exc))
+            self._writer_ends()
+        except BaseException as exc:
+            self._shut(SocketDisconnectedError(f"{self.peer}: the writer was stopped by {type(exc).__name__}", broker=self._about))
+            self._writer_ends()
+            raise
+
+    def _writer_ends(self) -> None:
+        with self._lock:
+            self._writer_runs = False
+            wake = bool(self._outbox)  # what was sent to the closed channel meanwhile is still to be told so
+        if wake:
+            self._wake_writer()
+
+    def _next_out(self) -> Out | None:
+        while True:
+            with self._lock:
+                if self._outbox:
+                    return self._outbox[0]
+                self._filled.clear()
+            if not self._filled.wait(WRITER_LINGER_S) or self._closed:
+                with self._lock:
+                    if not self._outbox:
+                        self._writer_runs = False
+                        return None
+            self._handler.check_fork()
+
+    def _write_out(self, out: Out) -> None:
+        if out.buffers:
+            stream = self._borrow_stream()
+            try:
+                stream.send_all(out.buffers, self._send_deadline())
+            finally:
+                self._return_stream()
+        with self._lock:
+            ours = bool(self._outbox) and self._outbox[0] is out  # not if the channel was closed meanwhile: then it was told
+            if ours:
+                self._outbox.popleft()
+        if ours and out.on_done is not None:
+            self._tell(out.on_done, None, out.error)
+        self._handler.checkpoint()
+
+    def _send_deadline(self) -> float:
+        with self._lock:
+            deadline = self._connection.deadline
+        return deadline if deadline is not None else self._handler.monotonic() + self._config.socket_timeout_ms / 1000
+
+    # -- the reader worker
+    def _run(self) -> None:
+        error: KafkaException | None = None
+        try:
+            self._open()
+            while True:
+                self._answer(self._frames.read())
+                self._handler.checkpoint()
+        except KafkaException as exc:
+            error = exc
+        except Exception as exc:
+            log.exception("%s: the reader failed", self.peer)
+            error = ProtocolError(f"{self.peer}: the reader failed: {type(exc).__name__}: {exc}", broker=self._about)
+        except BaseException as exc:
+            error = SocketDisconnectedError(f"{self.peer}: the reader was stopped by {type(exc).__name__}", broker=self._about)
+            raise
+        finally:
+            self._shut(error)
+            self._return_stream()
+            self._ended.set()
+
+    def _answer(self, frame: memoryview) -> None:
+        """Hand up one answer. Nothing of it is referred to afterwards: its buffer can be used again."""
+        with self._lock:
+            if self._closed:
+                raise self._closed_error()
+            sent = self._connection.take(frame)
+        try:
+            message = self._connection.decode(sent, frame)
+        except BaseException as exc:
+            error = (
+                exc if isinstance(exc, KafkaException) else ProtocolError(f"{self.peer}: {exc!r}", broker=self._about, api=sent.api.name)
+            )
+            self._tell(sent.token, None, error)
+            raise
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s: %s v%s answered in %.3f s", self.peer, sent.api.name, sent.version, self._handler.monotonic() - sent.sent_at)
+        self._tell(sent.token, message, None)
+
+    def _tell(self, on_done: OnDone, response: Any, error: KafkaException | None) -> None:
+        try:
+            on_done(response, error)
+        except Exception:
+            log.exception("%s: a callback for an answer raised", self.peer)
+
+    def _receive(self, view: memoryview) -> int:
+        """At least one byte. Raises what ends the connection: the peer closed, time is over, `close()`, a fork."""
+        stream = self._stream
+        assert stream is not None
+        while True:
+            self._handler.check_fork()
+            try:
+                received = stream.recv_into(view, self._next_look())
+            except KafkaTimeoutError:
+                continue
+            except OSError as exc:
+                raise self._lost(exc) from None
+            if received == 0:
+                raise self._lost(None)
+            return received
+
+    def _next_look(self) -> float:
+        """When to stop waiting for bytes and look again. Raises if there is nothing to wait for any more."""
+        now = self._handler.monotonic()
+        with self._lock:
+            if self._closed:
+                raise self._closed_error()
+            overdue = self._connection.poll(now)
+            deadline = self._connection.deadline if self._opened else self._open_deadline
+        if overdue:
+            raise self._connection.overdue(overdue[0])
+        if not self._opened:
+            self._expire_backlog(now)
+            if now >= self._open_deadline:
+                raise KafkaTimeoutError(
+                    f"{self.peer}: connected, but no answer to {self._connection.asked} within"
+                    f" connect_timeout_ms={self._config.connect_timeout_ms:g}",
+                    broker=self._about,
+                )
+        return now + self._wait_s if deadline is None else min(deadline, now + self._wait_s)
+
+    def _lost(self, exc: Exception | None) -> KafkaException:
+        """Why the connection is gone: what a sender saw of it first, else what was seen now (None: the peer closed)."""
+        if self._broken is not None:
+            return self._broken
+        if isinstance(exc, KafkaException):
+            return exc
+        lost = SocketDisconnectedError(f"{self.peer}: {exc or 'the broker closed the connection'}", broker=self._about)
+        lost.__cause__ = exc
+        return lost
+
+    # -- opening
+    def _open(self) -> None:
+        self._open_deadline = self._handler.monotonic() + self._config.connect_timeout_ms / 1000
+        with self._lock:
+            if self._closed:
+                raise self._closed_error()
+            self._connection.connecting()
+        while not self._connect():
+            self._return_stream()
+            pause = self._config.reconnect_backoff_ms / 1000
+            self._handler.sleep(max(0.0, min(pause, self._open_deadline - self._handler.monotonic())))
+        log.info("%s: %s connection open (%s)", self.peer, self.role, self._connection.spoken)
+        self._settled.set()
+        if self._outbox:
+            self._wake_writer()
+
+    def _connect(self) -> bool:
+        """Connect and negotiate. False: the peer hung up, and there is something else to ask it on a new connection."""
+        stream = open_stream(self._handler, self.host, self.port, deadline=self._connect_deadline(), config=self._config)
+        with self._lock:
+            if not self._closed:
+                self._stream, self._stream_users = stream, 1
+        if self._stream is not stream:
+            stream.close()
+            raise self._closed_error()
+        self._frames = FrameReader(self._receive, self._connection.frame_size, self._buffers)
+        try:
+            self._negotiate(stream)
+        except SocketDisconnectedError as exc:
+            with self._lock:
+                again = not self._closed and self._frames.pristine and self._connection.hung_up()
+            if again:
+                log.info("%s: closed the connection when asked %s; trying another way", self.peer, self._connection.asked)
+                return False
+            self._name_the_questions(exc)
+            raise
+        return True
+
+    def _connect_deadline(self) -> float:
+        """No later than the last of the waiting requests gives up: nobody would be left to connect for."""
+        with self._lock:
+            waiting = max((queued.deadline for queued in self._backlog), default=self._open_deadline)
+        return min(self._open_deadline, waiting)
+
+    def _negotiate(self, stream: Stream) -> None:
+        with self._lock:
+            frame = self._step(self._connection.connected)
+        while frame:
+            stream.send_all(frame, self._open_deadline)
+            answer = self._frames.read()
+            with self._lock:
+                frame = self._step(self._connection.negotiated, answer)
+
+    def _step(self, negotiate: Callable[..., list[Buffer]], *answer: memoryview) -> list[Buffer]:
+        """Under the lock: the next question. Without one the channel is open, and what waited goes out before anything newer."""
+        if self._closed:
+            raise self._closed_error()
+        question = negotiate(*answer)
+        if self._connection.state is State.OPEN:
+            self._opened = True
+            while self._backlog:
+                self._send_now(self._backlog.popleft())
+        return question
+
+    def _name_the_questions(self, exc: SocketDisconnectedError) -> None:
+        """A peer that closes whatever it is asked: say what that was, and what it may mean."""
+        if self._closed or self._connection.state is not State.NEGOTIATING:
+            return
+        raise SocketDisconnectedError(
+            f"{self.peer}: the peer closes the connection when asked {self._connection.asked} ({exc}); is it a Kafka broker, and is"
+            f" security_protocol={self._config.security_protocol!r} what this listener speaks?",
+            broker=self._about,
+        ) from exc
+
+    def _expire_backlog(self, now: float) -> None:
+        """Fail the waiting requests whose time is over; the connection, which saw nothing of them, goes on opening."""
+        with self._lock:
+            late = [queued for queued in self._backlog if queued.deadline <= now]
+            for queued in late:
+                self._backlog.remove(queued)
+        for queued in late:
+            self._tell(queued.on_done, None, self._never_sent(queued))
+
+    def _never_sent(self, queued: Queued) -> KafkaTimeoutError:
+        api = queued.request.API.name
+        return KafkaTimeoutError(
+            f"{self.peer}: {api} could not be sent within {queued.timeout_s:g} s: the connection did not open", broker=self._about, api=api
+        )
+
+    # -- the end
+    @property
+    def _about(self) -> str | int:
+        return self.peer if self.broker_id is None else self.broker_id
+
+    def _closed_error(self) -> KafkaException:
+        return self.error or SocketDisconnectedError(f"{self.peer}: the connection was closed by the client", broker=self._about)
+
+    def _shut(self, error: KafkaException | None) -> None:
+        """Close once: nothing is accepted from here on, everything pending fails, outside the lock."""
+        now = self._handler.monotonic()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self.error = error
+            sent, queued, outs = self._connection.lose(), list(self._backlog), list(self._outbox)
+            self._backlog.clear()
+            self._outbox.clear()
+            stream = self._stream
+        log.info("%s: %s connection closed: %s", self.peer, self.role, error or "by the client")
+        self._settled.set()
+        self._filled.set()
+        if stream is not None and not isinstance(error, ForkedClientError):  # a fork's connection is the parent's: only the descriptor goes
+            stream.shutdown()
+        for entry in sent:
+            self._tell(entry.token, None, self._error_of(entry, now))
+        for out in outs:
+            if out.on_done is not None:
+                self._tell(out.on_done, None, out.error or (self._closed_error() if out.buffers else None))
+        for waiting in queued:
+            self._tell(waiting.on_done, None, self._never_sent(waiting) if waiting.deadline <= now else self._closed_error())
+        if self._on_close is not None:
+            self._call_on_close(error)
+
+    def _error_of(self, sent: Sent, now: float) -> KafkaException:
+        """Whose time is over is told so; the others lost their connection to it."""
+        if sent.deadline <= now and isinstance(self.error, KafkaTimeoutError):
+            return self._connection.overdue(sent)
+        if isinstance(self.error, KafkaTimeoutError):
+            return SocketDisconnectedError(f"{self.peer}: the connection was given up: {self.error}", broker=self._about, api=sent.api.name)
+        return self._closed_error()
+
+    def _call_on_close(self, error: KafkaException | None) -> None:
+        try:
+            assert self._on_close is not None
+            self._on_close(self, error)
+        except Exception:
+            log.exception("%s: the callback for the closed connection raised", self.peer)
+
+    def _borrow_stream(self) -> Stream:
+        with self._lock:
+            if self._closed or self._stream is None:
+                raise self._closed_error()
+            self._stream_users += 1
+            return self._stream
+
+    def _return_stream(self) -> None:
+        """The last worker that uses the descriptor closes it: no other may be about to send on its number."""
+        with self._lock:
+            stream = self._stream
+            if stream is None:
+                return
+            self._stream_users -= 1
+            if self._stream_users:
+                return
+            self._stream = None
+        stream.close()
+
+
+def _after(buffers: Sequence[Buffer], sent: int) -> list[Buffer]:
+    """What follows the first `sent` bytes. The buffers are kept, not copied."""
+    for index, buffer in enumerate(buffers):
+        if sent < len(buffer):
+            return [memoryview(buffer)[sent:], *buffers[index + 1 :]] if sent else list(buffers[index:])
+        sent -= len(buffer)
+    return []
