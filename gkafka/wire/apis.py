@@ -1,0 +1,219 @@
+"""Whole frames: sizes, headers, and the table of the APIs.
+
+A frame is an int32 size, a header and a message. The header's version follows from the message's: requests have version 1, flexible ones 2;
+responses 0, flexible ones 1, but those of ApiVersions always 0 (KIP-511).
+
+Source: RequestHeader.json, ResponseHeader.json; KIP-482
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple, NoReturn
+
+from gkafka.exceptions import KafkaException, ProtocolError, RecordTooLarge, UnsupportedVersion
+from gkafka.wire import admin, apiversions, fetch, groups, metadata, offsets, produce, txn
+from gkafka.wire.apiversions import ApiVersionsResponse
+from gkafka.wire.codec import decoder, encoder, explain
+from gkafka.wire.primitives import Buffer, Malformed, Writer
+from gkafka.wire.schema import Api, Message, Struct, string
+from gkafka.wire.versions import Versions
+
+__all__ = [
+    "APIS",
+    "Api",
+    "Buffer",
+    "Message",
+    "Request",
+    "RequestHeader",
+    "Versions",
+    "decode_request",
+    "decode_request_header",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "parse_api_versions",
+]
+
+APIS: dict[int, Api] = {
+    cls.API.key: cls.API
+    for cls in (
+        produce.ProduceRequest,
+        fetch.FetchRequest,
+        offsets.ListOffsetsRequest,
+        metadata.MetadataRequest,
+        offsets.OffsetCommitRequest,
+        offsets.OffsetFetchRequest,
+        groups.FindCoordinatorRequest,
+        apiversions.ApiVersionsRequest,
+        admin.CreateTopicsRequest,
+        admin.DeleteTopicsRequest,
+        txn.InitProducerIdRequest,
+    )
+}
+API_VERSIONS = ApiVersionsResponse.API
+UNSUPPORTED_VERSION = UnsupportedVersion.code
+MAX_FRAME = 2**31 - 1
+
+_size = struct.Struct(">i")
+_request_start = struct.Struct(">hhi")
+_response_start = struct.Struct(">i")
+_error_start = struct.Struct(">ih")
+
+
+class _ClientId(Struct):
+    """The rest of a request's header: a classic string even where the message is flexible."""
+
+    client_id: str | None = string(nullable="0+", default=None)
+
+
+class _NoFields(Struct):
+    """The tagged fields that end a flexible header."""
+
+
+class RequestHeader(NamedTuple):
+    """The part of a request's header that stands at the same place in every version."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+
+
+class Request(NamedTuple):
+    """A request as a server sees it."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    message: Message
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+def encode_request(request: Message, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
+    """The whole frame, as buffers that make it up one after the other. Large bytes and records fields are the caller's own, uncopied.
+
+    Raises UnsupportedVersion for a field that the version cannot hold, SerializationError for a value that is not of its field's type.
+    """
+    api = request.API
+    out = Writer()
+    out.tail += _size.pack(0) + _request_start.pack(api.key, version, correlation_id)
+    encoder(_ClientId, 0, False)(out, _ClientId(client_id=client_id))
+    if version in api.flexible:
+        out.tail.append(0)  # no tagged fields in the header
+    return _encode(out, request, version)
+
+
+def encode_response(response: Message, version: int, correlation_id: int) -> list[Buffer]:
+    """The whole frame, as `encode_request` gives it."""
+    out = Writer()
+    out.tail += _size.pack(0) + _response_start.pack(correlation_id)
+    if _has_tagged_header(response.API, version):
+        out.tail.append(0)
+    return _encode(out, response, version)
+
+
+def _has_tagged_header(api: Api, version: int) -> bool:
+    return version in api.flexible and api is not API_VERSIONS
+
+
+def _encode(out: Writer, message: Message, version: int) -> list[Buffer]:
+    api = message.API
+    _check_version(api, version)
+    message, flexible = message.for_version(version), version in api.flexible
+    start = out.tail
+    try:
+        encoder(type(message), version, flexible)(out, message)
+    except KafkaException:
+        raise
+    except Exception as error:  # whatever a wrong type leads to: find the field and name it
+        named = explain(message, version, flexible)
+        named.api = api.name
+        raise named from error
+    frame = out.finish()
+    size = sum(map(len, frame)) - _size.size
+    if size > MAX_FRAME:
+        raise RecordTooLarge(f"a {api.name} of {size} bytes; a frame holds {MAX_FRAME}", api=api.name)
+    _size.pack_into(start, 0, size)
+    return frame
+
+
+def _check_version(api: Api, version: int) -> None:
+    if version not in api.versions:
+        raise UnsupportedVersion(f"{api.name} v{version}: gkafka speaks v{api.versions}", api=api.name)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Message]:
+    """Correlation id and response. frame: all after the size. Fields of bytes and records are slices of it, uncopied.
+
+    Raises ProtocolError, with the position, on anything that is not exactly one response.
+    """
+    _check_version(api, version)
+    frame = memoryview(frame).cast("B")
+    what = f"{api.name} response v{version}"
+    try:
+        (correlation_id,) = _response_start.unpack_from(frame)
+        position = _response_start.size
+        if _has_tagged_header(api, version):
+            _, position = decoder(_NoFields, 0, True)(frame, position)
+        response, end = decoder(api.response, version, version in api.flexible)(frame, position)
+    except struct.error:
+        raise ProtocolError(f"{what}: {len(frame)} bytes are no header", api=api.name) from None
+    except Malformed as error:
+        _refuse(api, what, frame, error)
+    if end != len(frame):
+        raise ProtocolError(f"{what}: {len(frame) - end} bytes too many at byte {end} of {len(frame)}", api=api.name)
+    return correlation_id, response
+
+
+def parse_api_versions(frame: Buffer, version: int) -> tuple[int, ApiVersionsResponse]:
+    """Correlation id and response to an ApiVersionsRequest of `version`.
+
+    A broker that does not have the version answers error 35 in the shape of version 0 (KIP-511), in that of `version`, or in none at all
+    (librdkafka's mock cluster). So with error 35 the rest is not read: the answer has no `api_keys`, and the caller asks again at version 0.
+    """
+    frame = memoryview(frame).cast("B")
+    if len(frame) >= _error_start.size:
+        correlation_id, error_code = _error_start.unpack_from(frame)
+        if error_code == UNSUPPORTED_VERSION:
+            return correlation_id, ApiVersionsResponse(error_code=error_code)
+    correlation_id, response = decode_response(API_VERSIONS, version, frame)
+    assert isinstance(response, ApiVersionsResponse)
+    return correlation_id, response
+
+
+def decode_request_header(frame: Buffer) -> RequestHeader:
+    """API key, version and correlation id of a request whose API or version may be unknown. frame: all after the size."""
+    try:
+        return RequestHeader(*_request_start.unpack_from(frame))
+    except struct.error:
+        raise ProtocolError(f"{len(frame)} bytes are no request header") from None
+
+
+def decode_request(frame: Buffer) -> Request:
+    """A request, on the server's side. frame: all after the size.
+
+    Raises UnsupportedVersion if the tables lack the API or the version (`decode_request_header` still reads the start), else ProtocolError.
+    """
+    key, version, correlation_id = decode_request_header(frame)
+    if key not in APIS:
+        raise UnsupportedVersion(f"API {key} is not known here")
+    api = APIS[key]
+    _check_version(api, version)
+    frame = memoryview(frame).cast("B")
+    what = f"{api.name} request v{version}"
+    try:
+        start, position = decoder(_ClientId, 0, False)(frame, _request_start.size)
+        if version in api.flexible:
+            _, position = decoder(_NoFields, 0, True)(frame, position)
+        message, end = decoder(api.request, version, version in api.flexible)(frame, position)
+    except Malformed as error:
+        _refuse(api, what, frame, error)
+    if end != len(frame):
+        raise ProtocolError(f"{what}: {len(frame) - end} bytes too many at byte {end} of {len(frame)}", api=api.name)
+    return Request(api, version, correlation_id, start.client_id, message)
+
+
+def _refuse(api: Api, what: str, frame: memoryview, error: Malformed) -> NoReturn:
+    raise ProtocolError(f"{what}: {error} at byte {error.position} of {len(frame)}", api=api.name) from None

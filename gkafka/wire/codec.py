@@ -1,0 +1,330 @@
+"""From the tables of `schema` to bytes and back.
+
+For each struct and version that is used, one decoding and one encoding function is written from the table and compiled, as dataclasses
+does for `__init__`. Numbers that stand together are read in one step. What the decoder of `FetchTopic` at version 4 looks like:
+
+    def decode(frame, position):
+        self = new(cls)
+        self.topic_id = default_1
+        try:
+            self.topic, position = read_0(frame, position)
+            self.partitions, position = read_2(frame, position)
+        except damage as error:
+            raise malformed(position, error) from None
+        return self, position
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, NoReturn, TypeAlias
+
+from gkafka.exceptions import KafkaException, SerializationError, UnsupportedVersion
+from gkafka.wire import primitives
+from gkafka.wire.primitives import Malformed, Reader, Write, Writer, read_uvarint, write_uvarint
+from gkafka.wire.schema import Field, Struct
+
+__all__ = ["decoder", "encoder", "explain"]
+
+Damage = (struct.error, IndexError, UnicodeDecodeError)
+Step: TypeAlias = Field | list[Field]  # one field, or numbers that stand together
+
+
+# -- what a version of a struct consists of ----------------------------------------------------------------------------
+def _split(cls: type[Struct], version: int) -> tuple[list[Field], list[Field], list[Field]]:
+    """The fields that stand in order, the tagged ones by tag, and those that this version does not have."""
+    there = [f for f in cls.FIELDS if version in f.versions]
+    plain = [f for f in there if version not in f.tagged]
+    tagged = sorted((f for f in there if version in f.tagged), key=lambda f: f.tag or 0)
+    return plain, tagged, [f for f in cls.FIELDS if version not in f.versions]
+
+
+def _steps(fields: list[Field]) -> Iterator[Step]:
+    """The fields, with neighbouring numbers in one list."""
+    numbers: list[Field] = []
+    for field in fields:
+        if field.kind == "number":
+            numbers.append(field)
+            continue
+        if numbers:
+            yield numbers
+            numbers = []
+        yield field
+    if numbers:
+        yield numbers
+
+
+def _run(fields: list[Field]) -> struct.Struct:
+    return struct.Struct(">" + "".join(f.code for f in fields))
+
+
+@cache
+def _least_size(cls: type[Struct], version: int, flexible: bool) -> int:
+    """Bytes that the smallest struct of this class takes."""
+    return sum(_least_field_size(f, version, flexible) for f in _split(cls, version)[0]) + flexible
+
+
+def _least_field_size(field: Field, version: int, flexible: bool) -> int:
+    match field.kind:
+        case "number":
+            return struct.calcsize(">" + field.code)
+        case "uuid":
+            return 16
+        case "struct":
+            return _least_size(_struct_of(field), version, flexible)
+        case "string":
+            return 1 if flexible else 2
+        case _:
+            return 1 if flexible else 4
+
+
+def _struct_of(field: Field) -> type[Struct]:
+    assert isinstance(field.of, type)
+    return field.of
+
+
+# -- decoding ----------------------------------------------------------------------------------------------------------
+@cache
+def decoder(cls: type[Struct], version: int, flexible: bool) -> Reader:
+    """The function that reads one `cls` at a version: (frame, position) -> (struct, position after it).
+
+    Raises Malformed, and nothing else, on any bytes.
+    """
+    plain, tagged, absent = _split(cls, version)
+    scope: dict[str, Any] = {"cls": cls, "new": cls.__new__, "damage": Damage, "malformed": _malformed}
+    lines = ["self = new(cls)"]
+    for field in [*absent, *tagged]:
+        scope[f"default_{field.name}"] = field.fresh if field.kind in ("array", "struct") else field.default
+        lines.append(f"self.{field.name} = default_{field.name}" + ("()" if field.kind in ("array", "struct") else ""))
+    lines.append("try:")
+    lines += ["    " + line for step in _steps(plain) for line in _decode_lines(step, version, flexible, scope)]
+    if flexible:
+        known = {field.tag: (field.name, _reader(field, version, flexible)) for field in tagged}
+        scope["read_tags"] = _tag_reader(known)
+        lines.append("    position = read_tags(self, frame, position) if frame[position] else position + 1")
+    lines += ["    pass", "except damage as error:", "    raise malformed(position, error) from None", "return self, position"]
+    decode: Reader = _compiled(f"decode_{cls.__name__}_v{version}", "frame, position", lines, scope)
+    return decode
+
+
+def _decode_lines(step: Step, version: int, flexible: bool, scope: dict[str, Any]) -> list[str]:
+    if isinstance(step, list):
+        run, first = _run(step), step[0].name
+        scope[f"read_{first}"] = run.unpack_from
+        targets = "".join(f"self.{f.name}, " for f in step)
+        return [f"{targets.rstrip()} = read_{first}(frame, position)", f"position += {run.size}"]
+    scope[f"read_{step.name}"] = _reader(step, version, flexible)
+    return [f"self.{step.name}, position = read_{step.name}(frame, position)"]
+
+
+def _malformed(position: int, error: Exception) -> Malformed:
+    if isinstance(error, UnicodeDecodeError):
+        return Malformed(position, f"a string is not UTF-8 ({error.reason})")
+    return Malformed(position, "it ends too early")
+
+
+def _reader(field: Field, version: int, flexible: bool) -> Reader:
+    nullable = version in field.nullable
+    match field.kind:
+        case "number":
+            return _number_reader(field.code)
+        case "uuid":
+            return primitives.read_uuid
+        case "string":
+            return primitives.string_reader(compact=flexible, nullable=nullable)
+        case "bytes":
+            return primitives.bytes_reader(compact=flexible, nullable=nullable)
+        case "struct":
+            return decoder(_struct_of(field), version, flexible)
+    read = _array_reader(field, version, flexible, nullable)
+    return _null_if_empty(read) if version in field.empty_is_null else read
+
+
+def _number_reader(code: str) -> Reader:
+    number = struct.Struct(">" + code)
+
+    def read_number(frame: memoryview, position: int) -> tuple[Any, int]:
+        return number.unpack_from(frame, position)[0], position + number.size
+
+    return read_number
+
+
+def _array_reader(field: Field, version: int, flexible: bool, nullable: bool) -> Reader:
+    of = field.of
+    if isinstance(of, Field):
+        if of.kind == "number":
+            return primitives.number_array_reader(of.code, compact=flexible, nullable=nullable)
+        read, size = _reader(of, version, flexible), _least_field_size(of, version, flexible)
+    else:
+        read, size = decoder(_struct_of(field), version, flexible), _least_size(_struct_of(field), version, flexible)
+    return primitives.array_reader(read, compact=flexible, nullable=nullable, element_size=size)
+
+
+def _null_if_empty(read: Reader) -> Reader:
+    def read_null_if_empty(frame: memoryview, position: int) -> tuple[Any, int]:
+        items, position = read(frame, position)
+        return items or None, position
+
+    return read_null_if_empty
+
+
+def _tag_reader(known: dict[int | None, tuple[str, Reader]]) -> Callable[[Struct, memoryview, int], int]:
+    """Reader of a struct's tagged fields (KIP-482). Unknown ones are skipped: a newer broker may send them."""
+
+    def read_tags(self: Struct, frame: memoryview, position: int) -> int:
+        start = position
+        count, position = read_uvarint(frame, position)
+        if 2 * count > len(frame) - position:
+            raise Malformed(start, f"{count} tagged fields where {len(frame) - position} bytes are left")
+        for _ in range(count):
+            start = position
+            tag, position = read_uvarint(frame, position)
+            size, position = read_uvarint(frame, position)
+            end = position + size
+            if end > len(frame):
+                raise Malformed(start, f"tagged field {tag} of {size} bytes where {len(frame) - position} are left")
+            if tag in known:
+                name, read = known[tag]
+                value, position = read(frame, position)
+                if position != end:
+                    raise Malformed(start, f"tagged field {tag} claims {size} bytes and takes {size + position - end}")
+                setattr(self, name, value)
+            position = end
+        return position
+
+    return read_tags
+
+
+# -- encoding ----------------------------------------------------------------------------------------------------------
+@cache
+def encoder(cls: type[Struct], version: int, flexible: bool) -> Write:
+    """The function that writes one `cls` at a version: (out, struct) -> None.
+
+    Raises UnsupportedVersion for a value that the version cannot hold, and the errors of struct.pack and the like for a value that is
+    not of its field's type: `explain` makes a sentence of those.
+    """
+    plain, tagged, absent = _split(cls, version)
+    scope: dict[str, Any] = {"absent": _absent, "cls": cls, "version": version}
+    lines = []
+    for field in absent:
+        if not field.ignorable:
+            scope[f"default_{field.name}"] = field.fresh()
+            lines.append(f"if self.{field.name} != default_{field.name}: absent(cls, '{field.name}', version)")
+    lines += [_encode_line(step, version, flexible, scope) for step in _steps(plain)]
+    if tagged:
+        scope["write_tags"] = _tag_writer(tagged, version, flexible)
+        lines.append("write_tags(out, self)")
+    elif flexible:
+        lines.append("out.tail.append(0)")
+    encode: Write = _compiled(f"encode_{cls.__name__}_v{version}", "out, self", lines or ["pass"], scope)
+    return encode
+
+
+def _encode_line(step: Step, version: int, flexible: bool, scope: dict[str, Any]) -> str:
+    if isinstance(step, list):
+        first = step[0].name
+        scope[f"pack_{first}"] = _run(step).pack
+        return f"out.tail += pack_{first}({', '.join(f'self.{f.name}' for f in step)})"
+    scope[f"write_{step.name}"] = _writer(step, version, flexible)
+    return f"write_{step.name}(out, self.{step.name})"
+
+
+def _absent(cls: type[Struct], name: str, version: int) -> NoReturn:
+    api = getattr(getattr(cls, "API", None), "name", None)
+    raise UnsupportedVersion(f"{cls.__name__}.{name} does not exist at version {version}", api=api)
+
+
+def _writer(field: Field, version: int, flexible: bool) -> Write:
+    nullable = version in field.nullable
+    match field.kind:
+        case "number":
+            return _number_writer(field.code)
+        case "uuid":
+            return primitives.write_uuid
+        case "string":
+            return primitives.string_writer(compact=flexible, nullable=nullable)
+        case "bytes":
+            return primitives.bytes_writer(compact=flexible, nullable=nullable)
+        case "struct":
+            return encoder(_struct_of(field), version, flexible)
+    write = _array_writer(field, version, flexible, nullable)
+    return (lambda out, items: write(out, items or ())) if version in field.empty_is_null else write
+
+
+def _number_writer(code: str) -> Write:
+    pack = struct.Struct(">" + code).pack
+
+    def write_number(out: Writer, value: Any) -> None:
+        out.tail += pack(value)
+
+    return write_number
+
+
+def _array_writer(field: Field, version: int, flexible: bool, nullable: bool) -> Write:
+    of = field.of
+    if isinstance(of, Field) and of.kind == "number":
+        return primitives.number_array_writer(of.code, compact=flexible, nullable=nullable)
+    write = _writer(of, version, flexible) if isinstance(of, Field) else encoder(_struct_of(field), version, flexible)
+    return primitives.array_writer(write, compact=flexible, nullable=nullable)
+
+
+def _tag_writer(fields: list[Field], version: int, flexible: bool) -> Write:
+    """Writer of a struct's tagged fields: those that are not at their default, in the order of their tags."""
+    tagged = [(field.tag or 0, field.name, field.fresh(), _writer(field, version, flexible)) for field in fields]
+
+    def write_tags(out: Writer, self: Struct) -> None:
+        present = [(tag, getattr(self, name), write) for tag, name, default, write in tagged if getattr(self, name) != default]
+        write_uvarint(out, len(present))
+        for tag, value, write in present:
+            field = Writer()
+            write(field, value)
+            parts = field.finish()
+            write_uvarint(out, tag)
+            write_uvarint(out, sum(map(len, parts)))
+            for part in parts:
+                out.payload(part)
+
+    return write_tags
+
+
+def _compiled(name: str, arguments: str, lines: list[str], scope: dict[str, Any]) -> Any:
+    source = f"def {name}({arguments}):\n" + "".join(f"    {line}\n" for line in lines)
+    exec(compile(source, f"<gkafka {name}>", "exec"), scope)
+    return scope[name]
+
+
+# -- what was wrong with a value ---------------------------------------------------------------------------------------
+def explain(value: Struct, version: int, flexible: bool) -> KafkaException:
+    """Which field of a message could not be written, and why. Called after the encoder failed: takes its time."""
+    for field in _split(type(value), version)[0] + _split(type(value), version)[1]:
+        item = getattr(value, field.name)
+        try:
+            _writer(field, version, flexible)(Writer(), item)
+        except KafkaException as error:
+            return error
+        except Exception as error:
+            for inner in item if isinstance(item, list | tuple) else [item]:
+                if isinstance(inner, Struct) and isinstance(field.of, type) and _fails(inner, version, flexible):
+                    return explain(inner, version, flexible)
+            return _unfit(value, field, item, version, error)
+    return SerializationError(f"{type(value).__name__} cannot be written at version {version}")
+
+
+def _fails(value: Struct, version: int, flexible: bool) -> bool:
+    try:
+        encoder(type(value), version, flexible)(Writer(), value)
+    except Exception:
+        return True
+    return False
+
+
+def _unfit(value: Struct, field: Field, item: Any, version: int, error: Exception) -> KafkaException:
+    name = f"{type(value).__name__}.{field.name}"
+    if item is None:
+        if field.nullable.low <= field.nullable.high:
+            return UnsupportedVersion(f"{name} cannot be null at version {version}")
+        return SerializationError(f"{name} cannot be null")
+    shown = type(item).__name__ if field.kind in ("bytes", "array", "struct") else repr(item)[:80]
+    return SerializationError(f"{name}={shown} cannot be written at version {version}: {error}")

@@ -1,0 +1,287 @@
+"""How Kafka's primitive types stand on the wire: one reader and one writer for each.
+
+A reader takes the frame and a position and returns the value and the position after it: `read(frame, position) -> (value, position)`.
+A writer appends to a `Writer`: `write(out, value)`.
+
+The frame comes from a broker and is not trusted: no reader goes past its end, takes memory for more than what it holds, or loops on a
+number it claims. What is wrong with it is said by `Malformed`, with the position.
+
+Source: https://kafka.apache.org/protocol#protocol_types, KIP-482 (compact types)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+from uuid import UUID
+
+__all__ = ["Buffer", "Malformed", "Reader", "Write", "Writer", "ZERO_UUID"]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
+Write: TypeAlias = Callable[["Writer", Any], None]
+
+ZERO_UUID = UUID(int=0)
+MAX_STRING = 0x7FFF
+UNCOPIED_FROM = 4096  # bytes: below it, copying costs less than one more buffer in the sendmsg call
+
+_int16 = struct.Struct(">h")
+_int32 = struct.Struct(">i")
+
+
+class Malformed(Exception):
+    """The frame breaks the protocol at `position`. Internal to `wire`: callers see a ProtocolError."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(why)
+        self.position = position
+
+
+class Writer:
+    """A frame being written: `tail` grows, and large payloads stand between tails, uncopied."""
+
+    __slots__ = ("parts", "tail")
+
+    def __init__(self) -> None:
+        self.parts: list[Buffer] = []
+        self.tail = bytearray()
+
+    def payload(self, data: Buffer) -> None:
+        """Append bytes that are kept where they are when that is cheaper than a copy."""
+        if len(data) < UNCOPIED_FROM:
+            self.tail += data
+        else:
+            self.parts += (self.tail, data)
+            self.tail = bytearray()
+
+    def finish(self) -> list[Buffer]:
+        """All that was written, in order."""
+        return [part for part in (*self.parts, self.tail) if len(part)]
+
+
+# -- varints (KIP-482) -------------------------------------------------------------------------------------------------
+def read_uvarint(frame: memoryview, position: int) -> tuple[int, int]:
+    """An unsigned 32-bit varint, five bytes at most."""
+    byte = frame[position]
+    if byte < 0x80:
+        return byte, position + 1
+    value, shift, start = byte & 0x7F, 7, position
+    while shift < 35:
+        position += 1
+        byte = frame[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position + 1
+        shift += 7
+    raise Malformed(start, "a varint is longer than 32 bits")
+
+
+def write_uvarint(out: Writer, value: int) -> None:
+    """value: 0 to 2**32 - 1."""
+    while value > 0x7F:
+        out.tail.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.tail.append(value)
+
+
+# -- lengths: None stands for null -------------------------------------------------------------------------------------
+def _classic(number: struct.Struct) -> Callable[[memoryview, int], tuple[int | None, int]]:
+    def read_length(frame: memoryview, position: int) -> tuple[int | None, int]:
+        (length,) = number.unpack_from(frame, position)
+        if length >= 0:
+            return length, position + number.size
+        if length == -1:
+            return None, position + number.size
+        raise Malformed(position, f"a length is {length}")
+
+    return read_length
+
+
+def _read_compact_length(frame: memoryview, position: int) -> tuple[int | None, int]:
+    length, position = read_uvarint(frame, position)
+    return (length - 1 if length else None), position
+
+
+def _write_int16_length(out: Writer, length: int | None) -> None:
+    out.tail += _int16.pack(-1 if length is None else length)
+
+
+def _write_int32_length(out: Writer, length: int | None) -> None:
+    out.tail += _int32.pack(-1 if length is None else length)
+
+
+def _write_compact_length(out: Writer, length: int | None) -> None:
+    write_uvarint(out, 0 if length is None else length + 1)
+
+
+_read_int16_length, _read_int32_length = _classic(_int16), _classic(_int32)
+
+
+def _check_null(nullable: bool, position: int, what: str) -> None:
+    if not nullable:
+        raise Malformed(position, f"null where a {what} must be")
+
+
+def _write_null(out: Writer, write_length: Callable[[Writer, int | None], None], nullable: bool) -> None:
+    if not nullable:
+        raise ValueError("null is not possible here")
+    write_length(out, None)
+
+
+# -- strings -----------------------------------------------------------------------------------------------------------
+def string_reader(*, compact: bool, nullable: bool) -> Reader:
+    """Reader of a string: UTF-8, at most 32,767 bytes."""
+    read_length = _read_compact_length if compact else _read_int16_length
+
+    def read_string(frame: memoryview, position: int) -> tuple[str | None, int]:
+        length, start = read_length(frame, position)
+        if length is None:
+            _check_null(nullable, position, "string")
+            return None, start
+        end = start + length
+        if end > len(frame) or length > MAX_STRING:
+            raise Malformed(position, f"a string of {length} bytes where {len(frame) - start} are left")
+        return str(frame[start:end], "utf-8"), end
+
+    return read_string
+
+
+def string_writer(*, compact: bool, nullable: bool) -> Write:
+    write_length = _write_compact_length if compact else _write_int16_length
+
+    def write_string(out: Writer, value: str | None) -> None:
+        if value is None:
+            return _write_null(out, write_length, nullable)
+        data = value.encode()
+        if len(data) > MAX_STRING:
+            raise ValueError(f"a string of {len(data)} bytes; Kafka's limit is {MAX_STRING}")
+        write_length(out, len(data))
+        out.tail += data
+
+    return write_string
+
+
+# -- bytes and records: slices of the frame, uncopied ------------------------------------------------------------------
+def bytes_reader(*, compact: bool, nullable: bool) -> Reader:
+    read_length = _read_compact_length if compact else _read_int32_length
+
+    def read_bytes(frame: memoryview, position: int) -> tuple[memoryview | None, int]:
+        length, start = read_length(frame, position)
+        if length is None:
+            _check_null(nullable, position, "byte string")
+            return None, start
+        end = start + length
+        if end > len(frame):
+            raise Malformed(position, f"{length} bytes where {len(frame) - start} are left")
+        return frame[start:end], end
+
+    return read_bytes
+
+
+def bytes_writer(*, compact: bool, nullable: bool) -> Write:
+    """Writer of one buffer, or of a list of buffers that go out one after the other."""
+    write_length = _write_compact_length if compact else _write_int32_length
+
+    def write_bytes(out: Writer, value: Buffer | Sequence[Buffer] | None) -> None:
+        if value is None:
+            return _write_null(out, write_length, nullable)
+        buffers = [value] if isinstance(value, Buffer) else value
+        views = [b if isinstance(b, bytes | bytearray) else memoryview(b).cast("B") for b in buffers]
+        write_length(out, sum(map(len, views)))
+        for view in views:
+            out.payload(view)
+
+    return write_bytes
+
+
+# -- uuid --------------------------------------------------------------------------------------------------------------
+def read_uuid(frame: memoryview, position: int) -> tuple[UUID, int]:
+    data = bytes(frame[position : position + 16])
+    if len(data) < 16:
+        raise Malformed(position, f"a uuid where {len(data)} bytes are left")
+    return (UUID(bytes=data) if any(data) else ZERO_UUID), position + 16
+
+
+def write_uuid(out: Writer, value: UUID) -> None:
+    out.tail += value.bytes
+
+
+# -- arrays ------------------------------------------------------------------------------------------------------------
+def count_reader(*, compact: bool, nullable: bool, element_size: int) -> Callable[[memoryview, int], tuple[int | None, int]]:
+    """Reader of an array's count, bounded by what the rest of the frame can hold.
+
+    element_size: the least number of bytes one element takes; an element of none counts as one, so that no count outruns the frame.
+    """
+    read_length = _read_compact_length if compact else _read_int32_length
+    size = max(element_size, 1)
+
+    def read_count(frame: memoryview, position: int) -> tuple[int | None, int]:
+        count, start = read_length(frame, position)
+        if count is None:
+            _check_null(nullable, position, "array")
+            return None, start
+        if count * size > len(frame) - start:
+            raise Malformed(position, f"an array of {count} elements where {len(frame) - start} bytes are left")
+        return count, start
+
+    return read_count
+
+
+def array_reader(read: Reader, *, compact: bool, nullable: bool, element_size: int) -> Reader:
+    read_count = count_reader(compact=compact, nullable=nullable, element_size=element_size)
+
+    def read_array(frame: memoryview, position: int) -> tuple[list[Any] | None, int]:
+        count, position = read_count(frame, position)
+        if count is None:
+            return None, position
+        items = []
+        for _ in range(count):
+            item, position = read(frame, position)
+            items.append(item)
+        return items, position
+
+    return read_array
+
+
+def array_writer(write: Write, *, compact: bool, nullable: bool) -> Write:
+    write_length = _write_compact_length if compact else _write_int32_length
+
+    def write_array(out: Writer, items: Sequence[Any] | None) -> None:
+        if items is None:
+            return _write_null(out, write_length, nullable)
+        write_length(out, len(items))
+        for item in items:
+            write(out, item)
+
+    return write_array
+
+
+def number_array_reader(code: str, *, compact: bool, nullable: bool) -> Reader:
+    """Reader of an array of numbers, taken in one step. code: the struct module's letter."""
+    size = struct.calcsize(">" + code)
+    read_count = count_reader(compact=compact, nullable=nullable, element_size=size)
+    short = [struct.Struct(f">{count}{code}").unpack_from for count in range(16)]
+
+    def read_numbers(frame: memoryview, position: int) -> tuple[list[Any] | None, int]:
+        count, position = read_count(frame, position)
+        if count is None:
+            return None, position
+        values = short[count](frame, position) if count < 16 else struct.unpack_from(f">{count}{code}", frame, position)
+        return list(values), position + count * size
+
+    return read_numbers
+
+
+def number_array_writer(code: str, *, compact: bool, nullable: bool) -> Write:
+    write_length = _write_compact_length if compact else _write_int32_length
+
+    def write_numbers(out: Writer, values: Sequence[Any] | None) -> None:
+        if values is None:
+            return _write_null(out, write_length, nullable)
+        write_length(out, len(values))
+        out.tail += struct.pack(f">{len(values)}{code}", *values)
+
+    return write_numbers

@@ -1,0 +1,150 @@
+"""What one broker speaks, and which version a request to it takes.
+
+Brokers from 0.10.0 on say it themselves (ApiVersions, KIP-35). For older ones, which close the connection on a request they do not know,
+`broker_version` picks a row of the table below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gkafka.exceptions import ConfigurationError, UnsupportedVersion
+from gkafka.wire.schema import Api, Message, VersionRange
+
+if TYPE_CHECKING:
+    from gkafka.wire.apiversions import ApiVersionsResponse
+
+__all__ = ["Versions"]
+
+# The newest version of each API that a Kafka release serves; "-" where it does not have the API.
+# Sources: kafka.api and Protocol.java of 0.8.2.2 to 1.1.1, schemaVersions() of 2.0 to 2.3, the JSON definitions from 2.4 on, at each tag.
+_TABLE = """
+            Prod Fetch ListOf Meta OfComm OfFetch FindCo Join Heartb Leave Sync DescrG ListG ApiVer Create Delete InitPid
+    key        0     1      2    3      8       9     10   11     12    13   14     15    16     18     19     20      22
+    0.8.2      0     0      0    0      1       1      0    -      -     -    -      -     -      -      -      -       -
+    0.9.0      1     1      0    0      2       1      0    0      0     0    0      0     0      -      -      -       -
+    0.10.0     2     2      0    1      2       1      0    0      0     0    0      0     0      0      -      -       -
+    0.10.1     2     3      1    2      2       1      0    1      0     0    0      0     0      0      0      0       -
+    0.10.2     2     3      1    2      2       2      0    1      0     0    0      0     0      0      1      0       -
+    0.11.0     3     5      2    4      3       3      1    2      1     1    1      1     1      1      2      1       0
+    1.0        5     6      2    5      3       3      1    2      1     1    1      1     1      1      2      1       0
+    1.1        5     7      2    5      3       3      1    2      1     1    1      1     1      1      2      1       0
+    2.0        6     8      3    6      4       4      2    3      2     2    2      2     2      2      3      2       1
+    2.1        7    10      4    7      6       5      2    3      2     2    2      2     2      2      3      3       1
+    2.2        7    10      5    7      6       5      2    4      2     2    2      2     2      2      3      3       1
+    2.3        7    11      5    8      7       5      2    5      3     2    3      3     2      2      3      3       1
+    2.4        8    11      5    9      8       6      3    6      4     4    4      5     3      3      5      4       2
+    2.5        8    11      5    9      8       7      3    7      4     4    5      5     3      3      5      4       3
+    2.6        8    11      5    9      8       7      3    7      4     4    5      5     4      3      5      4       3
+    2.7        8    12      5    9      8       7      3    7      4     4    5      5     4      3      6      5       4
+    2.8        9    12      6   11      8       7      3    7      4     4    5      5     4      3      7      6       4
+    3.0        9    12      7   11      8       8      4    7      4     4    5      5     4      3      7      6       4
+    3.1        9    13      7   12      8       8      4    7      4     4    5      5     4      3      7      6       4
+    3.2        9    13      7   12      8       8      4    9      4     5    5      5     4      3      7      6       4
+    3.3        9    13      7   12      8       8      4    9      4     5    5      5     4      3      7      6       4
+    3.4        9    13      7   12      8       8      4    9      4     5    5      5     4      3      7      6       4
+    3.5        9    15      8   12      8       8      4    9      4     5    5      5     4      3      7      6       4
+    3.6        9    15      8   12      8       8      4    9      4     5    5      5     4      3      7      6       4
+    3.7       10    16      8   12      9       9      4    9      4     5    5      5     4      3      7      6       4
+    3.8       11    16      8   12      9       9      5    9      4     5    5      5     5      3      7      6       5
+    3.9       11    17      9   12      9       9      6    9      4     5    5      5     5      4      7      6       5
+    4.0       12    17     10   13      9       9      6    9      4     5    5      6     5      4      7      6       5
+    4.1       13    18     10   13      9       9      6    9      4     5    5      6     5      4      7      6       5
+    4.2       13    18     11   13     10      10      6    9      4     5    5      6     5      4      7      6       5
+"""
+# KIP-896: what Kafka 4 no longer serves. Its ApiVersions answer names Produce 0-2 all the same, for librdkafka's sake (KAFKA-18659).
+_OLDEST_OF_KAFKA_4 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1}
+
+Release = tuple[int, ...]
+
+
+class Versions:
+    """The versions that one broker speaks.
+
+    ranges: API key -> (oldest, newest). broker: who it is, for error texts.
+    """
+
+    __slots__ = ("broker", "ranges")
+
+    def __init__(self, ranges: Mapping[int, tuple[int, int]], broker: str = "the broker") -> None:
+        self.ranges = dict(ranges)
+        self.broker = broker
+
+    def __repr__(self) -> str:
+        return f"<Versions of {self.broker}: {len(self.ranges)} APIs>"
+
+    @classmethod
+    def from_response(cls, response: ApiVersionsResponse, broker: str = "the broker") -> Versions:
+        """What a broker said of itself. Ranges that make no sense (negative, or upside down) count as not said."""
+        said = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
+        return cls({key: (low, high) for key, (low, high) in said.items() if 0 <= low <= high}, broker)
+
+    @classmethod
+    def for_broker(cls, broker_version: str) -> Versions:
+        """What a release of Kafka speaks.
+
+        broker_version: "0.8.2", "0.8.2.2", "0.9.0" ... "4.2"; the part that is left out is the oldest there is ("0.10" is 0.10.0).
+        Raises ConfigurationError on anything else.
+        """
+        release = _release(broker_version)
+        ranges = {key: (_OLDEST_OF_KAFKA_4.get(key, 0) if release[0] >= 4 else 0, newest) for key, newest in _ROWS[release].items()}
+        return cls(ranges, f"Kafka {broker_version}")
+
+    def supports(self, api: Api, version: int) -> bool:
+        """Whether both sides have this version."""
+        low, high = self.ranges.get(api.key, (0, -1))
+        return low <= version <= high and version in api.versions
+
+    def pick(self, api: Api, *, max_version: int | None = None, unstable: bool = False) -> int:
+        """The newest version that both sides have, `max_version` at most.
+
+        unstable: take also versions that Kafka may still change, if the broker offers them.
+        Raises UnsupportedVersion if there is none.
+        """
+        ours = api.versions if unstable else api.stable
+        newest = ours.high if max_version is None else min(ours.high, max_version)
+        low, high = self.ranges.get(api.key, (0, -1))
+        version = min(newest, high)
+        if version < max(ours.low, low):
+            raise UnsupportedVersion(self._no_common(api, VersionRange(ours.low, newest)), api=api.name, broker=self.broker)
+        return version
+
+    def pick_for(self, message: Message, *, max_version: int | None = None) -> int:
+        """The version for this request: `pick`, held back by what the request contains (topics without an id: not by id)."""
+        newest = message.newest_version()
+        return self.pick(message.API, max_version=newest if max_version is None else min(newest, max_version))
+
+    def _no_common(self, api: Api, ours: VersionRange) -> str:
+        if api.key not in self.ranges:
+            return f"{self.broker} does not have {api.name} (API {api.key}); gkafka speaks v{ours}"
+        return f"{self.broker} speaks {api.name} v{VersionRange(*self.ranges[api.key])}, gkafka can send v{ours}"
+
+
+def _parse_table() -> dict[Release, dict[int, int]]:
+    _, keys, *rows = (line.split() for line in _TABLE.strip().splitlines())
+    return {
+        _numbers(release): {int(key): int(newest) for key, newest in zip(keys[1:], row, strict=True) if newest != "-"}
+        for release, *row in rows
+    }
+
+
+def _numbers(text: str) -> Release:
+    return tuple(map(int, text.split(".")))
+
+
+_ROWS = _parse_table()
+
+
+def _release(text: str) -> Release:
+    """The row for a version as users write it. A release of Kafka 4 that is newer than the table counts as the newest row."""
+    given = _numbers(text) if isinstance(text, str) and re.fullmatch(r"\d{1,4}(\.\d{1,4}){0,3}", text, re.ASCII) else ()
+    newest = max(_ROWS)
+    if given[:1] == newest[:1] and given > newest:
+        return newest
+    fitting = [row for row in _ROWS if given and row[: len(given)] == given[: len(row)]]
+    if not fitting:
+        known = ", ".join(".".join(map(str, row)) for row in _ROWS)
+        raise ConfigurationError(f"broker_version={text!r}: not a release that is known here; give one of {known}")
+    return fitting[0]
