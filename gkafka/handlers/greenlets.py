@@ -1,0 +1,401 @@
+"""GEventHandler: workers are greenlets of one hub; everything comes from gevent.*, so it works unpatched as well as patched.
+
+The module is imported when a GEventHandler is first asked for. What it takes from gevent are the same objects whether the
+process is patched before, after or not at all.
+"""
+
+from __future__ import annotations
+
+import _socket
+import contextlib
+import os
+import queue
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Any, ClassVar, TypeVar
+
+from gkafka.exceptions import ClientClosedError, ConfigurationError, HandlerThreadError, KafkaTimeoutError, SocketDisconnectedError
+from gkafka.handlers import primitives as p
+from gkafka.handlers import sockets
+from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
+from gkafka.handlers.primitives import SLICE_S
+
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise ConfigurationError("gevent does not support Python without the GIL (importing it would turn the GIL on): use handler='threading'")
+try:
+    import gevent  # type: ignore[import-untyped]
+    from gevent._hub_local import get_hub_if_exists  # type: ignore[import-untyped]
+    from gevent.hub import Waiter  # type: ignore[import-untyped]
+    from gevent.monkey import get_original  # type: ignore[import-untyped]
+    from gevent.threadpool import ThreadPool  # type: ignore[import-untyped]
+except ImportError as exc:
+    raise ConfigurationError("handler='gevent' needs the gevent package: pip install gevent") from exc
+
+from gkafka.handlers.hubs import (
+    GreenletEvent,
+    GreenletLock,
+    GreenletParker,
+    GreenletQueue,
+    GreenletRLock,
+    GreenletSemaphore,
+    Turnstile,
+    check_same_process,
+)
+
+__all__ = ["GEventHandler"]
+
+T = TypeVar("T")
+READ, WRITE = 1, 2
+POOL_THREADS = 2  # codec jobs at once; more threads only take the GIL from the hub
+POOL_IDLE_S = 30  # then its threads end: a client that was dropped without close() leaves none behind
+
+
+class GreenletWorker(Worker):
+    """A greenlet. Its `ended` flag lets any thread join it."""
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[], object],
+        on_failure: Callable[[BaseException], object] | None,
+        workers: set[Worker],
+        hub: Any,
+    ) -> None:
+        super().__init__(name, run, on_failure)
+        self._workers = workers
+        self._hub = hub
+        self._ended = GreenletEvent()
+        self._greenlet: Any = None
+        workers.add(self)
+
+    def launch(self) -> None:
+        """In the owner thread: a Greenlet belongs to the hub of the thread that makes it."""
+        self._greenlet = gevent.Greenlet(self._main)
+        self._greenlet.name = self.name
+        # A greenlet that is killed before its first switch never runs _main: its end is seen here.
+        self._greenlet.rawlink(self._on_end)
+        self._greenlet.start()
+
+    def _main(self) -> None:
+        error = self._body()
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            # A signal arrived while this greenlet was running. It is meant for the main greenlet; re-raised from here it would get
+            # there too, but only after gevent has printed a traceback.
+            self._hub.loop.run_callback(self._hub.handle_system_error, type(error), error)
+
+    def _on_end(self, greenlet: Any) -> None:
+        if greenlet.exception is not None:
+            self._report(greenlet.exception)
+        elif isinstance(greenlet.value, gevent.GreenletExit):
+            self._report(greenlet.value)
+        self._workers.discard(self)
+        self._ended.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        if self._greenlet is not None and self._greenlet is gevent.getcurrent():
+            return False
+        return self._ended.wait(timeout)
+
+    def is_alive(self) -> bool:
+        return not self._ended.is_set()
+
+
+class GreenletStream(Stream):
+    """A non-blocking socket and two watchers of the hub. First the system call, and the hub only if that would block.
+
+    It is the C socket under its own name, which gevent's is a wrapper of and monkey-patching does not touch.
+    """
+
+    def __init__(self, handler: GEventHandler, sock: Any, peer: str) -> None:
+        self.peer = peer
+        self._handler = handler
+        self._hub = handler.hub
+        self._turnstile = handler.turnstile
+        self._pid = os.getpid()
+        self._sock = sock
+        self._recv_into = sock.recv_into
+        fd = sock.fileno()
+        self._watchers = {READ: self._hub.loop.io(fd, READ), WRITE: self._hub.loop.io(fd, WRITE)}
+        self._waiting: dict[int, Any] = {}  # READ, WRITE -> Waiter
+        self._closed = False
+
+    def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
+        # A peer that sends faster than we read never makes recv() wait, so the other greenlets get their time here.
+        self._turnstile.checkpoint(self._hub)
+        try:
+            while True:
+                if self._closed:
+                    raise self._closed_here()
+                try:
+                    return int(self._recv_into(view))
+                except BlockingIOError:
+                    self.wait(READ, deadline, "answer")
+        except (SocketDisconnectedError, KafkaTimeoutError):
+            raise
+        except OSError as exc:
+            raise self._error(exc) from exc
+
+    def try_send(self, buffers: Sequence[Buffer]) -> int:
+        if self._closed:
+            raise self._closed_here()
+        try:
+            return sockets.send_once(self._sock, buffers)
+        except OSError as exc:
+            raise self._error(exc) from exc
+
+    def send_all(self, buffers: Sequence[Buffer], deadline: float | None = None) -> None:
+        views = sockets.flatten(buffers)
+        while views:
+            sent = self.try_send(views)
+            if sent:
+                views = sockets.drop(views, sent)
+                self._turnstile.checkpoint(self._hub)
+            else:
+                self.wait(WRITE, deadline, "room to send")
+
+    def wait(self, direction: int, deadline: float | None, what: str) -> None:
+        """Until the socket is ready. Raises KafkaTimeoutError, SocketDisconnectedError if it is closed, ForkedClientError in a child."""
+        if not self._handler.in_owner():
+            raise HandlerThreadError(f"{self.peer}: a stream of a gevent client is used from another thread than its hub's")
+        if direction in self._waiting:
+            raise RuntimeError(f"{self.peer}: two workers wait for the same direction of one stream")
+        watcher = self._watchers[direction]
+        waiter = self._waiting[direction] = Waiter(self._hub)
+        watcher.start(waiter.switch, True)
+        try:
+            while not self._closed:
+                left = SLICE_S if deadline is None else deadline - monotonic()
+                if left <= 0:
+                    raise KafkaTimeoutError(f"{self.peer}: no {what} by the deadline")
+                with self._hub.loop.timer(min(left, SLICE_S)) as timer:
+                    timer.start(waiter.switch, False)
+                    ready = waiter.get()
+                check_same_process(self._pid)
+                if ready:
+                    return
+            raise self._closed_here()
+        finally:
+            del self._waiting[direction]
+            watcher.stop()
+
+    def shutdown(self) -> None:
+        try:
+            self._sock.shutdown(_socket.SHUT_RDWR)
+        except OSError as exc:
+            if self._sock.fileno() >= 0 and not isinstance(exc, (ConnectionError, BrokenPipeError)):
+                log.debug("%s: shutdown: %s", self.peer, exc)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._handler.in_owner() or os.getpid() != self._pid:
+            self._close()
+        else:
+            self._handler.call_soon_threadsafe(self._close)
+
+    def _close(self) -> None:
+        for direction, watcher in self._watchers.items():
+            watcher.stop()
+            watcher.close()
+            if direction in self._waiting:
+                self._hub.loop.run_callback(self._waiting[direction].switch, False)
+        if os.getpid() == self._pid:
+            with contextlib.suppress(OSError):  # the peer was faster
+                self._sock.shutdown(_socket.SHUT_RDWR)
+        self._sock.close()
+
+    def fileno(self) -> int:
+        return -1 if self._closed else int(self._sock.fileno())
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def _closed_here(self) -> SocketDisconnectedError:
+        return SocketDisconnectedError(f"{self.peer}: the connection was closed by this client")
+
+    def _error(self, exc: OSError) -> SocketDisconnectedError:
+        return self._closed_here() if self._closed else SocketDisconnectedError(f"{self.peer}: {exc.strerror or exc}")
+
+
+class GEventHandler(Handler):
+    """Does its work in greenlets of the hub of the thread that makes it. Nothing has to be monkey-patched.
+
+    The primitives can be used on the class as well: GEventHandler.Queue(). Workers, look-ups, connections and streams belong to the
+    hub's thread; another thread may spawn, wait for events and futures, put, get, and call_soon_threadsafe(). What
+    cannot be served there raises HandlerThreadError.
+    """
+
+    name = "gevent"
+    QueueEmptyError = queue.Empty
+    QueueFullError = queue.Full
+    Queue: ClassVar[type[Any]] = GreenletQueue
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hub = gevent.get_hub()
+        self.turnstile = Turnstile.of(self.hub)
+        self._pool: Any = None
+
+    # workers
+    def spawn(
+        self,
+        target: Callable[..., object],
+        *args: Any,
+        _name: str | None = None,
+        _on_failure: Callable[[BaseException], object] | None = None,
+        **kwargs: Any,
+    ) -> Worker:
+        self.start()
+        if self._stopped:
+            raise ClientClosedError("the handler was stopped: no worker can be started")
+        name = _name or str(getattr(target, "__name__", type(target).__name__))
+        worker = GreenletWorker(name, lambda: target(*args, **kwargs), _on_failure, self._workers, self.hub)
+        if self.in_owner():
+            worker.launch()
+        else:
+            self.call_soon_threadsafe(worker.launch)
+        return worker
+
+    # primitives
+    @staticmethod
+    def Event(*args: Any, **kwargs: Any) -> p.Event:
+        return GreenletEvent(*args, **kwargs)
+
+    @staticmethod
+    def Lock() -> p.Lock:
+        return GreenletLock()
+
+    @staticmethod
+    def RLock(*args: Any, **kwargs: Any) -> p.Lock:
+        return GreenletRLock(*args, **kwargs)
+
+    @staticmethod
+    def Semaphore(value: int = 1) -> p.Semaphore:
+        return GreenletSemaphore(value)
+
+    @staticmethod
+    def parker() -> GreenletParker:
+        return GreenletParker()
+
+    # time and identity
+    @staticmethod
+    def sleep(seconds: float = 0) -> None:
+        hub = get_hub_if_exists()
+        if hub is None:  # a thread without greenlets
+            get_original("time", "sleep")(seconds)
+        elif seconds <= 0:
+            Turnstile.of(hub).wait(hub)
+        else:
+            GreenletParker().park(monotonic() + seconds)
+
+    def yield_now(self) -> None:
+        self.turnstile.wait(self.hub)
+
+    def checkpoint(self) -> None:
+        self.turnstile.checkpoint(self.hub)
+
+    def current_id(self) -> int:
+        return id(gevent.getcurrent())
+
+    def in_owner(self) -> bool:
+        return get_hub_if_exists() is self.hub
+
+    def call_soon_threadsafe(self, fn: Callable[..., object], *args: Any) -> None:
+        loop = self.hub.loop
+        if loop is None:
+            raise HandlerThreadError("the thread of this client's hub has ended: nothing can run there")
+        loop.run_callback_threadsafe(_logged, fn, args)
+
+    def offload(self, fn: Callable[..., T], *args: Any) -> T:
+        # Another thread is off the hub already; after stop() the pool is gone.
+        if self._stopped or not self.in_owner() or gevent.getcurrent() is self.hub:
+            return fn(*args)
+        if self._pool is None:
+            self._pool = ThreadPool(POOL_THREADS, hub=self.hub, idle_task_timeout=POOL_IDLE_S)
+        value, error = self._pool.spawn(_outcome, fn, args).get()
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
+    # network
+    def getaddrinfo(self, host: str, port: int, deadline: float | None = None) -> list[Address]:
+        self.start()
+        found = sockets.numeric(host, port)
+        if found is not None:
+            return found
+        self._must_own("resolve a host name")
+        answer = self.Future()
+
+        def ask() -> None:
+            try:
+                answer.set(sockets.lookup(self.hub.resolver.getaddrinfo, host, port))
+            except Exception as exc:
+                answer.set_exception(exc)
+
+        asking = gevent.spawn(ask)
+        left = None if deadline is None else max(0.0, deadline - monotonic())
+        try:
+            return list(answer.result(left))
+        except KafkaTimeoutError:
+            raise KafkaTimeoutError(f"{host}:{port}: the host name was not resolved by the deadline") from None
+        finally:
+            asking.kill(block=False)
+
+    def create_connection(
+        self,
+        address: Address,
+        deadline: float | None = None,
+        *,
+        source_address: tuple[str, int] | None = None,
+        sockopts: Sequence[tuple[int, int, int | bytes]] = (),
+        keepalive_idle_s: float | None = None,
+    ) -> Stream:
+        self.start()
+        self._must_own("connect")
+        peer = sockets.peer_name(address)
+        sock = _socket.socket(address[0], socket.SOCK_STREAM)
+        stream: GreenletStream | None = None
+        try:
+            connected = sockets.begin_connect(sock, address, source_address, sockopts, keepalive_idle_s)
+            stream = GreenletStream(self, sock, peer)
+            if not connected:
+                stream.wait(WRITE, deadline, "connection")
+            sockets.end_connect(sock)
+            return stream
+        except BaseException:
+            (stream or sock).close()
+            raise
+
+    def _must_own(self, what: str) -> None:
+        if not self.in_owner():
+            raise HandlerThreadError(
+                f"a gevent client cannot {what} outside the thread of its hub: use it there, or make a client in this thread"
+            )
+
+    # life
+    def start(self) -> None:
+        self.check_fork()
+
+    def _release(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None and self.in_owner():
+            pool.kill()
+
+
+def _logged(fn: Callable[..., object], args: tuple[Any, ...]) -> None:
+    try:
+        fn(*args)
+    except Exception:
+        log.exception("a call failed: %r", fn)
+
+
+def _outcome(fn: Callable[..., T], args: tuple[Any, ...]) -> tuple[T | None, BaseException | None]:
+    """In a pool thread. The error is carried as a value: gevent prints one that is raised there."""
+    try:
+        return fn(*args), None
+    except BaseException as error:
+        return None, error

@@ -1,0 +1,395 @@
+"""Waiting in gevent: how a greenlet sleeps and is woken, and how gkafka's greenlets share a hub with everybody else's.
+
+All of it is built on a hub's callbacks and timers. gevent's own Event, Semaphore and Queue are not used: a wait of theirs without
+a timer can end in LoopExit, their locks starve waiters, and a put() or a wait from another OS thread does not work.
+
+Who wakes whom may be in different threads: each waiter knows the hub it sleeps in, and a thread without a hub sleeps natively.
+The short steps that must not be torn are single operations of list and deque, atomic under the GIL, which gevent requires.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections import deque
+from collections.abc import Callable
+from time import monotonic, perf_counter
+from types import TracebackType
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from gevent import getcurrent  # type: ignore[import-untyped]
+from gevent._hub_local import get_hub_if_exists  # type: ignore[import-untyped]
+from gevent.hub import Waiter  # type: ignore[import-untyped]
+from gevent.monkey import get_original  # type: ignore[import-untyped]
+
+from gkafka.exceptions import ForkedClientError
+from gkafka.handlers.primitives import SLICE_S, forget
+
+__all__ = [
+    "GreenletEvent",
+    "GreenletLock",
+    "GreenletParker",
+    "GreenletQueue",
+    "GreenletRLock",
+    "GreenletSemaphore",
+    "Turnstile",
+    "check_same_process",
+]
+
+BUDGET_S: Final = 0.005  # gkafka's greenlets may keep a hub from its timers and sockets this long, all of them together
+_allocate_lock: Callable[[], Any] = get_original("_thread", "allocate_lock")  # native, in a patched process too
+
+
+def check_same_process(pid: int) -> None:
+    """For a greenlet that has just woken: greenlets survive a fork, and their copies must not go on."""
+    now = os.getpid()
+    if now != pid:
+        raise ForkedClientError(f"created in pid {pid}, woke in pid {now}: create the client after the fork")
+
+
+# -- one wait ----------------------------------------------------------------------------------------------------------
+class GreenletParker:
+    """One waiter: a greenlet in its hub, or a thread that has no hub."""
+
+    __slots__ = ("_hub", "_lock", "_waiter", "_woken")
+
+    def __init__(self) -> None:
+        hub = self._hub = get_hub_if_exists()
+        self._woken = False
+        if hub is None:
+            self._lock = _allocate_lock()
+            self._lock.acquire()
+        else:
+            self._waiter = Waiter(hub)
+
+    def park(self, deadline: float | None) -> bool:
+        """See Parker. Raises ForkedClientError if the process forked meanwhile and this is the child."""
+        if self._hub is None:
+            return bool(self._lock.acquire(True, -1 if deadline is None else max(0.0, deadline - monotonic())))
+        pid = os.getpid()
+        while not self._woken:
+            left = SLICE_S if deadline is None else deadline - monotonic()
+            if left <= 0:
+                return False
+            # The timer is what keeps the hub alive: without one, a wait that nobody can end any more is a LoopExit for the user.
+            with self._hub.loop.timer(min(left, SLICE_S)) as timer:
+                timer.start(self._waiter.switch, None)
+                self._waiter.get()
+            check_same_process(pid)
+        return True
+
+    def wake(self, _: object = None) -> None:
+        self._woken = True
+        hub = self._hub
+        if hub is None:
+            self._lock.release()
+        elif hub is get_hub_if_exists():
+            hub.loop.run_callback(self._waiter.switch, None)
+        elif hub.loop is not None:  # else that thread has ended and its hub is destroyed
+            hub.loop.run_callback_threadsafe(self._waiter.switch, None)
+
+
+class GreenletEvent:
+    """threading.Event for greenlets; set() and wait() from any thread."""
+
+    __slots__ = ("__weakref__", "_flag", "_links")
+
+    def __init__(self) -> None:
+        self._flag = False
+        self._links: list[Callable[[Any], object]] = []
+
+    def set(self) -> None:
+        self._flag = True
+        # Only those who wait now: who comes while they are woken may wait for the next set().
+        for _ in range(len(self._links)):
+            try:
+                wake = self._links.pop(0)
+            except IndexError:
+                return
+            wake(None)
+
+    def clear(self) -> None:
+        self._flag = False
+
+    def is_set(self) -> bool:
+        return self._flag
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._flag:
+            return True
+        deadline = None if timeout is None else monotonic() + timeout
+        parker = GreenletParker()
+        wake = parker.wake
+        self._links.append(wake)
+        try:
+            if self._flag:  # set by another thread between the look and the append
+                return True
+            return parker.park(deadline)
+        finally:
+            forget(self._links, wake)
+
+
+class GreenletSemaphore:
+    """A fair semaphore: a permit that is given back goes straight to the worker that has waited longest.
+
+    gevent's own lets whoever comes at the right moment overtake: a loop of `with lock: <I/O>` keeps all others out for ever.
+    """
+
+    __slots__ = ("__weakref__", "_permits", "_waiting")
+
+    def __init__(self, value: int = 1) -> None:
+        if value < 0:
+            raise ValueError("a semaphore's initial value must be >= 0")
+        self._permits: deque[None] = deque([None] * value)
+        self._waiting: list[Callable[[Any], object]] = []
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Take a permit. False if there is none and blocking is false, or none comes within `timeout` seconds (None, -1: no limit)."""
+        try:
+            self._permits.pop()
+        except IndexError:
+            return self._wait(timeout) if blocking else False
+        return True
+
+    def release(self, n: int = 1) -> None:
+        for _ in range(n):
+            self._give()
+
+    def locked(self) -> bool:
+        return not self._permits
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release()
+
+    def _give(self) -> None:
+        if not self._hand_over():
+            self._permits.append(None)
+            # Another thread may have begun to wait between these two lines: it gets the permit after all.
+            while self._waiting and self._permits:
+                try:
+                    self._permits.pop()
+                except IndexError:
+                    return
+                if not self._hand_over():
+                    self._permits.append(None)
+
+    def _hand_over(self) -> bool:
+        try:
+            wake = self._waiting.pop(0)
+        except IndexError:
+            return False
+        wake(None)
+        return True
+
+    def _wait(self, timeout: float | None) -> bool:
+        deadline = None if timeout is None or timeout == -1 else monotonic() + timeout
+        parker = GreenletParker()
+        wake = parker.wake
+        self._waiting.append(wake)
+        try:
+            if self._permits:  # given back by another thread between the look and the append: pass it on, perhaps to us
+                try:
+                    self._permits.pop()
+                except IndexError:
+                    pass
+                else:
+                    self._give()
+            parker.park(deadline)
+        except BaseException:
+            if not forget(self._waiting, wake):
+                self._give()  # killed with the permit already in its hands
+            raise
+        return not forget(self._waiting, wake)  # not in the list any more: the permit is ours, also at the last moment
+
+
+class GreenletLock(GreenletSemaphore):
+    """threading.Lock for greenlets, fair."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def release(self, n: int = 1) -> None:
+        if self._permits:
+            raise RuntimeError("release unlocked lock")
+        self._give()
+
+
+class GreenletRLock:
+    """A GreenletLock that its holder may take again."""
+
+    __slots__ = ("__weakref__", "_count", "_lock", "_owner")
+
+    def __init__(self) -> None:
+        self._lock = GreenletLock()
+        self._owner: Any = None
+        self._count = 0
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        me = getcurrent()
+        if self._owner is me:
+            self._count += 1
+            return True
+        if not self._lock.acquire(blocking, timeout):
+            return False
+        self._owner, self._count = me, 1
+        return True
+
+    def release(self) -> None:
+        if self._owner is not getcurrent():
+            raise RuntimeError("cannot release un-acquired lock")
+        self._count -= 1
+        if not self._count:
+            self._owner = None
+            self._lock.release()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release()
+
+
+class GreenletQueue:
+    """queue.Queue for greenlets, method by method; any thread may put and get."""
+
+    def __init__(self, maxsize: int = 0) -> None:
+        self.maxsize = maxsize
+        self._items: deque[Any] = deque()
+        self._filled = GreenletSemaphore(0)
+        self._room = GreenletSemaphore(maxsize) if maxsize > 0 else None
+        self._counting = _allocate_lock()  # native and held for two statements: nothing in between can switch
+        self._unfinished = 0
+        self._all_done = GreenletEvent()
+        self._all_done.set()
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        _check_timeout(block, timeout)
+        if self._room is not None and not self._room.acquire(block, timeout):
+            raise queue.Full
+        with self._counting:
+            self._unfinished += 1
+            self._all_done.clear()
+        self._items.append(item)
+        self._filled.release()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        _check_timeout(block, timeout)
+        if not self._filled.acquire(block, timeout):
+            raise queue.Empty
+        item = self._items.popleft()
+        if self._room is not None:
+            self._room.release()
+        return item
+
+    def put_nowait(self, item: Any) -> None:
+        self.put(item, block=False)
+
+    def get_nowait(self) -> Any:
+        return self.get(block=False)
+
+    def qsize(self) -> int:
+        return len(self._items)
+
+    def empty(self) -> bool:
+        return not self._items
+
+    def full(self) -> bool:
+        return 0 < self.maxsize <= len(self._items)
+
+    def task_done(self) -> None:
+        with self._counting:
+            if not self._unfinished:
+                raise ValueError("task_done() called too many times")
+            self._unfinished -= 1
+            done = not self._unfinished
+        if done:
+            self._all_done.set()
+
+    def join(self) -> None:
+        while self._unfinished:
+            self._all_done.wait()
+
+
+def _check_timeout(block: bool, timeout: float | None) -> None:
+    if block and timeout is not None and timeout < 0:
+        raise ValueError("'timeout' must be a non-negative number")
+
+
+# -- sharing a hub -----------------------------------------------------------------------------------------------------
+class Turnstile:
+    """Where gkafka's greenlets wait for their turn when they have kept a hub busy for BUDGET_S; one for each hub.
+
+    gevent.sleep(0) lets no I/O in for up to 50 turns. And a fair yield (a timer of 0 s) by each of N busy greenlets lets I/O in only
+    after N quanta, since all N timers are due in the same turn of the loop. So they queue here, first come first served, and
+    each turn of the loop admits greenlets until the budget of that turn is used up.
+    """
+
+    __slots__ = ("_armed", "_iteration", "_loop", "_queue", "_started", "_timer")
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+        self._queue: deque[Any] = deque()
+        self._timer = loop.timer(0)
+        self._armed = False
+        self._iteration = -1  # the turn of the loop that the budget is counted in,
+        self._started = 0.0  # and since when
+
+    @classmethod
+    def of(cls, hub: Any) -> Turnstile:
+        found = _turnstiles.get(hub)
+        if found is None or found._loop is not hub.loop:
+            found = _turnstiles[hub] = cls(hub.loop)
+        return found
+
+    def checkpoint(self, hub: Any) -> None:
+        iteration = self._loop.iteration
+        if iteration != self._iteration:  # the loop has polled since we last looked
+            self._iteration, self._started = iteration, perf_counter()
+        elif perf_counter() - self._started > BUDGET_S:
+            self.wait(hub)
+
+    def wait(self, hub: Any) -> None:
+        """Let the loop poll its sockets and timers, then go on when it is this greenlet's turn."""
+        if getcurrent() is hub or get_hub_if_exists() is not hub:
+            return  # a callback of the loop must not wait; another thread is none of this hub's business
+        pid = os.getpid()
+        waiter = Waiter(hub)
+        self._queue.append(waiter)
+        self._arm()
+        try:
+            waiter.get()
+        except BaseException:
+            if waiter in self._queue:
+                self._queue.remove(waiter)
+            raise
+        check_same_process(pid)
+
+    def _arm(self) -> None:
+        if not self._armed:
+            self._armed = True
+            # The loop's idea of the time is as old as its last poll: a timer from then would be due before the next one.
+            self._loop.update_now()
+            self._timer.start(self._admit)
+
+    def _admit(self) -> None:
+        # In the hub, after a poll. Each switch comes back when that greenlet waits again, here or anywhere.
+        self._timer.stop()
+        self._armed = False
+        self._iteration, self._started = self._loop.iteration, perf_counter()
+        try:
+            while self._queue:
+                self._queue.popleft().switch(None)
+                if perf_counter() - self._started > BUDGET_S:
+                    break
+        finally:
+            if self._queue:
+                self._arm()
+
+
+_turnstiles: WeakKeyDictionary[Any, Turnstile] = WeakKeyDictionary()

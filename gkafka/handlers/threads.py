@@ -1,0 +1,367 @@
+"""ThreadingHandler: workers are daemon OS threads, waits are the operating system's.
+
+Every primitive is looked up in its module when it is made, never at import: in a process that is monkey-patched later
+nothing native is left over from before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import queue
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from gkafka.exceptions import ClientClosedError, KafkaTimeoutError, SocketDisconnectedError
+from gkafka.handlers import primitives as p
+from gkafka.handlers import sockets
+from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
+from gkafka.handlers.patching import PatchState
+from gkafka.handlers.primitives import SLICE_S
+
+__all__ = ["ThreadingHandler"]
+
+T = TypeVar("T")
+
+
+class ThreadParker:
+    """A lock that is taken until wake() gives it back."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def park(self, deadline: float | None) -> bool:
+        while True:
+            left = SLICE_S if deadline is None else deadline - time.monotonic()
+            # Slices, so that Ctrl-C ends a wait on every platform.
+            if self._lock.acquire(timeout=min(SLICE_S, max(0.0, left))):
+                return True
+            if left <= SLICE_S and deadline is not None:
+                return False
+
+    def wake(self, _: object = None) -> None:
+        self._lock.release()
+
+
+class ThreadWorker(Worker):
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[], object],
+        on_failure: Callable[[BaseException], object] | None,
+        workers: set[Worker],
+    ) -> None:
+        super().__init__(name, run, on_failure)
+        self._workers = workers
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._workers.add(self)
+        try:
+            self._thread.start()
+        except BaseException:
+            self._workers.discard(self)
+            raise
+
+    def _main(self) -> None:
+        try:
+            self._body()
+        finally:
+            self._workers.discard(self)
+
+    def join(self, timeout: float | None = None) -> bool:
+        if self._thread is threading.current_thread():
+            return False
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+
+class ThreadStream(Stream):
+    """A non-blocking socket; each direction waits in poll(), so that neither changes the other's timeout.
+
+    close() shuts the connection down first, which wakes whoever waits, and leaves the descriptor to the last worker inside:
+    closed under a waiting poll() its number could be another connection's before that poll() returns.
+    """
+
+    def __init__(self, sock: Any, peer: str) -> None:
+        self.peer = peer
+        self._sock = sock
+        self._recv_into = sock.recv_into
+        self._fd = sock.fileno()
+        self._pid = os.getpid()
+        self._gate = threading.Lock()
+        self._inside = 0
+        self._closing = False
+        self._readable: Callable[[float], bool] | None = None
+        self._writable: Callable[[float], bool] | None = None
+
+    def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
+        self._enter()
+        try:
+            while True:
+                try:
+                    received = int(self._recv_into(view))
+                except BlockingIOError:
+                    if self._readable is None:
+                        self._readable = readiness(self._fd, write=False)
+                    self._wait(self._readable, deadline, "answer")
+                    continue
+                if not received and self._closing:
+                    raise self._closed_here()
+                return received
+        except (SocketDisconnectedError, KafkaTimeoutError):
+            raise
+        except OSError as exc:
+            raise self._error(exc) from exc
+        finally:
+            self._leave()
+
+    def try_send(self, buffers: Sequence[Buffer]) -> int:
+        self._enter()
+        try:
+            return sockets.send_once(self._sock, buffers)
+        except (SocketDisconnectedError, KafkaTimeoutError):
+            raise
+        except OSError as exc:
+            raise self._error(exc) from exc
+        finally:
+            self._leave()
+
+    def send_all(self, buffers: Sequence[Buffer], deadline: float | None = None) -> None:
+        views = sockets.flatten(buffers)
+        self._enter()
+        try:
+            while views:
+                sent = sockets.send_once(self._sock, views)
+                if sent:
+                    views = sockets.drop(views, sent)
+                    continue
+                if self._writable is None:
+                    self._writable = readiness(self._fd, write=True)
+                self._wait(self._writable, deadline, "room to send")
+        except (SocketDisconnectedError, KafkaTimeoutError):
+            raise
+        except OSError as exc:
+            raise self._error(exc) from exc
+        finally:
+            self._leave()
+
+    def _wait(self, ready: Callable[[float], bool], deadline: float | None, what: str) -> None:
+        while True:
+            if self._closing:
+                raise self._closed_here()
+            left = SLICE_S if deadline is None else deadline - time.monotonic()
+            if ready(min(SLICE_S, max(0.0, left))):
+                return
+            if deadline is not None and left <= SLICE_S:
+                raise KafkaTimeoutError(f"{self.peer}: no {what} by the deadline")
+
+    def shutdown(self) -> None:
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError as exc:
+            if exc.errno not in (errno.ENOTCONN, errno.EBADF, errno.EINVAL):
+                raise self._error(exc) from exc
+
+    def close(self) -> None:
+        if os.getpid() != self._pid:
+            # The connection is the parent's, which a shutdown() would end; and its workers may hold the gate for ever.
+            self._closing = True
+            self._sock.close()
+            return
+        with self._gate:
+            if self._closing:
+                return
+            self._closing = True
+            last = not self._inside
+        if last:
+            self._sock.close()
+            return
+        with contextlib.suppress(OSError):  # the peer was faster: its end of the connection wakes the workers as well
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def fileno(self) -> int:
+        return -1 if self._closing else self._fd
+
+    @property
+    def closed(self) -> bool:
+        return self._closing
+
+    def _enter(self) -> None:
+        with self._gate:
+            if self._closing:
+                raise self._closed_here()
+            self._inside += 1
+
+    def _leave(self) -> None:
+        with self._gate:
+            self._inside -= 1
+            last = self._closing and not self._inside
+        if last:
+            self._sock.close()
+
+    def _closed_here(self) -> SocketDisconnectedError:
+        return SocketDisconnectedError(f"{self.peer}: the connection was closed by this client")
+
+    def _error(self, exc: OSError) -> SocketDisconnectedError:
+        return self._closed_here() if self._closing else SocketDisconnectedError(f"{self.peer}: {exc.strerror or exc}")
+
+
+def readiness(fd: int, *, write: bool) -> Callable[[float], bool]:
+    """A function (seconds) -> whether fd is ready. For one worker at a time."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT if write else select.POLLIN)
+        return lambda seconds: bool(poll.poll(seconds * 1000))
+    # Windows, whose select() takes any descriptor; a failed connect() shows in the third set there.
+    return lambda seconds: any(select.select([] if write else [fd], [fd] if write else [], [fd], seconds))
+
+
+class ThreadingHandler(Handler):
+    """Does its work on threading.Thread's. The primitives can be used on the class as well: ThreadingHandler.Queue()."""
+
+    name = "threading"
+    QueueEmptyError = queue.Empty
+    QueueFullError = queue.Full
+    Queue: ClassVar[type[Any]] = queue.Queue
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._patched = PatchState.now()
+        self._started = False
+        self._patched.warn_about_threads()
+
+    # workers
+    def spawn(
+        self,
+        target: Callable[..., object],
+        *args: Any,
+        _name: str | None = None,
+        _on_failure: Callable[[BaseException], object] | None = None,
+        **kwargs: Any,
+    ) -> Worker:
+        self.start()
+        if self._stopped:
+            raise ClientClosedError("the handler was stopped: no worker can be started")
+        name = _name or str(getattr(target, "__name__", type(target).__name__))
+        worker = ThreadWorker(name, lambda: target(*args, **kwargs), _on_failure, self._workers)
+        worker.start()
+        return worker
+
+    # primitives
+    @staticmethod
+    def Event(*args: Any, **kwargs: Any) -> p.Event:
+        return threading.Event(*args, **kwargs)
+
+    @staticmethod
+    def Lock() -> p.Lock:
+        return threading.Lock()
+
+    @staticmethod
+    def RLock(*args: Any, **kwargs: Any) -> p.Lock:
+        return threading.RLock(*args, **kwargs)
+
+    @staticmethod
+    def Semaphore(value: int = 1) -> p.Semaphore:
+        return threading.Semaphore(value)
+
+    @staticmethod
+    def parker() -> ThreadParker:
+        return ThreadParker()
+
+    # time and identity
+    @staticmethod
+    def sleep(seconds: float = 0) -> None:
+        time.sleep(seconds)
+
+    def yield_now(self) -> None:
+        pass
+
+    def checkpoint(self) -> None:
+        pass
+
+    def current_id(self) -> int:
+        return threading.get_ident()
+
+    def in_owner(self) -> bool:
+        return True
+
+    def call_soon_threadsafe(self, fn: Callable[..., object], *args: Any) -> None:
+        try:
+            fn(*args)
+        except Exception:
+            log.exception("a call failed: %r", fn)
+
+    def offload(self, fn: Callable[..., T], *args: Any) -> T:
+        return fn(*args)
+
+    # network
+    def getaddrinfo(self, host: str, port: int, deadline: float | None = None) -> list[Address]:
+        self.start()
+        found = sockets.numeric(host, port)
+        if found is not None:
+            return found
+        answer = self.Future()
+
+        def ask() -> None:
+            try:
+                answer.set(sockets.lookup(socket.getaddrinfo, host, port))
+            except BaseException as exc:
+                answer.set_exception(exc)
+
+        # The C library's resolver knows no deadline; a thread of its own may outlive ours.
+        threading.Thread(target=ask, name=f"gkafka-resolve-{host}", daemon=True).start()
+        left = None if deadline is None else max(0.0, deadline - self.monotonic())
+        try:
+            return list(answer.result(left))
+        except KafkaTimeoutError:
+            raise KafkaTimeoutError(f"{host}:{port}: the host name was not resolved by the deadline") from None
+
+    def create_connection(
+        self,
+        address: Address,
+        deadline: float | None = None,
+        *,
+        source_address: tuple[str, int] | None = None,
+        sockopts: Sequence[tuple[int, int, int | bytes]] = (),
+        keepalive_idle_s: float | None = None,
+    ) -> Stream:
+        self.start()
+        peer = sockets.peer_name(address)
+        sock = socket.socket(address[0], socket.SOCK_STREAM)
+        try:
+            if not sockets.begin_connect(sock, address, source_address, sockopts, keepalive_idle_s):
+                self._wait_connected(sock, deadline, peer)
+            sockets.end_connect(sock)
+            return ThreadStream(sock, peer)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _wait_connected(self, sock: socket.socket, deadline: float | None, peer: str) -> None:
+        ready = readiness(sock.fileno(), write=True)
+        while True:
+            left = SLICE_S if deadline is None else deadline - self.monotonic()
+            if ready(min(SLICE_S, max(0.0, left))):
+                return
+            if deadline is not None and left <= SLICE_S:
+                raise KafkaTimeoutError(f"{peer}: not connected by the deadline")
+
+    # life
+    def start(self) -> None:
+        if self._started:
+            return
+        self.check_fork()
+        self._patched.check_unchanged()
+        self._started = True

@@ -1,0 +1,60 @@
+"""From a host name to a connected stream, encrypted if the options say so."""
+
+from __future__ import annotations
+
+from gkafka.config import ClientConfig
+from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError
+from gkafka.handlers.base import Address, Handler, Stream
+
+__all__ = ["open_stream"]
+
+
+def open_stream(handler: Handler, host: str, port: int, *, deadline: float, config: ClientConfig) -> Stream:
+    """Connect to the first address of a host that answers; with security_protocol=SSL, the handshake included.
+
+    Each address gets an equal share of the time that is left. Raises ConnectionFailedError naming every address that was tried and
+    why it failed; its subclass TlsError, without trying further addresses, if the peer's certificate or TLS itself is at fault.
+    """
+    addresses = _resolve(handler, host, port, deadline)
+    failures: list[str] = []
+    cause: OSError | None = None
+    for index, address in enumerate(addresses):
+        now = handler.monotonic()
+        try:
+            return _connect(handler, host, port, address, now + (deadline - now) / (len(addresses) - index), config)
+        except (KafkaTimeoutError, SocketDisconnectedError, OSError) as exc:
+            if isinstance(exc, ConnectionFailedError) and not exc.retriable:
+                raise
+            failures.append(_reason(address, exc, handler.monotonic() - now))
+            cause = exc
+    raise ConnectionFailedError(f"{host}:{port}: no connection: {'; '.join(failures)}", broker=f"{host}:{port}") from cause
+
+
+def _resolve(handler: Handler, host: str, port: int, deadline: float) -> list[Address]:
+    try:
+        return handler.getaddrinfo(host, port, deadline)
+    except KafkaTimeoutError as exc:
+        raise ConnectionFailedError(str(exc), broker=f"{host}:{port}") from exc
+
+
+def _connect(handler: Handler, host: str, port: int, address: Address, deadline: float, config: ClientConfig) -> Stream:
+    stream = handler.create_connection(
+        address,
+        deadline,
+        source_address=config.source_address,
+        keepalive_idle_s=config.keepalive_idle_s if config.keepalive else None,
+    )
+    if config.security_protocol != "SSL":
+        return stream
+    from gkafka.net.tls import start_tls  # ssl is imported only by those who use it
+
+    return start_tls(handler, stream, host, port, deadline=deadline, config=config)
+
+
+def _reason(address: Address, exc: OSError, seconds: float) -> str:
+    where = f"{address[1][0]} port {address[1][1]}"
+    if isinstance(exc, KafkaTimeoutError):
+        return f"{where}: timed out after {seconds:.1f} s"
+    if isinstance(exc, SocketDisconnectedError):
+        return str(exc)
+    return f"{where}: {exc.strerror or exc}"
