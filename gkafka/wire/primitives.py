@@ -154,7 +154,8 @@ def string_writer(*, compact: bool, nullable: bool) -> Write:
 
     def write_string(out: Writer, value: str | None) -> None:
         if value is None:
-            return _write_null(out, write_length, nullable)
+            _write_null(out, write_length, nullable)
+            return
         data = value.encode()
         if len(data) > MAX_STRING:
             raise ValueError(f"a string of {len(data)} bytes; Kafka's limit is {MAX_STRING}")
@@ -187,7 +188,8 @@ def bytes_writer(*, compact: bool, nullable: bool) -> Write:
 
     def write_bytes(out: Writer, value: Buffer | Sequence[Buffer] | None) -> None:
         if value is None:
-            return _write_null(out, write_length, nullable)
+            _write_null(out, write_length, nullable)
+            return
         buffers = [value] if isinstance(value, Buffer) else value
         views = [b if isinstance(b, bytes | bytearray) else memoryview(b).cast("B") for b in buffers]
         write_length(out, sum(map(len, views)))
@@ -251,7 +253,8 @@ def array_writer(write: Write, *, compact: bool, nullable: bool) -> Write:
 
     def write_array(out: Writer, items: Sequence[Any] | None) -> None:
         if items is None:
-            return _write_null(out, write_length, nullable)
+            _write_null(out, write_length, nullable)
+            return
         write_length(out, len(items))
         for item in items:
             write(out, item)
@@ -280,7 +283,8 @@ def number_array_writer(code: str, *, compact: bool, nullable: bool) -> Write:
 
     def write_numbers(out: Writer, values: Sequence[Any] | None) -> None:
         if values is None:
-            return _write_null(out, write_length, nullable)
+            _write_null(out, write_length, nullable)
+            return
         write_length(out, len(values))
         out.tail += struct.pack(f">{len(values)}{code}", *values)
 
