@@ -1,0 +1,60 @@
+"""What comes back from writing: where a record went, what it was, and how its error is raised."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["Record", "RecordMetadata", "fresh_error", "run_callback"]
+
+log = logging.getLogger(__name__)
+
+
+class RecordMetadata(NamedTuple):
+    """Where a delivered record is. offset: -1 if the broker did not say (acks=0); timestamp: ms since the epoch, the broker's if it set one."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class Record(NamedTuple):
+    """A record as it was produced. timestamp: ms since the epoch; headers: in their order, keys may repeat."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: int
+
+    def __repr__(self) -> str:
+        return f"Record(topic={self.topic!r}, partition={self.partition}, timestamp={self.timestamp})"  # never a key or a value
+
+
+def fresh_error(error: BaseException) -> BaseException:
+    """A copy of a batch's error, to be raised for one of its records.
+
+    All records of a batch share one error. Raising that very object would hang a traceback on it: caller's frame > delivery >
+    batch > error > traceback > frame is a cycle that the garbage collector cannot see through (deliveries are not tracked by it),
+    and each further raise would lengthen it.
+    """
+    try:
+        fresh = copy.copy(error)
+    except Exception:  # an error of the user's own making that cannot be copied
+        return error.with_traceback(None)
+    if type(fresh) is not type(error):
+        return error.with_traceback(None)
+    fresh.__cause__, fresh.__suppress_context__ = error.__cause__, True
+    return fresh
+
+
+def run_callback(fn: Callable[[Any], object], delivery: Any) -> None:
+    """Run a user's callback for one record; what it raises is logged, as `concurrent.futures` does."""
+    try:
+        fn(delivery)
+    except Exception:
+        log.exception("a delivery callback for %s-%d failed", delivery.topic, delivery.partition)
