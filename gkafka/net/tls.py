@@ -1,0 +1,435 @@
+"""TLS over any Stream, by memory BIOs: the library encrypts, the stream waits.
+
+So it is cooperative with every SSLContext, the user's own and those of the standard library in a gevent process included (an SSLSocket
+made from them would block the hub), and reader and writer never wait inside one SSLObject.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, cast
+
+from gkafka.config import ClientConfig, Secret
+from gkafka.exceptions import ConfigurationError, ConnectionFailedError, ForkedClientError, SocketDisconnectedError
+from gkafka.handlers.base import Buffer, Handler, Stream
+from gkafka.handlers.sockets import drop, flatten
+
+__all__ = ["TlsError", "TlsStream", "make_context", "start_tls"]
+
+log = logging.getLogger(__name__)
+RECORD: Final = 16384  # most plaintext in one TLS record
+INPUT: Final = 65536  # ciphertext taken from the stream at once; what OpenSSL holds undecrypted is bounded by it
+TURN: Final = 262144  # plaintext encrypted before the lock is given up and other workers get a turn
+
+
+class TlsError(ConnectionFailedError):
+    """TLS with this peer cannot work as it is configured: a certificate, a host name, a version. Trying again does not help."""
+
+    retriable = False
+
+
+# -- contexts ----------------------------------------------------------------------------------------------------------
+def make_context(config: ClientConfig) -> ssl.SSLContext:
+    """The SSLContext that a client's options describe; a user's `ssl_context` as it is.
+
+    TLS 1.2 or newer; certificate and host name are checked unless tls_verify=False. Raises ConfigurationError naming the file.
+    """
+    if config.ssl_context is not None:
+        return _users_context(config.ssl_context)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not config.tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif config.ssl_cafile is not None:
+        _load("ssl_cafile", config.ssl_cafile, lambda: context.load_verify_locations(config.ssl_cafile))
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    _load_own_certificate(context, config)
+    return context
+
+
+def _users_context(context: Any) -> ssl.SSLContext:
+    if not isinstance(context, ssl.SSLContext) and not hasattr(context, "wrap_bio"):
+        raise ConfigurationError(f"ssl_context={context!r}: must be an ssl.SSLContext")
+    return context  # type: ignore[no-any-return]
+
+
+def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig) -> None:
+    cert, key = config.ssl_certfile, config.ssl_keyfile
+    if cert is None:
+        if key is not None:
+            raise ConfigurationError(f"ssl_keyfile={key!r} without ssl_certfile: give the PEM file of the certificate too")
+        return
+    for option, path in (("ssl_certfile", cert), ("ssl_keyfile", key)):
+        if path is not None:
+            _check_pem(option, path)
+    _load("ssl_certfile", cert, lambda: context.load_cert_chain(cert, key, _pass_phrase(config)))
+
+
+def _check_pem(option: str, path: str) -> None:
+    try:
+        with open(path, "rb") as file:
+            start = file.read(65536)
+    except OSError as exc:
+        raise ConfigurationError(f"{option}={path!r}: {exc.strerror}") from exc
+    if b"-----BEGIN " not in start:
+        raise ConfigurationError(
+            f"{option}={path!r}: not a PEM file. PKCS12 and Java key stores have to be converted: "
+            "openssl pkcs12 -in store.p12 -out client.pem -nodes"
+        )
+
+
+def _pass_phrase(config: ClientConfig) -> Callable[[], str]:
+    # Always a function: without one, OpenSSL asks for the pass phrase on the terminal and waits there.
+    def give() -> str:
+        given = config.ssl_password
+        if given is None:
+            raise ConfigurationError(f"ssl_keyfile={config.ssl_keyfile or config.ssl_certfile!r} is encrypted: give ssl_password")
+        text = given() if callable(given) else given
+        return text.reveal() if isinstance(text, Secret) else text
+
+    return give
+
+
+def _load(option: str, path: str, load: Callable[[], object]) -> None:
+    try:
+        load()
+    except FileNotFoundError as exc:
+        raise ConfigurationError(f"{option}={path!r}: there is no such file") from exc
+    except ssl.SSLError as exc:
+        hint = {
+            "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
+            "NO_CERTIFICATE_OR_CRL_FOUND": "the file holds no certificate in PEM form",
+            "BAD_DECRYPT": "ssl_password does not open the key",
+            "BAD_PASSWORD_READ": "ssl_password does not open the key",
+        }.get(exc.reason or "", str(exc.reason or exc))
+        raise ConfigurationError(f"{option}={path!r}: {hint}") from exc
+    except OSError as exc:
+        raise ConfigurationError(f"{option}={path!r}: {exc.strerror or exc}") from exc
+
+
+class _Contexts:
+    """The contexts of the clients in use; made anew when one of their files has changed, so that a renewed certificate is taken up."""
+
+    def __init__(self, keep: int = 32) -> None:
+        self._keep = keep
+        self._made: OrderedDict[int, tuple[ClientConfig, tuple[Any, ...], ssl.SSLContext]] = OrderedDict()
+
+    def get(self, handler: Handler, config: ClientConfig) -> ssl.SSLContext:
+        stamp = tuple(_mtime(path) for path in (config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile))
+        known = self._made.get(id(config))  # an entry holds its config, so no other can have this id
+        if known is not None and known[1] == stamp:
+            return known[2]
+        if known is None and not config.tls_verify and config.ssl_context is None:
+            log.warning(
+                "tls_verify=False: neither certificates nor host names of brokers are checked; whoever is in between can read and change all"
+            )
+        # Reading the system's authorities takes OpenSSL many milliseconds, without the GIL. A function of the user's stays in this worker.
+        context = make_context(config) if callable(config.ssl_password) else handler.offload(make_context, config)
+        self._made[id(config)] = (config, stamp, context)
+        while len(self._made) > self._keep:
+            self._made.popitem(last=False)
+        return context
+
+
+def _mtime(path: str | None) -> int | None:
+    if path is None:
+        return None
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None  # make_context says what is wrong with it
+
+
+_contexts = _Contexts()
+
+
+# -- the handshake -----------------------------------------------------------------------------------------------------
+def start_tls(handler: Handler, stream: Stream, host: str, port: int, *, deadline: float, config: ClientConfig) -> TlsStream:
+    """Shake hands over a connected stream, and own it from then on: it is closed if the handshake fails.
+
+    Raises TlsError (certificate, host name, versions), ConnectionFailedError (the peer went away or does not speak TLS),
+    KafkaTimeoutError, ConfigurationError.
+    """
+    try:
+        context = _contexts.get(handler, config)
+        tls = TlsStream(handler, stream, context, server_name(host), f"{host}:{port}")
+        tls.handshake(deadline)
+    except BaseException:
+        stream.close()
+        raise
+    return tls
+
+
+def server_name(host: str) -> str:
+    """The name that is asked for by SNI and looked for in the certificate.
+
+    Without the dot that ends an absolute name, and without the zone of an IPv6 address; OpenSSL itself sends no SNI for an address.
+    """
+    name = host.rstrip(".")
+    return name.partition("%")[0] if ":" in name else name
+
+
+def explain(exc: ssl.SSLError, where: str, what: str) -> TlsError:
+    """OpenSSL's error in the words of who has to do something about it. what: the sentence for an error nothing more is known of."""
+    if isinstance(exc, ssl.SSLCertVerificationError):
+        return TlsError(f"{where}: certificate verify failed: {exc.verify_message}: {_certificate_hint(exc)}", broker=where)
+    reason = exc.reason or ""
+    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "UNKNOWN_PROTOCOL"):
+        return TlsError(f"{where}: the server answered, but not in TLS: is this port a PLAINTEXT listener? ({reason})", broker=where)
+    if reason in ("UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION", "NO_PROTOCOLS_AVAILABLE"):
+        return TlsError(f"{where}: no TLS version in common; gkafka speaks TLS 1.2 and newer ({reason})", broker=where)
+    if "CERTIFICATE_REQUIRED" in reason or reason == "SSLV3_ALERT_HANDSHAKE_FAILURE":
+        return TlsError(
+            f"{where}: the server refused the handshake: it may ask for a client certificate, ssl_certfile=... ({reason})", broker=where
+        )
+    if "ALERT" in reason:
+        alert = reason.rpartition("ALERT_")[2].replace("_", " ").lower()
+        return TlsError(f"{where}: the server refused the handshake with the TLS alert {alert!r}", broker=where)
+    return TlsError(f"{where}: {what}: {reason or exc}", broker=where)
+
+
+def _certificate_hint(exc: ssl.SSLCertVerificationError) -> str:
+    if exc.verify_code in (62, 64):  # X509_V_ERR_HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH
+        return "connect by a name that is in the certificate, or have the brokers advertise one"
+    if exc.verify_code == 10:  # X509_V_ERR_CERT_HAS_EXPIRED
+        return "the broker needs a new certificate"
+    if exc.verify_code in (2, 18, 19, 20, 21):  # the issuer is unknown, or the certificate is its own issuer
+        return "give the authority that signed it: ssl_cafile=..."
+    return "the broker's certificate, or the authorities in ssl_cafile, have to be changed"
+
+
+# -- the stream --------------------------------------------------------------------------------------------------------
+class TlsStream(Stream):
+    """An encrypted stream. One reader and one writer, as in every Stream.
+
+    The lock is held around OpenSSL, which only computes, and around sends that do not wait; never across a wait. What OpenSSL has to
+    send goes through one buffer, in the order it was produced, whoever caused it.
+    """
+
+    def __init__(self, handler: Handler, stream: Stream, context: ssl.SSLContext, server_hostname: str, where: str) -> None:
+        self.peer = stream.peer
+        self._where = where
+        self._handler = handler
+        self._stream = stream
+        self._lock = handler.Lock()
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        try:
+            self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
+        except (ValueError, ssl.SSLError) as exc:
+            raise TlsError(f"{where}: TLS cannot be set up: {exc}", broker=where) from exc
+        self._input = memoryview(bytearray(INPUT))
+        self._ciphertext = b""  # produced, not yet taken by the stream
+        self._owed = 0  # bytes of plaintext that are in _ciphertext and that no try_send() has counted yet
+        self._draining = False  # a writer sends ciphertext outside the lock: nobody else may send
+        self._broken = False
+
+    # handshake
+    def handshake(self, deadline: float) -> None:
+        """Raises TlsError, ConnectionFailedError, KafkaTimeoutError. When it returns, the checks of the context have passed."""
+        while True:
+            try:
+                done = self._handshake_step()
+            except ssl.SSLError as exc:
+                self._send_alert()
+                raise explain(exc, self._where, "the TLS handshake failed") from exc
+            self._drain(deadline)
+            if done:
+                return
+            if not self._receive(deadline):
+                raise ConnectionFailedError(
+                    f"{self._where}: the server closed the connection during the TLS handshake: is this port a PLAINTEXT listener?",
+                    broker=self._where,
+                )
+
+    def _handshake_step(self) -> bool:
+        with self._lock:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                return False
+            finally:
+                self._ciphertext += self._outgoing.read()
+            return True
+
+    def _send_alert(self) -> None:
+        """Tell the server why, if it can be told at once."""
+        with contextlib.suppress(SocketDisconnectedError), self._lock:
+            self._offer()
+
+    # reading
+    def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
+        target = memoryview(view)
+        while True:
+            received = self._decrypt(target)
+            if received is not None:
+                return received
+            self._receive(deadline)
+
+    def _decrypt(self, target: memoryview) -> int | None:
+        """What can be decrypted now, as much as fits; 0 at the end, None if more ciphertext is needed."""
+        total = 0
+        with self._lock:
+            try:
+                while total < len(target):
+                    received = cast(int, self._tls.read(len(target) - total, target[total:]))
+                    if not received:
+                        return total
+                    total += received
+            except ssl.SSLWantReadError:
+                return total or None
+            except ssl.SSLEOFError:
+                # No close_notify. Kafka's frames carry their length: a cut is noticed by whoever reads them.
+                return total
+            except ssl.SSLError as exc:
+                if total:
+                    return total  # the error comes again with the next call
+                raise explain(exc, self._where, "TLS failed") from exc
+            finally:
+                if self._outgoing.pending:
+                    self._answer()
+        return total
+
+    def _answer(self) -> None:
+        """Reading made OpenSSL say something (an answer to a key update). Best effort: the peer does not wait for it."""
+        self._ciphertext += self._outgoing.read()
+        with contextlib.suppress(SocketDisconnectedError):
+            self._offer()
+
+    def _receive(self, deadline: float | None) -> bool:
+        received = self._stream.recv_into(self._input, deadline)
+        with self._lock:
+            if received:
+                self._incoming.write(self._input[:received])
+            else:
+                self._incoming.write_eof()
+        return bool(received)
+
+    # writing
+    def try_send(self, buffers: Sequence[Buffer]) -> int:
+        """See Stream. What is counted has left as ciphertext; a record that is half sent is counted by a later call, which is given the
+        same bytes again (OpenSSL's own rule for repeated writes)."""
+        views = flatten(buffers)
+        total = 0
+        while views:
+            with self._lock:
+                taken = self._push(views, TURN)
+            total += taken
+            views = drop(views, taken)
+            if self._ciphertext or self._draining:
+                break
+        return total
+
+    def send_all(self, buffers: Sequence[Buffer], deadline: float | None = None) -> None:
+        views = flatten(buffers)
+        while views:
+            with self._lock:
+                taken = self._push(views, TURN)
+            views = drop(views, taken)
+            if views:
+                self._drain(deadline)
+                self._handler.checkpoint()
+
+    def _push(self, views: list[memoryview], limit: int) -> int:
+        """Encrypt and send until `limit` bytes are out or the stream takes no more: how many bytes of the views are out."""
+        if self._broken:
+            raise SocketDisconnectedError(f"{self.peer}: an earlier send on this connection failed")
+        if not self._offer():
+            return 0
+        taken, self._owed = self._owed, 0
+        for piece in pieces(views, taken):
+            try:
+                self._tls.write(piece)
+            except ssl.SSLError as exc:  # the peer has said goodbye
+                raise SocketDisconnectedError(f"{self.peer}: TLS: {exc.reason or exc}") from exc
+            self._ciphertext = self._outgoing.read()
+            if not self._offer():
+                self._owed = len(piece)
+                break
+            taken += len(piece)
+            if taken >= limit:
+                break
+        return taken
+
+    def _offer(self) -> bool:
+        """Send ciphertext without waiting: whether all of it is out."""
+        if self._ciphertext and not self._draining:
+            sent = self._stream.try_send([self._ciphertext])
+            self._ciphertext = self._ciphertext[sent:]
+        return not self._ciphertext and not self._draining
+
+    def _drain(self, deadline: float | None) -> None:
+        """Send ciphertext, waiting. Outside the lock: what the reader adds meanwhile stays behind it."""
+        while self._ciphertext:
+            with self._lock:
+                if self._draining:
+                    raise RuntimeError(f"{self.peer}: two workers send on one stream")
+                out, self._ciphertext = self._ciphertext, b""
+                self._draining = True
+            try:
+                self._stream.send_all([out], deadline)
+            except BaseException:
+                self._broken = True  # the peer has part of a record: whatever came next would be garbage to it
+                raise
+            finally:
+                self._draining = False
+
+    # the end
+    def shutdown(self) -> None:
+        self._say_goodbye()
+        self._stream.shutdown()
+
+    def close(self) -> None:
+        if not self._stream.closed:
+            self._say_goodbye()
+        self._stream.close()
+
+    def _say_goodbye(self) -> None:
+        """close_notify, if nobody is inside and the stream takes it at once; never from a forked child."""
+        with contextlib.suppress(ForkedClientError, SocketDisconnectedError):
+            self._handler.check_fork()
+            if not self._lock.acquire(False):
+                return
+            try:
+                if self._offer():
+                    with contextlib.suppress(ssl.SSLError, ValueError):  # it waits for the peer's; or the handshake is not done
+                        self._tls.unwrap()
+                    self._ciphertext = self._outgoing.read()
+                    self._offer()
+            finally:
+                self._lock.release()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    @property
+    def closed(self) -> bool:
+        return self._stream.closed
+
+    # what was agreed
+    @property
+    def version(self) -> str | None:
+        """ "TLSv1.3", for logs and tests."""
+        return self._tls.version()
+
+
+def pieces(views: list[memoryview], skip: int) -> Iterator[bytes | memoryview]:
+    """The bytes of the views from `skip` on, in pieces that fill a TLS record; small buffers are joined."""
+    small: list[memoryview] = []
+    size = 0
+    for view in drop(views, skip):
+        for start in range(0, view.nbytes, RECORD):
+            part = view[start : start + RECORD]
+            if size + part.nbytes > RECORD:
+                yield small[0] if len(small) == 1 else b"".join(small)
+                small, size = [], 0
+            small.append(part)
+            size += part.nbytes
+    if small:
+        yield small[0] if len(small) == 1 else b"".join(small)
