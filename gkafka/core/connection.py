@@ -16,7 +16,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from gkafka.exceptions import KafkaTimeoutError, ProtocolError, UnsupportedVersion, error_for
-from gkafka.wire.apis import Api, Versions, decode_response, encode_request
+from gkafka.wire.apis import Api, Versions, decode_response, encode_request, parse_api_versions
 from gkafka.wire.apiversions import ApiVersionsRequest
 from gkafka.wire.offsets import ListOffsetsRequest
 
@@ -92,12 +92,8 @@ def ladder(broker_version: str) -> tuple[Step, ...]:
 
 
 def _has_no_api_versions(broker_version: str) -> bool:
-    """Older than 0.10. A version that cannot be read is for Versions.for_broker to refuse, without a connection: taken at its word."""
-    major, _, rest = broker_version.partition(".")
-    minor = rest.partition(".")[0]
-    if not major.isdigit():
-        return True
-    return major == "0" and (not minor.isdigit() or int(minor) < 10)
+    """Older than 0.10."""
+    return ApiVersionsRequest.API.key not in Versions.for_broker(broker_version).ranges
 
 
 # -- frames ------------------------------------------------------------------------------------------------------------
@@ -171,6 +167,7 @@ class Connection:
         self._client_id = client_id
         self._max_response_bytes = max_response_bytes
         self._software = software
+        Versions.for_broker(broker_version)  # a version that is not known is refused here, not when the broker turns out to be old
         self._ladder = ladder(broker_version)
         self._rung = 0
         self._asked_version = 0
@@ -205,14 +202,13 @@ class Connection:
         step = self._ladder[self._rung]
         if step.speaks is not None:
             return self._take_at_word(step)
-        # Error 35 comes in many shapes: v0's layout whatever was asked (KIP-511), with a list, without, or garbled. Its first int16 is enough.
-        if frame[4:6] == UNSUPPORTED_VERSION.to_bytes(2, "big"):
+        _, answer = self._parse(frame)
+        if answer.error_code == UNSUPPORTED_VERSION:
             return self._refused(step)
-        _, answer = decode_response(ApiVersionsRequest.API, self._asked_version, frame)
         error = error_for(answer.error_code, broker=self.broker, api="ApiVersions")
         if error is not None:
             raise error
-        self.versions = Versions.from_response(answer)
+        self.versions = Versions.from_response(answer, self.peer)
         self.spoken = f"ApiVersions v{self._asked_version}"
         self._move(Event.KNOWN)
         return []
@@ -229,6 +225,12 @@ class Connection:
     def asked(self) -> str:
         """Everything that was asked of the peer so far, for the text of an error."""
         return ", ".join(step.ask.value for step in self._ladder[: self._rung + 1])
+
+    def _parse(self, frame: memoryview) -> Any:
+        try:
+            return parse_api_versions(frame, self._asked_version)
+        except ProtocolError as exc:
+            raise ProtocolError(f"{self.peer}: {exc}", broker=self.broker, api="ApiVersions") from exc
 
     def _refused(self, step: Step) -> list[Buffer]:
         following = self._ladder[self._rung + 1]
@@ -260,7 +262,7 @@ class Connection:
             return list(encode_request(ListOffsetsRequest(replica_id=-1, topics=[]), 0, self._asked_id, self._client_id))
         name, version = self._software
         request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
-        self._asked_version = ApiVersionsRequest.API.versions[1] if step.ask is Ask.HIGHEST else 0
+        self._asked_version = ApiVersionsRequest.API.stable.high if step.ask is Ask.HIGHEST else 0
         return list(encode_request(request, self._asked_version, self._asked_id, self._client_id))
 
     # -- open
@@ -274,7 +276,7 @@ class Connection:
         if self.state is not State.OPEN or self.versions is None:
             raise RuntimeError(f"{self.peer}: a request for a connection that is {self.state.value}")
         api = request.API
-        version = self.versions.pick(api, max_version=max_version)
+        version = self.versions.pick_for(request, max_version=max_version)
         frame = encode_request(request, version, self._next_id, self._client_id)
         correlation_id = self._take_id()
         if expects_response:

@@ -17,7 +17,7 @@ import gkafka
 from gkafka.config import ClientConfig
 from gkafka.core.connection import Connection, Sent, State
 from gkafka.exceptions import ForkedClientError, KafkaException, KafkaTimeoutError, ProtocolError, SocketDisconnectedError
-from gkafka.handlers.base import Future, Handler, Stream
+from gkafka.handlers import Future, Handler, Stream
 from gkafka.net.buffers import BufferPool, FrameReader
 from gkafka.net.stream import open_stream
 from gkafka.wire.apis import Versions
@@ -156,9 +156,9 @@ class Channel:
         if not self._started:
             self.start()
 
-    def request(self, request: Any, *, timeout_s: float, max_version: int | None = None) -> Future[Any]:
+    def request(self, request: Any, *, timeout_s: float, max_version: int | None = None) -> Future:
         """`send` with a future: its result is the response."""
-        future: Future[Any] = self._handler.Future()
+        future: Future = self._handler.Future()
 
         def done(response: Any, error: KafkaException | None) -> None:
             if error is None:

@@ -1,0 +1,139 @@
+"""Answers that refuse: one error code for everything that a request names, at the place where the API has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gkafka.wire import admin, apiversions, fetch, groups, metadata, offsets, produce, txn
+from gkafka.wire.apis import Message, Request
+
+__all__ = ["refusal"]
+
+
+def refusal(request: Request, code: int, text: object) -> Message | None:
+    """The answer; None for a Produce with acks=0. text: for the APIs that have room for one."""
+    return _BY_NAME[request.api.name](request.message, code, str(text))
+
+
+def _produce(message: Any, code: int, text: str) -> Message | None:
+    if message.acks == 0:
+        return None
+    return produce.ProduceResponse(
+        responses=[
+            produce.TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    produce.PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1, error_message=text)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in message.topic_data
+        ]
+    )
+
+
+def _fetch(message: Any, code: int, text: str) -> Message:
+    return fetch.FetchResponse(
+        responses=[
+            fetch.FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    fetch.PartitionData(
+                        partition_index=asked.partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _metadata(message: Any, code: int, text: str) -> Message:
+    topics = [metadata.MetadataResponseTopic(error_code=code, name=t.name, topic_id=t.topic_id) for t in message.topics or ()]
+    return metadata.MetadataResponse(topics=topics, error_code=code)
+
+
+def _list_offsets(message: Any, code: int, text: str) -> Message:
+    return offsets.ListOffsetsResponse(
+        topics=[
+            offsets.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    offsets.ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _offset_commit(message: Any, code: int, text: str) -> Message:
+    return offsets.OffsetCommitResponse(
+        topics=[
+            offsets.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    offsets.OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _offset_fetch(message: Any, code: int, text: str) -> Message:
+    if message.groups:
+        return offsets.OffsetFetchResponse(
+            groups=[offsets.OffsetFetchResponseGroup(group_id=group.group_id, error_code=code) for group in message.groups]
+        )
+    topics = [
+        offsets.OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                offsets.OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=code)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in message.topics or ()
+    ]
+    return offsets.OffsetFetchResponse(topics=topics, error_code=code)
+
+
+def _find_coordinator(message: Any, code: int, text: str) -> Message:
+    keys = message.coordinator_keys or [message.key]
+    found = [groups.Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=text) for key in keys]
+    return groups.FindCoordinatorResponse(coordinators=found)
+
+
+def _create_topics(message: Any, code: int, text: str) -> Message:
+    return admin.CreateTopicsResponse(
+        topics=[admin.CreatableTopicResult(name=topic.name, error_code=code, error_message=text, configs=[]) for topic in message.topics]
+    )
+
+
+def _delete_topics(message: Any, code: int, text: str) -> Message:
+    topics = message.topics or [admin.DeleteTopicState(name=name) for name in message.topic_names]
+    results = [admin.DeletableTopicResult(name=t.name, topic_id=t.topic_id, error_code=code, error_message=text) for t in topics]
+    return admin.DeleteTopicsResponse(responses=results)
+
+
+_BY_NAME: dict[str, Callable[[Any, int, str], Message | None]] = {
+    "ApiVersions": lambda message, code, text: apiversions.ApiVersionsResponse(error_code=code),
+    "CreateTopics": _create_topics,
+    "DeleteTopics": _delete_topics,
+    "Fetch": _fetch,
+    "FindCoordinator": _find_coordinator,
+    "InitProducerId": lambda message, code, text: txn.InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1),
+    "ListOffsets": _list_offsets,
+    "Metadata": _metadata,
+    "OffsetCommit": _offset_commit,
+    "OffsetFetch": _offset_fetch,
+    "Produce": _produce,
+}
