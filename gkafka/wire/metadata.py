@@ -30,7 +30,8 @@ class MetadataRequest(Message):
     """
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+", empty_is_null="0")
-    allow_auto_topic_creation: bool = boolean("4+", default=True)
+    # Older brokers create topics by their own configuration alone. Kafka's own client refuses there; asking is still right.
+    allow_auto_topic_creation: bool = boolean("4+", default=True, ignorable=True)
     include_cluster_authorized_operations: bool = boolean("8-10")
     include_topic_authorized_operations: bool = boolean("8+")
 

@@ -56,7 +56,8 @@ class ListOffsetsRequest(Message):
     """
 
     replica_id: int = int32(default=-1)
-    isolation_level: int = int8("2+")
+    # Ignorable, unlike in Kafka's definition: a broker that does not know the field (before 0.11) has no transactions either.
+    isolation_level: int = int8("2+", ignorable=True)
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
     timeout_ms: int = int32("10+", ignorable=True)
 
