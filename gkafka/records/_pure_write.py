@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import struct
 import sys
-import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from contextlib import AbstractContextManager, nullcontext
 from operator import itemgetter
+from time import time_ns
 from typing import Any
 
 from gkafka.exceptions import BufferFull, KafkaTimeoutError
@@ -30,7 +30,7 @@ from gkafka.records._check import (
     too_large,
 )
 from gkafka.records._legacy_write import Row, check_legacy, decode_message_set, encode_message_set
-from gkafka.records._pure_read import crc32c
+from gkafka.records._pure_crc import crc32c
 from gkafka.records._results import Record, RecordMetadata, fresh_error, run_callback
 from gkafka.records.compression import compress, decompress
 
@@ -84,6 +84,11 @@ _SMALLS = len(_SMALL)
 _NULL = _varint(-1)
 
 
+def _size(data: Sized) -> bytes:
+    n = len(data)
+    return _SMALL[n] if n < _SMALLS else _varint(n)
+
+
 def _read_varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
     """Only for records that were written here."""
     z = shift = 0
@@ -103,7 +108,7 @@ def _read_blob(data: bytes | bytearray, at: int) -> tuple[bytes | None, int]:
 
 def murmur2(key: bytes) -> int:
     """Kafka's hash of a key (the Java client's, as a number from 0 to 2**31 - 1)."""
-    data = bytes(memoryview(key))
+    data = key if type(key) is bytes else bytes(memoryview(key))
     words = len(data) >> 2
     h = 0x9747B28C ^ (len(data) & 0xFFFFFFFF)
     for k in struct.unpack_from(f"<{words}I", data):
@@ -451,17 +456,15 @@ class Batch:
             return BIG
         index = self.count
         offset = _SMALL[index] if index < _SMALLS else _varint(index)
-        if timestamp == self.base_timestamp or not index:
-            delta = b"\0\0"  # attributes, then the delta
-        else:
-            delta = b"\0" + _varint(timestamp - self.base_timestamp)
+        n = timestamp - self.base_timestamp if index else 0
+        delta = _SMALL[n] if 0 <= n < _SMALLS else _varint(n)
         tail = b"\0"
         if headers is not None:
             encoded = _encode_headers(headers)
             if encoded is None:
                 return ODD
             tail = encoded
-        body = b"".join((delta, offset, key_size, key, value_size, value, tail))
+        body = b"".join((b"\0", delta, offset, key_size, key, value_size, value, tail))
         n = len(body)
         size = _SMALL[n] if n < _SMALLS else _varint(n)
         n += len(size)
@@ -546,7 +549,7 @@ class Batch:
 def _encode_headers(headers: Any) -> bytes | None:
     if type(headers) is not list and type(headers) is not tuple:
         return None
-    pieces = [_varint(len(headers))]
+    pieces = [_size(headers)]
     for pair in headers:
         if type(pair) is not tuple or len(pair) != 2:
             return None
@@ -557,7 +560,7 @@ def _encode_headers(headers: Any) -> bytes | None:
             text = name.encode()
         except UnicodeEncodeError:
             return None
-        pieces += (_varint(len(text)), text, _NULL if data is None else _varint(len(data)), data or b"")
+        pieces += (_size(text), text, _NULL if data is None else _size(data), data or b"")
     return b"".join(pieces)
 
 
@@ -715,7 +718,7 @@ class Appender:
             return self.owner.produce_slow(topic, value, key, partition, timestamp, headers)
         number = self._partition(found, key) if partition is None else partition if type(partition) is int else -1
         batch = found.batches[number] if 0 <= number < found.partitions else None
-        stamp = int(time.time() * 1000) if timestamp is None else timestamp if type(timestamp) is int else -1
+        stamp = time_ns() // 1_000_000 if timestamp is None else timestamp if type(timestamp) is int else -1
         if batch is None or not 0 <= stamp < 1 << 63:
             return self.owner.produce_slow(topic, value, key, partition, timestamp, headers)
         if self._lock is None:
