@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Read the topics of the crawl in PySpark through format("gkafka"), keep them as Parquet and compute the site's figures.
+
+Writes into the output folder: pages.parquet, links.parquet (what the topics hold), inlinks.parquet, dead.parquet (results), and tables.json:
+every figure of the report, under the names that verify.py compares. Status and depth are taken from the records' headers, paths from their
+keys, all else from their values: so the comparison covers each part of a record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+PAGE = "url string, status int, bytes long, ms double, title string, depth int, ts long"
+LINK = "src string, dst string, anchor string"
+PERCENTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
+BIN_MS = 100  # of the timeline
+
+
+def session(cores: int) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return (
+        SparkSession.builder.master(f"local[{cores}]")
+        .appName("crawl-pipeline")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", cores)
+        .getOrCreate()
+    )
+
+
+# -- from Kafka --------------------------------------------------------------------------------------------------------------------------
+def read_topic(spark: SparkSession, hosts: str, topic: str, starting_offsets: str = "earliest") -> DataFrame:
+    """The records of a topic as they are: binary key and value, headers, offsets."""
+    return (
+        spark.read.format("gkafka")
+        .option("kafka.bootstrap.servers", hosts)
+        .option("subscribe", topic)
+        .option("startingOffsets", starting_offsets)
+        .option("includeHeaders", "true")
+        .load()
+    )
+
+
+def header(name: str) -> Column:
+    return F.expr(f"cast(get(filter(headers, h -> h.key = '{name}'), 0).value as string)").cast("int")
+
+
+def decoded(records: DataFrame, schema: str) -> DataFrame:
+    """One column for each field of the value, and with the record's own: path (its key), its headers, where and when it was stored."""
+    return records.select(
+        F.col("key").cast("string").alias("path"),
+        F.from_json(F.col("value").cast("string"), schema, {"mode": "FAILFAST"}).alias("v"),
+        header("status").alias("header_status"),
+        header("depth").alias("header_depth"),
+        "topic",
+        "partition",
+        "offset",
+        F.col("timestamp").alias("stored"),
+        (F.length("key") + F.length("value")).alias("size"),
+    ).select("path", "v.*", "header_status", "header_depth", "topic", "partition", "offset", "stored", "size")
+
+
+# -- the figures ------------------------------------------------------------------------------------------------------------------------
+def is_inside(target: str) -> Column:
+    return F.col(target).startswith("/") & ~F.col(target).startswith("//")
+
+
+def is_page() -> Column:
+    return (F.col("status") == 200) & F.lower("path").rlike(r"\.html?$")
+
+
+def inlinks(pages: DataFrame, links: DataFrame) -> DataFrame:
+    """path, inlinks: of each path that was fetched, 0 included."""
+    counted = (
+        links.where(is_inside("dst") & (F.col("src") != F.col("dst")))
+        .groupBy(F.col("dst").alias("path"))
+        .agg(F.count("*").alias("inlinks"))
+    )
+    return pages.select("path", "title").join(counted, "path", "left").fillna(0, ["inlinks"])
+
+
+def dead_links(pages: DataFrame, links: DataFrame) -> DataFrame:
+    """src, dst, times: the links to paths that were answered with 404."""
+    missing = pages.where("status = 404").select(F.col("path").alias("dst"))
+    return links.where(is_inside("dst")).join(missing, "dst").groupBy("src", "dst").agg(F.count("*").alias("times"))
+
+
+def per_page(pages: DataFrame, links: DataFrame) -> DataFrame:
+    """path, outlinks, digest: of each page."""
+    line = F.concat("dst", F.lit("\t"), "anchor")
+    counted = links.groupBy(F.col("src").alias("path")).agg(
+        F.count_if(is_inside("dst") & (F.col("src") != F.col("dst"))).alias("outlinks"),
+        F.sha2(F.concat_ws("\n", F.sort_array(F.collect_list(line))), 256).alias("digest"),
+    )
+    nothing = F.sha2(F.lit(""), 256)
+    joined = pages.where(is_page()).select("path").join(counted, "path", "left")
+    return joined.select("path", F.coalesce("outlinks", F.lit(0)).alias("outlinks"), F.coalesce("digest", nothing).alias("digest"))
+
+
+def totals(pages: DataFrame, links: DataFrame, dead: DataFrame) -> dict[str, int]:
+    of_pages = pages.agg(F.count("*"), F.count_if(is_page()), F.coalesce(F.sum("bytes"), F.lit(0))).first()
+    to_self = is_inside("dst") & (F.col("src") == F.col("dst"))
+    of_links = links.agg(F.count("*"), F.count_if(is_inside("dst")), F.count_if(~is_inside("dst")), F.count_if(to_self)).first()
+    of_dead = dead.agg(F.coalesce(F.sum("times"), F.lit(0))).first()
+    names = ("fetched", "pages", "bytes", "links", "links_inside", "links_outside", "links_to_self", "links_dead")
+    return dict(zip(names, [*(of_pages or ()), *(of_links or ()), *(of_dead or ())], strict=True))
+
+
+def outside_hosts(links: DataFrame) -> DataFrame:
+    host = F.regexp_extract("dst", r"(?i)^(?:https?:)?//([^/]*)", 1)
+    has_host = F.col("dst").rlike(r"(?i)^(?:https?:)?//")
+    scheme = F.regexp_extract("dst", r"^([^:]*:)", 1)
+    return links.where(~is_inside("dst")).groupBy(F.lower(F.when(has_host, host).otherwise(scheme)).alias("host")).count()
+
+
+def latency(pages: DataFrame) -> dict[str, Any]:
+    """Milliseconds from the request to the last byte, in the crawler."""
+    row = pages.agg(F.count("ms"), F.expr(f"percentile(ms, array{PERCENTILES})"), F.avg("ms"), F.collect_list("ms")).first()
+    assert row
+    slowest = pages.orderBy(F.desc("ms")).select("path", "ms", "bytes").limit(10)
+    values = {f"p{share * 100:g}": value for share, value in zip(PERCENTILES, row[1] or [], strict=False)}
+    return {"count": row[0], "percentiles": values, "mean": row[2], "values": sorted(row[3]), "slowest": rows(slowest)}
+
+
+def timeline(pages: DataFrame, links: DataFrame) -> list[list[Any]]:
+    """Per bin of BIN_MS: milliseconds since the first request, paths, links, bytes, by the time of the page's request."""
+    first = pages.agg(F.min("ts")).first()
+    assert first
+    of_page = links.groupBy(F.col("src").alias("path")).agg(F.count("*").alias("links"))
+    bin_of = (F.floor((F.col("ts") - (first[0] or 0)) / BIN_MS) * BIN_MS).alias("at")
+    joined = pages.join(of_page, "path", "left").fillna(0, ["links"])
+    return rows(joined.groupBy(bin_of).agg(F.count("*"), F.sum("links"), F.sum("bytes")).orderBy("at"))
+
+
+def partitions(records: DataFrame) -> list[list[Any]]:
+    """topic, partition, records, first offset, last offset, bytes of keys and values."""
+    spread = records.groupBy("topic", "partition").agg(F.count("*"), F.min("offset"), F.max("offset"), F.sum("size"))
+    return rows(spread.orderBy("topic", "partition"))
+
+
+def rows(frame: DataFrame) -> list[list[Any]]:
+    return [list(row) for row in frame.collect()]
+
+
+def mapping(frame: DataFrame) -> dict[str, Any]:
+    """A frame of two columns as a JSON object."""
+    return {str(key): value for key, value in frame.collect()}
+
+
+def tables(pages: DataFrame, links: DataFrame) -> dict[str, Any]:
+    """Every figure, ready for JSON. pages, links: as `decoded` gives them."""
+    into, dead, each_page = inlinks(pages, links).cache(), dead_links(pages, links).cache(), per_page(pages, links).cache()
+    described = pages.select("path", "status", "depth", "bytes", "title").collect()
+    return {
+        "totals": totals(pages, links, dead),
+        "status": mapping(pages.groupBy("header_status").count()),
+        "depth": mapping(pages.groupBy("header_depth").count()),
+        "links_by_depth": mapping(links.groupBy("header_depth").count()),
+        "paths": {path: [status, depth, size, title] for path, status, depth, size, title in described},
+        "inlinks": mapping(into.select("path", "inlinks")),
+        "outlinks": mapping(each_page.select("path", "outlinks")),
+        "digests": mapping(each_page.select("path", "digest")),
+        "dead": rows(dead.orderBy("src", "dst")),
+        "outside": mapping(outside_hosts(links)),
+        "inlink_degrees": mapping(into.groupBy("inlinks").count()),
+        "latency": latency(pages),
+        "timeline": timeline(pages, links),
+        "partitions": partitions(pages.select("topic", "partition", "offset", "size"))
+        + partitions(links.select("topic", "partition", "offset", "size")),
+    }
+
+
+# -- the program --------------------------------------------------------------------------------------------------------------------------
+def store(frame: DataFrame, path: Path) -> DataFrame:
+    """Write a frame as Parquet and read it back: what follows does not ask Kafka again."""
+    frame.write.mode("overwrite").parquet(str(path))
+    return frame.sparkSession.read.parquet(str(path))
+
+
+def main() -> int:
+    args = arguments()
+    args.out.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    spark = session(args.cores)
+    try:
+        started = time.monotonic()
+        print(f"Spark {spark.version} up in {started - began:.1f} s", flush=True)
+        pages = store(decoded(read_topic(spark, args.hosts, args.pages_topic), PAGE), args.out / "pages.parquet")
+        links = store(decoded(read_topic(spark, args.hosts, args.links_topic, args.links_from), LINK), args.out / "links.parquet")
+        read = time.monotonic()
+        pages, links = pages.cache(), links.cache()
+        figures = tables(pages, links)
+        store(inlinks(pages, links), args.out / "inlinks.parquet")
+        store(dead_links(pages, links), args.out / "dead.parquet")
+    finally:
+        spark.stop()
+    records = figures["totals"]["fetched"] + figures["totals"]["links"]
+    figures["pipeline"] = {
+        "spark": spark.version,
+        "start_s": round(started - began, 2),
+        "read_s": round(read - started, 2),
+        "compute_s": round(time.monotonic() - read, 2),
+        "records": records,
+    }
+    (args.out / "tables.json").write_text(json.dumps(figures, indent=1, ensure_ascii=False), encoding="utf-8")
+    print(f"{records:,} records from Kafka to Parquet in {read - started:.1f} s, figures in {figures['pipeline']['compute_s']:.1f} s")
+    return 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", default="127.0.0.1:9092", help="Kafka: host:port, or several with commas (default: %(default)s)")
+    parser.add_argument("--pages-topic", default="pages", help="(default: %(default)s)")
+    parser.add_argument("--links-topic", default="links", help="(default: %(default)s)")
+    parser.add_argument(
+        "--links-from",
+        default="earliest",
+        metavar="OFFSETS",
+        help='startingOffsets of the links: earliest, or JSON like \'{"links": {"0": 1, "1": -2}}\'',
+    )
+    parser.add_argument("--cores", type=int, default=min(4, os.cpu_count() or 1), help="Spark's workers (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("demo-out"), metavar="FOLDER", help="(default: %(default)s)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
