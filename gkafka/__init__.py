@@ -1,3 +1,41 @@
-"""gkafka: a concurrent Apache Kafka client for Python."""
+"""gkafka: a concurrent Apache Kafka client for Python, on OS threads or on greenlets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gkafka.broker import Broker
+    from gkafka.client import KafkaClient
+    from gkafka.cluster import Cluster
+    from gkafka.partition import Partition
+    from gkafka.producer import Producer
+    from gkafka.simpleconsumer import SimpleConsumer
+    from gkafka.topic import Topic
 
 __version__ = "0.1.0"
+__all__ = ["Broker", "Cluster", "KafkaClient", "Partition", "Producer", "SimpleConsumer", "Topic"]
+
+_HOMES = {
+    "Broker": "broker",
+    "Cluster": "cluster",
+    "KafkaClient": "client",
+    "Partition": "partition",
+    "Producer": "producer",
+    "SimpleConsumer": "simpleconsumer",
+    "Topic": "topic",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when first used: `import gkafka` costs little and imports none of the optional packages.
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'gkafka' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"gkafka.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,283 @@
+"""A broker: its address, and the connections to it, one for each kind of work.
+
+A Kafka broker serves one request of a connection at a time. What it may park (fetches, joins) therefore never shares a connection with
+what must not wait; see `Role`. A connection opens when it is first used and again after it broke, with backoff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from gkafka.config import ClientConfig
+from gkafka.core.backoff import Backoff, Retry
+from gkafka.exceptions import KafkaException, SocketDisconnectedError
+from gkafka.net.channel import Channel
+
+if TYPE_CHECKING:
+    from gkafka.handlers import Handler
+    from gkafka.wire.apis import Versions
+
+__all__ = ["CONTROL", "OFFSETS", "PRODUCE", "Broker"]
+
+CONTROL = "control"
+"""Metadata, look-ups, administration that answers at once."""
+OFFSETS = "offsets"
+"""Offset commits and fetches of groups (pykafka's offsets channel, with a timeout of its own)."""
+PRODUCE = "produce"
+"""All producers of a client."""
+
+
+class Broker:
+    """One broker of a cluster.
+
+    The first seven parameters and the two that follow are documented (reference: pykafka-2.x broker). id_: the broker's id; times in
+    milliseconds; buffer_size: the receive buffer that an answer starts in, answers larger than it are received whole all the same.
+    """
+
+    def __init__(
+        self,
+        id_: int,
+        host: str | bytes,
+        port: int,
+        handler: Handler,
+        socket_timeout_ms: float,
+        offsets_channel_socket_timeout_ms: float,
+        buffer_size: int = 1024 * 1024,
+        source_host: str = "",
+        source_port: int = 0,
+        ssl_config: Any = None,
+        broker_version: str = "0.9.0",
+        api_versions: Any = None,
+        *,
+        config: ClientConfig | None = None,
+    ) -> None:
+        self._id = id_
+        self._host = host.decode() if isinstance(host, bytes) else host
+        self._port = port
+        self._handler = handler
+        self._socket_timeout_ms = socket_timeout_ms
+        self._offsets_timeout_ms = offsets_channel_socket_timeout_ms
+        self._config = config or _config(
+            socket_timeout_ms, offsets_channel_socket_timeout_ms, source_host, source_port, ssl_config, broker_version
+        )
+        self._buffer_size = buffer_size
+        self._api_versions = api_versions
+        self._backoff = Backoff(self._config.reconnect_backoff_ms / 1000, self._config.reconnect_backoff_max_ms / 1000)
+        self._chance = handler.random()
+        self._retry = Retry()
+        self._last_error: KafkaException | None = None
+        self._channels: dict[object, Channel] = {}
+        self._lock = handler.Lock()
+        self._shut = False
+
+    @classmethod
+    def from_metadata(
+        cls,
+        metadata: Any,
+        handler: Handler,
+        socket_timeout_ms: float,
+        offsets_channel_socket_timeout_ms: float,
+        buffer_size: int = 64 * 1024,
+        source_host: str = "",
+        source_port: int = 0,
+        ssl_config: Any = None,
+        broker_version: str = "0.9.0",
+        api_versions: Any = None,
+    ) -> Broker:
+        """A Broker from a metadata entry: anything with `id`, `host` and `port`."""
+        return cls(
+            metadata.id,
+            metadata.host,
+            metadata.port,
+            handler,
+            socket_timeout_ms,
+            offsets_channel_socket_timeout_ms,
+            buffer_size=buffer_size,
+            source_host=source_host,
+            source_port=source_port,
+            ssl_config=ssl_config,
+            broker_version=broker_version,
+            api_versions=api_versions,
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (host={self._host}, port={self._port}, id={self._id})>"
+
+    # -- documented properties -----------------------------------------------------------------------------------------
+    @property
+    def id(self) -> int:
+        """The broker's id in the cluster."""
+        return self._id
+
+    @property
+    def host(self) -> str:
+        """The advertised host name or address."""
+        return self._host
+
+    @property
+    def port(self) -> int:
+        """The advertised port."""
+        return self._port
+
+    @property
+    def handler(self) -> Handler:
+        """The handler whose workers serve this broker's connections."""
+        return self._handler
+
+    @property
+    def offsets_channel_handler(self) -> Handler:
+        """The handler of the offsets channel: the same one."""
+        return self._handler
+
+    @property
+    def connected(self) -> bool:
+        """Is the control connection open?"""
+        return self._is_open(CONTROL)
+
+    @property
+    def offsets_channel_connected(self) -> bool:
+        """Is the offsets connection open?"""
+        return self._is_open(OFFSETS)
+
+    def _is_open(self, role: object) -> bool:
+        channel = self._channels.get(role)
+        return channel is not None and channel.opened and not channel.closed
+
+    # -- connections -----------------------------------------------------------------------------------------------------
+    def connect(self, attempts: int = 3) -> None:
+        """Open the control connection. Raises ConnectionFailedError after so many attempts."""
+        self._connect(CONTROL, attempts)
+
+    def connect_offsets_channel(self, attempts: int = 3) -> None:
+        """Open the offsets connection. Raises ConnectionFailedError after so many attempts."""
+        self._connect(OFFSETS, attempts)
+
+    def _connect(self, role: object, attempts: int) -> None:
+        self._handler.check_fork()
+        for attempt in range(attempts):
+            self._handler.sleep(max(0.0, self.ready_at - self._handler.monotonic()))
+            try:
+                channel = self.channel(role)
+                channel.wait_open(self._handler.monotonic() + self._config.connect_timeout_ms / 1000)
+                return
+            except KafkaException:
+                if attempt + 1 == attempts:
+                    raise
+
+    @property
+    def ready_at(self) -> float:
+        """When this broker may be connected again, in the handler's monotonic seconds; a past time means now."""
+        return self._retry.not_before
+
+    def channel(self, role: object) -> Channel:
+        """The connection for a kind of work, open or opening.
+
+        Raises SocketDisconnectedError while the pause after a failure lasts.
+        """
+        with self._lock:
+            channel = self._channels.get(role)
+            if channel is not None and not channel.closed:
+                return channel
+            now = self._handler.monotonic()
+            if self._shut:
+                raise SocketDisconnectedError(f"{self._host}:{self._port}: the client was closed", broker=self._id)
+            if now < self._retry.not_before:
+                left = self._retry.not_before - now
+                raise SocketDisconnectedError(
+                    f"{self._host}:{self._port}: not tried again for {left:.2f} s after: {self._last_error}", broker=self._id
+                ) from self._last_error
+            name = role if isinstance(role, str) else "fetch"
+            channel = Channel(self._handler, self._host, self._port, self._config, role=name, broker_id=self._id, on_close=self._on_close)
+            self._channels[role] = channel
+        channel.start()
+        return channel
+
+    def _on_close(self, channel: Channel, error: KafkaException | None) -> None:
+        with self._lock:
+            for role in [r for r, c in self._channels.items() if c is channel]:
+                del self._channels[role]
+            if channel.opened:
+                self._retry.succeeded()
+            if error is not None:
+                self._last_error = error
+                self._retry.failed(self._backoff, self._handler.monotonic(), self._chance)
+
+    def send(
+        self,
+        role: object,
+        request: Any,
+        on_done: Callable[[Any, KafkaException | None], None],
+        *,
+        timeout_s: float,
+        max_version: int | None = None,
+        expects_response: bool = True,
+    ) -> None:
+        """Send without waiting; on_done gets the outcome from the connection's worker. Raises only while the broker may not be tried."""
+        self.channel(role).send(request, on_done, timeout_s=timeout_s, max_version=max_version, expects_response=expects_response)
+
+    def call(self, role: object, request: Any, *, timeout_s: float | None = None, max_version: int | None = None) -> Any:
+        """Send and wait for the answer. timeout_s: seconds, None: the role's socket timeout. Raises the error there was."""
+        self._handler.check_fork()
+        if timeout_s is None:
+            timeout_s = (self._offsets_timeout_ms if role == OFFSETS else self._socket_timeout_ms) / 1000
+        future = self.channel(role).request(request, timeout_s=timeout_s, max_version=max_version)
+        return future.result(timeout_s + 1.0)
+
+    @property
+    def versions(self) -> Versions | None:
+        """What the broker speaks, as one of its open connections was told; None while none is open."""
+        for channel in list(self._channels.values()):
+            if channel.versions is not None:
+                return channel.versions
+        return None
+
+    @property
+    def load(self) -> tuple[bool, int]:
+        """For choosing whom to ask: (is the control connection closed?, requests under way on it)."""
+        channel = self._channels.get(CONTROL)
+        if channel is None or channel.closed:
+            return True, 0
+        return not channel.opened, channel.in_flight
+
+    def is_known_as(self, id_: int) -> None:
+        """The metadata told the id of a broker that so far was only an address to start from."""
+        self._id = id_
+
+    def drop_channel(self, role: object) -> None:
+        """Close one connection if it is there."""
+        with self._lock:
+            channel = self._channels.pop(role, None)
+        if channel is not None:
+            channel.close()
+
+    def close(self) -> None:
+        """Close every connection. What was under way on them fails."""
+        with self._lock:
+            self._shut = True
+            channels = list(self._channels.values())
+            self._channels.clear()
+        for channel in channels:
+            channel.close()
+
+    def stats(self) -> dict[str, Any]:
+        """Open connections and what is under way on each."""
+        channels: Iterable[tuple[object, Channel]] = list(self._channels.items())
+        return {
+            "id": self._id,
+            "address": f"{self._host}:{self._port}",
+            "failures": self._retry.failures,
+            "connections": [{"role": c.role, "open": c.opened and not c.closed, "in_flight": c.in_flight} for _, c in channels],
+        }
+
+
+def _config(
+    socket_timeout_ms: float, offsets_timeout_ms: float, source_host: str, source_port: int, ssl_config: Any, broker_version: str
+) -> ClientConfig:
+    return ClientConfig(
+        socket_timeout_ms=socket_timeout_ms,
+        offsets_channel_socket_timeout_ms=offsets_timeout_ms,
+        source_address=(source_host, source_port) if source_host or source_port else None,
+        broker_version=broker_version,
+        **(ssl_config.client_options() if ssl_config is not None else {}),
+    )

@@ -1,0 +1,253 @@
+"""The entry: `KafkaClient`, from which topics, producers and consumers come."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gkafka.broker import Broker
+from gkafka.cluster import Cluster, TopicDict
+from gkafka.common import IsolationLevel
+from gkafka.config import ClientConfig, ProducerConfig, build
+from gkafka.exceptions import error_for
+from gkafka.handlers import Handler, resolve_handler
+from gkafka.hosts import parse_source_address
+from gkafka.nativeproducer import NativeProducer
+from gkafka.rawfetch import RawFetch, RawFetcher
+from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["KafkaClient", "TopicEnds"]
+
+log = logging.getLogger(__name__)
+
+DELETE_MAX_VERSION = 5
+"""DeleteTopics names topics up to this version; the next one takes names or ids in another shape."""
+STOP_S = 5.0
+
+
+class TopicEnds(NamedTuple):
+    """First and next offset of a partition."""
+
+    earliest: int
+    latest: int
+
+
+class KafkaClient:
+    """A client of one Kafka cluster. Lazy: nothing connects and no worker starts before the first call that needs it.
+
+    Documented parameters (reference: pykafka-2.x client; ignore_rdkafka: pykafka-2.0.4), in the documented order:
+    hosts: comma-separated host:port. zookeeper_hosts: not available yet. socket_timeout_ms: longest wait for an answer.
+    offsets_channel_socket_timeout_ms: the same for offset commits and fetches. use_greenlets: True means handler="gevent".
+    exclude_internal_topics: hide the offsets topic and its like. source_address: "host:port" of the sockets. ssl_config: an SslConfig.
+    broker_version: what the brokers speak if they cannot be asked; "0.9.0" means: ask, and fall back. ignore_rdkafka: do not use
+    librdkafka even if it is installed; gkafka never does.
+
+    handler: "auto" (greenlets where gevent has patched the process, else threads), "threading", "gevent" or a Handler.
+    options: the fields of `gkafka.config.ClientConfig` (client_id, connect_timeout_ms, security_protocol, ssl_cafile, ...).
+
+    The client owns its connections: close() it, or use it in a with block. Use it only in the process that made it.
+    """
+
+    def __init__(
+        self,
+        hosts: str | bytes = "127.0.0.1:9092",
+        zookeeper_hosts: str | None = None,
+        socket_timeout_ms: float = 30 * 1000,
+        offsets_channel_socket_timeout_ms: float = 10 * 1000,
+        use_greenlets: bool = False,
+        exclude_internal_topics: bool = True,
+        source_address: str = "",
+        ssl_config: Any = None,
+        broker_version: str = "0.9.0",
+        ignore_rdkafka: bool = False,
+        *,
+        handler: str | Handler = "auto",
+        **options: Any,
+    ) -> None:
+        given: dict[str, Any] = {
+            "socket_timeout_ms": socket_timeout_ms,
+            "offsets_channel_socket_timeout_ms": offsets_channel_socket_timeout_ms,
+            "broker_version": broker_version,
+        }
+        if source_address:
+            given["source_address"] = parse_source_address(source_address)
+        if ssl_config is not None:
+            given.update(ssl_config.client_options())
+        self._config = build(ClientConfig, {**given, **options}, where="KafkaClient()")
+        self._handler = resolve_handler(handler, use_greenlets=use_greenlets)
+        self._cluster = Cluster(
+            hosts, self._handler, exclude_internal_topics=exclude_internal_topics, zookeeper_hosts=zookeeper_hosts, config=self._config
+        )
+        self._producers: list[NativeProducer] = []
+        self._raw: RawFetcher | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        hosts = ",".join(f"{b.host}:{b.port}" for b in self._cluster._bootstrap)
+        return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (hosts={hosts})>"
+
+    # -- documented --------------------------------------------------------------------------------------------------------
+    @property
+    def topics(self) -> TopicDict:
+        """Topics by name."""
+        return self._cluster.topics
+
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        """Brokers by id."""
+        return self._cluster.brokers
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster's machinery."""
+        return self._cluster
+
+    @property
+    def handler(self) -> Handler:
+        """What runs this client's workers."""
+        return self._handler
+
+    def update_cluster(self) -> None:
+        """Refresh all known brokers and topics, and add new ones."""
+        self._cluster.update()
+
+    # -- native ------------------------------------------------------------------------------------------------------------
+    def connect(self, timeout: float | None = None) -> None:
+        """Reach the cluster now rather than at the first call that needs it. timeout: seconds.
+
+        Raises NoBrokersAvailableError naming each host and why it did not answer.
+        """
+        self._cluster.connect(timeout)
+
+    def get_producer(self, **options: Any) -> NativeProducer:
+        """A producer for any number of topics. options: the fields of `gkafka.config.ProducerConfig` (acks, linger_ms, compression...)."""
+        self._handler.check_fork()
+        self._cluster._check_open()
+        producer = NativeProducer(self._cluster, build(ProducerConfig, options, where="get_producer()"))
+        self._producers = [p for p in self._producers if not p._closed]
+        self._producers.append(producer)
+        return producer
+
+    def partitions(self, topic: str) -> list[int]:
+        """The ids of a topic's partitions."""
+        return sorted(self._cluster.wait_for_topic(topic).partitions)
+
+    def list_offsets(
+        self,
+        wanted: Mapping[tuple[str, int], int],
+        *,
+        isolation: IsolationLevel | int = IsolationLevel.READ_UNCOMMITTED,
+        timeout: float | None = None,
+    ) -> dict[tuple[str, int], int]:
+        """Offsets for timestamps: {(topic, partition): -2 earliest, -1 latest, or ms} -> {(topic, partition): offset}.
+
+        -1 where no record has the timestamp or a later one. timeout: seconds.
+        """
+        found = self._cluster.list_offsets(wanted, self._cluster._deadline(timeout), isolation_level=int(isolation))
+        return {key: offsets[0] if offsets else -1 for key, offsets in found.items()}
+
+    def fetch_raw(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int | None = None,
+        isolation: IsolationLevel | int | None = None,
+        *,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        timeout: float | None = None,
+    ) -> RawFetch:
+        """One fetch, undecoded: whole batches from the offset on (the first may begin before it), high watermark, aborted transactions.
+
+        max_bytes: None is 1 MiB. isolation: None is READ_COMMITTED. Retries until `timeout` seconds. `gkafka.records.decode_columns`
+        turns the batches into columns. Raises OffsetOutOfRangeError and other errors of the broker.
+        """
+        return self._raw_fetcher().fetch(
+            topic, partition, offset, max_bytes, isolation, max_wait_ms=max_wait_ms, min_bytes=min_bytes, timeout=timeout
+        )
+
+    def fetch_stream(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        max_bytes: int | None = None,
+        isolation: IsolationLevel | int | None = None,
+        max_wait_ms: int = 500,
+        timeout: float | None = None,
+    ) -> Iterator[RawFetch]:
+        """fetch_raw() from start until the position reaches end; the next fetch is sent before an answer is handed out."""
+        return self._raw_fetcher().stream(topic, partition, start, end, max_bytes, isolation, max_wait_ms=max_wait_ms, timeout=timeout)
+
+    def _raw_fetcher(self) -> RawFetcher:
+        self._handler.check_fork()
+        if self._raw is None:
+            self._raw = RawFetcher(self._cluster)
+        return self._raw
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        configs: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Create a topic and wait until it is known. Raises TopicAlreadyExists and other errors of the broker. timeout: seconds."""
+        deadline = self._cluster._deadline(timeout)
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=int(self._config.socket_timeout_ms))
+        response = self._cluster.call_controller(request, deadline)
+        for entry in response.topics:
+            error = error_for(entry.error_code, entry.error_message, topic=name, api="CreateTopics")
+            if error is not None:
+                raise error
+        self._cluster.wait_for_topic(name, deadline)
+
+    def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete a topic. Raises UnknownTopicOrPartition and other errors of the broker. timeout: seconds."""
+        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=int(self._config.socket_timeout_ms))
+        response = self._cluster.call_controller(request, self._cluster._deadline(timeout), max_version=DELETE_MAX_VERSION)
+        for entry in response.responses:
+            error = error_for(entry.error_code, getattr(entry, "error_message", None), topic=name, api="DeleteTopics")
+            if error is not None:
+                raise error
+        self._cluster.metadata.forget_topic(name)
+
+    def stats(self) -> dict[str, Any]:
+        """Connections, metadata and producers, as plain data."""
+        return {"handler": self._handler.name, **self._cluster.stats(), "producers": [p.stats() for p in self._producers if not p._closed]}
+
+    def close(self, timeout: float | None = None) -> None:
+        """Close producers (delivering what they hold), connections and workers. Idempotent. timeout: seconds for the producers.
+
+        Raises DeliveryError if a producer could not deliver everything; everything is closed all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            for producer in self._producers:
+                producer.close(timeout)
+        finally:
+            self._cluster.close()
+            self._handler.stop(self._handler.monotonic() + STOP_S)
+
+    def __enter__(self) -> KafkaClient:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()

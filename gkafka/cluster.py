@@ -1,0 +1,552 @@
+"""The cluster as one client sees it: brokers, topics, and the calls that find the right broker and try again.
+
+Metadata needs no worker of its own. Whoever waits for it, and every producer and fetch worker, calls `poll()`, which sends the request
+that the machine in `gkafka.core.metadata` wants; the answer comes in on the connection's worker and wakes all who wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gkafka.broker import CONTROL, OFFSETS, Broker
+from gkafka.config import ClientConfig
+from gkafka.core.backoff import Backoff
+from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo
+from gkafka.core.offsets import COORDINATOR_MAX_VERSION, coordinator_of, coordinator_request
+from gkafka.exceptions import (
+    ClientClosedError,
+    ConfigurationError,
+    KafkaException,
+    KafkaTimeoutError,
+    LeaderNotFoundError,
+    NoBrokersAvailableError,
+    Stale,
+    UnknownTopicOrPartition,
+    error_for,
+)
+from gkafka.hosts import parse_hosts, parse_source_address
+from gkafka.topic import Topic
+from gkafka.wire.apis import Versions
+from gkafka.wire.metadata import MetadataRequest, MetadataResponse
+from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+if TYPE_CHECKING:
+    from gkafka.handlers import Handler
+
+__all__ = ["Cluster", "TopicDict"]
+
+log = logging.getLogger(__name__)
+
+FIRST_TRIES = 3
+"""Times that each bootstrap host is tried before a client that never had an answer gives up."""
+TICK_S = 1.0
+"""Longest wait of a caller between two looks at what is due."""
+KNOWN_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class TopicDict(dict[str, Topic]):
+    """Topics by name: `topics["t"]` asks the cluster for a topic that is not known yet, iteration lists those that are.
+
+    Names are str; bytes are accepted. The objects are held weakly, as documented: keep the Topic that you work with.
+    """
+
+    def __init__(self, cluster: Cluster, exclude_internal_topics: bool) -> None:
+        super().__init__()
+        self._cluster = weakref.ref(cluster)
+        self._exclude_internal = exclude_internal_topics
+        self._made: weakref.WeakValueDictionary[str, Topic] = weakref.WeakValueDictionary()
+
+    def _owner(self) -> Cluster:
+        cluster = self._cluster()
+        if cluster is None:
+            raise ClientClosedError("the client of these topics is gone: keep a reference to the KafkaClient")
+        return cluster
+
+    def _shows(self, info: TopicInfo) -> bool:
+        return info.error is None and not (self._exclude_internal and (info.is_internal or info.name in KNOWN_INTERNAL))
+
+    def _names(self) -> list[str]:
+        cluster = self._owner()
+        cluster.ensure_listed()
+        return sorted(name for name, info in cluster.metadata.topics.items() if self._shows(info))
+
+    def __getitem__(self, name: str | bytes) -> Topic:
+        key = _text(name)
+        made = self._made.get(key)
+        if made is not None:
+            return made
+        cluster = self._owner()
+        info = cluster.wait_for_topic(key)
+        if not self._shows(info):
+            raise KeyError(f"{key!r} is an internal topic: KafkaClient(exclude_internal_topics=False) shows it")
+        topic = self._made[key] = Topic(cluster, info)
+        return topic
+
+    def __iter__(self) -> Any:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, (str, bytes)) and _text(name) in self._names()
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def keys(self) -> Any:
+        return self._names()
+
+    def values(self) -> Any:
+        return [self[name] for name in self._names()]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self._names()]
+
+    def get(self, name: str | bytes, default: Any = None) -> Any:
+        """The topic if the cluster has it. Never creates one."""
+        shown = name in self
+        return self[name] if shown else default
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {sorted(self._made)}>"
+
+    def refresh(self) -> None:
+        """Bring the Topic objects that are in use up to date with the metadata."""
+        cluster = self._owner()
+        for name, topic in list(self._made.items()):
+            info = cluster.metadata.topics.get(name)
+            if info is not None and info.error is None:
+                topic.update(info)
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+class Cluster:
+    """Brokers and topics of a Kafka cluster.
+
+    The first six parameters are documented (reference: pykafka-2.0.4 Cluster), the next three are those of pykafka 2.8.
+    hosts: comma-separated host:port; times in milliseconds; source_address: "host:port" of the sockets.
+    """
+
+    def __init__(
+        self,
+        hosts: str | bytes,
+        handler: Handler,
+        socket_timeout_ms: float = 30 * 1000,
+        offsets_channel_socket_timeout_ms: float = 10 * 1000,
+        exclude_internal_topics: bool = True,
+        source_address: str = "",
+        zookeeper_hosts: str | None = None,
+        ssl_config: Any = None,
+        broker_version: str = "0.9.0",
+        *,
+        config: ClientConfig | None = None,
+    ) -> None:
+        self._handler = handler
+        self.config = config or ClientConfig(
+            socket_timeout_ms=socket_timeout_ms,
+            offsets_channel_socket_timeout_ms=offsets_channel_socket_timeout_ms,
+            source_address=parse_source_address(source_address),
+            broker_version=broker_version,
+            **(ssl_config.client_options() if ssl_config is not None else {}),
+        )
+        if zookeeper_hosts is not None:
+            raise ConfigurationError("zookeeper_hosts: finding brokers through ZooKeeper is not available yet; give hosts=... instead")
+        self._bootstrap = [self._make_broker(-1 - i, host, port) for i, (host, port) in enumerate(parse_hosts(_text(hosts)))]
+        self._chance = handler.random()
+        self.metadata = Metadata(
+            max_age_s=self.config.metadata_max_age_ms / 1000,
+            backoff=Backoff(0.1, 1.0),
+            chance=self._chance,
+            auto_create=self.config.auto_create_topics,
+        )
+        self._topics = TopicDict(self, exclude_internal_topics)
+        self._brokers: dict[int, Broker] = {}
+        self._lock = handler.Lock()
+        self._round = handler.Event()
+        self._asking = False
+        self._failures: dict[str, tuple[int, str]] = {}
+        self._coordinators: dict[str, int] = {}
+        self._listed_at = -float("inf")
+        self._closed = False
+        self.versions: Versions | None = None
+
+    def _make_broker(self, id_: int, host: str, port: int) -> Broker:
+        c = self.config
+        return Broker(id_, host, port, self._handler, c.socket_timeout_ms, c.offsets_channel_socket_timeout_ms, config=c)
+
+    def __repr__(self) -> str:
+        hosts = ",".join(f"{b.host}:{b.port}" for b in self._bootstrap)
+        return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (hosts={hosts})>"
+
+    # -- documented --------------------------------------------------------------------------------------------------------
+    @property
+    def handler(self) -> Handler:
+        """The concurrency handler."""
+        return self._handler
+
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        """Brokers by id."""
+        if not self.metadata.version:
+            self.ensure_listed()
+        return self._brokers
+
+    @property
+    def topics(self) -> TopicDict:
+        """Topics by name."""
+        return self._topics
+
+    def update(self) -> None:
+        """Refresh brokers and all topics from current metadata. Raises NoBrokersAvailableError or KafkaTimeoutError."""
+        with self._lock:
+            self.metadata.want_everything()
+            self._listed_at = self._handler.monotonic()
+            version = self.metadata.version
+        self._wait(lambda: self.metadata.version > version, self._deadline(None), "fresh metadata")
+        self._topics.refresh()
+
+    def get_group_coordinator(self, consumer_group: str | bytes) -> Broker:
+        """The broker that keeps the group's members and offsets. Asks anew each time."""
+        group = _text(consumer_group)
+        return self._find_coordinator(group, self._deadline(None))
+
+    def get_offset_manager(self, consumer_group: str | bytes) -> Broker:
+        """The broker that keeps the group's offsets (the documented name)."""
+        return self.get_group_coordinator(consumer_group)
+
+    # -- polling -------------------------------------------------------------------------------------------------------------
+    def poll(self) -> float:
+        """Send the metadata request that is due, if one is. Returns when to call again at the latest (monotonic seconds)."""
+        now = self._handler.monotonic()
+        with self._lock:
+            if self._asking or self._closed:
+                return now + TICK_S
+            due = self.metadata.due(now)
+            if now < due:
+                return due
+            broker = self._whom_to_ask(now)
+            if broker is None:
+                return self._next_candidate(now)
+            self._asking = True
+            request = self.metadata.request()
+        try:
+            broker.send(
+                CONTROL, request, lambda r, e: self._on_metadata(broker, request, r, e), timeout_s=self.config.socket_timeout_ms / 1000
+            )
+        except KafkaException as exc:
+            self._on_metadata(broker, request, None, exc)
+        return now + TICK_S
+
+    def _candidates(self) -> list[Broker]:
+        # Known brokers first; the bootstrap hosts stay as the way back when the whole cluster has moved (B53).
+        return list(dict.fromkeys([*self._brokers.values(), *self._bootstrap]))
+
+    def _whom_to_ask(self, now: float) -> Broker | None:
+        known = [b for b in self._brokers.values() if b.ready_at <= now]
+        pool = known or [b for b in self._bootstrap if b.ready_at <= now]
+        return min(pool, key=lambda b: (*b.load, self._chance.random()), default=None)
+
+    def _next_candidate(self, now: float) -> float:
+        return min((b.ready_at for b in self._candidates()), default=now + TICK_S)
+
+    def _on_metadata(self, broker: Broker, asked: MetadataRequest, response: MetadataResponse | None, error: KafkaException | None) -> None:
+        now = self._handler.monotonic()
+        gone: list[Broker] = []
+        with self._lock:
+            self._asking = False
+            if response is not None and not response.brokers:
+                error, response = NoBrokersAvailableError(f"{broker.host}:{broker.port} told of no broker"), None
+            if response is None:
+                tries, _ = self._failures.get(f"{broker.host}:{broker.port}", (0, ""))
+                self._failures[f"{broker.host}:{broker.port}"] = (tries + 1, f"{error}")
+                if self._whom_to_ask(now) is None:
+                    self.metadata.on_failure(now)
+                else:
+                    self.metadata.invalidate()
+            else:
+                self._failures.clear()
+                self.versions = broker.versions or self.versions
+                self.metadata.on_response(asked, response, now)
+                gone = self._follow_brokers()
+            done, self._round = self._round, self._handler.Event()
+        if error is not None:
+            log.warning("metadata from %s:%s: %s", broker.host, broker.port, error)
+        for old in gone:
+            old.close()
+        done.set()
+        if response is None:
+            self.poll()
+
+    def _follow_brokers(self) -> list[Broker]:
+        """Make the Broker objects match the metadata; returns those that are gone. Called under the lock."""
+        gone: list[Broker] = []
+        for broker_id, broker in list(self._brokers.items()):
+            info = self.metadata.brokers.get(broker_id)
+            if info is None or (info.host, info.port) != (broker.host, broker.port):
+                del self._brokers[broker_id]
+                if broker not in self._bootstrap:
+                    gone.append(broker)
+        for info in self.metadata.brokers.values():
+            if info.id not in self._brokers:
+                self._brokers[info.id] = self._known_as(info)
+        return gone
+
+    def _known_as(self, info: BrokerInfo) -> Broker:
+        """The Broker of a metadata entry: the bootstrap one, with its open connection, where it advertises the same address."""
+        for broker in self._bootstrap:
+            if (broker.host, broker.port) == (info.host, info.port):
+                broker.is_known_as(info.id)
+                return broker
+        return self._make_broker(info.id, info.host, info.port)
+
+    # -- waiting -------------------------------------------------------------------------------------------------------------
+    def _deadline(self, timeout_s: float | None) -> float:
+        seconds = self.config.api_timeout_ms / 1000 if timeout_s is None else timeout_s
+        return self._handler.monotonic() + seconds
+
+    def _wait(self, ready: Callable[[], bool], deadline: float, what: str) -> None:
+        """Poll until ready() or the deadline. Raises KafkaTimeoutError, or NoBrokersAvailableError if no host ever answered."""
+        self._handler.check_fork()
+        while not ready():
+            self._check_open()
+            event = self._round
+            due = self.poll()
+            if ready():
+                return
+            self._give_up_early()
+            now = self._handler.monotonic()
+            if now >= deadline:
+                raise KafkaTimeoutError(f"{what}: not known in time{self._why()}")
+            event.wait(max(0.001, min(deadline - now, due - now, TICK_S)))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError("the client was closed: make a new KafkaClient")
+
+    def _give_up_early(self) -> None:
+        """A client that never reached any host says so after a few tries of each, not at the end of a long timeout."""
+        if self.metadata.version or not self._failures:
+            return
+        if all(self._failures.get(f"{b.host}:{b.port}", (0, ""))[0] >= FIRST_TRIES for b in self._bootstrap):
+            raise NoBrokersAvailableError(f"none of the hosts answered{self._why()}; check hosts=, the port and the listener's security")
+
+    def _why(self) -> str:
+        return "".join(f"; {address}: {why}" for address, (_, why) in sorted(self._failures.items()))
+
+    def connect(self, timeout_s: float | None = None) -> None:
+        """Reach the cluster: returns once metadata is there."""
+        if self.metadata.version:
+            return
+        self.metadata.invalidate()
+        self._wait(lambda: self.metadata.version > 0, self._deadline(timeout_s), "the cluster's metadata")
+
+    def ensure_listed(self) -> None:
+        """Have a list of all topics that is not older than metadata_max_age_ms."""
+        now = self._handler.monotonic()
+        if now - self._listed_at > self.config.metadata_max_age_ms / 1000:
+            self.update()
+
+    def wait_for_topic(self, name: str, deadline: float | None = None) -> TopicInfo:
+        """The topic with at least one partition known. Raises UnknownTopicOrPartition, another error of the broker, or KafkaTimeoutError."""
+        info = self.metadata.topic(name)
+        if info is not None:
+            return info
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"topic={name!r}: must be a name")
+        deadline = self._deadline(None) if deadline is None else deadline
+        with self._lock:
+            self.metadata.add_topics([name])
+            version = self.metadata.version
+        # A topic that was just created takes a moment to reach every broker; one that is not allowed or not named well never comes.
+        patience = min(deadline, self._handler.monotonic() + UNKNOWN_TOPIC_PATIENCE_S)
+
+        def settled() -> bool:
+            error = self.metadata.topic_error(name)
+            if error is not None and self.metadata.version > version and (not error.retriable or self._handler.monotonic() >= patience):
+                self.metadata.forget_topic(name)
+                raise self._topic_error(name, error)
+            return self.metadata.topic(name) is not None
+
+        self._wait(settled, deadline, f"topic {name!r}")
+        info = self.metadata.topic(name)
+        return info if info is not None else self.wait_for_topic(name, deadline)
+
+    def _topic_error(self, name: str, error: KafkaException) -> KafkaException:
+        if isinstance(error, UnknownTopicOrPartition):
+            text = f"topic {name!r} does not exist on {self._addresses()} and the broker does not create it: create it, or check the name"
+            return UnknownTopicOrPartition(text, topic=name, api="Metadata")
+        return error
+
+    def _addresses(self) -> str:
+        return ", ".join(f"{b.host}:{b.port}" for b in self._bootstrap)
+
+    def wait_for_leader(self, topic: str, partition: int, deadline: float) -> Broker:
+        """The broker that leads a partition."""
+        self.wait_for_topic(topic, deadline)
+
+        def known() -> bool:
+            if self.metadata.leader(topic, partition) is None:
+                self.metadata.invalidate()
+                return False
+            return True
+
+        try:
+            self._wait(known, deadline, f"the leader of {topic}-{partition}")
+        except KafkaTimeoutError as exc:
+            raise LeaderNotFoundError(str(exc), topic=topic, partition=partition) from exc
+        leader = self.metadata.leader(topic, partition)
+        broker = self._brokers.get(leader[0]) if leader is not None else None
+        return broker if broker is not None else self.wait_for_leader(topic, partition, deadline)
+
+    # -- calls -----------------------------------------------------------------------------------------------------------------
+    def retrying(self, what: str, attempt: Callable[[], Any], deadline: float) -> Any:
+        """Run attempt() until it gives an answer; errors that a retry may heal are met with a pause, the others are raised."""
+        backoff, failures = Backoff(0.1, 1.0), 0
+        while True:
+            self._handler.check_fork()
+            self._check_open()
+            try:
+                return attempt()
+            except KafkaException as exc:
+                failures += 1
+                if exc.stale is Stale.METADATA:
+                    self.metadata.invalidate()
+                pause = backoff.pause_s(failures, self._chance)
+                if not exc.retriable:
+                    raise
+                if self._handler.monotonic() + pause >= deadline:
+                    raise KafkaTimeoutError(f"{what}: not done in time, last: {exc}") from exc
+            self.poll()
+            self._handler.sleep(pause)
+
+    def call_any(self, request: Any, deadline: float, *, max_version: int | None = None) -> Any:
+        """Ask a broker, any broker."""
+
+        def attempt() -> Any:
+            self.connect(max(0.0, deadline - self._handler.monotonic()))
+            now = self._handler.monotonic()
+            broker = self._whom_to_ask(now)
+            if broker is None:
+                raise KafkaTimeoutError("no broker can be tried at the moment")
+            return broker.call(CONTROL, request, timeout_s=self._share(deadline), max_version=max_version)
+
+        return self.retrying(request.API.name, attempt, deadline)
+
+    def call_controller(self, request: Any, deadline: float, *, max_version: int | None = None) -> Any:
+        """Ask the controller; KRaft brokers pass it on."""
+
+        def attempt() -> Any:
+            self.connect(max(0.0, deadline - self._handler.monotonic()))
+            broker = self._brokers.get(self.metadata.controller_id) or next(iter(self._brokers.values()))
+            return broker.call("admin", request, timeout_s=self._share(deadline), max_version=max_version)
+
+        return self.retrying(request.API.name, attempt, deadline)
+
+    def _share(self, deadline: float) -> float:
+        return max(0.001, min(self.config.socket_timeout_ms / 1000, deadline - self._handler.monotonic()))
+
+    def _find_coordinator(self, group: str, deadline: float) -> Broker:
+        def attempt() -> Broker:
+            response = self.call_any(coordinator_request(group), deadline, max_version=COORDINATOR_MAX_VERSION)
+            broker_id, host, port = coordinator_of(response)
+            with self._lock:
+                if broker_id not in self._brokers:
+                    self._brokers[broker_id] = self._make_broker(broker_id, host, port)
+                self._coordinators[group] = broker_id
+                return self._brokers[broker_id]
+
+        found: Broker = self.retrying(f"the coordinator of group {group!r}", attempt, deadline)
+        return found
+
+    def call_coordinator(self, group: str, request: Any, deadline: float, *, max_version: int | None = None) -> Any:
+        """Ask the group's coordinator once. Connection errors make it be looked up anew; raises them for the caller to retry."""
+        broker = self._brokers.get(self._coordinators.get(group, -1))
+        if broker is None:
+            broker = self._find_coordinator(group, deadline)
+        timeout_s = max(0.001, min(self.config.offsets_channel_socket_timeout_ms / 1000, deadline - self._handler.monotonic()))
+        try:
+            return broker.call(OFFSETS, request, timeout_s=timeout_s, max_version=max_version)
+        except KafkaException:
+            self.forget_coordinator(group)
+            raise
+
+    def forget_coordinator(self, group: str) -> None:
+        """The coordinator has moved or cannot be reached."""
+        self._coordinators.pop(group, None)
+
+    def list_offsets(
+        self, wanted: Mapping[tuple[str, int], int], deadline: float | None = None, *, max_offsets: int = 1, isolation_level: int = 0
+    ) -> dict[tuple[str, int], list[int]]:
+        """Offsets for timestamps: -1 the end, -2 the beginning, else ms since the epoch: the first record at or after it.
+
+        Brokers before 0.10.1 answer a list for a timestamp (at most max_offsets); newer ones one offset, [] where no record is that new.
+        """
+        deadline = self._deadline(None) if deadline is None else deadline
+        found: dict[tuple[str, int], list[int]] = {}
+
+        def attempt() -> None:
+            by_broker: dict[Broker, dict[str, ListOffsetsTopic]] = {}
+            for (topic, partition), timestamp in wanted.items():
+                if (topic, partition) in found:
+                    continue
+                broker = self.wait_for_leader(topic, partition, deadline)
+                leader = self.metadata.leader(topic, partition)
+                entry = by_broker.setdefault(broker, {}).setdefault(topic, ListOffsetsTopic(name=topic, partitions=[]))
+                entry.partitions.append(
+                    ListOffsetsPartition(
+                        partition_index=partition,
+                        current_leader_epoch=leader[1] if leader is not None else -1,
+                        timestamp=timestamp,
+                        max_num_offsets=max_offsets,
+                    )
+                )
+            for broker, topics in by_broker.items():
+                self._list_offsets_of(broker, list(topics.values()), isolation_level, deadline, found)
+
+        self.retrying("offsets", attempt, deadline)
+        return found
+
+    def _list_offsets_of(
+        self, broker: Broker, topics: list[ListOffsetsTopic], isolation_level: int, deadline: float, found: dict[tuple[str, int], list[int]]
+    ) -> None:
+        response = broker.call(CONTROL, ListOffsetsRequest(isolation_level=isolation_level, topics=topics), timeout_s=self._share(deadline))
+        problem: KafkaException | None = None
+        for topic in response.topics:
+            for p in topic.partitions:
+                error = error_for(p.error_code, topic=topic.name, partition=p.partition_index, api="ListOffsets")
+                if error is not None:
+                    problem = error
+                elif p.old_style_offsets:
+                    found[topic.name, p.partition_index] = list(p.old_style_offsets)
+                else:
+                    found[topic.name, p.partition_index] = [p.offset] if p.offset >= 0 else []
+        if problem is not None:
+            raise problem
+
+    def broker_by_id(self, broker_id: int) -> Broker | None:
+        """The broker if it is known."""
+        return self._brokers.get(broker_id)
+
+    def stats(self) -> dict[str, Any]:
+        """What is open and known."""
+        brokers: Iterable[Broker] = self._candidates()
+        return {"metadata_version": self.metadata.version, "topics": len(self.metadata.topics), "brokers": [b.stats() for b in brokers]}
+
+    def close(self) -> None:
+        """Close every connection."""
+        with self._lock:
+            self._closed = True
+            done, self._round = self._round, self._handler.Event()
+        done.set()
+        for broker in self._candidates():
+            broker.close()
+
+
+UNKNOWN_TOPIC_PATIENCE_S = 5.0

@@ -1,0 +1,137 @@
+"""Batches that wait to be sent: open ones that still grow, and rolled ones in the order of their partition.
+
+This is bookkeeping only. The bytes are in `gkafka.records.Batch`, what may be sent when is decided in `gkafka.core.sender`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gkafka.core.backoff import Retry
+
+if TYPE_CHECKING:
+    from gkafka.records import Batch
+
+__all__ = ["Accumulator", "Flight", "PartitionQueue", "ProducerId"]
+
+Key = tuple[str, int]
+ProducerId = tuple[int, int]
+"""(producer id, producer epoch) of KIP-98."""
+
+
+class Flight:
+    """The sender's notes on one batch; stands in `batch.extra` from the moment the batch is rolled.
+
+    order: rank in its partition. sequence: base sequence number, -1 until one is given at the first send. producer: the id that the
+    sequence belongs to. persisted: "no" until the batch went to a broker, then "maybe", "yes" once acknowledged.
+    """
+
+    __slots__ = ("order", "persisted", "producer", "queue", "sequence")
+
+    def __init__(self, queue: PartitionQueue, order: int) -> None:
+        self.queue = queue
+        self.order = order
+        self.sequence = -1
+        self.producer: ProducerId | None = None
+        self.persisted = "no"
+
+
+class PartitionQueue:
+    """One partition's batches and its sequence state, which outlives any hole in the metadata (B01).
+
+    pending: rolled, not on the wire, in order. on_wire: sent and not answered. reset_wanted: the numbering has a gap that only a new
+    producer epoch can mend; it is mended once nothing of the partition is on the wire.
+    """
+
+    __slots__ = ("key", "next_sequence", "on_wire", "orders", "pending", "producer", "reset_wanted", "retry")
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.pending: deque[Batch] = deque()
+        self.on_wire: list[Batch] = []
+        self.orders = 0
+        self.producer: ProducerId | None = None
+        self.next_sequence = 0
+        self.reset_wanted = False
+        self.retry = Retry()
+
+    def push(self, batch: Batch) -> None:
+        """Take a freshly rolled batch: it is the newest of the partition."""
+        batch.extra = Flight(self, self.orders)
+        self.orders += 1
+        self.pending.append(batch)
+
+    def put_back(self, batch: Batch) -> None:
+        """Return a batch that must be sent again to its place: before everything younger (B08)."""
+        order = batch.extra.order
+        younger = len(self.pending)
+        for i, other in enumerate(self.pending):
+            if other.extra.order > order:
+                younger = i
+                break
+        self.pending.insert(younger, batch)
+
+    def has_older(self, batch: Batch) -> bool:
+        """Is a batch that was rolled before this one still unsettled?"""
+        order = batch.extra.order
+        return any(b.extra.order < order for b in self.pending) or any(b.extra.order < order for b in self.on_wire)
+
+
+class Accumulator:
+    """All that a producer has accepted and that is not settled.
+
+    unsettled: every batch from the moment it is opened until it is delivered or failed, oldest first: what flush() waits for and
+    what the delivery timeout looks at.
+    """
+
+    def __init__(self) -> None:
+        self.queues: dict[Key, PartitionQueue] = {}
+        self.open: dict[Key, Batch] = {}
+        self.active: dict[Key, PartitionQueue] = {}
+        self.hurried: set[Key] = set()
+        self.unsettled: dict[Batch, None] = {}
+
+    def opened(self, batch: Batch) -> None:
+        """A batch was made and records go into it."""
+        self.open[batch.topic, batch.partition] = batch
+        self.unsettled[batch] = None
+
+    def rolled(self, batch: Batch) -> None:
+        """A batch takes no more records. Batches of a partition are rolled in the order in which they were opened."""
+        key = (batch.topic, batch.partition)
+        if self.open.get(key) is batch:
+            del self.open[key]
+            self.hurried.discard(key)
+        queue = self.queues.get(key)
+        if queue is None:
+            queue = self.queues[key] = PartitionQueue(key)
+        queue.push(batch)
+        self.active[key] = queue
+
+    def hurry(self, batch: Batch) -> None:
+        """Somebody waits for this batch: it does not linger any longer."""
+        key = (batch.topic, batch.partition)
+        if self.open.get(key) is batch:
+            self.hurried.add(key)
+
+    def hurry_all(self) -> None:
+        """The same for every open batch."""
+        self.hurried.update(self.open)
+
+    def is_idle(self, key: Key) -> bool:
+        """Has the partition nothing rolled or on the wire?"""
+        queue = self.queues.get(key)
+        return queue is None or not (queue.pending or queue.on_wire)
+
+    def settled(self, batch: Batch) -> None:
+        """The batch was delivered or failed."""
+        self.unsettled.pop(batch, None)
+
+    def keys(self) -> Iterator[Key]:
+        """Every partition that holds something which could be sent: retries and rolled batches first."""
+        yield from self.active
+        for key in self.open:
+            if key not in self.active:
+                yield key

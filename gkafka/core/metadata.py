@@ -1,0 +1,220 @@
+"""What is known of the cluster: brokers, topics, leaders; and when it must be asked again.
+
+The machine never waits: `due(now)` says when a request is wanted, `request()` builds it, `on_response` / `on_failure` take the
+outcome. Whoever needs a topic adds it to the interest and asks the owner to poll.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from random import Random
+from typing import NamedTuple
+
+from gkafka.core.backoff import Backoff, Retry
+from gkafka.exceptions import BrokerError, error_for
+from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+
+__all__ = ["NO_TOPIC_ID", "BrokerInfo", "Metadata", "PartitionInfo", "TopicInfo"]
+
+NO_TOPIC_ID = uuid.UUID(int=0)
+NEVER = float("inf")
+
+
+class BrokerInfo(NamedTuple):
+    """A broker as it advertises itself."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionInfo(NamedTuple):
+    """leader: a broker id, -1 while there is none. leader_epoch: -1 where the broker does not tell (before KIP-320)."""
+
+    id: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    error: BrokerError | None
+
+
+class TopicInfo(NamedTuple):
+    """A topic as the last answer told it. topic_id: NO_TOPIC_ID where brokers know none (before KIP-516)."""
+
+    name: str
+    topic_id: uuid.UUID
+    is_internal: bool
+    partitions: dict[int, PartitionInfo]
+    error: BrokerError | None
+
+
+class Metadata:
+    """Brokers, topics and leaders, and the plan of refreshing them.
+
+    max_age_s: a refresh is due when the last answer is this old. backoff: pauses between tries after a failure, and between
+    refreshes that stale answers ask for, so that an unknown topic or a leader storm costs at most a few requests a second.
+    """
+
+    def __init__(self, *, max_age_s: float, backoff: Backoff, chance: Random, auto_create: bool) -> None:
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.topics: dict[str, TopicInfo] = {}
+        self.names_by_id: dict[uuid.UUID, str] = {}
+        self.controller_id = -1
+        self.cluster_id: str | None = None
+        self.version = 0
+        self._max_age_s, self._backoff, self._chance, self._auto_create = max_age_s, backoff, chance, auto_create
+        self._interest: set[str] = set()
+        self._everything = False
+        self._retry = Retry()
+        self._updated_at = -NEVER
+        self._wanted = False
+        self._stale_rounds = 0
+
+    # -- what is wanted ----------------------------------------------------------------------------------------------
+    def add_topics(self, names: Iterable[str]) -> bool:
+        """Add topics to the interest. True: at least one of them is not known yet, a refresh is wanted."""
+        unknown = False
+        for name in names:
+            self._interest.add(name)
+            known = self.topics.get(name)
+            unknown |= known is None or known.error is not None
+        self._wanted |= unknown
+        return unknown
+
+    def forget_topic(self, name: str) -> None:
+        """Take a topic out of the interest: it was deleted, or nobody uses it any more."""
+        self._interest.discard(name)
+        self._drop(name)
+
+    def want_everything(self) -> None:
+        """The next refresh asks for all topics of the cluster."""
+        self._everything = self._wanted = True
+
+    def invalidate(self) -> None:
+        """Something said that this is out of date: refresh as soon as the backoff allows."""
+        self._wanted = True
+
+    def due(self, now: float) -> float:
+        """When a request should go out: a time that has passed means now, infinity means not before something asks for it."""
+        when = self._updated_at + self._max_age_s if self._interest or self.version else NEVER
+        if self._wanted:
+            when = now
+        return max(when, self._retry.not_before)
+
+    def request(self) -> MetadataRequest:
+        """The refresh for the present interest."""
+        if self._everything:
+            return MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        topics = [MetadataRequestTopic(name=name) for name in sorted(self._interest)]
+        return MetadataRequest(topics=topics, allow_auto_topic_creation=self._auto_create)
+
+    # -- what came -----------------------------------------------------------------------------------------------------
+    def on_response(self, asked: MetadataRequest, response: MetadataResponse, now: float) -> None:
+        """Take an answer in. A topic that the answer leaves out although it was asked for is unknown from now on."""
+        self.brokers = {b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        self.controller_id = response.controller_id
+        self.cluster_id = response.cluster_id or self.cluster_id
+        told = {topic.name: topic for topic in response.topics if topic.name is not None}
+        if asked.topics is None:
+            self._everything = False
+            for name in self.topics.keys() - told.keys():
+                self._drop(name)
+        for name, topic in told.items():
+            self._take(name, topic)
+        self._updated_at = now
+        self.version += 1
+        self._plan_next(now)
+
+    def on_failure(self, now: float) -> None:
+        """No answer: try again after a pause."""
+        self._wanted = True
+        self._retry.failed(self._backoff, now, self._chance)
+
+    def _plan_next(self, now: float) -> None:
+        unsettled = any(self._unsettled(name) for name in self._interest)
+        self._wanted = unsettled or self._everything
+        self._stale_rounds = self._stale_rounds + 1 if unsettled else 0
+        self._retry.failures = 0
+        # Even a refresh that settled everything is followed by a short pause: stale answers of twenty partitions in a
+        # moment of leader changes must not become twenty requests.
+        self._retry.not_before = now + self._backoff.pause_s(max(self._stale_rounds, 1), self._chance)
+
+    def _unsettled(self, name: str) -> bool:
+        topic = self.topics.get(name)
+        if topic is None:
+            return True
+        if topic.error is not None:
+            return topic.error.retriable
+        return any(p.leader < 0 for p in topic.partitions.values())
+
+    def _take(self, name: str, topic: MetadataResponseTopic) -> None:
+        error = error_for(topic.error_code, topic=name, api="Metadata")
+        partitions = {
+            p.partition_index: PartitionInfo(
+                p.partition_index,
+                p.leader_id,
+                p.leader_epoch,
+                tuple(p.replica_nodes),
+                tuple(p.isr_nodes),
+                error_for(p.error_code, topic=name, partition=p.partition_index, api="Metadata"),
+            )
+            for p in topic.partitions
+        }
+        old = self.topics.get(name)
+        if old is not None and error is None and old.topic_id == topic.topic_id:
+            partitions = {i: self._newer(old.partitions.get(i), p) for i, p in partitions.items()}
+        elif old is not None:
+            self._drop(name)
+        self.topics[name] = TopicInfo(name, topic.topic_id, topic.is_internal, partitions, error)
+        if topic.topic_id != NO_TOPIC_ID:
+            self.names_by_id[topic.topic_id] = name
+
+    @staticmethod
+    def _newer(old: PartitionInfo | None, new: PartitionInfo) -> PartitionInfo:
+        # A broker that lags behind may still tell an older leader: the epoch decides (KIP-320).
+        if old is not None and old.leader >= 0 and 0 <= new.leader_epoch < old.leader_epoch:
+            return old
+        return new
+
+    def _drop(self, name: str) -> None:
+        old = self.topics.pop(name, None)
+        if old is not None:
+            self.names_by_id.pop(old.topic_id, None)
+
+    # -- look-ups --------------------------------------------------------------------------------------------------------
+    def topic(self, name: str) -> TopicInfo | None:
+        """The topic if it is known and usable (no error, at least one partition), else None."""
+        topic = self.topics.get(name)
+        if topic is None or topic.error is not None or not topic.partitions:
+            return None
+        return topic
+
+    def topic_error(self, name: str) -> BrokerError | None:
+        """What the last answer said against the topic."""
+        topic = self.topics.get(name)
+        return topic.error if topic is not None else None
+
+    def leader(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """(broker id, leader epoch) of a partition whose leader is known and reachable by address, else None."""
+        known = self.topics.get(topic)
+        info = known.partitions.get(partition) if known is not None else None
+        if info is None or info.leader not in self.brokers:
+            return None
+        return info.leader, info.leader_epoch
+
+    def topic_id(self, name: str) -> uuid.UUID:
+        """NO_TOPIC_ID where it is not known."""
+        topic = self.topics.get(name)
+        return topic.topic_id if topic is not None else NO_TOPIC_ID
+
+    def leader_moved(self, topic: str, partition: int, leader: int, epoch: int) -> bool:
+        """KIP-951: a broker's answer names the new leader. True if it was news and its address is known."""
+        known = self.topics.get(topic)
+        info = known.partitions.get(partition) if known is not None else None
+        if known is None or info is None or leader not in self.brokers or epoch <= info.leader_epoch:
+            return False
+        known.partitions[partition] = info._replace(leader=leader, leader_epoch=epoch)
+        return True

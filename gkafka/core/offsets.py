@@ -1,0 +1,116 @@
+"""A group's committed offsets: the requests, and what their answers mean (reference: offset commit/fetch API, behaviours 51, 70, 181).
+
+The version caps say where a request changes its shape: the later shapes ask for many groups at once or for topic ids, which a single
+group's offsets do not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from gkafka.brokererrors import BrokerError, error_for
+from gkafka.common import TopicPartition
+from gkafka.exceptions import KafkaException
+from gkafka.wire.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from gkafka.wire.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+
+__all__ = [
+    "COMMIT_MAX_VERSION",
+    "COORDINATOR_MAX_VERSION",
+    "FETCH_MAX_VERSION",
+    "Committed",
+    "commit_request",
+    "coordinator_of",
+    "coordinator_request",
+    "fetch_request",
+    "read_commit",
+    "read_fetch",
+]
+
+COORDINATOR_MAX_VERSION = 3
+COMMIT_MAX_VERSION = 9
+FETCH_MAX_VERSION = 7
+
+
+class Committed(NamedTuple):
+    """offset: the next one to consume, -1 where nothing is committed. error: why this partition could not be told."""
+
+    offset: int
+    metadata: str
+    error: BrokerError | None
+
+
+def coordinator_request(group: str) -> FindCoordinatorRequest:
+    """Which broker keeps the group's offsets?"""
+    return FindCoordinatorRequest(key=group, key_type=0)
+
+
+def coordinator_of(response: FindCoordinatorResponse) -> tuple[int, str, int]:
+    """(broker id, host, port). Raises the broker's error."""
+    error = error_for(response.error_code, response.error_message, api="FindCoordinator")
+    if error is not None:
+        raise error
+    return response.node_id, response.host, response.port
+
+
+def commit_request(
+    group: str, offsets: Mapping[TopicPartition, tuple[int, str]], *, generation_id: int = -1, member_id: str = ""
+) -> OffsetCommitRequest:
+    """offsets: partition -> (the next offset to consume, the caller's metadata text)."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for tp, (offset, metadata) in offsets.items():
+        topic = topics.setdefault(tp.topic, OffsetCommitRequestTopic(name=tp.topic, partitions=[]))
+        topic.partitions.append(
+            OffsetCommitRequestPartition(partition_index=tp.partition, committed_offset=offset, committed_metadata=metadata)
+        )
+    return OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=generation_id, member_id=member_id, topics=list(topics.values())
+    )
+
+
+def read_commit(response: OffsetCommitResponse) -> dict[TopicPartition, BrokerError | None]:
+    """The outcome of each partition's commit."""
+    return {
+        TopicPartition(topic.name, p.partition_index): error_for(
+            p.error_code, topic=topic.name, partition=p.partition_index, api="OffsetCommit"
+        )
+        for topic in response.topics
+        for p in topic.partitions
+    }
+
+
+def fetch_request(group: str, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
+    """Ask for the committed offsets of these partitions."""
+    topics: dict[str, OffsetFetchRequestTopic] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, OffsetFetchRequestTopic(name=tp.topic, partition_indexes=[])).partition_indexes.append(tp.partition)
+    return OffsetFetchRequest(group_id=group, topics=list(topics.values()))
+
+
+def read_fetch(response: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
+    """The committed offset of each partition. Raises an error that concerns the whole group."""
+    error = error_for(response.error_code, api="OffsetFetch")
+    if error is not None:
+        raise error
+    return {
+        TopicPartition(topic.name, p.partition_index): Committed(
+            p.committed_offset, p.metadata or "", error_for(p.error_code, topic=topic.name, partition=p.partition_index, api="OffsetFetch")
+        )
+        for topic in response.topics
+        for p in topic.partitions
+    }
+
+
+def worst(errors: Iterable[KafkaException | None]) -> KafkaException | None:
+    """The error that decides what happens next: one that no retry heals before one that a retry may."""
+    found = [e for e in errors if e is not None]
+    return min(found, key=lambda e: e.retriable, default=None)

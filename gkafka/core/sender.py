@@ -1,0 +1,489 @@
+"""The producer's machine: which batches go to which broker, and what an answer means for them.
+
+It waits for nothing and sends nothing: `poll(now)` returns requests to send, `on_answer` takes the outcome and returns what became of
+each batch. Order and sequence rules are those of KIP-98, KIP-360 and the Java client; see the rules at `_may_send`.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from gkafka.brokererrors import (
+    PRODUCER_ID,
+    BrokerError,
+    DuplicateSequenceNumber,
+    OutOfOrderSequenceNumber,
+    Stale,
+    error_for,
+)
+from gkafka.core.accumulator import Accumulator, PartitionQueue, ProducerId
+from gkafka.core.backoff import Backoff, Retry
+from gkafka.exceptions import ConnectionFailedError, KafkaException, KafkaTimeoutError, ProtocolError, UnsupportedVersion
+from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from gkafka.core.metadata import Metadata
+    from gkafka.records import Batch
+
+__all__ = ["Idempotence", "Outgoing", "Poll", "Sender", "Settled"]
+
+log = logging.getLogger(__name__)
+
+NEVER = float("inf")
+MAX_EPOCH = (1 << 15) - 1
+SEQUENCES = 1 << 31
+MAX_THROTTLE_S = 30.0
+
+
+class Idempotence(enum.Enum):
+    """OFF: no producer id is used. WANTED: one has to be asked for. ASKED: the request is out. READY: batches are numbered."""
+
+    OFF = "off"
+    WANTED = "wanted"
+    ASKED = "asked"
+    READY = "ready"
+
+
+class Event(enum.Enum):
+    """What moves the state of idempotence."""
+
+    ASK = "ask"
+    GRANTED = "granted"
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+    EXHAUSTED = "exhausted"
+
+
+MOVES: dict[tuple[Idempotence, Event], Idempotence] = {
+    (Idempotence.WANTED, Event.ASK): Idempotence.ASKED,
+    (Idempotence.ASKED, Event.GRANTED): Idempotence.READY,
+    (Idempotence.ASKED, Event.FAILED): Idempotence.WANTED,
+    (Idempotence.ASKED, Event.UNSUPPORTED): Idempotence.OFF,
+    (Idempotence.READY, Event.EXHAUSTED): Idempotence.WANTED,
+}
+
+
+class Outgoing(NamedTuple):
+    """Batches for one broker, at most one of a partition. They are sealed by the driver, in this order, before they go out."""
+
+    broker_id: int
+    batches: list[Batch]
+
+
+class Settled(NamedTuple):
+    """What became of a batch. error None: it is in the log at base_offset (-1: the broker did not say)."""
+
+    batch: Batch
+    base_offset: int
+    log_append_time: int
+    error: KafkaException | None
+
+
+class Poll(NamedTuple):
+    """What to do now. deadline: when to poll again at the latest, if nothing else happens."""
+
+    requests: list[Outgoing]
+    ask_producer_id: bool
+    settled: list[Settled]
+    want_metadata: bool
+    deadline: float
+
+
+class Sender:
+    """Decides what a producer sends.
+
+    roll: takes an open batch out of the appender (the driver's `Appender.roll`); None if it is empty or gone.
+    """
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        metadata: Metadata,
+        *,
+        roll: Callable[[str, int], Batch | None],
+        acks: int,
+        idempotence: bool | None,
+        linger_s: float,
+        batch_bytes: int,
+        max_request_bytes: int,
+        max_in_flight: int,
+        delivery_timeout_s: float,
+        request_timeout_s: float,
+        retries: int | None,
+        backoff: Backoff,
+        chance: Random,
+    ) -> None:
+        self.accumulator, self._metadata, self._roll = accumulator, metadata, roll
+        self.acks, self._linger_s, self._batch_bytes, self._max_request_bytes = acks, linger_s, batch_bytes, max_request_bytes
+        self._max_in_flight, self._delivery_timeout_s, self._request_timeout_s = max_in_flight, delivery_timeout_s, request_timeout_s
+        self._retries, self._backoff, self._chance = retries, backoff, chance
+        self.state = Idempotence.OFF if idempotence is False else Idempotence.WANTED
+        self._required = idempotence is True
+        self.producer: ProducerId | None = None
+        self._id_retry = Retry()
+        self.flushing = False
+        self.pressed = False
+        self.in_flight: dict[int, int] = {}
+        self.retried = 0
+        self.epoch_bumps = 0
+        self.sent_requests = 0
+        self._throttled: dict[int, float] = {}
+        self._turn = 0
+
+    # -- what to send --------------------------------------------------------------------------------------------------
+    def poll(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> Poll:
+        """Requests that may go out now, batches whose time is over, and when to ask again.
+
+        ready_at: broker id -> when its connection may be tried (after a failure it may not be for a while).
+        """
+        settled = self._expire(now)
+        ask = self.state is Idempotence.WANTED and now >= self._id_retry.not_before and bool(self.accumulator.unsettled)
+        if ask:
+            self._move(Event.ASK)
+        requests: list[Outgoing] = []
+        pauses: list[float] = []
+        want_metadata = False
+        if self.state in (Idempotence.OFF, Idempotence.READY):
+            ready, want_metadata = self._ready(now)
+            for broker_id, keys in ready.items():
+                if ready_at(broker_id) > now:
+                    pauses.append(ready_at(broker_id))
+                else:
+                    requests += self._drain(broker_id, keys, now)
+        return Poll(requests, ask, settled, want_metadata, min([self._deadline(now), *pauses]))
+
+    def _move(self, event: Event) -> None:
+        self.state = MOVES[self.state, event]
+
+    def _ready(self, now: float) -> tuple[dict[int, list[tuple[str, int]]], bool]:
+        """Partitions that have something to send, by the broker that leads them; and whether a leader is missing."""
+        ready: dict[int, list[tuple[str, int]]] = {}
+        due: set[int] = set()
+        missing = False
+        acc = self.accumulator
+        for key in list(acc.keys()):
+            leader = self._metadata.leader(*key)
+            if leader is None:
+                missing = True
+                continue
+            broker_id = leader[0]
+            if self.in_flight.get(broker_id, 0) >= self._max_in_flight or now < self._throttled.get(broker_id, 0.0):
+                continue
+            ready.setdefault(broker_id, []).append(key)
+            if broker_id not in due and self._is_due(key, now):
+                due.add(broker_id)
+        return {b: keys for b, keys in ready.items() if b in due}, missing
+
+    def _is_due(self, key: tuple[str, int], now: float) -> bool:
+        queue = self.accumulator.active.get(key)
+        if queue is not None and queue.pending:
+            return self._may_send(queue, now)
+        batch = self.accumulator.open.get(key)
+        return batch is not None and self._has_lingered(key, batch, now) and (queue is None or self._may_send(queue, now))
+
+    def _has_lingered(self, key: tuple[str, int], batch: Batch, now: float) -> bool:
+        return self.flushing or self.pressed or now >= batch.created + self._linger_s or key in self.accumulator.hurried
+
+    def _may_send(self, queue: PartitionQueue, now: float) -> bool:
+        """May the next batch of the partition go out?
+
+        - not during the pause after a failure;
+        - a batch that was sent before goes out again only when nothing of its partition is on the wire, else a younger batch that is
+          still under way could land before it;
+        - batches numbered under an older producer id are settled first, then the numbering starts anew.
+        """
+        if now < queue.retry.not_before:
+            return False
+        if queue.on_wire:
+            again = bool(queue.pending) and queue.pending[0].attempts > 0
+            stale = self.state is Idempotence.READY and queue.producer != self.producer
+            return not (again or stale or queue.reset_wanted)
+        return True
+
+    def _drain(self, broker_id: int, keys: list[tuple[str, int]], now: float) -> list[Outgoing]:
+        """Fill requests for one broker while its connection has room, taking the partitions in turn."""
+        requests: list[Outgoing] = []
+        self._turn += 1
+        start = self._turn % len(keys)
+        keys = keys[start:] + keys[:start]
+        while self.in_flight.get(broker_id, 0) < self._max_in_flight:
+            batches = self._take(keys, now)
+            if not batches:
+                break
+            requests.append(Outgoing(broker_id, batches))
+            self.in_flight[broker_id] = self.in_flight.get(broker_id, 0) + 1
+            self.sent_requests += 1
+        return requests
+
+    def _take(self, keys: Iterable[tuple[str, int]], now: float) -> list[Batch]:
+        batches: list[Batch] = []
+        total = 0
+        for key in keys:
+            queue = self._next_queue(key, now)
+            if queue is None:
+                continue
+            size = queue.pending[0].size
+            if batches and total + size > self._max_request_bytes:
+                break
+            total += size
+            batches.append(self._send_next(queue))
+        return batches
+
+    def _next_queue(self, key: tuple[str, int], now: float) -> PartitionQueue | None:
+        """The partition's queue if its next batch may go now. An open batch goes if it lingered, or rides along if it is half full."""
+        acc = self.accumulator
+        queue = acc.active.get(key)
+        if queue is not None and not self._may_send(queue, now):
+            return None
+        if queue is None or not queue.pending:
+            batch = acc.open.get(key)
+            if batch is None or not (batch.size * 2 >= self._batch_bytes or self._has_lingered(key, batch, now)):
+                return None
+            rolled = self._roll(*key)
+            if rolled is None:
+                return None
+            acc.rolled(rolled)
+            queue = acc.active[key]
+        return queue
+
+    def _send_next(self, queue: PartitionQueue) -> Batch:
+        batch = queue.pending.popleft()
+        if self.state is Idempotence.READY:
+            self._number(queue, batch)
+        queue.on_wire.append(batch)
+        batch.attempts += 1
+        batch.extra.persisted = "maybe"
+        return batch
+
+    def _number(self, queue: PartitionQueue, batch: Batch) -> None:
+        """Give the batch its sequence number: at its first send, or anew after the producer id changed."""
+        unsettled_numbers = batch.extra.sequence >= 0 and not queue.reset_wanted
+        if queue.producer != self.producer and not queue.on_wire and not unsettled_numbers:
+            queue.producer, queue.next_sequence, queue.reset_wanted = self.producer, 0, False
+            for waiting in queue.pending:
+                waiting.extra.sequence = -1
+            batch.extra.sequence = -1
+        if batch.extra.sequence < 0:
+            batch.extra.sequence, batch.extra.producer = queue.next_sequence, queue.producer
+            queue.next_sequence = (queue.next_sequence + batch.count) % SEQUENCES
+
+    def request(self, outgoing: Outgoing) -> ProduceRequest:
+        """The produce request for batches that are sealed by now."""
+        topics: dict[str, TopicProduceData] = {}
+        for batch in outgoing.batches:
+            topic = topics.get(batch.topic)
+            if topic is None:
+                topic = topics[batch.topic] = TopicProduceData(
+                    name=batch.topic, topic_id=self._metadata.topic_id(batch.topic), partition_data=[]
+                )
+            topic.partition_data.append(PartitionProduceData(index=batch.partition, records=batch.wire))
+        return ProduceRequest(acks=self.acks, timeout_ms=int(self._request_timeout_s * 1000), topic_data=list(topics.values()))
+
+    # -- what came -------------------------------------------------------------------------------------------------------
+    def on_answer(
+        self, outgoing: Outgoing, response: ProduceResponse | None, error: KafkaException | None, now: float
+    ) -> tuple[list[Settled], bool]:
+        """What an answer, or its absence, means. Returns (settled batches, whether the metadata is out of date).
+
+        response and error both None: acks=0, the request was handed to the kernel.
+        """
+        left = self.in_flight.get(outgoing.broker_id, 0) - 1
+        self.in_flight[outgoing.broker_id] = max(left, 0)
+        answers = self._answers(response) if response is not None else {}
+        if response is not None and response.throttle_time_ms > 0:
+            self._throttled[outgoing.broker_id] = now + min(response.throttle_time_ms / 1000, MAX_THROTTLE_S)  # KIP-219
+        settled: list[Settled] = []
+        stale = False
+        for batch in outgoing.batches:
+            offset, log_append_time, problem = -1, -1, error
+            if response is not None:
+                offset, log_append_time, problem = answers.get((batch.topic, batch.partition)) or self._unanswered(batch, outgoing)
+            outcome = self._settle(batch, offset, log_append_time, problem, now)
+            if outcome is not None:
+                settled.append(outcome)
+            stale |= problem is not None and (problem.stale is Stale.METADATA or error is not None)
+        return settled, stale
+
+    def _answers(self, response: ProduceResponse) -> dict[tuple[str, int], tuple[int, int, KafkaException | None]]:
+        answers: dict[tuple[str, int], tuple[int, int, KafkaException | None]] = {}
+        for topic in response.responses:
+            name = topic.name or self._metadata.names_by_id.get(topic.topic_id, "")
+            for p in topic.partition_responses:
+                problem = error_for(p.error_code, p.error_message, topic=name, partition=p.index, api="Produce")
+                answers[name, p.index] = (p.base_offset, p.log_append_time_ms, problem)
+                if p.current_leader.leader_id >= 0:
+                    self._metadata.leader_moved(name, p.index, p.current_leader.leader_id, p.current_leader.leader_epoch)
+        return answers
+
+    @staticmethod
+    def _unanswered(batch: Batch, outgoing: Outgoing) -> tuple[int, int, KafkaException]:
+        text = f"broker {outgoing.broker_id} left {batch.topic}-{batch.partition} out of its answer to a produce request"
+        return -1, -1, ProtocolError(text, topic=batch.topic, partition=batch.partition, broker=outgoing.broker_id, api="Produce")
+
+    def _settle(self, batch: Batch, offset: int, log_append_time: int, error: KafkaException | None, now: float) -> Settled | None:
+        queue: PartitionQueue = batch.extra.queue
+        if batch not in queue.on_wire:
+            return None  # its delivery timeout passed while it was under way: it is settled already
+        queue.on_wire.remove(batch)
+        if isinstance(error, ConnectionFailedError) and batch.attempts <= 1:
+            batch.extra.persisted = "no"  # no connection was ever made: nothing was sent
+        if error is None or isinstance(error, DuplicateSequenceNumber):
+            queue.retry.succeeded()
+            batch.extra.persisted = "yes"
+            return self._done(queue, Settled(batch, offset, log_append_time, None))
+        if self._is_numbering_error(error) and not queue.has_older(batch):
+            queue.reset_wanted = True
+            self._bump_epoch(queue)
+        if self._may_retry(batch, error, now):
+            self.retried += 1
+            queue.put_back(batch)
+            queue.retry.failed(self._backoff, now, self._chance)
+            self.accumulator.active[queue.key] = queue
+            return None
+        return self._fail(queue, batch, error)
+
+    def _is_numbering_error(self, error: KafkaException) -> bool:
+        return self.state is Idempotence.READY and (isinstance(error, OutOfOrderSequenceNumber) or error.stale is PRODUCER_ID)
+
+    def _may_retry(self, batch: Batch, error: KafkaException, now: float) -> bool:
+        if now >= batch.created + self._delivery_timeout_s or (self._retries is not None and batch.attempts > self._retries):
+            return False
+        # A numbering error while an older batch is unsettled is its consequence, and without an older one the numbering was just
+        # reset: in both cases the batch was not written and is sent again.
+        return error.retriable or self._is_numbering_error(error)
+
+    def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaException) -> Settled:
+        if batch.attempts <= 1 and isinstance(error, BrokerError) and not error.retriable and batch.extra.persisted == "maybe":
+            batch.extra.persisted = "no"  # its only try was refused; an earlier try without an answer would leave it open
+        if batch.extra.sequence >= 0:
+            # Its numbers will never arrive: what follows would be refused for ever. A new epoch closes the gap (KIP-360).
+            queue.reset_wanted = True
+            self._bump_epoch(queue)
+        return self._done(queue, Settled(batch, -1, -1, error))
+
+    def _done(self, queue: PartitionQueue, settled: Settled) -> Settled:
+        self.accumulator.settled(settled.batch)
+        if not queue.pending and not queue.on_wire:
+            self.accumulator.active.pop(queue.key, None)
+        return settled
+
+    # -- producer id -----------------------------------------------------------------------------------------------------
+    def producer_id_request(self) -> InitProducerIdRequest:
+        """KIP-98: a producer id without a transactional id."""
+        return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=(1 << 31) - 1)
+
+    def on_producer_id(self, response: InitProducerIdResponse | None, error: KafkaException | None, now: float) -> KafkaException | None:
+        """Take the answer. Returns the error if it is final: then nothing can be sent (every batch must be failed with it)."""
+        if response is not None:
+            error = error_for(response.error_code, api="InitProducerId")
+        if error is None and response is not None:
+            self.producer = (response.producer_id, response.producer_epoch)
+            self._id_retry.succeeded()
+            self._move(Event.GRANTED)
+            return None
+        assert error is not None
+        if isinstance(error, UnsupportedVersion) and not self._required:
+            log.warning("the brokers know no producer ids (they are older than 0.11): sending without idempotence, retries may duplicate")
+            self._move(Event.UNSUPPORTED)
+            return None
+        self._move(Event.FAILED)
+        self._id_retry.failed(self._backoff, now, self._chance)
+        return None if error.retriable else error
+
+    def _bump_epoch(self, queue: PartitionQueue) -> None:
+        if self.producer is None or queue.producer != self.producer:
+            return  # another partition has moved the producer on already
+        producer_id, epoch = self.producer
+        self.epoch_bumps += 1
+        log.info("producer %d: epoch %d ends at a gap in the numbers of %s-%d (KIP-360)", producer_id, epoch, *queue.key)
+        if epoch >= MAX_EPOCH:
+            self.producer = None
+            self._move(Event.EXHAUSTED)
+        else:
+            self.producer = (producer_id, epoch + 1)
+
+    # -- time --------------------------------------------------------------------------------------------------------------
+    def _expire(self, now: float) -> list[Settled]:
+        """Batches whose delivery timeout has passed. Unsettled batches are in the order of their creation."""
+        settled: list[Settled] = []
+        for batch in list(self._overdue(now)):
+            key = (batch.topic, batch.partition)
+            if self.accumulator.open.get(key) is batch:
+                rolled = self._roll(*key)
+                if rolled is not batch:
+                    continue
+                self.accumulator.rolled(batch)
+            settled.append(self._expired(batch))
+        return settled
+
+    def _overdue(self, now: float) -> Iterable[Batch]:
+        for batch in self.accumulator.unsettled:
+            if now < batch.created + self._delivery_timeout_s:
+                return
+            yield batch
+
+    def _expired(self, batch: Batch) -> Settled:
+        queue: PartitionQueue = batch.extra.queue
+        if batch in queue.on_wire:
+            queue.on_wire.remove(batch)
+        else:
+            queue.pending.remove(batch)
+        why = "no answer came" if batch.extra.persisted == "maybe" else self._why_unsent(batch)
+        text = f"{batch.count} record(s) for {batch.topic}-{batch.partition} not delivered within {self._delivery_timeout_s:g} s: {why}"
+        return self._fail(queue, batch, KafkaTimeoutError(text, topic=batch.topic, partition=batch.partition, api="Produce"))
+
+    def _why_unsent(self, batch: Batch) -> str:
+        if self.state in (Idempotence.WANTED, Idempotence.ASKED):
+            return "no broker gave a producer id"
+        if self._metadata.leader(batch.topic, batch.partition) is None:
+            return "the partition had no known leader"
+        return "its broker took no request"
+
+    def _deadline(self, now: float) -> float:
+        """When something becomes due by time alone."""
+        acc = self.accumulator
+        when = NEVER
+        for batch in acc.unsettled:
+            when = batch.created + self._delivery_timeout_s
+            break
+        for batch in acc.open.values():
+            # A batch that has lingered and was not sent waits for an answer or for a leader, not for time (B20).
+            if batch.created + self._linger_s > now:
+                when = min(when, batch.created + self._linger_s)
+            break
+        for until in self._throttled.values():
+            if until > now:
+                when = min(when, until)
+        for queue in acc.active.values():
+            if queue.pending and queue.retry.not_before > now:
+                when = min(when, queue.retry.not_before)
+        if self.state is Idempotence.WANTED and acc.unsettled and self._id_retry.not_before > now:
+            when = min(when, self._id_retry.not_before)
+        return when
+
+    def refuse(self, batch: Batch, error: KafkaException) -> Settled:
+        """The driver could not seal a batch that was to go out: it fails, and leaves no trace on the wire."""
+        queue: PartitionQueue = batch.extra.queue
+        queue.on_wire.remove(batch)
+        batch.extra.persisted = "no"
+        return self._fail(queue, batch, error)
+
+    def abandon(self, error: KafkaException) -> list[Settled]:
+        """Fail everything that is not settled: the producer closes, or can never send."""
+        settled: list[Settled] = []
+        for batch in list(self.accumulator.unsettled):
+            key = (batch.topic, batch.partition)
+            if self.accumulator.open.get(key) is batch and self._roll(*key) is batch:
+                self.accumulator.rolled(batch)
+            queue: PartitionQueue = batch.extra.queue
+            if batch in queue.on_wire:
+                queue.on_wire.remove(batch)
+            else:
+                queue.pending.remove(batch)
+            settled.append(self._done(queue, Settled(batch, -1, -1, error)))
+        return settled

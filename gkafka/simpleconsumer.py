@@ -1,0 +1,408 @@
+"""pykafka's SimpleConsumer: all partitions of a topic, or those given; no balancing. A skin of `gkafka.nativeconsumer`.
+
+Documented: pykafka-2.0.4 SimpleConsumer; keywords that are newer are those of pykafka 2.8.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gkafka.common import OffsetType, TopicPartition
+from gkafka.config import ConsumerConfig, build
+from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, OffsetRequestFailedError
+from gkafka.nativeconsumer import NativeConsumer
+from gkafka.partition import Partition
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+    from gkafka.records import Message
+    from gkafka.topic import Topic
+
+__all__ = ["OffsetFetchPartitionResponse", "SimpleConsumer"]
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+NOTHING_CONSUMED = -2
+"""What held_offsets shows for a partition of which nothing was consumed and nothing is committed (pykafka's value)."""
+
+
+class OffsetFetchPartitionResponse(NamedTuple):
+    """One partition's committed offset under pykafka's names. offset: -1 where nothing is committed; err: 0."""
+
+    offset: int
+    metadata: str
+    err: int
+
+
+class SimpleConsumer:
+    """Consumes a topic.
+
+    topic, cluster: what it was made from. consumer_group: only for committing and fetching offsets. partitions: Partition objects or ids,
+    None is all. fetch_message_max_bytes: bytes asked of one partition in one fetch. num_consumer_fetchers: fetch workers.
+    auto_commit_enable, auto_commit_interval_ms: commit in the background what was consumed. queued_max_messages: a partition that holds
+    this many messages is not fetched. fetch_min_bytes, fetch_wait_max_ms: the broker waits for so much, for so long.
+    fetch_error_backoff_ms: pause after an error of a partition. offsets_channel_backoff_ms, offsets_commit_max_retries: pause between
+    and number of the retries of offset requests. auto_offset_reset: OffsetType.EARLIEST or LATEST, where nothing is committed and where
+    the offset is out of range. consumer_timeout_ms: consume() gives None after this long without a message, -1 waits for ever.
+    auto_start: start at once. reset_offset_on_start: start from auto_offset_reset whatever is committed, and commit that.
+    compacted_topic: commits need not be consecutive (they never need be here). generation_id, consumer_id: for consumers that are members
+    of a group. deserializer: callable (value, key) -> (value, key) for each message. reset_offset_on_fetch: False keeps consumed
+    positions when offsets are fetched again at a restart.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        cluster: Cluster,
+        consumer_group: str | bytes | None = None,
+        partitions: Iterable[Partition | int] | None = None,
+        fetch_message_max_bytes: int = 1024 * 1024,
+        num_consumer_fetchers: int = 1,
+        auto_commit_enable: bool = False,
+        auto_commit_interval_ms: int = 60 * 1000,
+        queued_max_messages: int = 2000,
+        fetch_min_bytes: int = 1,
+        fetch_error_backoff_ms: int = 500,
+        fetch_wait_max_ms: int = 100,
+        offsets_channel_backoff_ms: int = 1000,
+        offsets_commit_max_retries: int = 5,
+        auto_offset_reset: int = OffsetType.EARLIEST,
+        consumer_timeout_ms: int = -1,
+        auto_start: bool = True,
+        reset_offset_on_start: bool = False,
+        compacted_topic: bool = False,
+        generation_id: int = -1,
+        consumer_id: str | bytes = b"",
+        deserializer: Callable[[Any, Any], tuple[Any, Any]] | None = None,
+        reset_offset_on_fetch: bool = True,
+        **options: Any,
+    ) -> None:
+        if auto_offset_reset not in (OffsetType.EARLIEST, OffsetType.LATEST):
+            raise ConfigurationError(f"auto_offset_reset={auto_offset_reset!r}: must be OffsetType.EARLIEST (-2) or OffsetType.LATEST (-1)")
+        self._config = build(
+            ConsumerConfig,
+            {
+                "fetch_message_max_bytes": fetch_message_max_bytes,
+                "num_consumer_fetchers": num_consumer_fetchers,
+                "queued_max_messages": queued_max_messages,
+                "fetch_min_bytes": fetch_min_bytes,
+                "fetch_error_backoff_ms": fetch_error_backoff_ms,
+                "fetch_wait_max_ms": fetch_wait_max_ms,
+                **options,
+            },
+            where="SimpleConsumer()",
+        )
+        self._topic, self._cluster, self._handler = topic, cluster, cluster.handler
+        self._group = consumer_group.decode() if isinstance(consumer_group, bytes) else consumer_group
+        if auto_commit_enable and not self._group:
+            raise ConfigurationError("auto_commit_enable=True needs a consumer_group")
+        self._auto_commit_enable, self._auto_commit_interval_ms = auto_commit_enable, auto_commit_interval_ms
+        self._backoff_s, self._retries = offsets_channel_backoff_ms / 1000, offsets_commit_max_retries
+        self._auto_offset_reset, self._timeout_ms = int(auto_offset_reset), consumer_timeout_ms
+        self._reset_on_start, self._reset_on_fetch, self._compacted = reset_offset_on_start, reset_offset_on_fetch, compacted_topic
+        self._generation_id = generation_id
+        self._consumer_id = consumer_id.decode() if isinstance(consumer_id, bytes) else consumer_id
+        self._deserializer = deserializer
+        self._wanted = self._check_partitions(partitions)
+        self._engine: NativeConsumer | None = None
+        self._last: dict[int, int] = {}
+        self._error: KafkaException | None = None
+        self._running = False
+        self._committer: Any = None
+        self._wake = self._handler.Event()
+        self._committed_at = self._handler.monotonic()
+        if auto_start:
+            self.start()
+
+    def _check_partitions(self, partitions: Iterable[Partition | int] | None) -> list[int] | None:
+        if partitions is None:
+            return None
+        ids = [p.id if isinstance(p, Partition) else p for p in partitions]
+        known = self._topic.partitions
+        for p in ids:
+            if p not in known:
+                raise ConfigurationError(f"partitions: topic {self._topic.name!r} has no partition {p!r}, only {sorted(known)}")
+        return ids
+
+    def __repr__(self) -> str:
+        group = self._group or None
+        return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (topic={self._topic.name}, consumer_group={group})>"
+
+    # -- documented properties -----------------------------------------------------------------------------------------------
+    @property
+    def topic(self) -> Topic:
+        """The topic that this consumer consumes."""
+        return self._topic
+
+    @property
+    def partitions(self) -> dict[int, Partition]:
+        """The partitions that this consumer consumes, by id."""
+        known = self._topic.partitions
+        return {p: known[p] for p in (sorted(known) if self._wanted is None else self._wanted) if p in known}
+
+    @property
+    def held_offsets(self) -> dict[int, int]:
+        """Partition id -> the offset of the last message consumed (documented: held offset); -2 where there is none."""
+        engine = self._engine
+        ids = self.partitions
+        if engine is None:
+            return {p: self._last.get(p, NOTHING_CONSUMED) for p in ids}
+        return {p: self._held(engine, p) for p in ids}
+
+    def _held(self, engine: NativeConsumer, partition: int) -> int:
+        position = engine.position(self._tp(partition))
+        return position - 1 if position > 0 else NOTHING_CONSUMED
+
+    @property
+    def consumer_id(self) -> str:
+        """This member's id in its group, "" without membership."""
+        return self._consumer_id
+
+    @property
+    def generation_id(self) -> int:
+        """The group's generation, -1 without membership."""
+        return self._generation_id
+
+    def _tp(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._topic.name, partition)
+
+    # -- life ----------------------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Find the start offsets and begin to fetch. Called by the constructor unless auto_start=False."""
+        self._handler.check_fork()
+        if self._running:
+            return
+        partitions = self.partitions
+        engine = NativeConsumer(self._cluster, self._config, reset_policy=self._auto_offset_reset, group=self._group)
+        engine.start()
+        try:
+            engine.assign(self._starts(engine, partitions), {self._tp(p): partitions[p] for p in partitions})
+            self._engine, self._running = engine, True
+            engine.start_offsets_known(self._deadline())
+            if self._reset_on_start and self._group:
+                self._commit(engine, engine.positions())
+        except BaseException:
+            self._running = False
+            engine.stop()
+            raise
+        if self._auto_commit_enable:
+            self._setup_autocommit_worker()
+
+    def _deadline(self) -> float:
+        return self._handler.monotonic() + self._cluster.config.api_timeout_ms / 1000
+
+    def _starts(self, engine: NativeConsumer, partitions: Iterable[int]) -> dict[TopicPartition, int]:
+        """Where each partition starts (behaviours 12-19): after what is committed, else at auto_offset_reset."""
+        starts = {self._tp(p): self._auto_offset_reset for p in partitions}
+        if self._group and not self._reset_on_start:
+            committed = self._fetch_committed(engine, list(starts))
+            starts.update({tp: offset for tp, offset in committed.items() if offset >= 0})
+        if not self._reset_on_fetch:
+            starts.update({self._tp(p): held + 1 for p, held in self._last.items() if self._tp(p) in starts and held >= 0})
+        return starts
+
+    def _fetch_committed(self, engine: NativeConsumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        timeout_s = self._cluster.config.api_timeout_ms / 1000
+        return engine.committed(partitions, timeout_s=timeout_s, tries=self._retries, backoff_s=self._backoff_s)
+
+    def stop(self) -> None:
+        """Commit if auto_commit_enable, stop fetching, end the workers. Idempotent; start() begins again."""
+        engine = self._engine
+        if engine is None:
+            return
+        self._running = False
+        self._wake.set()
+        if self._auto_commit_enable:
+            try:
+                self._commit(engine, engine.positions())
+            except KafkaException as exc:
+                log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
+        self._last = {p: self._held(engine, p) for p in self.partitions}
+        self._engine = None
+        engine.stop()
+        if self._committer is not None:
+            self._committer.join(TICK_S * 2)
+            self._committer = None
+
+    def cleanup(self) -> None:
+        """Stop (pykafka 2.8's name for giving up the partitions)."""
+        self.stop()
+
+    def __enter__(self) -> SimpleConsumer:
+        return self
+
+    def __exit__(self, exc_type: Any, exc: Any, traceback: Any) -> None:
+        self.stop()
+
+    def __del__(self) -> None:
+        # Only flags: no wait, no lock, no network. Workers hold this object weakly and end when they wake.
+        if getattr(self, "_running", False):
+            self._running = False
+
+    def _running_engine(self) -> NativeConsumer:
+        engine = self._engine
+        if engine is None or not self._running:
+            raise ConsumerStoppedException("the consumer is not running: call start(), or make a new one")
+        return engine
+
+    # -- consuming -----------------------------------------------------------------------------------------------------------
+    def consume(self, block: bool = True, unblock_event: Any = None) -> Message | Any | None:
+        """The next message, or None: after consumer_timeout_ms, at once with block=False, or when unblock_event is set.
+
+        Raises ConsumerStoppedException after stop(), CorruptRecordError naming the place of damaged bytes, and what a worker met.
+        """
+        messages = self._next(1, block, self._timeout_ms, unblock_event)
+        return messages[0] if messages else None
+
+    def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
+        """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""
+        return self._next(max_messages, True, self._timeout_ms if timeout_ms is None else timeout_ms, None)
+
+    def _next(self, wanted: int | None, block: bool, timeout_ms: float, unblock_event: Any) -> list[Any]:
+        self._raise_worker_exceptions()
+        engine = self._running_engine()
+        slice_ms = timeout_ms if block else 0
+        deadline = None if timeout_ms < 0 else self._handler.monotonic() + timeout_ms / 1000
+        while True:
+            if block and (timeout_ms < 0 or unblock_event is not None):
+                slice_ms = 100.0 if unblock_event is not None else TICK_S * 1000
+            messages = engine.consume_batch(wanted, slice_ms)
+            if messages or not block or (deadline is not None and self._handler.monotonic() >= deadline):
+                break
+            if unblock_event is not None and unblock_event.is_set():
+                break
+            self._raise_worker_exceptions()
+        return messages if self._deserializer is None else [_Deserialized(m, self._deserializer) for m in messages]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Messages until consumer_timeout_ms passes without one."""
+        while True:
+            message = self.consume(block=True)
+            if message is None:
+                return
+            yield message
+
+    def fetch(self) -> None:
+        """Ask for messages now (documented); the workers do so by themselves."""
+        self._running_engine()._kick()
+
+    def _raise_worker_exceptions(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    # -- offsets -------------------------------------------------------------------------------------------------------------
+    def commit_offsets(self, partition_offsets: Iterable[tuple[Partition | int, int]] | None = None) -> None:
+        """Commit where this consumer stands, or (partition, next offset) pairs. Raises after offsets_commit_max_retries."""
+        engine = self._running_engine()
+        if not self._group:
+            raise ConfigurationError("commit_offsets needs a consumer_group")
+        offsets = engine.positions()
+        if partition_offsets is not None:
+            offsets = {self._tp(p.id if isinstance(p, Partition) else p): int(offset) for p, offset in partition_offsets}
+        self._commit(engine, offsets)
+
+    def _commit(self, engine: NativeConsumer, offsets: dict[TopicPartition, int]) -> None:
+        engine.commit(
+            offsets,
+            timeout_s=self._cluster.config.api_timeout_ms / 1000,
+            tries=self._retries,
+            backoff_s=self._backoff_s,
+            generation_id=self._generation_id,
+            member_id=self._consumer_id,
+        )
+        self._committed_at = self._handler.monotonic()
+
+    def fetch_offsets(self) -> list[tuple[int, OffsetFetchPartitionResponse]]:
+        """(partition id, committed offset) of this consumer's partitions, and go on from there (documented)."""
+        if not self._group:
+            raise ConfigurationError("fetch_offsets needs a consumer_group")
+        engine = self._running_engine()
+        found = self._fetch_committed(engine, [self._tp(p) for p in self.partitions])
+        if self._reset_on_fetch:
+            for tp, offset in found.items():
+                if offset >= 0 and offset != engine.position(tp):
+                    engine.seek(tp, offset)
+        return [(tp.partition, OffsetFetchPartitionResponse(offset, "", 0)) for tp, offset in found.items()]
+
+    def reset_offsets(self, partition_offsets: Iterable[tuple[Partition | int, int]] | None = None) -> None:
+        """Go on from other offsets; (partition, timestamp or offset) pairs, None is auto_offset_reset for all.
+
+        The value is EITHER a timestamp in ms whose message is looked up (-2 earliest, -1 latest) OR, if Kafka knows no message for it,
+        the new offset itself. What is given stands as the next offset to consume.
+        Raises OffsetRequestFailedError if the look-up fails.
+        """
+        engine = self._running_engine()
+        pairs = [(p, self._auto_offset_reset) for p in self.partitions] if partition_offsets is None else list(partition_offsets)
+        wanted = {self._tp(p.id if isinstance(p, Partition) else p): int(offset) for p, offset in pairs}
+        try:
+            found = self._cluster.list_offsets({(tp.topic, tp.partition): value for tp, value in wanted.items()})
+        except KafkaException as exc:
+            if not exc.retriable:
+                raise
+            raise OffsetRequestFailedError(f"the offsets of {self._topic.name!r} could not be looked up: {exc}") from exc
+        for tp, value in wanted.items():
+            offsets = found.get(tp) or []
+            engine.seek(tp, self._chosen(value, offsets))
+        if self._group and self._auto_commit_enable:
+            self._commit(engine, engine.positions())
+
+    def _chosen(self, value: int, offsets: list[int]) -> int:
+        if value < 0:
+            return offsets[0]
+        # Timestamps of this century have 13 digits. What is smaller can only be meant as an offset: a broker would answer the first
+        # record, since every record is younger than that.
+        if offsets and value >= FIRST_TIMESTAMP_MS:
+            return offsets[0]
+        return value
+
+    # -- auto commit -----------------------------------------------------------------------------------------------------------
+    def _setup_autocommit_worker(self) -> None:
+        self._committer = self._handler.spawn(_auto_commit, weakref.ref(self), _name="gkafka-autocommit")
+
+    def _auto_commit(self) -> None:
+        """Commit if the interval has passed."""
+        if not self._auto_commit_enable or self._engine is None:
+            return
+        if self._handler.monotonic() - self._committed_at < self._auto_commit_interval_ms / 1000:
+            return
+        self._committed_at = self._handler.monotonic()
+        try:
+            self._commit(self._engine, self._engine.positions())
+        except KafkaException as exc:
+            log.error("group %s: auto commit failed: %s", self._group, exc)
+            self._error = exc
+
+
+FIRST_TIMESTAMP_MS = 1_000_000_000_000
+"""September 2001: no record has an older timestamp, no partition that many records in practice."""
+
+
+class _Deserialized:
+    """A message whose value and key went through a deserializer; everything else is the message's."""
+
+    __slots__ = ("_message", "key", "partition_key", "value")
+
+    def __init__(self, message: Any, deserializer: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+        self._message = message
+        self.value, self.partition_key = deserializer(message.value, message.partition_key)
+        self.key = self.partition_key
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._message, name)
+
+
+def _auto_commit(me: weakref.ref[SimpleConsumer]) -> None:
+    while True:
+        consumer = me()
+        if consumer is None or not consumer._running:
+            return
+        consumer._handler.check_fork()
+        consumer._auto_commit()
+        wake, seconds = consumer._wake, min(TICK_S, consumer._auto_commit_interval_ms / 1000)
+        del consumer
+        wake.wait(max(seconds, 0.01))

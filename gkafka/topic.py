@@ -1,0 +1,117 @@
+"""A topic: its partitions, and the producers and consumers that are made from it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gkafka.common import OffsetType
+from gkafka.partition import Partition
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+    from gkafka.producer import Producer
+    from gkafka.simpleconsumer import SimpleConsumer
+
+__all__ = ["OffsetPartitionResponse", "Topic"]
+
+log = logging.getLogger(__name__)
+
+
+class OffsetPartitionResponse(NamedTuple):
+    """One partition's offsets, newest first, under pykafka's names. err: the broker's error code, 0 here."""
+
+    offset: list[int]
+    err: int
+
+
+class Topic:
+    """Documented: pykafka-2.0.4 Topic. topic_metadata: what the cluster's metadata says of it."""
+
+    def __init__(self, cluster: Cluster, topic_metadata: Any) -> None:
+        self._cluster = cluster
+        self._name: str = topic_metadata.name
+        self._partitions: dict[int, Partition] = {}
+        self.update(topic_metadata)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (name={self._name})>"
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        return self._name
+
+    @property
+    def partitions(self) -> dict[int, Partition]:
+        """All known partitions by id."""
+        info = self._cluster.metadata.topic(self._name)
+        if info is not None and len(info.partitions) != len(self._partitions):
+            self.update(info)
+        return self._partitions
+
+    def update(self, metadata: Any) -> None:
+        """Take partitions and their leaders from fresh metadata."""
+        brokers = self._cluster.brokers
+        for partition_id in self._partitions.keys() - metadata.partitions.keys():
+            log.info("%s-%d is gone", self._name, partition_id)
+            del self._partitions[partition_id]
+        for partition_id, info in sorted(metadata.partitions.items()):
+            if partition_id not in self._partitions:
+                self._partitions[partition_id] = Partition(self, partition_id, None, [], [])
+            self._partitions[partition_id].update(brokers, info)
+
+    # -- offsets -----------------------------------------------------------------------------------------------------------
+    def fetch_offset_limits(self, offsets_before: int, max_offsets: int = 1) -> dict[int, OffsetPartitionResponse]:
+        """Per partition the offsets from before a time; see Partition.fetch_offset_limit."""
+        limits = self.fetch_offset_limits_of(self.partitions, offsets_before, max_offsets)
+        return {partition: OffsetPartitionResponse(offsets, 0) for partition, offsets in limits.items()}
+
+    def fetch_offset_limits_of(self, partition_ids: Iterable[int], offsets_before: int, max_offsets: int = 1) -> dict[int, list[int]]:
+        """The same for some of the partitions."""
+        wanted = {(self._name, p): int(offsets_before) for p in partition_ids}
+        found = self._cluster.list_offsets(wanted, max_offsets=max_offsets)
+        ends = [key for key, offsets in found.items() if not offsets]
+        if ends:  # no record is that new: the end of the log is where such a record will be
+            found.update(self._cluster.list_offsets(dict.fromkeys(ends, -1)))
+        return {partition: found[name, partition] for name, partition in wanted}
+
+    def earliest_available_offsets(self) -> dict[int, OffsetPartitionResponse]:
+        """Per partition the lowest offset that the log still has, as `.offset[0]`."""
+        return self.fetch_offset_limits(OffsetType.EARLIEST)
+
+    def latest_available_offsets(self) -> dict[int, OffsetPartitionResponse]:
+        """Per partition the offset that the next record will get, as `.offset[0]`."""
+        return self.fetch_offset_limits(OffsetType.LATEST)
+
+    # -- producers and consumers -----------------------------------------------------------------------------------------
+    def get_producer(self, use_rdkafka: bool = False, **kwargs: Any) -> Producer:
+        """A Producer of this topic. kwargs: the Producer's keywords. use_rdkafka: the compiled implementation, or ImportError."""
+        from gkafka.producer import Producer
+
+        if use_rdkafka:
+            require_compiled()
+        return Producer(self._cluster, self, **kwargs)
+
+    def get_sync_producer(self, **kwargs: Any) -> Producer:
+        """A Producer whose produce() returns only when the message is acknowledged."""
+        return self.get_producer(sync=True, **kwargs)
+
+    def get_simple_consumer(self, consumer_group: str | bytes | None = None, use_rdkafka: bool = False, **kwargs: Any) -> SimpleConsumer:
+        """A SimpleConsumer of this topic. kwargs: the SimpleConsumer's keywords. use_rdkafka: the compiled implementation, or ImportError."""
+        from gkafka.simpleconsumer import SimpleConsumer
+
+        if use_rdkafka:
+            require_compiled()
+        return SimpleConsumer(self, self._cluster, consumer_group=consumer_group, **kwargs)
+
+
+def require_compiled() -> None:
+    """Raise ImportError unless the compiled implementation is in use."""
+    from gkafka.records import IMPLEMENTATION
+
+    if IMPLEMENTATION != "cython":
+        raise ImportError(
+            "use_rdkafka=True asks for the compiled implementation, but gkafka runs its pure Python one: install a C compiler and reinstall gkafka"
+        )
