@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -20,6 +21,8 @@ __all__ = ["GUARDIAN", "Jvm", "StartError", "free_ports", "wait_for"]
 GUARDIAN = Guardian()
 OPENS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.nio", "java.util", "sun.nio.ch")]
 # Short-lived brokers of the tests: no optimising compiler and one collector thread leave the two cores to the client.
+TAIL = 30
+COMPLAINT = re.compile(r"\b(ERROR|FATAL)\b|Exception|Error:")
 QUICK = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 LOG4J1 = """log4j.rootLogger=WARN, out
 log4j.logger.kafka=INFO
@@ -65,6 +68,8 @@ def wait_for(jvm: Jvm, ready: Callable[[], bool], *, what: str, timeout: float) 
     """Returns when `ready()` is true. Raises StartError when the process has ended or the time is over."""
     deadline = time.monotonic() + timeout
     while not ready():
+        if jvm.clashed:  # the old versions do not end by themselves then
+            raise jvm.failed(f"cannot be {what}: another process has its port")
         if not jvm.alive:
             raise jvm.failed(f"ended with status {jvm.status} before {what}")
         if time.monotonic() > deadline:
@@ -101,11 +106,13 @@ class Jvm:
             os.pathsep.join(map(str, classpath)),
             *main,
         ]
+        self._log_start = 0
         self._process: subprocess.Popen[bytes] | None = None
         _everything.add(self)
 
     def start(self) -> None:
         assert not self.alive, f"{self.name} is running"
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             # Its own session: Ctrl-C in the terminal reaches the tests alone, which then end what they started, in order.
             self._process = subprocess.Popen(
@@ -159,16 +166,26 @@ class Jvm:
                 self.send(signal.SIGKILL)
                 self.wait(timeout)
 
-    def tail(self, lines: int = 40) -> str:
-        if not self.log.exists():
-            return "(no log)"
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+    @property
+    def clashed(self) -> bool:
+        """Whether another process has one of its ports, by its log."""
+        said = self._said()
+        return "Address already in use" in said or "BindException" in said
 
     def failed(self, why: str) -> StartError:
-        """The error to raise: what is wrong, and the tail of the log."""
-        tail = self.tail()
-        clash = "Address already in use" in tail or "BindException" in tail
-        return StartError(f"{self.name} {why}. The end of its log:\n{tail}", clash=clash)
+        """The error to raise: what is wrong, the first complaints of the log, and its end."""
+        lines = self._said().splitlines() or ["(the log is empty)"]
+        complaints = [line for line in lines[:-TAIL] if COMPLAINT.search(line)][:10]
+        shown = "\n".join([*complaints, *(["..."] if complaints else []), *lines[-TAIL:]])
+        return StartError(f"{self.name} {why}. From its log:\n{shown}", clash=self.clashed)
+
+    def _said(self) -> str:
+        """The log since the last start."""
+        if not self.log.exists():
+            return ""
+        with self.log.open("rb") as file:
+            file.seek(self._log_start)
+            return file.read().decode(errors="replace")
 
     def forget(self) -> None:
         """Ended for good."""

@@ -191,7 +191,7 @@ class KafkaCluster:
                 break
             except StartError as error:
                 self.stop()
-                if not error.clash or attempt == TRIES:
+                if not error.clash or self._port or attempt == TRIES:
                     raise
             except BaseException:
                 self.stop()
@@ -238,6 +238,10 @@ class KafkaCluster:
         node = self._node(node)
         if node.alive:
             node.jvm.kill(signal.SIGTERM)
+        if self.zookeeper:
+            from tests.live import admin
+
+            admin.wait_until_unregistered(self.zookeeper, node.id, timeout)
         node.jvm.start()
         self._wait([node], timeout)
 
@@ -255,15 +259,15 @@ class KafkaCluster:
 
         replication_factor: default as many as there are brokers. Needs kazoo before 0.11, confluent-kafka from there on.
         """
-        from tests.live import topics
+        from tests.live import admin
 
         factor = replication_factor or self._count
         given = {key: str(value) for key, value in (configs or {}).items()}
         if self.release.number < (0, 11):
             assert self.zookeeper
-            topics.create_in_zookeeper(self.zookeeper, name, partitions, [node.id for node in self.nodes][:factor], given)
+            admin.create_in_zookeeper(self.zookeeper, name, partitions, [node.id for node in self.nodes][:factor], given)
         else:
-            topics.create(self.hosts, name, partitions, factor, given)
+            admin.create(self.hosts, name, partitions, factor, given)
         for node in self.nodes:
             wait_for(node.jvm, functools.partial(_leads, node, name, partitions), what=f"serving the topic {name}", timeout=30)
 

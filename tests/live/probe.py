@@ -32,7 +32,7 @@ def metadata(host: str, port: int, topics: Sequence[str] = ()) -> Metadata | Non
     """
     names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
     request = struct.pack(">hhih", 3, 0, 1, -1) + struct.pack(">i", len(topics)) + names
-    with contextlib.suppress(OSError, struct.error), socket.create_connection((host, port), timeout=5) as sock:
+    with contextlib.suppress(OSError, struct.error), socket.create_connection((host, port), timeout=2) as sock:
         sock.sendall(struct.pack(">i", len(request)) + request)
         with sock.makefile("rb") as file:
             (size,) = struct.unpack(">i", file.read(4))

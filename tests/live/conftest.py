@@ -1,0 +1,107 @@
+"""Fixtures of the tests on real Kafka."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.live.kafka import VERSIONS, KafkaCluster
+from tests.live.peer import Peer
+from tests.live.pool import POOL
+
+if TYPE_CHECKING:
+    from gkafka import KafkaClient
+
+_numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one broker run together: it starts once, although only two are kept alive."""
+    here = [at for at, item in enumerate(items) if "tests/live/" in item.path.as_posix()]
+    for at, item in zip(here, sorted((items[at] for at in here), key=_turn), strict=True):
+        items[at] = item
+
+
+def _turn(item: pytest.Item) -> int:
+    if "cluster" in getattr(item, "fixturenames", ()):
+        return len(VERSIONS)
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return VERSIONS.index(parameters.get("version", "4.2.0"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _brokers() -> Iterator[None]:
+    yield
+    POOL.stop()
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest) -> KafkaCluster:
+    """One real broker of the test's `version`, or of 4.2.0."""
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    return POOL.get(parameters.get("version", "4.2.0"))
+
+
+@pytest.fixture
+def cluster() -> KafkaCluster:
+    """Three nodes of 4.2.0."""
+    return POOL.get("4.2.0", brokers=3)
+
+
+@pytest.fixture(params=["threading", "gevent"])
+def handler(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def new_name() -> Callable[[str], str]:
+    """Names of topics and groups that no other test uses."""
+    return lambda stem: f"{stem}-{next(_numbers)}"
+
+
+@pytest.fixture
+def new_topic(request: pytest.FixtureRequest, new_name: Callable[[str], str]) -> Callable[..., str]:
+    """Makes a topic on the test's broker, without gkafka."""
+
+    def make(partitions: int = 1, **configs: object) -> str:
+        where: KafkaCluster = request.getfixturevalue("cluster" if "cluster" in request.fixturenames else "kafka")
+        name = new_name("topic")
+        where.create_topic(name, partitions, configs={key.replace("_", "."): value for key, value in configs.items()})
+        return name
+
+    return make
+
+
+@pytest.fixture
+def connect(request: pytest.FixtureRequest, handler: str) -> Iterator[Callable[..., KafkaClient]]:
+    """Makes clients of the test's broker with the test's handler; they are closed after the test."""
+    from gkafka import KafkaClient
+
+    made: list[KafkaClient] = []
+
+    def client(hosts: str | None = None, **options: Any) -> KafkaClient:
+        where: KafkaCluster = request.getfixturevalue("cluster" if "cluster" in request.fixturenames else "kafka")
+        if where.version.startswith("0.8"):
+            options.setdefault("broker_version", "0.8.2")
+        made.append(KafkaClient(hosts or where.hosts, handler=handler, **options))
+        return made[-1]
+
+    yield client
+    for each in made:
+        each.close(10)
+
+
+@pytest.fixture
+def client(connect: Callable[..., KafkaClient]) -> KafkaClient:
+    return connect()
+
+
+@pytest.fixture
+def peer(request: pytest.FixtureRequest) -> Peer:
+    """The independent client: confluent-kafka on the test's broker."""
+    where: KafkaCluster = request.getfixturevalue("cluster" if "cluster" in request.fixturenames else "kafka")
+    return Peer(where.hosts, where.release)

@@ -1,0 +1,132 @@
+"""The launcher itself: what it says when it cannot start, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.live import maven
+from tests.live.kafka import KafkaNode, MissingToolError, StartError, main
+from tests.live.pool import Pool
+
+ROOT = Path(__file__).parents[2]
+
+
+def until(what: Callable[[], bool], seconds: float = 20) -> bool:
+    deadline = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture
+def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("GKAFKA_LIVE", raising=False)
+    monkeypatch.setenv("GKAFKA_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("no_tools")
+def test_without_java_or_mvn_the_error_has_the_line_that_installs_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(MissingToolError, match="apt-get install openjdk-17-jdk-headless maven"):
+        KafkaNode().start()
+    assert main([]) == 1
+    assert "apt-get install openjdk-17-jdk-headless maven" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_tools")
+def test_without_java_or_mvn_live_tests_fail_and_are_not_skipped() -> None:
+    with pytest.raises(pytest.fail.Exception, match="apt-get install openjdk-17-jdk-headless maven"):
+        Pool().get()
+
+
+def test_only_the_word_skip_skips_live_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GKAFKA_LIVE", "skip")
+    with pytest.raises(pytest.skip.Exception, match="NOT TESTED"):
+        Pool().get()
+
+
+def test_an_interrupted_download_leaves_no_half_filled_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GKAFKA_CACHE", str(tmp_path))
+    bad = tmp_path / "bin"
+    bad.mkdir()
+    (bad / "mvn").write_text("#!/bin/sh\necho 'no such artifact'\nexit 1\n")
+    (bad / "mvn").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bad}:{os.environ['PATH']}")
+    with pytest.raises(RuntimeError, match="no such artifact"):
+        maven.jars("a-set", ["a:b:1"])
+    assert [path.name for path in (tmp_path / "jars").iterdir()] == ["a-set.lock"]
+
+
+def test_a_broker_that_does_not_start_shows_the_end_of_its_log() -> None:
+    with pytest.raises(StartError, match=r"num\.io\.threads"):
+        KafkaNode("0.9.0.1", properties={"num.io.threads": "many"}).start()
+
+
+def test_a_taken_port_is_told_as_a_clash() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with pytest.raises(StartError, match="in use") as caught:
+            KafkaNode("0.9.0.1", port=taken.getsockname()[1]).start()
+        assert caught.value.clash
+
+
+PROGRAM = """
+import os, signal, sys
+from tests.live.kafka import KafkaNode
+node = KafkaNode("0.9.0.1").start()
+print(node.nodes[0].pid, node._folder, flush=True)
+os.kill(os.getpid(), int(sys.argv[1]))
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_ended_by_a_signal_leaves_no_process_and_no_data(number: int) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(int(number))], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    pid, folder = run.stdout.split()
+    assert until(lambda: not _runs(int(pid)) and not Path(folder).exists()), run.stderr
+
+
+def test_as_a_program_it_prints_where_it_listens_and_ends_with_its_input() -> None:
+    command = [sys.executable, "-m", "tests.live.kafka", "--version", "0.9.0.1"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdin is not None
+        host, port = program.stdout.readline().strip().split(":")
+        socket.create_connection((host, int(port))).close()
+        program.stdin.close()
+        assert program.wait(30) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
+
+
+def test_a_killed_node_comes_back_with_its_data() -> None:
+    with KafkaNode("0.9.0.1") as kafka:
+        kafka.create_topic("kept", 2)
+        kafka.kill(1)
+        assert not kafka.node(1).alive
+        assert kafka.node(1).brokers() is None
+        kafka.restart(1)
+        assert until(lambda: sorted(kafka.node(1).leaders("kept")) == [0, 1])
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,113 @@
+"""Topic and Partition on a real broker: what they know, and the offsets that they look up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.live.kafka import VERSIONS, KafkaCluster
+from tests.live.peer import Peer, Seen
+
+if TYPE_CHECKING:
+    from gkafka import KafkaClient
+
+FIRST_MS = 1_600_000_000_000
+LATEST, EARLIEST = -1, -2
+
+
+def fill(peer: Peer, topic: str, counts: dict[int, int], *, timestamps: bool = False) -> None:
+    stamp = FIRST_MS if timestamps else None
+    peer.write(
+        topic,
+        [Seen(p, i, None, b"value", [], None if stamp is None else stamp + 1000 * i) for p, count in counts.items() for i in range(count)],
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_earliest_and_latest_offsets_of_each_partition(
+    version: str, client: KafkaClient, peer: Peer, new_topic: Callable[..., str]
+) -> None:
+    name = new_topic(3)
+    fill(peer, name, {0: 5, 2: 1})
+    topic = client.topics[name]
+    assert {p: answer.offset[0] for p, answer in topic.latest_available_offsets().items()} == {0: 5, 1: 0, 2: 1}
+    assert {p: answer.offset[0] for p, answer in topic.earliest_available_offsets().items()} == {0: 0, 1: 0, 2: 0}
+    assert {p: answer.offset[0] for p, answer in topic.fetch_offset_limits(LATEST).items()} == {0: 5, 1: 0, 2: 1}
+    partition = topic.partitions[0]
+    assert (partition.earliest_available_offset(), partition.latest_available_offset()) == (0, 5)
+    assert list(partition.fetch_offset_limit(EARLIEST)) == [0]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("handler", ["threading"], indirect=True)
+def test_list_offsets_answers_for_many_partitions_at_once(
+    version: str, kafka: KafkaCluster, client: KafkaClient, peer: Peer, new_topic: Callable[..., str]
+) -> None:
+    name = new_topic(2)
+    fill(peer, name, {0: 5, 1: 3})
+    wanted = {(name, 0): LATEST, (name, 1): EARLIEST}
+    assert client.list_offsets(wanted) == {(name, 0): 5, (name, 1): 0}
+
+
+@pytest.mark.parametrize("version", ["0.10.2.2", "4.2.0"])
+def test_a_timestamp_gives_the_first_record_that_is_not_older(
+    version: str, client: KafkaClient, peer: Peer, new_topic: Callable[..., str]
+) -> None:
+    name = new_topic()
+    fill(peer, name, {0: 5}, timestamps=True)
+    assert client.list_offsets({(name, 0): FIRST_MS + 1500}) == {(name, 0): 2}
+    assert client.list_offsets({(name, 0): FIRST_MS}) == {(name, 0): 0}
+
+
+def test_the_earliest_offset_moves_when_records_are_deleted(
+    client: KafkaClient, kafka: KafkaCluster, peer: Peer, new_topic: Callable[..., str]
+) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    name = new_topic()
+    fill(peer, name, {0: 10})
+    admin = AdminClient({"bootstrap.servers": kafka.hosts, "log_level": 0})
+    for deleted in admin.delete_records([TopicPartition(name, 0, 4)]).values():
+        deleted.result(30)
+    assert client.topics[name].partitions[0].earliest_available_offset() == 4
+
+
+def test_a_partition_knows_its_leader_and_replicas(client: KafkaClient, kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
+    topic = client.topics[new_topic(2)]
+    assert sorted(topic.partitions) == [0, 1]
+    partition = topic.partitions[1]
+    node = kafka.nodes[0]
+    assert partition.leader is not None
+    assert (partition.id, partition.topic.name) == (1, topic.name)
+    assert (partition.leader.id, partition.leader.host, partition.leader.port) == (node.id, node.host, node.port)
+    assert [broker.id for broker in partition.replicas] == [node.id]
+    assert [broker.id for broker in partition.isr] == [node.id]
+
+
+def test_three_replicas_are_three_brokers(cluster: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]) -> None:
+    topic = client.topics[new_topic(3)]
+    for partition in topic.partitions.values():
+        assert sorted(broker.id for broker in partition.replicas) == [1, 2, 3]
+    assert sorted(client.brokers) == [1, 2, 3]
+
+
+def test_partitions_that_are_added_are_seen_after_an_update(
+    client: KafkaClient, kafka: KafkaCluster, new_topic: Callable[..., str]
+) -> None:
+    from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+    name = new_topic(1)
+    topic = client.topics[name]
+    assert client.partitions(name) == [0]
+    admin = AdminClient({"bootstrap.servers": kafka.hosts, "log_level": 0})
+    for made in admin.create_partitions([NewPartitions(name, 3)]).values():
+        made.result(30)
+    deadline = time.monotonic() + 10
+    while sorted(topic.partitions) != [0, 1, 2]:
+        assert time.monotonic() < deadline, sorted(topic.partitions)
+        client.update_cluster()
+    assert client.partitions(name) == [0, 1, 2]
