@@ -29,6 +29,7 @@ from gkafka.wire.schema import Field, Struct
 __all__ = ["decoder", "encoder", "explain"]
 
 Damage = (struct.error, IndexError, UnicodeDecodeError)
+NUMBERS = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "H": "uint16", "d": "float64", "?": "boolean"}
 Step: TypeAlias = Field | list[Field]  # one field, or numbers that stand together
 
 
@@ -327,4 +328,5 @@ def _unfit(value: Struct, field: Field, item: Any, version: int, error: Exceptio
             return UnsupportedVersion(f"{name} cannot be null at version {version}")
         return SerializationError(f"{name} cannot be null")
     shown = type(item).__name__ if field.kind in ("bytes", "array", "struct") else repr(item)[:80]
-    return SerializationError(f"{name}={shown} cannot be written at version {version}: {error}")
+    wanted = NUMBERS[field.code] if field.kind == "number" else field.kind
+    return SerializationError(f"{name}={shown} is not a Kafka {wanted} ({error})")

@@ -122,7 +122,7 @@ _read_int16_length, _read_int32_length = _classic(_int16), _classic(_int32)
 
 def _check_null(nullable: bool, position: int, what: str) -> None:
     if not nullable:
-        raise Malformed(position, f"null where a {what} must be")
+        raise Malformed(position, f"null where {what} must be")
 
 
 def _write_null(out: Writer, write_length: Callable[[Writer, int | None], None], nullable: bool) -> None:
@@ -139,7 +139,7 @@ def string_reader(*, compact: bool, nullable: bool) -> Reader:
     def read_string(frame: memoryview, position: int) -> tuple[str | None, int]:
         length, start = read_length(frame, position)
         if length is None:
-            _check_null(nullable, position, "string")
+            _check_null(nullable, position, "a string")
             return None, start
         end = start + length
         if end > len(frame) or length > MAX_STRING:
@@ -172,7 +172,7 @@ def bytes_reader(*, compact: bool, nullable: bool) -> Reader:
     def read_bytes(frame: memoryview, position: int) -> tuple[memoryview | None, int]:
         length, start = read_length(frame, position)
         if length is None:
-            _check_null(nullable, position, "byte string")
+            _check_null(nullable, position, "bytes")
             return None, start
         end = start + length
         if end > len(frame):
@@ -223,7 +223,7 @@ def count_reader(*, compact: bool, nullable: bool, element_size: int) -> Callabl
     def read_count(frame: memoryview, position: int) -> tuple[int | None, int]:
         count, start = read_length(frame, position)
         if count is None:
-            _check_null(nullable, position, "array")
+            _check_null(nullable, position, "an array")
             return None, start
         if count * size > len(frame) - start:
             raise Malformed(position, f"an array of {count} elements where {len(frame) - start} bytes are left")

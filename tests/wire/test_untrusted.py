@@ -1,0 +1,294 @@
+"""A broker's bytes are untrusted: whatever they are, decoding ends soon, in little memory, with a message or a ProtocolError."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from gkafka.exceptions import KafkaException, ProtocolError, UnsupportedVersion
+from gkafka.wire.apis import (
+    APIS,
+    Api,
+    decode_request,
+    decode_request_header,
+    decode_response,
+    encode_response,
+    parse_api_versions,
+)
+from gkafka.wire.apiversions import ApiVersionsResponse
+from gkafka.wire.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from gkafka.wire.groups import FindCoordinatorResponse
+from gkafka.wire.metadata import MetadataRequest, MetadataResponse
+from gkafka.wire.produce import ProduceResponse
+from tests.wire.recorded import Golden, golden
+
+RICH = [one for one in golden() if one.kind == "rich"]
+every_rich_frame = pytest.mark.parametrize("one", RICH, ids=str)
+LIES = [
+    b"\x7f\xff\xff\xff",
+    b"\x80\x00\x00\x00",
+    b"\xff\xff\xff\xff\x07",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    b"\x7f\xff",
+    b"\x80\x00",
+]
+
+
+def decode(one: Golden, frame: bytes) -> object:
+    """frame: without its size."""
+    return decode_request(frame) if one.is_request else decode_response(one.cls.API, one.version, frame)
+
+
+def refused_or_decoded(one: Golden, frame: bytes) -> None:
+    """Any other exception fails the test. A request may name an API or version that is not there."""
+    with contextlib.suppress(ProtocolError, UnsupportedVersion if one.is_request else ProtocolError):
+        decode(one, frame)
+
+
+@every_rich_frame
+def test_a_frame_cut_anywhere_is_a_protocol_error(one: Golden) -> None:
+    frame = one.frame[4:]
+    for end in range(len(frame)):
+        with pytest.raises(ProtocolError):
+            decode(one, frame[:end])
+
+
+@every_rich_frame
+def test_bytes_behind_a_message_are_a_protocol_error(one: Golden) -> None:
+    with pytest.raises(ProtocolError, match=r"1 bytes too many at byte \d+ of \d+"):
+        decode(one, one.frame[4:] + b"\0")
+
+
+@every_rich_frame
+def test_damaged_frames_are_refused_or_decoded(one: Golden) -> None:
+    chance = random.Random(str(one))
+    frame = one.frame[4:]
+    for _ in range(50):
+        refused_or_decoded(one, _damage(frame, chance))
+
+
+def _damage(frame: bytes, chance: random.Random) -> bytes:
+    """One to four of: flip a bit, set a byte, cut out, double, insert."""
+    data = bytearray(frame)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(data)) if data else 0
+        size = chance.randint(1, 8)
+        piece = chance.choice(
+            [
+                bytes([data[at] ^ 1 << chance.randrange(8)]) if data else b"",
+                chance.randbytes(size),
+                b"",
+                bytes(data[at : at + size]) * 2,
+                b"\xff" * 5,
+            ]
+        )
+        data[at : at + chance.choice([1, len(piece), size])] = piece
+    return bytes(data)
+
+
+@pytest.mark.parametrize("one", [one for one in RICH if one.version in one.cls.API.versions[:2]], ids=str)
+def test_a_lie_about_any_length_costs_no_memory(one: Golden) -> None:
+    """At the oldest and the newest version of each message."""
+    frame = one.frame[4:]
+    refused_or_decoded(one, frame)  # compile the decoder first
+    tracemalloc.start()
+    try:
+        for at in range(8 if one.is_request else 4, len(frame)):
+            for lie in LIES:
+                refused_or_decoded(one, frame[:at] + lie + frame[at + len(lie) :])
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def _lying_count(api: Api, version: int, count: int) -> bytes:
+    """A response that starts with an array, and nothing behind its count."""
+    return b"\0\0\0\1" + count.to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("count", [1, 2**31 - 1])
+def test_a_count_is_bounded_by_what_is_left(count: int) -> None:
+    with pytest.raises(
+        ProtocolError, match=rf"Produce response v0: an array of {count} elements where 0 bytes are left at byte 4 of 8"
+    ) as caught:
+        decode_response(ProduceResponse.API, 0, _lying_count(ProduceResponse.API, 0, count))
+    assert caught.value.api == "Produce"
+
+
+def test_a_count_below_minus_one_is_a_protocol_error() -> None:
+    with pytest.raises(ProtocolError, match="a length is -2"):
+        decode_response(ProduceResponse.API, 0, b"\0\0\0\1\xff\xff\xff\xfe")
+
+
+def test_null_where_null_cannot_be_is_a_protocol_error() -> None:
+    with pytest.raises(ProtocolError, match="null where an array must be"):
+        decode_response(ProduceResponse.API, 0, b"\0\0\0\1\xff\xff\xff\xff")
+
+
+def test_text_that_is_not_utf_8_is_a_protocol_error() -> None:
+    frame = b"".join(encode_response(FindCoordinatorResponse(host="host"), 0, 1))[4:]
+    with pytest.raises(ProtocolError, match=r"FindCoordinator response v0: a string is not UTF-8 .* at byte 10 of 20"):
+        decode_response(FindCoordinatorResponse.API, 0, frame.replace(b"host", b"h\xff\xfet"))
+
+
+def test_a_string_is_at_most_32767_bytes() -> None:
+    """The compact form could say more; Kafka refuses it, and so do we."""
+    head = b"\0\0\0\1" + b"\0" + b"\0\0\0\0" + b"\0\0"  # correlation id, header tags, throttle time, error code
+    with pytest.raises(ProtocolError, match="a string of 40000 bytes"):
+        decode_response(FindCoordinatorResponse.API, 3, head + b"\xc1\xb8\x02" + b"x" * 40000)
+
+
+@pytest.mark.parametrize("varint", [b"\xff" * 5 + b"\x01", b"\xff\xff\xff\xff\x1f", b"\x80" * 64 + b"\0"])
+def test_a_varint_is_at_most_32_bits(varint: bytes) -> None:
+    with pytest.raises(ProtocolError, match="a varint is longer than 32 bits at byte 4"):
+        decode_response(FindCoordinatorResponse.API, 3, b"\0\0\0\1" + varint)
+
+
+# -- tagged fields -----------------------------------------------------------------------------------------------------
+def _tagged(tail: bytes) -> bytes:
+    """A Produce v9 response with no topics, whose tagged fields are `tail`."""
+    return b"\0\0\0\1" + b"\0" + b"\x01" + b"\0\0\0\5" + tail
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    _, response = decode_response(ProduceResponse.API, 9, _tagged(b"\x02" + b"\x05\x03abc" + b"\xff\x7f\x00"))
+    assert response == ProduceResponse(throttle_time_ms=5)
+
+
+@pytest.mark.parametrize(
+    ("tail", "why"),
+    [
+        (b"\xff\xff\xff\xff\x0f", "4294967295 tagged fields where 0 bytes are left"),
+        (b"\x01\x05\x20abc", "tagged field 5 of 32 bytes where 3 are left"),
+        (b"\x01\x05\xff\xff\xff\xff\x0f", "tagged field 5 of 4294967295 bytes"),
+        (b"\x02\x05\x01a", "it ends too early|2 tagged fields"),
+    ],
+)
+def test_tagged_fields_are_bounded_by_what_is_left(tail: bytes, why: str) -> None:
+    with pytest.raises(ProtocolError, match=why):
+        decode_response(ProduceResponse.API, 9, _tagged(tail))
+
+
+def test_a_tagged_field_takes_exactly_the_size_it_claims() -> None:
+    with pytest.raises(ProtocolError, match="tagged field 0 claims 3 bytes and takes 1"):
+        decode_response(ProduceResponse.API, 10, _tagged(b"\x01\x00\x03\x01zz"))
+
+
+# -- amount ------------------------------------------------------------------------------------------------------------
+def _greedy() -> Iterator[tuple[str, Api, int, bytes]]:
+    """64 KiB frames that hold as many things as their bytes allow."""
+    size = 2**16
+    count = (size - 12) // 8
+    yield "topics", MetadataResponse.API, 0, b"\0\0\0\1" + b"\0\0\0\0" + count.to_bytes(4, "big") + bytes(8 * count)
+    fields = size // 2 - 20
+    yield "tags", ProduceResponse.API, 9, _tagged(_uvarint(fields) + b"\x09\0" * fields)
+    nodes = (size - 40) // 4
+    partition = b"\0\0" + bytes(8) + b"\0\0\0\0" + nodes.to_bytes(4, "big") + bytes(4 * nodes)
+    topic = b"\0\0" + b"\0\1t" + b"\0\0\0\1" + partition
+    yield "numbers", MetadataResponse.API, 0, b"\0\0\0\1" + b"\0\0\0\0" + b"\0\0\0\1" + topic
+
+
+def _uvarint(value: int) -> bytes:
+    data = b""
+    while value > 0x7F:
+        data += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return data + bytes([value])
+
+
+@pytest.mark.parametrize(("api", "version", "frame"), [pytest.param(*rest, id=name) for name, *rest in _greedy()])
+def test_the_fullest_frame_of_64_kib_takes_little_time_and_memory(api: Api, version: int, frame: bytes) -> None:
+    decode_response(api, version, frame)
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        decode_response(api, version, frame)
+        times.append(time.process_time() - start)
+    assert min(times) <= 0.05
+    tracemalloc.start()
+    try:
+        decode_response(api, version, frame)
+        assert tracemalloc.get_traced_memory()[1] <= 32 * len(frame)
+    finally:
+        tracemalloc.stop()
+
+
+# -- headers -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("size", range(8))
+def test_a_frame_shorter_than_a_header_is_a_protocol_error(size: int) -> None:
+    with pytest.raises(ProtocolError):
+        decode_request_header(bytes(size))
+    for api in APIS.values():
+        for version in api.versions.each():
+            with pytest.raises(ProtocolError):
+                decode_response(api, version, bytes(min(size, 3)))
+    with pytest.raises(ProtocolError):
+        decode_request(bytes(size))
+
+
+def test_a_request_of_an_unknown_api_or_version_is_named_and_its_start_can_be_read() -> None:
+    strange = b"\x03\xe7\0\5\0\0\0\7"
+    with pytest.raises(UnsupportedVersion, match="API 999"):
+        decode_request(strange)
+    assert decode_request_header(strange) == (999, 5, 7)
+    with pytest.raises(UnsupportedVersion, match="Metadata v99: gkafka speaks v0-13"):
+        decode_request(b"\0\3\0\x63\0\0\0\7")
+    with pytest.raises(UnsupportedVersion, match="Metadata v14"):
+        decode_response(MetadataRequest.API, 14, bytes(100))
+
+
+def test_an_all_zero_reply_is_not_taken_for_an_api_versions_answer_with_apis() -> None:
+    """A peer that is not Kafka may answer zeros (hostile broker, 12-byte reply)."""
+    with pytest.raises(ProtocolError):
+        parse_api_versions(bytes(12), 3)
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\0\0\0\0", id="v0-without-apis"),
+        pytest.param(b"\0\0\0\1\0\x12\0\0\0\3", id="v0-as-KIP-511-says"),
+        pytest.param(b"\x01\0\x12\0\0\0\2", id="librdkafka-mock"),
+        pytest.param(b"\x02\0\x12\0\0\0\3\0\0\0\0\0\0", id="flexible"),
+        pytest.param(b"\xff" * 7, id="rubbish"),
+    ],
+)
+def test_error_35_is_seen_in_any_shape(version: int, body: bytes) -> None:
+    assert parse_api_versions(b"\0\0\0\7\0\x23" + body, version) == (7, ApiVersionsResponse(error_code=35))
+
+
+def test_an_answer_without_error_35_is_read_at_its_version() -> None:
+    for one in golden():
+        if one.cls is ApiVersionsResponse:
+            assert parse_api_versions(one.frame[4:], one.version) == (one.correlation_id, one.message)
+
+
+def test_records_are_slices_of_the_frame_uncopied() -> None:
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=b"r" * 100)])])
+    frame = bytearray(b"".join(encode_response(response, 4, 1))[4:])
+    _, decoded = decode_response(FetchResponse.API, 4, frame)
+    assert isinstance(decoded, FetchResponse)
+    records = decoded.responses[0].partitions[0].records
+    assert isinstance(records, memoryview)
+    assert records == b"r" * 100
+    frame[-1] = 0
+    assert records[-1] == 0
+
+
+def test_only_errors_of_gkafka_leave_the_decoder_on_noise() -> None:
+    chance = random.Random(20)
+    cells = [(api, version) for api in APIS.values() for version in api.versions.each()]
+    for _ in range(20_000):
+        api, version = chance.choice(cells)
+        noise = chance.randbytes(chance.randrange(80))
+        try:
+            decode_response(api, version, noise if chance.random() < 0.5 else bytes(5) + noise)
+        except KafkaException as error:
+            assert isinstance(error, ProtocolError), repr(error)  # noqa: PT017  # all else must fail the test as it is

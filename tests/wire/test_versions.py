@@ -1,0 +1,203 @@
+"""Which version a request takes, and what a broker that cannot be asked speaks."""
+
+from __future__ import annotations
+
+import itertools
+from uuid import uuid4
+
+import pytest
+
+from gkafka.exceptions import ConfigurationError, UnsupportedVersion
+from gkafka.wire.apis import APIS, Versions
+from gkafka.wire.apiversions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from gkafka.wire.fetch import FetchRequest, FetchTopic, ForgottenTopic
+from gkafka.wire.metadata import MetadataRequest
+from gkafka.wire.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from gkafka.wire.produce import ProduceRequest, TopicProduceData, holds_zstd, record_format
+from gkafka.wire.schema import Message, VersionRange
+from gkafka.wire.txn import InitProducerIdRequest
+
+METADATA, FETCH, PRODUCE = MetadataRequest.API, FetchRequest.API, ProduceRequest.API
+RELEASES = [
+    *("0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"),
+    *(f"2.{minor}" for minor in range(9)),
+    *(f"3.{minor}" for minor in range(10)),
+    *("4.0", "4.1", "4.2"),
+]
+
+
+# -- ranges ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [("4+", [4, 5, 32767], [3, -1]), ("0-12", [0, 12], [13]), ("8", [8], [7, 9]), ("none", [], [-1, 0, 1])],
+)
+def test_a_version_range_reads_as_kafka_writes_it(text: str, inside: list[int], outside: list[int]) -> None:
+    versions = VersionRange.parse(text)
+    assert str(versions) == text
+    assert all(v in versions for v in inside)
+    assert not any(v in versions for v in outside)
+
+
+# -- pick --------------------------------------------------------------------------------------------------------------
+def test_the_newest_common_version_is_picked() -> None:
+    assert Versions({3: (0, 7)}).pick(METADATA) == 7
+    assert Versions({3: (0, 99)}).pick(METADATA) == METADATA.versions.high
+    assert Versions({3: (5, 99)}).pick(METADATA, max_version=6) == 6
+    assert Versions({3: (5, 7)}).pick(METADATA, max_version=99) == 7
+
+
+@pytest.mark.parametrize(
+    ("ranges", "max_version", "text"),
+    [
+        ({}, None, r"b1:9092 does not have Metadata \(API 3\); gkafka speaks v0-13"),
+        ({3: (50, 60)}, None, "b1:9092 speaks Metadata v50-60, gkafka can send v0-13"),
+        ({3: (5, 9)}, 4, "b1:9092 speaks Metadata v5-9, gkafka can send v0-4"),
+    ],
+)
+def test_no_common_version_names_the_api_both_ranges_and_the_broker(
+    ranges: dict[int, tuple[int, int]], max_version: int | None, text: str
+) -> None:
+    with pytest.raises(UnsupportedVersion, match=text) as caught:
+        Versions(ranges, "b1:9092").pick(METADATA, max_version=max_version)
+    assert (caught.value.api, caught.value.broker) == ("Metadata", "b1:9092")
+
+
+def test_an_unstable_version_is_picked_only_when_asked_for() -> None:
+    both = Versions({22: (0, 6)})
+    assert both.pick(InitProducerIdRequest.API) == 5
+    assert both.pick(InitProducerIdRequest.API, max_version=6) == 5
+    assert both.pick(InitProducerIdRequest.API, unstable=True) == 6
+    assert Versions({22: (0, 5)}).pick(InitProducerIdRequest.API, unstable=True) == 5
+
+
+def test_supports_asks_both_sides() -> None:
+    versions = Versions({3: (4, 99)})
+    assert versions.supports(METADATA, 4)
+    assert not versions.supports(METADATA, 3)
+    assert not versions.supports(METADATA, 14)
+    assert not versions.supports(FETCH, 4)
+
+
+ID = uuid4()
+
+
+@pytest.mark.parametrize(
+    ("message", "newest"),
+    [
+        (ProduceRequest(topic_data=[TopicProduceData(name="t")]), 12),
+        (ProduceRequest(topic_data=[TopicProduceData(name="t", topic_id=ID)]), 13),
+        (FetchRequest(topics=[FetchTopic(topic_id=ID)], forgotten_topics_data=[ForgottenTopic(topic="u")]), 12),
+        (FetchRequest(topics=[FetchTopic(topic_id=ID)]), 18),
+        (OffsetCommitRequest(topics=[OffsetCommitRequestTopic(name="t")]), 9),
+        (OffsetCommitRequest(topics=[OffsetCommitRequestTopic(topic_id=ID)]), 10),
+        (OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t")]), 9),
+        (OffsetFetchRequest(group_id="g", topics=None), 10),
+        (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(topics=[OffsetFetchRequestTopics(topic_id=ID)])]), 10),
+        (MetadataRequest(), 13),
+    ],
+    ids=repr,
+)
+def test_topics_without_an_id_keep_a_request_below_the_versions_that_name_by_id(message: Message, newest: int) -> None:
+    broker = Versions.for_broker("4.2")
+    assert broker.pick_for(message) == newest
+    assert broker.pick_for(message, max_version=newest - 1) == newest - 1
+
+
+# -- what brokers say --------------------------------------------------------------------------------------------------
+def test_a_broker_says_its_ranges_itself() -> None:
+    answer = ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=3, min_version=1, max_version=9),
+            ApiVersion(api_key=0, min_version=5, max_version=4),
+            ApiVersion(api_key=1, min_version=-3, max_version=-1),
+        ]
+    )
+    versions = Versions.from_response(answer, "b1:9092")
+    assert (versions.ranges, versions.broker) == ({3: (1, 9)}, "b1:9092")
+
+
+def test_0_8_2_and_0_9_0_are_exactly_what_those_brokers_serve() -> None:
+    assert Versions.for_broker("0.8.2").ranges == {0: (0, 0), 1: (0, 0), 2: (0, 0), 3: (0, 0), 8: (0, 1), 9: (0, 1), 10: (0, 0)}
+    groups = dict.fromkeys(range(10, 17), (0, 0))
+    assert Versions.for_broker("0.9.0").ranges == {0: (0, 1), 1: (0, 1), 2: (0, 0), 3: (0, 0), 8: (0, 2), 9: (0, 1), **groups}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_brokers_from_0_10_0_on_can_be_asked(release: str) -> None:
+    older = ("0.8.2", "0.9.0")
+    assert Versions.for_broker(release).supports(ApiVersionsRequest.API, 0) == (release not in older)
+
+
+def test_a_newer_release_serves_at_least_as_new_versions_and_kafka_4_dropped_old_ones() -> None:
+    tables = [Versions.for_broker(release).ranges for release in RELEASES]
+    for older, newer in itertools.pairwise(tables):
+        assert all(newer[key][1] >= newest for key, (_, newest) in older.items())
+    newest = Versions.for_broker("4.2")
+    assert {key: newest.ranges[key][1] for key in APIS} == {key: api.stable.high for key, api in APIS.items()}
+    assert newest.ranges[PRODUCE.key] == (3, 13)
+    assert newest.ranges[FETCH.key] == (4, 18)
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        ("0.8", "0.8.2"),
+        ("0.8.2.2", "0.8.2"),
+        ("0.9", "0.9.0"),
+        ("0.9.0.1", "0.9.0"),
+        ("0.10", "0.10.0"),
+        ("0.10.2.2", "0.10.2"),
+        ("0.11", "0.11.0"),
+        ("1", "1.0"),
+        ("1.1.1", "1.1"),
+        ("2.8.2", "2.8"),
+        ("3.9.1", "3.9"),
+        ("4", "4.0"),
+        ("4.2.0", "4.2"),
+        ("4.3.1", "4.2"),
+    ],
+)
+def test_a_release_may_be_written_shorter_or_longer(text: str, release: str) -> None:
+    versions = Versions.for_broker(text)
+    assert versions.ranges == Versions.for_broker(release).ranges
+    assert versions.broker == f"Kafka {text}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "auto",
+        "0.7",
+        "0.8",
+        "0.8.1.1",
+        "0.12",
+        "1.2",
+        "2.9",
+        "5.0",
+        "-1",
+        "2.8.2.1.0",
+        "2..8",
+        "2.8.",
+        "v2.8",
+        " 2.8",
+        "9" * 5000,
+        "٢.٨",
+    ],
+)
+def test_an_unknown_release_is_refused_with_those_that_are_known(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"broker_version=.*known here; give one of 0\.8\.2, 0\.9\.0, .*, 4\.2"):
+        Versions.for_broker(text)
+
+
+# -- what a Produce version can carry ----------------------------------------------------------------------------------
+def test_a_produce_version_says_which_records_it_takes() -> None:
+    assert [record_format(version) for version in (0, 1, 2, 3, 13)] == [0, 0, 1, 2, 2]
+    assert [holds_zstd(version) for version in (6, 7)] == [False, True]
