@@ -1,0 +1,131 @@
+"""Stand-ins for the pure suites: batches without bytes, and metadata that was told by hand."""
+
+from __future__ import annotations
+
+import uuid
+from random import Random
+from typing import Any
+
+from gkafka.core.accumulator import Accumulator
+from gkafka.core.backoff import Backoff
+from gkafka.core.metadata import Metadata
+from gkafka.core.sender import Outgoing, Poll, Sender
+from gkafka.exceptions import KafkaException
+from gkafka.wire.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from gkafka.wire.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from gkafka.wire.txn import InitProducerIdResponse
+
+TOPIC_ID = uuid.UUID(int=7)
+
+
+def told(leaders: dict[int, int], *, topic: str = "t", brokers: int = 3, epoch: int = 1, error: int = 0) -> MetadataResponse:
+    """A metadata answer: partition -> leader."""
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=i, host="h", port=9000 + i) for i in range(1, brokers + 1)],
+        controller_id=1,
+        topics=[
+            MetadataResponseTopic(
+                name=topic,
+                topic_id=TOPIC_ID,
+                error_code=error,
+                partitions=[
+                    MetadataResponsePartition(partition_index=p, leader_id=leader, leader_epoch=epoch, replica_nodes=[1], isr_nodes=[1])
+                    for p, leader in leaders.items()
+                ],
+            )
+        ],
+    )
+
+
+def metadata(leaders: dict[int, int] | None = None, **about: Any) -> Metadata:
+    """Metadata that knows topic "t" with these leaders."""
+    known = Metadata(max_age_s=300, backoff=Backoff(0.1, 1.0), chance=Random(1), auto_create=True)
+    if leaders is not None:
+        known.on_response(MetadataRequest(topics=None), told(leaders, **about), 0.0)
+    return known
+
+
+class FakeBatch:
+    """What the sender sees of a batch."""
+
+    def __init__(self, partition: int, *, created: float = 0.0, count: int = 10, size: int = 1000, topic: str = "t") -> None:
+        self.topic, self.partition, self.created, self.count, self.size = topic, partition, created, count, size
+        self.attempts, self.extra, self.sealed, self.wire = 0, None, False, b"x" * size
+
+    def __repr__(self) -> str:
+        return f"<batch {self.partition} seq={self.extra.sequence if self.extra else None}>"
+
+
+class Rig:
+    """A sender over fake batches, with the verbs of a test."""
+
+    def __init__(self, leaders: dict[int, int] | None = None, *, idempotence: bool | None = True, **options: Any) -> None:
+        self.metadata = metadata(leaders or {0: 1})
+        self.accumulator = Accumulator()
+        self.now = 0.0
+        settings: dict[str, Any] = {
+            "acks": -1,
+            "idempotence": idempotence,
+            "linger_s": 0.005,
+            "batch_bytes": 4096,
+            "max_request_bytes": 1 << 20,
+            "max_in_flight": 5,
+            "delivery_timeout_s": 120.0,
+            "request_timeout_s": 30.0,
+            "retries": None,
+            "backoff": Backoff(0.1, 1.0),
+            "chance": Random(1),
+        }
+        self.sender = Sender(self.accumulator, self.metadata, roll=self._roll, **{**settings, **options})
+        if idempotence:
+            self.grant()
+
+    def _roll(self, topic: str, partition: int) -> Any:
+        return self.accumulator.open.get((topic, partition))
+
+    def grant(self, producer_id: int = 77, epoch: int = 0) -> None:
+        """Make it ask for a producer id, and answer."""
+        probe = FakeBatch(99)
+        self.accumulator.unsettled[probe] = None  # type: ignore[index]
+        assert self.sender.poll(self.now).ask_producer_id
+        del self.accumulator.unsettled[probe]  # type: ignore[arg-type]
+        self.sender.on_producer_id(InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch), None, self.now)
+
+    def open(self, partition: int = 0, **about: Any) -> Any:
+        """A batch that still grows."""
+        batch: Any = FakeBatch(partition, created=self.now, **about)
+        self.accumulator.opened(batch)
+        return batch
+
+    def full(self, partition: int = 0, **about: Any) -> Any:
+        """A batch that was rolled because it is full."""
+        batch = self.open(partition, **about)
+        self.accumulator.rolled(batch)
+        return batch
+
+    def poll(self) -> Poll:
+        return self.sender.poll(self.now)
+
+    def sent(self) -> list[Outgoing]:
+        return self.poll().requests
+
+    def answer(self, outgoing: Outgoing, codes: dict[int, int] | int = 0, *, offset: int = 100, **about: Any) -> Any:
+        """The broker answers: one error code for all partitions, or one for each."""
+        rows = [
+            PartitionProduceResponse(
+                index=b.partition, error_code=codes if isinstance(codes, int) else codes.get(b.partition, 0), base_offset=offset
+            )
+            for b in outgoing.batches
+        ]
+        response = ProduceResponse(responses=[TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=rows)], **about)
+        return self.sender.on_answer(outgoing, response, None, self.now)
+
+    def lose(self, outgoing: Outgoing, error: KafkaException) -> Any:
+        """The connection breaks before the answer."""
+        return self.sender.on_answer(outgoing, None, error, self.now)

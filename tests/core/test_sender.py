@@ -1,0 +1,453 @@
+"""The producer's machine: order, numbers, retries, time. No socket, no clock: thousands of steps a second."""
+
+from __future__ import annotations
+
+import dataclasses
+from random import Random
+from typing import Any
+
+import pytest
+
+from gkafka.core.sender import MOVES, Event, Idempotence, Outgoing
+from gkafka.exceptions import (
+    ClusterAuthorizationFailed,
+    ConnectionFailedError,
+    KafkaTimeoutError,
+    MessageSizeTooLarge,
+    SocketDisconnectedError,
+    UnsupportedVersion,
+)
+from tests.core.fakes import Rig
+
+NOT_LEADER, OUT_OF_ORDER, DUPLICATE, TOO_LARGE, UNKNOWN_PID = 6, 45, 46, 10, 59
+
+
+def sequences(requests: list[Outgoing]) -> list[int]:
+    return [b.extra.sequence for r in requests for b in r.batches]
+
+
+def test_a_batch_waits_for_its_linger_and_then_goes() -> None:
+    rig = Rig()
+    rig.open()
+    assert rig.sent() == []
+    assert rig.poll().deadline == pytest.approx(0.005)
+    rig.now = 0.005
+    assert [len(r.batches) for r in rig.sent()] == [1]
+
+
+@pytest.mark.parametrize("press", ["flushing", "pressed"])
+def test_flush_and_a_full_buffer_end_the_linger(press: str) -> None:
+    rig = Rig()
+    rig.open()
+    setattr(rig.sender, press, True)
+    assert len(rig.sent()) == 1
+
+
+def test_somebody_who_waits_for_a_batch_ends_its_linger() -> None:
+    rig = Rig()
+    batch = rig.open()
+    rig.accumulator.hurry(batch)
+    assert rig.sent()[0].batches == [batch]
+
+
+def test_one_request_holds_at_most_one_batch_of_a_partition_and_all_partitions_of_the_broker() -> None:
+    rig = Rig({0: 1, 1: 1, 2: 2})
+    for partition in (0, 0, 1, 2):
+        rig.full(partition)
+    requests = rig.sent()
+    assert sorted((r.broker_id, sorted(b.partition for b in r.batches)) for r in requests) == [(1, [0]), (1, [0, 1]), (2, [2])]
+
+
+def test_a_batch_that_is_half_full_rides_along() -> None:
+    rig = Rig({0: 1, 1: 1, 2: 1})
+    rig.full(0)
+    half, small = rig.open(1, size=2048), rig.open(2, size=100)
+    batches = [b for r in rig.sent() for b in r.batches]
+    assert half in batches
+    assert small not in batches
+
+
+def test_no_more_requests_than_max_in_flight_are_under_way() -> None:
+    rig = Rig()
+    for _ in range(9):
+        rig.full()
+    first = rig.sent()
+    assert sequences(first) == [0, 10, 20, 30, 40]
+    assert rig.sent() == []
+    rig.answer(first[0])
+    assert sequences(rig.sent()) == [50]
+
+
+def test_a_request_stays_within_max_request_bytes() -> None:
+    rig = Rig({0: 1, 1: 1, 2: 1}, max_request_bytes=2500)
+    for partition in range(3):
+        rig.full(partition)
+    assert sorted(len(r.batches) for r in rig.sent()) == [1, 2]
+
+
+def test_an_acknowledged_batch_is_settled_with_its_offset() -> None:
+    rig = Rig()
+    batch = rig.full()
+    (request,) = rig.sent()
+    settled, stale = rig.answer(request, offset=42)
+    assert [(s.batch, s.base_offset, s.error) for s in settled] == [(batch, 42, None)]
+    assert not stale
+    assert not rig.accumulator.unsettled
+    assert batch.extra.persisted == "yes"
+
+
+def test_a_failed_batch_goes_again_before_everything_younger() -> None:
+    """B08, B10: the retry is sent alone, then the next ones, in the order in which they were rolled."""
+    rig = Rig()
+    batches = [rig.full() for _ in range(4)]
+    sent = rig.sent()
+    settled, stale = rig.answer(sent[0], NOT_LEADER)
+    assert settled == []
+    assert stale
+    for request in sent[1:]:
+        rig.answer(request, OUT_OF_ORDER)
+    order: list[Any] = []
+    while rig.accumulator.unsettled:
+        rig.now += 2
+        for request in rig.sent():
+            order += request.batches
+            rig.answer(request)
+    assert order == batches
+    assert [b.extra.sequence for b in order] == [0, 10, 20, 30]
+    assert rig.sender.epoch_bumps == 0
+
+
+def test_a_second_retry_waits_for_the_first_and_fresh_batches_follow_behind() -> None:
+    rig = Rig()
+    rig.full(), rig.full()
+    first, second = rig.sent()
+    rig.answer(first, NOT_LEADER)
+    rig.answer(second, OUT_OF_ORDER)
+    rig.full()
+    assert rig.sent() == [], "the pause after the failure lasts"
+    rig.now = 5
+    (again,) = rig.sent()
+    assert sequences([again]) == [0], "the younger retry could otherwise land first"
+    rig.answer(again)
+    assert sequences(rig.sent()) == [10, 20], "a fresh batch may follow a retry on the same connection"
+
+
+def test_a_duplicate_is_a_success() -> None:
+    rig = Rig()
+    rig.full()
+    (request,) = rig.sent()
+    settled, _ = rig.answer(request, DUPLICATE, offset=-1)
+    assert settled[0].error is None
+
+
+def test_a_lost_connection_retries_with_the_same_number() -> None:
+    rig = Rig()
+    batch = rig.full()
+    (request,) = rig.sent()
+    settled, stale = rig.lose(request, SocketDisconnectedError("gone"))
+    assert settled == []
+    assert stale
+    rig.now = 5
+    (again,) = rig.sent()
+    assert again.batches == [batch]
+    assert batch.extra.sequence == 0
+    assert batch.attempts == 2
+
+
+def test_a_refused_batch_fails_and_the_gap_is_closed_by_a_new_epoch() -> None:
+    """KIP-360: what follows a batch that will never arrive is numbered anew, once nothing is on the wire."""
+    rig = Rig()
+    refused, follower = rig.full(), rig.full()
+    first, second = rig.sent()
+    settled, _ = rig.answer(first, TOO_LARGE)
+    assert isinstance(settled[0].error, MessageSizeTooLarge)
+    assert refused.extra.persisted == "no"
+    assert rig.answer(second, OUT_OF_ORDER)[0] == []
+    rig.now = 5
+    (again,) = rig.sent()
+    assert again.batches == [follower]
+    assert (follower.extra.sequence, follower.extra.producer) == (0, (77, 1))
+    assert rig.sender.epoch_bumps == 1
+
+
+def test_a_head_that_is_out_of_order_starts_a_new_epoch() -> None:
+    rig = Rig()
+    rig.full()
+    (request,) = rig.sent()
+    rig.answer(request)
+    batch = rig.full()
+    (request,) = rig.sent()
+    rig.answer(request, UNKNOWN_PID)
+    rig.now = 5
+    (again,) = rig.sent()
+    assert again.batches == [batch]
+    assert (batch.extra.sequence, batch.extra.producer) == (0, (77, 1))
+
+
+def test_another_partition_ends_its_old_numbers_before_it_takes_the_new_epoch() -> None:
+    rig = Rig({0: 1, 1: 2})
+    rig.full(0), rig.full(1)
+    by_partition = {r.batches[0].partition: r for r in rig.sent()}
+    rig.answer(by_partition[0], TOO_LARGE)
+    waiting = rig.full(1)
+    assert rig.sent() == [], "partition 1 still has a batch of the old epoch on the wire"
+    rig.answer(by_partition[1])
+    (request,) = rig.sent()
+    assert request.batches == [waiting]
+    assert (waiting.extra.sequence, waiting.extra.producer) == (0, (77, 1))
+
+
+def test_an_exhausted_epoch_asks_for_a_new_producer_id() -> None:
+    rig = Rig(idempotence=None)
+    rig.grant(epoch=(1 << 15) - 1)
+    rig.full()
+    (request,) = rig.sent()
+    rig.answer(request, TOO_LARGE)
+    batch = rig.full()
+    assert rig.poll().ask_producer_id
+    rig.sender.on_producer_id(_granted(78), None, rig.now)
+    (request,) = rig.sent()
+    assert request.batches == [batch]
+    assert batch.extra.producer == (78, 0)
+
+
+def _granted(producer_id: int) -> Any:
+    from gkafka.wire.txn import InitProducerIdResponse
+
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def test_sequence_numbers_survive_a_topic_that_vanishes_from_the_metadata() -> None:
+    """B01: a topic that is missing for a moment must not start its numbers anew."""
+    rig = Rig()
+    rig.full()
+    (request,) = rig.sent()
+    rig.answer(request)
+    rig.metadata.topics.clear()
+    batch = rig.full()
+    plan = rig.poll()
+    assert plan.requests == []
+    assert plan.want_metadata
+    from tests.core.fakes import MetadataRequest, told
+
+    rig.metadata.on_response(MetadataRequest(topics=None), told({0: 1}), rig.now)
+    assert [r.batches for r in rig.sent()] == [[batch]]
+    assert batch.extra.sequence == 10
+
+
+def test_sequence_numbers_wrap_at_31_bits() -> None:
+    rig = Rig()
+    rig.full()
+    (request,) = rig.sent()
+    queue = request.batches[0].extra.queue
+    rig.answer(request)
+    queue.next_sequence = (1 << 31) - 4
+    rig.full()
+    (request,) = rig.sent()
+    assert sequences([request]) == [(1 << 31) - 4]
+    assert queue.next_sequence == 6
+
+
+def test_a_batch_that_never_left_fails_at_its_delivery_timeout_as_not_persisted() -> None:
+    rig = Rig(delivery_timeout_s=10.0)
+    rig.metadata.topics.clear()
+    batch = rig.open()
+    rig.now = 9.9
+    assert rig.poll().settled == []
+    rig.now = 10.0
+    (settled,) = rig.poll().settled
+    assert settled.batch is batch
+    assert isinstance(settled.error, KafkaTimeoutError)
+    assert "no known leader" in str(settled.error)
+    assert batch.extra.persisted == "no"
+
+
+def test_a_batch_on_the_wire_fails_at_its_delivery_timeout_as_maybe_persisted() -> None:
+    rig = Rig(delivery_timeout_s=10.0)
+    batch = rig.full()
+    (request,) = rig.sent()
+    rig.now = 10.0
+    assert [s.batch for s in rig.poll().settled] == [batch]
+    assert batch.extra.persisted == "maybe"
+    assert rig.answer(request)[0] == [], "its late answer settles nothing twice"
+
+
+def test_a_connection_that_never_opened_leaves_no_doubt() -> None:
+    rig = Rig(retries=0)
+    batch = rig.full()
+    (request,) = rig.sent()
+    settled, _ = rig.lose(request, ConnectionFailedError("refused"))
+    assert len(settled) == 1
+    assert batch.extra.persisted == "no"
+
+
+def test_retries_are_counted_per_batch() -> None:
+    rig = Rig(retries=2)
+    rig.full()
+    tries = 0
+    settled: list[Any] = []
+    while not settled:
+        rig.now += 5
+        for request in rig.sent():
+            tries += 1
+            settled, _ = rig.answer(request, NOT_LEADER)
+    assert tries == 3
+
+
+def test_the_machine_never_asks_to_be_polled_at_once_for_something_it_cannot_do() -> None:
+    """B20: a lingered batch whose leader is unknown, or whose broker is busy, must not spin."""
+    rig = Rig(max_in_flight=1)
+    rig.full()
+    rig.sent()
+    rig.open()
+    rig.now = 1.0
+    assert rig.poll().deadline > rig.now + 10
+    rig.metadata.topics.clear()
+    assert rig.poll().deadline > rig.now + 10
+
+
+def test_a_broker_in_backoff_is_polled_again_when_it_ends() -> None:
+    rig = Rig()
+    rig.full()
+    plan = rig.sender.poll(0.0, lambda broker_id: 3.0)
+    assert plan.requests == []
+    assert plan.deadline == 3.0
+
+
+def test_a_throttled_broker_is_left_alone_for_a_bounded_while() -> None:
+    rig = Rig()
+    rig.full()
+    (request,) = rig.sent()
+    rig.answer(request, throttle_time_ms=(1 << 31) - 1)
+    rig.full()
+    assert rig.sent() == []
+    rig.now = 30.0
+    assert len(rig.sent()) == 1
+
+
+def test_a_broker_that_knows_no_producer_ids_turns_idempotence_off_unless_it_was_asked_for() -> None:
+    rig = Rig(idempotence=None)
+    batch = rig.full()
+    assert rig.poll().ask_producer_id
+    assert rig.sender.on_producer_id(None, UnsupportedVersion("no such api"), 0.0) is None
+    (request,) = rig.sent()
+    assert request.batches == [batch]
+    assert batch.extra.sequence == -1
+
+
+def test_idempotence_that_was_asked_for_is_never_given_up() -> None:
+    rig = Rig(idempotence=None)
+    rig.sender._required = True
+    rig.full()
+    rig.poll()
+    error = UnsupportedVersion("no such api")
+    assert rig.sender.on_producer_id(None, error, 0.0) is error
+
+
+def test_a_refused_producer_id_is_final_and_a_lost_one_is_asked_again() -> None:
+    rig = Rig(idempotence=None)
+    rig.full()
+    rig.poll()
+    assert rig.sender.on_producer_id(None, SocketDisconnectedError("gone"), 0.0) is None
+    assert not rig.poll().ask_producer_id
+    rig.now = 2.0
+    assert rig.poll().ask_producer_id
+    error = ClusterAuthorizationFailed()
+    assert rig.sender.on_producer_id(None, error, 2.0) is error
+
+
+def test_an_answer_that_leaves_a_partition_out_is_an_error_that_names_it() -> None:
+    rig = Rig()
+    rig.full()
+    (request,) = rig.sent()
+    settled, _ = rig.answer(Outgoing(request.broker_id, []), 0)
+    assert settled == []
+    from gkafka.wire.produce import ProduceResponse
+
+    settled, _ = rig.sender.on_answer(request, ProduceResponse(responses=[]), None, 0.0)
+    assert settled[0].error.partition == 0
+    assert "t-0" in str(settled[0].error)
+
+
+def test_abandon_fails_everything_wherever_it_is() -> None:
+    rig = Rig({0: 1, 1: 2, 2: 3})
+    on_wire, opened = rig.full(0), rig.open(1)
+    rig.sent()
+    pending = rig.full(0)
+    error = KafkaTimeoutError("closing")
+    assert {s.batch for s in rig.sender.abandon(error)} == {on_wire, opened, pending}
+    assert not rig.accumulator.unsettled
+
+
+def test_an_impossible_move_of_idempotence_raises() -> None:
+    rig = Rig()
+    assert rig.sender.state is Idempotence.READY
+    with pytest.raises(KeyError):
+        rig.sender._move(Event.GRANTED)
+    assert all(isinstance(state, Idempotence) and isinstance(event, Event) for state, event in MOVES)
+
+
+@dataclasses.dataclass
+class Log:
+    """A partition leader's view of an idempotent producer: the last batches it has, and the next number it takes (KIP-98)."""
+
+    producer: tuple[int, int] | None = None
+    next_sequence: int = 0
+    batches: list[Any] = dataclasses.field(default_factory=list)
+    numbers: dict[int, Any] = dataclasses.field(default_factory=dict)
+
+    def append(self, batch: Any) -> int:
+        producer, sequence = batch.extra.producer, batch.extra.sequence
+        if self.producer is None or producer[1] > self.producer[1]:
+            if sequence != 0:
+                return OUT_OF_ORDER
+            self.producer, self.next_sequence, self.numbers = producer, 0, {}
+        if self.numbers.get(sequence) is batch:
+            return DUPLICATE
+        if sequence != self.next_sequence:
+            return OUT_OF_ORDER
+        self.batches.append(batch)
+        self.numbers[sequence] = batch
+        self.next_sequence += batch.count
+        return 0
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_whatever_gets_lost_every_batch_arrives_once_and_in_order(seed: int) -> None:
+    """Requests and answers are lost at random, leaders refuse at random: with idempotence nothing is lost, doubled or overtaken."""
+    chance = Random(seed)
+    rig = Rig({0: 1, 1: 1, 2: 2})
+    logs = {0: Log(), 1: Log(), 2: Log()}
+    made: dict[int, list[Any]] = {0: [], 1: [], 2: []}
+    flying: list[Outgoing] = []
+    for step in range(400):
+        rig.now += chance.choice([0.0, 0.001, 0.2])
+        if step < 150:
+            partition = chance.randrange(3)
+            made[partition].append(rig.full(partition, count=chance.randint(1, 5)))
+        flying += rig.sent()
+        if not flying:
+            continue
+        # Answers of one connection come in order; a lost connection loses all that is on it.
+        broker = chance.choice([r.broker_id for r in flying])
+        request = next(r for r in flying if r.broker_id == broker)
+        if chance.random() < 0.1 and step < 300:
+            reached = chance.randint(0, sum(r.broker_id == broker for r in flying))
+            for n, r in enumerate([r for r in flying if r.broker_id == broker]):
+                if n < reached:
+                    for b in r.batches:
+                        logs[b.partition].append(b)
+                rig.lose(r, SocketDisconnectedError("gone"))
+            flying = [r for r in flying if r.broker_id != broker]
+            continue
+        flying.remove(request)
+        refuses = chance.random() < 0.1 and step < 300
+        rig.answer(request, {b.partition: NOT_LEADER if refuses else logs[b.partition].append(b) for b in request.batches})
+    for _ in range(200):
+        rig.now += 1.0
+        flying += rig.sent()
+        while flying:
+            request = flying.pop(0)
+            rig.answer(request, {b.partition: logs[b.partition].append(b) for b in request.batches})
+    assert not rig.accumulator.unsettled
+    assert {p: log.batches for p, log in logs.items()} == made
