@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import gkafka
 from gkafka.config import ClientConfig
 from gkafka.core.connection import Connection, Sent, State
-from gkafka.exceptions import ForkedClientError, KafkaException, KafkaTimeoutError, ProtocolError, SocketDisconnectedError
+from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, SocketDisconnectedError
 from gkafka.handlers import Future, Handler, Stream
 from gkafka.net.buffers import BufferPool, FrameReader
 from gkafka.net.stream import open_stream
@@ -109,7 +109,6 @@ class Channel:
         self._backlog: deque[Queued] = deque()
         self._outbox: deque[Out] = deque()
         self._stream: Stream | None = None
-        self._stream_users = 0
         self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
         self._started = False
         self._opened = False
@@ -127,7 +126,11 @@ class Channel:
             if self._started or self._closed:
                 return
             self._started = True
-        self._handler.spawn(self._run, _name=f"gkafka-{self.role}-{self.peer}")
+        try:
+            self._handler.spawn(self._run, _name=f"gkafka-{self.role}-{self.peer}")
+        except KafkaException as exc:  # the handler was stopped
+            self._shut(exc)
+            self._ended.set()
 
     def send(
         self, request: Any, on_done: OnDone, *, timeout_s: float, max_version: int | None = None, expects_response: bool = True
@@ -240,7 +243,7 @@ class Channel:
         if self._broken is None:
             self._broken = self._lost(exc)
         if self._stream is not None:
-            self._stream.shutdown()
+            self._stream.close()  # wakes the reader
 
     def _wake_writer(self) -> None:
         self._filled.set()
@@ -248,7 +251,19 @@ class Channel:
             if self._writer_runs:
                 return
             self._writer_runs = True
-        self._handler.spawn(self._write, _name=f"gkafka-{self.role}-{self.peer}-writer")
+        try:
+            self._handler.spawn(self._write, _name=f"gkafka-{self.role}-{self.peer}-writer")
+        except KafkaException as exc:  # the handler was stopped: no worker will tell anybody, so it is done here
+            self._shut(exc)
+            self._writer_runs = False
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        while self._outbox:
+            with self._lock:
+                out = self._outbox.popleft() if self._outbox else None
+            if out is not None and out.on_done is not None:
+                self._tell(out.on_done, None, out.error)
 
     def _write(self) -> None:
         """The writer worker: empties the outbox in order, and ends when nothing came for a while."""
@@ -285,11 +300,7 @@ class Channel:
 
     def _write_out(self, out: Out) -> None:
         if out.buffers:
-            stream = self._borrow_stream()
-            try:
-                stream.send_all(out.buffers, self._send_deadline())
-            finally:
-                self._return_stream()
+            self._open_stream().send_all(out.buffers, self._send_deadline())
         with self._lock:
             ours = bool(self._outbox) and self._outbox[0] is out  # not if the channel was closed meanwhile: then it was told
             if ours:
@@ -321,7 +332,6 @@ class Channel:
             raise
         finally:
             self._shut(error)
-            self._return_stream()
             self._ended.set()
 
     def _answer(self, frame: memoryview) -> None:
@@ -354,8 +364,9 @@ class Channel:
         assert stream is not None
         while True:
             self._handler.check_fork()
+            until = self._next_look()
             try:
-                received = stream.recv_into(view, self._next_look())
+                received = stream.recv_into(view, until)
             except KafkaTimeoutError:
                 continue
             except OSError as exc:
@@ -402,7 +413,6 @@ class Channel:
                 raise self._closed_error()
             self._connection.connecting()
         while not self._connect():
-            self._return_stream()
             pause = self._config.reconnect_backoff_ms / 1000
             self._handler.sleep(max(0.0, min(pause, self._open_deadline - self._handler.monotonic())))
         log.info("%s: %s connection open (%s)", self.peer, self.role, self._connection.spoken)
@@ -415,7 +425,7 @@ class Channel:
         stream = open_stream(self._handler, self.host, self.port, deadline=self._connect_deadline(), config=self._config)
         with self._lock:
             if not self._closed:
-                self._stream, self._stream_users = stream, 1
+                self._stream = stream
         if self._stream is not stream:
             stream.close()
             raise self._closed_error()
@@ -423,10 +433,12 @@ class Channel:
         try:
             self._negotiate(stream)
         except SocketDisconnectedError as exc:
+            asked = self._connection.asked
             with self._lock:
                 again = not self._closed and self._frames.pristine and self._connection.hung_up()
             if again:
-                log.info("%s: closed the connection when asked %s; trying another way", self.peer, self._connection.asked)
+                log.info("%s: closed the connection when asked %s; asking in another way", self.peer, asked)
+                stream.close()
                 return False
             self._name_the_questions(exc)
             raise
@@ -506,8 +518,8 @@ class Channel:
         log.info("%s: %s connection closed: %s", self.peer, self.role, error or "by the client")
         self._settled.set()
         self._filled.set()
-        if stream is not None and not isinstance(error, ForkedClientError):  # a fork's connection is the parent's: only the descriptor goes
-            stream.shutdown()
+        if stream is not None:
+            stream.close()
         for entry in sent:
             self._tell(entry.token, None, self._error_of(entry, now))
         for out in outs:
@@ -533,24 +545,11 @@ class Channel:
         except Exception:
             log.exception("%s: the callback for the closed connection raised", self.peer)
 
-    def _borrow_stream(self) -> Stream:
+    def _open_stream(self) -> Stream:
         with self._lock:
             if self._closed or self._stream is None:
                 raise self._closed_error()
-            self._stream_users += 1
             return self._stream
-
-    def _return_stream(self) -> None:
-        """The last worker that uses the descriptor closes it: no other may be about to send on its number."""
-        with self._lock:
-            stream = self._stream
-            if stream is None:
-                return
-            self._stream_users -= 1
-            if self._stream_users:
-                return
-            self._stream = None
-        stream.close()
 
 
 def _after(buffers: Sequence[Buffer], sent: int) -> list[Buffer]:

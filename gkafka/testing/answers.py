@@ -92,7 +92,11 @@ class Answers:
 
     # -- the APIs
     def _api_versions(self, call: Call) -> Message:
-        keys = [apiversions.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in sorted(self._served.items())]
+        keys = [
+            apiversions.ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in sorted(self._served.items())
+            if key in APIS
+        ]
         return apiversions.ApiVersionsResponse(api_keys=keys)
 
     def _metadata(self, call: Call) -> Message:

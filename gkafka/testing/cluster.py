@@ -15,7 +15,7 @@ from gkafka.testing.answers import Answers
 from gkafka.testing.logs import StoredRecord, decode
 from gkafka.testing.native import Loop
 from gkafka.testing.refusals import refusal
-from gkafka.testing.server import Call, Listener, Peer, parse
+from gkafka.testing.server import DESCRIBE_GROUPS, Call, Listener, Peer, parse
 from gkafka.testing.state import Committed, Partition, State, Topic
 from gkafka.wire.apis import APIS, Api, Message, Request, Versions
 
@@ -411,7 +411,7 @@ def _served(versions: str | None, limits: Mapping[str, tuple[int, int] | None]) 
     served = {api.key: (api.stable.low, api.stable.high) for api in APIS.values()}
     if versions is not None:
         ranges = Versions.for_broker(versions).ranges
-        served = {key: ranges[key] for key in served if key in ranges}
+        served = {key: ranges[key] for key in (*served, DESCRIBE_GROUPS) if key in ranges}
     for name, limit in limits.items():
         key = _api(name).key
         if limit is None:
