@@ -15,7 +15,7 @@ from setuptools.command.build_ext import build_ext
 
 MODE = os.environ.get("GKAFKA_BUILD", "")
 SOURCE = "gkafka/records/_speed.pyx"
-PARTS = ["gkafka/records/_speed_read.pxi", "gkafka/records/_speed_write.pxi", "gkafka/records/_crc.h"]
+PARTS = [f"gkafka/records/{name}" for name in ("_crc.h", "_speed_columns.pxi", "_speed_read.pxi", "_speed_write.pxi")]
 
 
 def extensions() -> list[Extension]:

@@ -10,8 +10,77 @@ from __future__ import annotations
 import importlib
 import os
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gkafka.records._pure import (
+        Appender,
+        Batch,
+        BatchHeader,
+        Delivery,
+        Message,
+        Record,
+        RecordMetadata,
+        Records,
+        check_record,
+        control_type,
+        crc32c,
+        live_buffers,
+        make_message,
+        microseconds,
+        murmur2,
+        record_size,
+        run_callback,
+        scan,
+    )
+    from gkafka.records._pure import decode_columns as decode_raw
+
+__all__ = [
+    "Appender",
+    "Batch",
+    "BatchHeader",
+    "Columns",
+    "Delivery",
+    "IMPLEMENTATION",
+    "Message",
+    "Record",
+    "RecordMetadata",
+    "Records",
+    "check_record",
+    "control_type",
+    "crc32c",
+    "decode_columns",
+    "decode_raw",
+    "live_buffers",
+    "make_message",
+    "microseconds",
+    "murmur2",
+    "record_size",
+    "run_callback",
+    "scan",
+]
 
 _MODULES = {"cython": "gkafka.records._speed", "python": "gkafka.records._pure"}
+_CHOSEN = (
+    "Appender",
+    "Batch",
+    "BatchHeader",
+    "Delivery",
+    "Message",
+    "Record",
+    "RecordMetadata",
+    "Records",
+    "check_record",
+    "control_type",
+    "crc32c",
+    "live_buffers",
+    "make_message",
+    "microseconds",
+    "murmur2",
+    "record_size",
+    "run_callback",
+    "scan",
+)
 
 
 def _choose(wanted: str | None) -> tuple[str, ModuleType]:
@@ -29,4 +98,10 @@ def _choose(wanted: str | None) -> tuple[str, ModuleType]:
 
 
 IMPLEMENTATION, _module = _choose(os.environ.get("GKAFKA_IMPL"))
-globals().update({name: getattr(_module, name) for name in dir(_module) if not name.startswith("_")})
+try:
+    globals().update({name: getattr(_module, name) for name in _CHOSEN})
+    globals()["decode_raw"] = _module.decode_columns
+except AttributeError as exc:
+    raise ImportError(f"{_module.__file__} was built from older sources ({exc}): python setup.py build_ext --inplace") from exc
+
+from gkafka.records.columns import Columns, decode_columns  # noqa: E402  # they use what was chosen

@@ -1,26 +1,410 @@
-"""Reading record batches in Python: the twin of `_speed_read.pxi`."""
+"""Reading record batches in Python: the twin of `_speed_read.pxi`.
+
+A record is decoded when `Records.take` reaches it, in one straight line of code: calls and objects, not bytes, are what costs here.
+"""
 
 from __future__ import annotations
 
-__all__ = ["crc32c"]
+import struct
+from typing import Any
 
-try:
-    from crc32c import crc32c
-except ImportError:
+from gkafka import common
+from gkafka.common import CompressionType, TimestampType
+from gkafka.exceptions import KafkaException
+from gkafka.records._damage import ENTRY_HEAD, MAX_INT64, SMALLEST, SMALLEST_RECORD, Place, corrupt, explain_entry
+from gkafka.records._message import Context, Header, Origin, marker_of, pack_headers, restore, text, unpack_headers
+from gkafka.records._pure_crc import crc32c
+from gkafka.records._pure_cursors import Cursor, open_batch
+from gkafka.records._unwrap import room_for
 
-    def _table() -> list[int]:
-        table = []
-        for crc in range(256):
-            for _ in range(8):
-                crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-            table.append(crc)
-        return table
+__all__ = ["BatchHeader", "Message", "Records", "control_type", "crc32c", "make_message", "scan"]
 
-    _TABLE = _table()
+AnyBuffer = bytes | bytearray | memoryview
+UNKNOWN_COUNT = 2**31 - 1
 
-    def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:
-        """CRC-32C of data, going on from value: 100 times slower than the compiled one."""
-        crc, table = value ^ 0xFFFFFFFF, _TABLE
-        for byte in bytes(data):
-            crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]
-        return crc ^ 0xFFFFFFFF
+V2 = struct.Struct(">qiibIhiqqqhii")  # the 61-byte header of a batch of format 2
+V1 = struct.Struct(">qiIbbq")  # offset, size, crc, magic, attributes, timestamp of a message of format 1
+V2_SIZE = V2.size
+
+
+# -- headers -----------------------------------------------------------------------------------------------------------
+class BatchHeader:
+    """What a batch says about itself. `scan` makes it; its numbers are checked against each other, not by the checksum.
+
+    start, end: where the batch stands in the scanned buffer. count: -1 for a compressed message of format 0 or 1, whose
+    base_offset is also unknown and given as its last. A run of uncompressed messages of format 0 or 1 is one batch.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "codec",
+        "count",
+        "end",
+        "is_control",
+        "is_transactional",
+        "last_offset",
+        "leader_epoch",
+        "magic",
+        "max_timestamp",
+        "next_offset",
+        "producer_epoch",
+        "producer_id",
+        "start",
+        "timestamp_type",
+    )
+
+    start: int
+    end: int
+    magic: int
+    base_offset: int
+    last_offset: int
+    next_offset: int
+    count: int
+    codec: int
+    timestamp_type: TimestampType
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_control: bool
+    is_transactional: bool
+    leader_epoch: int
+
+    def __repr__(self) -> str:
+        return f"<BatchHeader v{self.magic} offsets {self.base_offset}-{self.last_offset} count {self.count} bytes {self.start}-{self.end}>"
+
+
+TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
+
+
+def scan(buffer: AnyBuffer, *, topic: str | None = None, partition: int | None = None, strict: bool = False) -> list[BatchHeader]:
+    """The headers of the whole batches in a fetched buffer. The tail that a broker cuts off is left out.
+
+    Where no batch can begin, what stands before is returned if there is any: the next scan, from there, raises. So a good
+    batch is always handed out before the error of a bad one. strict: raise at once, also for a cut tail.
+    Raises CorruptRecordError with topic, partition and offset.
+    """
+    data = memoryview(buffer).cast("B")
+    headers: list[BatchHeader] = []
+    pos, size = 0, len(data)
+    while pos < size:
+        header = read_header(data, pos, size)
+        if header is None:
+            why = explain_entry(data, pos, whole=True) if strict or not is_cut(data, pos, size) else None
+            if why is not None and (strict or not headers):
+                offset = offset_at(data, pos)
+                raise corrupt(why, Place(topic, partition, offset, offset))
+            break
+        headers.append(header)
+        pos = header.end
+    return headers
+
+
+def offset_at(data: memoryview, pos: int) -> int:
+    """The offset that an entry claims, for its error; -1 if it is cut before that."""
+    return int.from_bytes(data[pos : pos + 8], "big", signed=True) if len(data) - pos >= 8 else -1
+
+
+def is_cut(data: memoryview, pos: int, size: int) -> bool:
+    """Whether the entry at pos, which is not a whole good one, is the beginning of one."""
+    left = size - pos
+    if left < 12:
+        return True
+    offset, length = struct.unpack_from(">qi", data, pos)
+    if length < SMALLEST[0]:
+        return False
+    if left < ENTRY_HEAD:
+        return True
+    magic = data[pos + 16]
+    return magic <= 2 and length >= SMALLEST[magic] and 0 <= offset < MAX_INT64 and left < 12 + length
+
+
+def read_header(data: memoryview, pos: int, size: int) -> BatchHeader | None:
+    """The batch at pos; None if it is cut or damaged."""
+    left = size - pos
+    if left < ENTRY_HEAD + SMALLEST[0] - 5:
+        return None
+    offset, length = struct.unpack_from(">qi", data, pos)
+    magic = data[pos + 16]
+    if magic > 2 or length < SMALLEST[magic] or left < 12 + length or not 0 <= offset < MAX_INT64:
+        return None
+    return _batch_header(data, pos) if magic == 2 else _message_header(data, pos, size)
+
+
+def _batch_header(data: memoryview, pos: int) -> BatchHeader | None:
+    (
+        offset,
+        length,
+        leader_epoch,
+        _,
+        _,
+        attributes,
+        last_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        sequence,
+        count,
+    ) = V2.unpack_from(data, pos)
+    codec = attributes & 7
+    if last_delta < 0 or offset > MAX_INT64 - 1 - last_delta or count < 0:
+        return None
+    if codec == 0 and count * SMALLEST_RECORD > length - SMALLEST[2]:
+        return None
+    header = BatchHeader()
+    header.start, header.end, header.magic = pos, pos + 12 + length, 2
+    header.base_offset, header.last_offset, header.next_offset = offset, offset + last_delta, offset + last_delta + 1
+    header.count, header.codec = count, codec
+    header.timestamp_type = TIMESTAMP_TYPES[attributes >> 3 & 1]
+    header.base_timestamp, header.max_timestamp = base_timestamp, max_timestamp
+    header.producer_id, header.producer_epoch, header.base_sequence = producer_id, producer_epoch, sequence
+    header.is_transactional, header.is_control = bool(attributes & 16), bool(attributes & 32)
+    header.leader_epoch = leader_epoch
+    return header
+
+
+def _message_header(data: memoryview, pos: int, size: int) -> BatchHeader:
+    """One compressed message, or the run of plain ones with the same attributes and rising offsets that begins at pos."""
+    offset, length, _, magic, attributes, first_timestamp = V1.unpack_from(data, pos)
+    header = BatchHeader()
+    header.start, header.magic, header.codec = pos, magic, attributes & 7
+    header.timestamp_type = TIMESTAMP_TYPES[attributes >> 3 & 1] if magic else TimestampType.NONE
+    header.base_timestamp = header.max_timestamp = first_timestamp if magic else -1
+    header.base_offset = last = offset
+    header.producer_id = header.producer_epoch = header.base_sequence = header.leader_epoch = -1
+    header.is_transactional = header.is_control = False
+    end, count = pos + 12 + length, 1
+    while not header.codec and size - end >= 12 + SMALLEST[magic]:
+        offset, length, _, its_magic, its_attributes, timestamp = V1.unpack_from(data, end)
+        if its_magic != magic or its_attributes != attributes or not last < offset < MAX_INT64:
+            break
+        if not SMALLEST[magic] <= length <= size - end - 12:
+            break
+        if magic and timestamp > header.max_timestamp:
+            header.max_timestamp = timestamp
+        last, count, end = offset, count + 1, end + 12 + length
+    header.end, header.last_offset, header.next_offset = end, last, last + 1
+    header.count = -1 if header.codec else count
+    return header
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+class Shared:
+    """What all messages of a batch have in common."""
+
+    __slots__ = ("compression_type", "context", "timestamp_type")
+
+    def __init__(self, context: Context, timestamp_type: TimestampType, compression_type: CompressionType) -> None:
+        self.context = context
+        self.timestamp_type = timestamp_type
+        self.compression_type = compression_type
+
+
+class Message:
+    """A record as read. Holds its own copy of key and value; headers are cut when asked for. Not to be assigned to."""
+
+    __slots__ = ("_headers", "_shared", "key", "offset", "size", "timestamp", "value")
+
+    def __init__(
+        self, shared: Shared, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: bytes | None, size: int
+    ) -> None:
+        self._shared = shared
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self._headers = headers
+        self.size = size
+
+    @property
+    def topic(self) -> str:
+        return self._shared.context.topic
+
+    @property
+    def partition_id(self) -> int:
+        return self._shared.context.partition_id
+
+    @property
+    def partition(self) -> Any:
+        """The Partition it came from, where the consumer knows one (pykafka)."""
+        return self._shared.context.partition
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return self._shared.timestamp_type
+
+    @property
+    def compression_type(self) -> CompressionType:
+        """How its batch was compressed."""
+        return self._shared.compression_type
+
+    @property
+    def partition_key(self) -> bytes | None:
+        """The key, under pykafka's name."""
+        return self.key
+
+    @property
+    def payload(self) -> bytes | None:
+        """The value, under pykafka's older name."""
+        return self.value
+
+    @property
+    def headers(self) -> list[Header]:
+        return unpack_headers(self._headers, text) if self._headers is not None else []
+
+    @property
+    def response_code(self) -> int:
+        """0: a message that could not be fetched is an exception (pykafka's name)."""
+        return 0
+
+    @property
+    def produce_attempt(self) -> int:
+        """0 for what was consumed (pykafka's name)."""
+        return 0
+
+    def detach(self) -> Message:
+        """A message that does not keep the fetched buffer alive. In this implementation each one is that already."""
+        return self
+
+    def __copy__(self) -> Message:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Message:
+        return self
+
+    def __reduce__(self) -> Any:
+        fields = (self.offset, self.timestamp, self.timestamp_type, self.key, self.value, self.headers, self.compression_type, self.size)
+        return restore, (self.topic, self.partition_id, *fields)
+
+    def __repr__(self) -> str:
+        return f"<Message {self.topic}[{self.partition_id}] offset {self.offset}, {self.size} bytes>"
+
+
+common.Message.register(Message)
+
+
+def make_message(
+    context: Context,
+    offset: int,
+    timestamp: int,
+    timestamp_type: TimestampType,
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[Header],
+    *,
+    compression_type: CompressionType = CompressionType.NONE,
+    size: int = 0,
+) -> Message:
+    """A message of given parts, as if it had been read."""
+    shared = Shared(context, TimestampType(timestamp_type), CompressionType(compression_type))
+    return Message(shared, offset, timestamp, key, value, pack_headers(headers) if headers else None, size)
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+class Records:
+    """The records of one batch, decoded as they are taken.
+
+    buffer, header: what was scanned. context: the messages' `.topic`, `.partition_id` and `.partition`. min_offset: records
+    before it are left out (a fetch answers with whole batches). max_bytes: what the batch may decompress to,
+    by default 64 MiB or 8 times the buffer, whichever is more.
+
+    The checksum is verified by the first take. What is found damaged raises CorruptRecordError once all good records before it were
+    taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec.
+    """
+
+    __slots__ = ("_buffer", "_check_crcs", "_cursor", "_error", "_header", "_max_bytes", "_min_offset", "_next_offset", "_shared")
+
+    def __init__(
+        self,
+        buffer: AnyBuffer,
+        header: BatchHeader,
+        context: Context,
+        *,
+        check_crcs: bool = True,
+        min_offset: int = -1,
+        max_bytes: int | None = None,
+    ) -> None:
+        data = memoryview(buffer).cast("B")
+        check_bounds(data, header)
+        self._buffer: memoryview | None = data
+        self._header = header
+        self._shared = Shared(context, header.timestamp_type, CompressionType.NONE)
+        self._check_crcs = check_crcs
+        self._min_offset = min_offset
+        self._max_bytes = room_for(len(data)) if max_bytes is None else max_bytes
+        self._cursor: Cursor | None = None
+        self._error: KafkaException | None = None
+        self._next_offset = max(header.base_offset, min_offset)
+        if header.last_offset < min_offset:
+            self._close()
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last message taken; the batch's own next offset once all are."""
+        return self._next_offset
+
+    @property
+    def remaining(self) -> int:
+        """How many messages are left at most: 2**31 - 1 where a batch does not say and was not opened, 0 only at the end."""
+        if self._error is not None:
+            return 1
+        if self._cursor is not None:
+            return self._cursor.left
+        if self._buffer is None:
+            return 0
+        # Also an empty batch is opened, by a take: its checksum guards the offsets that it stands for.
+        return max(self._header.count, 1) if self._header.count >= 0 else UNKNOWN_COUNT
+
+    def take(self, n: int) -> list[Message]:
+        """The next n messages, fewer at the end of the batch, none behind it."""
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        if n <= 0 or self._buffer is None:
+            return []
+        messages: list[Message] = []
+        try:
+            cursor = self._cursor or self._open(self._buffer)
+            error: KafkaException | None = cursor.read(Message, self._shared, n, self._min_offset, messages.append)
+        except KafkaException as failed:
+            error = failed
+        if messages:
+            self._next_offset = messages[-1].offset + 1
+        if error is not None:
+            self._fail(error)
+            if not messages:
+                raise error
+        elif not cursor.left:
+            self._close()
+        return messages
+
+    def _open(self, data: memoryview) -> Cursor:
+        place = Place(self._shared.context.topic, self._shared.context.partition_id, self._header.base_offset, self._header.last_offset)
+        cursor = open_batch(data, self._header, place, check_crcs=self._check_crcs, max_bytes=self._max_bytes)
+        self._shared.compression_type = CompressionType(self._header.codec)
+        self._cursor = cursor
+        return cursor
+
+    def _fail(self, error: KafkaException) -> None:
+        self._error = error
+        self._buffer = self._cursor = None
+
+    def _close(self) -> None:
+        self._buffer = self._cursor = None
+        self._next_offset = max(self._header.next_offset, self._min_offset)
+
+
+def check_bounds(data: memoryview, header: BatchHeader) -> None:
+    """Refuses a header that was scanned from another buffer: ValueError."""
+    head = V2_SIZE if header.magic == 2 else 12 + SMALLEST[header.magic]
+    if not (header.start >= 0 and header.start + head <= header.end <= len(data)):
+        raise ValueError(f"{header!r} does not lie in this buffer of {len(data)} bytes")
+
+
+def control_type(buffer: AnyBuffer, header: BatchHeader, *, check_crcs: bool = True) -> int:
+    """What a control batch marks (KIP-98): 0 abort, 1 commit, other numbers are unknown to us; -1 if its record was compacted away."""
+    messages = Records(buffer, header, Origin("", -1), check_crcs=check_crcs).take(1)
+    return marker_of(messages, header.base_offset, header.last_offset)

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, embedsignature=True
 """The compiled half of `gkafka.records`: the same names, results and errors as `gkafka.records._pure`.
 
-This file holds what reading and writing share; `_speed_read.pxi` reads batches, `_speed_write.pxi` writes them.
+This file holds what reading and writing share; `_speed_read.pxi` reads batches,
+`_speed_columns.pxi` makes columns of them, `_speed_write.pxi` writes them.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -73,4 +74,5 @@ cdef inline void store_u64(unsigned char* p, uint64_t value) noexcept nogil:
 
 
 include "_speed_read.pxi"
+include "_speed_columns.pxi"
 include "_speed_write.pxi"
