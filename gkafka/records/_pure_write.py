@@ -176,7 +176,7 @@ class Batch:
 
     Made by `Appender.open`. count: records; size: bytes so far, uncompressed, header included; created: monotonic seconds;
     base_timestamp, max_timestamp: ms, -1 while empty; sealed: `wire` is fixed; done: delivered or failed, `error` says which;
-    attempts, extra, waiter: the owner's.
+    owner: the appender's, None once done; attempts, extra, waiter: the owner's.
     """
 
     __slots__ = (
@@ -541,6 +541,7 @@ class Batch:
     def _finish(self) -> list[tuple[int, Callable[[Any], object]]]:
         self.done = True
         self._close()
+        self.owner = None  # nobody waits any more, and a delivery that is kept does not keep its producer
         callbacks, self._callbacks = self._callbacks or [], None
         callbacks.sort(key=itemgetter(0))
         return callbacks
@@ -618,8 +619,9 @@ class Delivery:
 
     def _settled(self, timeout: float | None) -> Batch:
         batch = self.batch
+        owner = batch.owner  # before `done`, in the other order than a batch ends
         if not batch.done:
-            batch.owner.wait(batch, timeout)
+            owner.wait(batch, timeout)
             if not batch.done:
                 text = f"a record for {batch.topic}-{batch.partition} is not delivered yet"
                 raise KafkaTimeoutError(text, topic=batch.topic, partition=batch.partition)

@@ -300,7 +300,7 @@ cdef class Batch:
 
     Made by `Appender.open`. count: records; size: bytes so far, uncompressed, header included; created: monotonic seconds;
     base_timestamp, max_timestamp: ms, -1 while empty; sealed: `wire` is fixed; done: delivered or failed, `error` says which;
-    attempts, extra, waiter: the owner's.
+    owner: the appender's, None once done; attempts, extra, waiter: the owner's.
     """
 
     cdef readonly str topic
@@ -595,6 +595,7 @@ cdef class Batch:
         self.done = True
         self.close()
         self.callbacks = None
+        self.owner = None  # nobody waits any more, and a delivery that is kept does not keep its producer
         if callbacks is None:
             return []
         callbacks.sort(key=_index_of)
