@@ -277,7 +277,9 @@ class Cluster:
                 gone = self._follow_brokers()
             done, self._round = self._round, self._handler.Event()
         if error is not None:
-            log.warning("metadata from %s:%s: %s", broker.host, broker.port, error)
+            # The first failure is told, the rest are counted: an hour without a broker must not fill a disk.
+            tries = self._failures.get(f"{broker.host}:{broker.port}", (1, ""))[0]
+            log.log(logging.WARNING if tries == 1 else logging.DEBUG, "metadata from %s:%s: %s", broker.host, broker.port, error)
         for old in gone:
             old.close()
         done.set()

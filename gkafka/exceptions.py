@@ -106,9 +106,7 @@ class ConnectionFailedError(SocketDisconnectedError):
 
 
 class NoBrokersAvailableError(KafkaException):
-    """None of the bootstrap hosts answered; the text names each and why."""
-
-    retriable = True
+    """None of the bootstrap hosts answered, after a few tries of each; the text names each and why."""
 
 
 class LeaderNotFoundError(KafkaException):

@@ -74,7 +74,7 @@ class Queue:
 class Fetching:
     """One fetch worker's share: the leaders whose id falls to it, and the machine that asks them."""
 
-    __slots__ = ("again", "fetcher", "index", "lock", "role", "wake", "worker")
+    __slots__ = ("again", "fetcher", "index", "lock", "role", "sleeps_until", "wake", "worker")
 
     def __init__(self, index: int, role: object, fetcher: Fetcher, lock: Any, wake: Any) -> None:
         self.index = index
@@ -84,6 +84,7 @@ class Fetching:
         self.wake = wake
         self.worker: Any = None
         self.again = False
+        self.sleeps_until = float("inf")
 
 
 class NativeConsumer:
@@ -342,7 +343,11 @@ class NativeConsumer:
     def _kick(self) -> None:
         """Something may have become fetchable: ask at once, whoever notices it. Nothing here waits."""
         for share in self._shares:
-            self._drive(share)
+            self._kick_share(share)
+
+    def _kick_share(self, share: Fetching) -> None:
+        if self._drive(share) < share.sleeps_until:
+            share.wake.set()
 
     def _drive(self, share: Fetching) -> float:
         """Send what the machine wants. One driver at a time: another one leaves a note and goes on."""
@@ -409,10 +414,7 @@ class NativeConsumer:
             if queue is not None and not queue.batches and queue.reader is None:
                 self._caught_up(queue)
         share.again = True
-        if response is not None:
-            self._drive(share)
-        else:
-            share.wake.set()
+        self._kick_share(share)
         if batches or errors:
             self._filled.set()
 
@@ -428,7 +430,7 @@ class NativeConsumer:
                 for position, _ in lookup.partitions.values():
                     if position.state is State.FETCHING and position.consumed < 0:
                         position.consumed = position.fetch_offset
-            share.wake.set()
+            self._kick_share(share)
             self._filled.set()
 
         try:
@@ -574,6 +576,7 @@ def _work(me: weakref.ref[NativeConsumer], share: Fetching) -> None:
         handler.check_fork()
         share.wake.clear()
         deadline = consumer._drive(share)
-        left = deadline - handler.monotonic()
+        now = handler.monotonic()
+        share.sleeps_until = min(deadline, now + TICK_S)
         del consumer
-        share.wake.wait(max(0.001, min(left, TICK_S)))
+        share.wake.wait(max(0.001, share.sleeps_until - now))

@@ -299,13 +299,9 @@ class NativeProducer:
 
     def _after_append(self) -> None:
         """A batch was opened or rolled: see that somebody looks after it."""
+        self._kick()
         if self._cooperative:
-            self._wake.set()
             self._handler.checkpoint()
-        else:
-            self._drive()
-            if self._handler.monotonic() + self.config.linger_ms / 1000 < self._sleeps_until:
-                self._wake.set()  # the worker sleeps longer than this batch may linger
 
     def checkpoint(self) -> None:
         """Called by the appender every few records: lets other greenlets run when this one had its time."""
@@ -338,10 +334,8 @@ class NativeProducer:
     # -- driving -------------------------------------------------------------------------------------------------------------
     def _kick(self) -> None:
         """Something may have become due."""
-        if self._cooperative:
-            self._wake.set()
-        else:
-            self._drive()
+        if self._cooperative or self._drive() < self._sleeps_until:
+            self._wake.set()  # the worker would sleep longer than the next batch lingers, or a pause lasts
 
     def _drive(self) -> float:
         """Do what the machine wants, until it wants nothing. One driver at a time: another one leaves a note and goes on.
