@@ -282,6 +282,17 @@ def test_records_are_slices_of_the_frame_uncopied() -> None:
     assert records[-1] == 0
 
 
+@pytest.mark.parametrize("claimed", [101, 2**31 - 1])
+def test_records_are_bounded_by_what_is_left(claimed: int) -> None:
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=b"r" * 100)])])
+    frame = b"".join(encode_response(response, 4, 1))[4:]
+    lying = frame[:-104] + claimed.to_bytes(4, "big") + frame[-100:]
+    with pytest.raises(
+        ProtocolError, match=rf"Fetch response v4: {claimed} bytes where 100 are left at byte {len(frame) - 104} of {len(frame)}"
+    ):
+        decode_response(FetchResponse.API, 4, lying)
+
+
 def test_only_errors_of_gkafka_leave_the_decoder_on_noise() -> None:
     chance = random.Random(20)
     cells = [(api, version) for api in APIS.values() for version in api.versions.each()]

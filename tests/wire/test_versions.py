@@ -176,7 +176,6 @@ def test_a_release_may_be_written_shorter_or_longer(text: str, release: str) -> 
         "",
         "auto",
         "0.7",
-        "0.8",
         "0.8.1.1",
         "0.12",
         "1.2",
