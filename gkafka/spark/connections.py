@@ -1,0 +1,98 @@
+"""Clients that outlive a task: Spark reuses its Python workers, so the next task of the same cluster finds its connections open.
+
+A client is used by one task at a time. Which partition a worker gets next cannot be known, so clients are kept by cluster and options,
+never by partition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from gkafka.client import KafkaClient
+from gkafka.spark.kafkaproperties import KafkaProperties
+
+__all__ = ["close_all", "connected"]
+
+
+class Key(NamedTuple):
+    """What a client can be used again for. After a fork no client of the parent can be: sockets must not be shared."""
+
+    hosts: str
+    options: tuple[tuple[str, Any], ...]
+    pid: int
+
+
+class Idle(NamedTuple):
+    """A client that no task uses. until: when it counts as too old, by its handler's clock."""
+
+    client: KafkaClient
+    until: float
+
+    @property
+    def expired(self) -> bool:
+        return self.client.handler.monotonic() >= self.until
+
+
+_idle: dict[Key, list[Idle]] = {}
+
+
+@contextlib.contextmanager
+def connected(properties: KafkaProperties) -> Iterator[KafkaClient]:
+    """A client for these properties, from those that are idle or new. One that saw an error is not used again."""
+    key = Key(properties.hosts, _frozen(properties.client), os.getpid())
+    _drop_old(key.pid)
+    client = _take(key) or _new(properties)
+    try:
+        yield client
+    except BaseException:  # GeneratorExit too: Spark stopped reading in the middle
+        client.close()
+        raise
+    _idle.setdefault(key, []).append(Idle(client, client.handler.monotonic() + properties.idle_ms / 1000))
+
+
+def close_all() -> None:
+    """Close the clients that are idle in this process."""
+    for key in list(_idle):
+        while (idle := _pop(key)) is not None:
+            if key.pid == os.getpid():
+                idle.client.close()
+
+
+def _new(properties: KafkaProperties) -> KafkaClient:
+    # Threads always: in a worker nothing runs a hub between two tasks, and a patched socket would be the JVM's, too.
+    return KafkaClient(properties.hosts, handler="threading", auto_create_topics=False, **properties.client)
+
+
+def _take(key: Key) -> KafkaClient | None:
+    idle = _pop(key)
+    return None if idle is None else idle.client
+
+
+def _pop(key: Key) -> Idle | None:
+    try:
+        return _idle.get(key, []).pop()  # atomic: no other thread gets the same one
+    except IndexError:
+        return None
+
+
+def _drop_old(pid: int) -> None:
+    """Brokers close what is silent for long, and finding that out costs the next task a round trip."""
+    for key in list(_idle):
+        if key.pid != pid:
+            del _idle[key]
+            continue
+        kept = [idle for idle in _idle.pop(key) if not _closed_if_expired(idle)]
+        _idle.setdefault(key, []).extend(kept)
+
+
+def _closed_if_expired(idle: Idle) -> bool:
+    if idle.expired:
+        idle.client.close()
+    return idle.expired
+
+
+def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(options.items()))

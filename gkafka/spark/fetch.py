@@ -1,0 +1,211 @@
+"""What a Spark task does: a range of offsets as Arrow batches, the next fetch always under way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gkafka import records
+from gkafka.client import KafkaClient
+from gkafka.common import IsolationLevel, OffsetType
+from gkafka.exceptions import KafkaException, OffsetOutOfRangeError, ProtocolError
+from gkafka.rawfetch import RawFetch
+from gkafka.spark.connections import connected
+from gkafka.spark.offsets import DATA_LOSS, DataLossError
+from gkafka.spark.options import SourceOptions
+from gkafka.spark.planner import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+__all__ = ["read"]
+
+log = logging.getLogger(__name__)
+
+MOST_MILLISECONDS = ((1 << 63) - 1) // 1000  # what Spark's timestamps, in microseconds, can hold
+
+
+def read(options: SourceOptions, task: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The records of a range as batches of these columns, in offset order.
+
+    Raises CorruptRecordError naming topic, partition and offset, DataLossError, KafkaTimeoutError and other KafkaException.
+    """
+    with connected(options.kafka) as client:
+        for chunk in RangeReader(client, options, task).chunks():
+            yield from Decoder(options, task, columns).batches(chunk)
+
+
+@dataclass
+class Chunk:
+    """Fetches that become Arrow batches together. start: the first offset that is wanted. rows: about how many records."""
+
+    start: int
+    fetches: list[RawFetch] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+
+    def add(self, raw: RawFetch) -> None:
+        self.fetches.append(raw)
+        self.rows += sum(max(header.count, 1) for header in records.scan(raw.batches))
+        self.size += len(raw.batches)
+
+
+class RangeReader:
+    """The fetches of one range, whatever the partition's leader does meanwhile."""
+
+    def __init__(self, client: KafkaClient, options: SourceOptions, task: OffsetRange) -> None:
+        self._client, self._options, self._task = client, options, task
+        self._position = task.start
+        self._progress_at = client.handler.monotonic()
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Ends when the position has reached the range's end, even if no record had that offset."""
+        chunk = Chunk(self._position)
+        while self._position < self._task.end:
+            try:
+                for raw in self._fetches():
+                    chunk.add(raw)
+                    self._position = raw.next_offset
+                    if self._is_full(chunk):
+                        yield chunk
+                        chunk = Chunk(self._position)
+                    # Behind the yield: the time that Spark took for a batch is not time without progress.
+                    self._progress_at = self._client.handler.monotonic()
+            except OffsetOutOfRangeError as exc:
+                self._position = self._next_available(exc)
+            except KafkaException as exc:
+                if not exc.retriable or self._patience_is_over():
+                    raise
+                log.warning("%s: fetching goes on at offset %d after: %s", self._task, self._position, exc)
+        if chunk.fetches:
+            yield chunk
+
+    def _is_full(self, chunk: Chunk) -> bool:
+        return chunk.rows >= self._options.batch_rows or chunk.size >= self._options.batch_bytes
+
+    def _fetches(self) -> Iterator[RawFetch]:
+        options = self._options
+        return self._client.fetch_stream(
+            self._task.topic,
+            self._task.partition,
+            self._position,
+            self._task.end,
+            max_bytes=options.kafka.fetch_bytes,
+            isolation=options.kafka.isolation,
+            max_wait_ms=options.kafka.fetch_wait_ms,
+            timeout=options.poll_timeout_ms / 1000,
+        )
+
+    def _patience_is_over(self) -> bool:
+        return self._client.handler.monotonic() - self._progress_at >= self._options.poll_timeout_ms / 1000
+
+    # -- offsets that are gone ---------------------------------------------------------------------------------------------
+    def _next_available(self, error: OffsetOutOfRangeError) -> int:
+        """Where reading goes on when the position is not in the log any more; the range's end if nothing of it is left."""
+        topic, partition, _, end = self._task
+        reason = f"Could not read records in offset [{self._position}, {end}) for topic partition {topic}-{partition}: {error}"
+        if self._options.fail_on_data_loss:
+            raise DataLossError(DATA_LOSS + reason, topic=topic, partition=partition, offset=self._position) from error
+        earliest, latest = self._ends()
+        gone = self._position >= latest or earliest >= end
+        found = end if gone else max(self._position, earliest)
+        log.warning(
+            "%s. The available offset range is [%d, %d): records in [%d, %d) are skipped (failOnDataLoss is false)",
+            reason,
+            earliest,
+            latest,
+            self._position,
+            found,
+        )
+        if found == self._position and self._patience_is_over():
+            raise error
+        return found
+
+    def _ends(self) -> tuple[int, int]:
+        at = (self._task.topic, self._task.partition)
+        earliest = self._client.list_offsets({at: OffsetType.EARLIEST})[at]
+        latest = self._client.list_offsets({at: OffsetType.LATEST}, isolation=self._options.kafka.isolation)[at]
+        return earliest, latest
+
+
+class Decoder:
+    """Fetched bytes to Arrow."""
+
+    def __init__(self, options: SourceOptions, task: OffsetRange, columns: Sequence[str]) -> None:
+        self._options, self._task, self._columns = options, task, columns
+
+    def batches(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        """What the chunk holds of the range. A batch that cannot be read is raised after the rows before it were handed out."""
+        buffers = [raw.batches for raw in chunk.fetches]
+        aborted = self._aborted(chunk)
+        position, complete = chunk.start, False
+        while not complete:
+            found = records.decode_columns(
+                buffers,
+                start_offset=position,
+                end_offset=self._task.end,
+                keys="key" in self._columns,
+                values="value" in self._columns,
+                headers="headers" in self._columns,
+                check_crcs=self._options.kafka.check_crcs,
+                skip=aborted,
+                topic=self._task.topic,
+                partition=self._task.partition,
+            )
+            if len(found):
+                yield from self._sliced(found)
+            position, complete = found.next_offset, found.complete
+
+    def _sliced(self, found: records.Columns) -> Iterator[pa.RecordBatch]:
+        if "timestamp" in self._columns:
+            self._check_timestamps(found)
+        batch = found.to_arrow(self._columns)
+        # A compressed fetch may hold many times its size: Spark gets it in pieces, which share the memory.
+        pieces = max(1, batch.nbytes // (4 * self._options.batch_bytes))
+        rows = -(-batch.num_rows // pieces)
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+    def _check_timestamps(self, found: records.Columns) -> None:
+        import numpy as np
+
+        timestamps = np.frombuffer(found.raw.timestamps, np.int64)
+        if timestamps.max() > MOST_MILLISECONDS or timestamps.min() < -MOST_MILLISECONDS:
+            index = int(np.argmax(np.abs(timestamps.astype(np.float64))))
+            offset = int(np.frombuffer(found.raw.offsets, np.int64)[index])
+            raise ProtocolError(
+                f"Record at topic {self._task.topic} partition {self._task.partition} offset {offset} has timestamp value "
+                f"{timestamps[index]} that overflows when converting to Spark's microsecond-precision TimestampType: the producer "
+                "should write milliseconds. A schema without the timestamp column can be read",
+                topic=self._task.topic,
+                partition=self._task.partition,
+                offset=offset,
+            )
+
+    def _aborted(self, chunk: Chunk) -> set[int]:
+        if self._options.kafka.isolation is not IsolationLevel.READ_COMMITTED:
+            return set()
+        return {offset for raw in chunk.fetches if raw.aborted for offset in aborted_batches(raw)}
+
+
+def aborted_batches(raw: RawFetch) -> Iterator[int]:
+    """The base offsets of the batches that belong to aborted transactions (KIP-98).
+
+    A transaction is aborted from the first offset that the answer names for its producer id up to that producer's next abort marker.
+    """
+    waiting = sorted(raw.aborted, key=lambda pair: pair[1], reverse=True)
+    open_ids: set[int] = set()
+    for header in records.scan(raw.batches):
+        while waiting and waiting[-1][1] <= header.last_offset:
+            open_ids.add(waiting.pop()[0])
+        if header.is_control:
+            if _is_abort(raw.batches, header):
+                open_ids.discard(header.producer_id)
+        elif header.is_transactional and header.producer_id in open_ids:
+            yield header.base_offset
+
+
+def _is_abort(batches: memoryview, header: Any) -> bool:
+    return records.control_type(batches, header) == 0

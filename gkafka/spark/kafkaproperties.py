@@ -1,0 +1,256 @@
+"""kafka.* options: the Java consumer's properties, and gkafka's own, as keyword arguments of KafkaClient and of its fetches.
+
+A property that does nothing here is named in a warning; one that would change what is read, or how safely, and cannot be had is
+refused with what to give instead. Nothing here imports pyspark.
+Source: https://kafka.apache.org/documentation/#consumerconfigs, KafkaSourceProvider.validateGeneralOptions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gkafka.common import IsolationLevel
+from gkafka.config import ClientConfig, ConsumerConfig, check
+from gkafka.exceptions import ConfigurationError
+
+__all__ = ["KafkaProperties", "translate"]
+
+FETCH_BYTES = 1 << 20
+IDLE_MS = 300000  # brokers close a connection after 9 or 10 minutes
+
+JAVA_NAMES = {
+    "client.id": "client_id",
+    "request.timeout.ms": "socket_timeout_ms",
+    "default.api.timeout.ms": "api_timeout_ms",
+    "socket.connection.setup.timeout.ms": "connect_timeout_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
+    "ssl.truststore.location": "ssl_cafile",
+    "ssl.keystore.location": "ssl_certfile",
+    "ssl.key.password": "ssl_password",
+}
+"""Properties of the Java consumer that are client options of gkafka under another name. The stores must be PEM files."""
+
+NOT_FROM_TEXT = ("ssl_context", "source_address", "auto_create_topics")
+
+NO_GROUP = "gkafka reads without a consumer group"
+NO_EFFECT = {
+    **dict.fromkeys(
+        (
+            "session.timeout.ms",
+            "heartbeat.interval.ms",
+            "max.poll.interval.ms",
+            "max.poll.records",
+            "group.instance.id",
+            "group.protocol",
+            "group.remote.assignor",
+            "partition.assignment.strategy",
+            "auto.commit.interval.ms",
+        ),
+        NO_GROUP,
+    ),
+    "allow.auto.create.topics": "a read never creates a topic",
+    "exclude.internal.topics": "internal topics are never read by pattern",
+    "client.rack": "records are read from the partition's leader",
+    "client.dns.lookup": "all addresses of a name are tried",
+    "fetch.min.bytes": "a fetch is answered as soon as there are records",
+    **dict.fromkeys(("retry.backoff.ms", "retry.backoff.max.ms"), "gkafka has its own pauses between retries"),
+    **dict.fromkeys(("receive.buffer.bytes", "send.buffer.bytes"), "the system sizes the buffers of sockets"),
+    **dict.fromkeys(
+        ("metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "enable.metrics.push"),
+        "gkafka has no such metrics",
+    ),
+}
+"""Properties that cannot change what is read: warned of, with the reason."""
+
+REFUSED = {
+    "auto.offset.reset": "Kafka option 'auto.offset.reset' is not supported. Instead set the source option 'startingOffsets' to 'earliest' or 'latest' "
+    "to specify where to start. Structured Streaming manages which offsets are consumed internally, rather than relying on the "
+    "kafkaConsumer to do it. See the docs for more details.",
+    "key.deserializer": "Kafka option 'key.deserializer' is not supported as keys are deserialized as byte arrays with ByteArrayDeserializer. "
+    "Use DataFrame operations to explicitly deserialize the keys.",
+    "value.deserializer": "Kafka option 'value.deserializer' is not supported as values are deserialized as byte arrays with "
+    "ByteArrayDeserializer. Use DataFrame operations to explicitly deserialize the values.",
+    "enable.auto.commit": "Kafka option 'enable.auto.commit' is not supported",
+    "interceptor.classes": "Kafka option 'interceptor.classes' is not supported",
+}
+"""What the JVM connector refuses, in its words."""
+
+NO_STORE = "gkafka reads PEM files, not Java key stores or inline certificates"
+NO_INLINE = f"{NO_STORE}: write it to a file on every node, and name it in kafka."
+NOT_HERE = {
+    "ssl.truststore.password": f"{NO_STORE}: a PEM file of certificates has no password; leave it out",
+    "ssl.keystore.password": f"{NO_STORE}: give the pass phrase of the key in kafka.ssl.key.password",
+    "ssl.truststore.certificates": f"{NO_INLINE}ssl.truststore.location with kafka.ssl.truststore.type=PEM",
+    "ssl.keystore.certificate.chain": f"{NO_INLINE}ssl.keystore.location with kafka.ssl.keystore.type=PEM",
+    "ssl.keystore.key": f"{NO_INLINE}ssl.keystore.location with kafka.ssl.keystore.type=PEM",
+}
+
+
+@dataclass(frozen=True)
+class KafkaProperties:
+    """What the kafka.* options come to. client: keyword arguments of KafkaClient."""
+
+    hosts: str
+    client: Mapping[str, Any] = dataclasses.field(repr=False)  # may hold a pass phrase
+    isolation: IsolationLevel
+    check_crcs: bool
+    fetch_bytes: int
+    fetch_wait_ms: int
+    idle_ms: int
+    group_id: str | None
+    warnings: tuple[str, ...]
+
+
+def translate(given: Mapping[str, str]) -> KafkaProperties:
+    """given: the properties without their "kafka.". Raises ConfigurationError."""
+    for name in given:
+        if name in REFUSED:
+            raise ConfigurationError(REFUSED[name])
+    if not given.get("bootstrap.servers", "").strip():
+        raise ConfigurationError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer")
+    values: dict[str, Any] = {}
+    client: dict[str, Any] = {}
+    warnings: list[str] = []
+    for name, text in given.items():
+        if name in READERS:
+            values[name] = READERS[name](name, text)
+        elif name in NO_EFFECT:
+            warnings.append(f"kafka.{name} has no effect: {NO_EFFECT[name]}")
+        else:
+            option = _client_option(name)
+            if option in client:
+                raise ConfigurationError(f"kafka.{name} is given twice (it is another spelling of {option!r})")
+            client[option] = _typed(ClientConfig, option, name, text)
+    _check_stores(given, values)
+    if "group.id" in values:
+        warnings.append(f"kafka.group.id={values['group.id']!r} is accepted and used for nothing: {NO_GROUP}")
+    return KafkaProperties(
+        hosts=values["bootstrap.servers"],
+        client={**client, **({"security_protocol": values["security.protocol"]} if "security.protocol" in values else {})},
+        isolation=values.get("isolation.level", IsolationLevel.READ_UNCOMMITTED),
+        check_crcs=values.get("check.crcs", True),
+        fetch_bytes=min(values.get("max.partition.fetch.bytes", FETCH_BYTES), values.get("fetch.max.bytes", 1 << 30)),
+        fetch_wait_ms=values.get("fetch.max.wait.ms", 500),
+        idle_ms=values.get("connections.max.idle.ms", IDLE_MS),
+        group_id=values.get("group.id"),
+        warnings=tuple(warnings),
+    )
+
+
+# -- one property ------------------------------------------------------------------------------------------------------
+def _client_option(name: str) -> str:
+    """The field of ClientConfig that a property means. Raises ConfigurationError with what to do instead."""
+    if name.startswith("sasl."):
+        raise ConfigurationError(f"kafka.{name}: SASL is not supported yet; gkafka connects with security.protocol PLAINTEXT or SSL")
+    if name in NOT_HERE:
+        raise ConfigurationError(f"kafka.{name}: {NOT_HERE[name]}")
+    own = {field.name for field in dataclasses.fields(ClientConfig)} - set(NOT_FROM_TEXT)
+    option = JAVA_NAMES.get(name, name.replace(".", "_"))
+    if option not in own:
+        raise ConfigurationError(f"kafka.{name}: unknown property{_near(name, own)}")
+    return option
+
+
+def _near(name: str, own: Iterable[str]) -> str:
+    known = [*READERS, *NO_EFFECT, *JAVA_NAMES, *(option.replace("_", ".") for option in own)]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"; did you mean 'kafka.{near[0]}'?" if near else "; docs/spark.md lists what is known"
+
+
+def _typed(config: type[Any], option: str, name: str, text: str) -> Any:
+    meta = next(field for field in dataclasses.fields(config) if field.name == option).metadata
+    value: Any = text
+    if meta["low"] is not None:
+        value = _number(name, text)
+    elif bool in meta["types"]:
+        value = _boolean(name, text)
+    return check(f"kafka.{name}", value, meta)
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigurationError(f"kafka.{name}={text!r}: must be a whole number") from None
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigurationError(f"kafka.{name}={text!r}: must be 'true' or 'false'")
+    return text.lower() == "true"
+
+
+def _text(name: str, text: str) -> str:
+    return text.strip()
+
+
+def _isolation(name: str, text: str) -> IsolationLevel:
+    try:
+        return IsolationLevel[text.upper()]
+    except KeyError:
+        raise ConfigurationError(f"kafka.isolation.level={text!r}: must be 'read_uncommitted' or 'read_committed'") from None
+
+
+def _security_protocol(name: str, text: str) -> str:
+    if text.upper() in ("SASL_PLAINTEXT", "SASL_SSL"):
+        raise ConfigurationError(f"kafka.security.protocol={text!r}: SASL is not supported yet; use PLAINTEXT or SSL")
+    protocol: str = _typed(ClientConfig, "security_protocol", name, text.upper())
+    return protocol
+
+
+def _endpoint_identification(name: str, text: str) -> str:
+    if text.lower() != "https":
+        raise ConfigurationError(
+            f"kafka.{name}={text!r}: the broker's name is always checked; kafka.tls.verify=false gives up all checks of its certificate"
+        )
+    return text
+
+
+def _bytes(name: str, text: str) -> int:
+    value: int = _typed(ConsumerConfig, "fetch_max_bytes", name, text)
+    return value
+
+
+def _wait_ms(name: str, text: str) -> int:
+    value: int = _typed(ConsumerConfig, "fetch_wait_max_ms", name, text)
+    return value
+
+
+def _idle_ms(name: str, text: str) -> int:
+    value = _number(name, text)
+    if value < 0:
+        raise ConfigurationError(f"kafka.{name}={text!r}: must be 0 or more")
+    return value
+
+
+def _check_stores(given: Mapping[str, str], values: Mapping[str, Any]) -> None:
+    for store in ("truststore", "keystore"):
+        location = f"ssl.{store}.location"
+        if location in given and values.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
+            raise ConfigurationError(
+                f"kafka.{location}={given[location]!r}: {NO_STORE}: export it as PEM (keytool -exportcert -rfc, openssl pkcs12), "
+                f"name that file, and set kafka.ssl.{store}.type=PEM"
+            )
+
+
+READERS: dict[str, Callable[[str, str], Any]] = {
+    "bootstrap.servers": _text,
+    "group.id": _text,
+    "security.protocol": _security_protocol,
+    "isolation.level": _isolation,
+    "check.crcs": _boolean,
+    "fetch.max.bytes": _bytes,
+    "max.partition.fetch.bytes": _bytes,
+    "fetch.max.wait.ms": _wait_ms,
+    "connections.max.idle.ms": _idle_ms,
+    "ssl.truststore.type": _text,
+    "ssl.keystore.type": _text,
+    "ssl.endpoint.identification.algorithm": _endpoint_identification,
+}
+"""Properties that are more than a client option by another name."""

@@ -1,0 +1,265 @@
+"""Where a read begins and ends: the options' forms of it, and the numbers that a broker's answers make of them.
+
+The texts of the errors hold the JVM connector's own words, because users search for those. Nothing here imports pyspark.
+Source: spark-sql-kafka-0-10, KafkaOffsetReaderAdmin, JsonUtils, kafka-error-conditions.json.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gkafka.common import OffsetType
+from gkafka.exceptions import ConfigurationError, KafkaException
+from gkafka.spark.planner import OffsetRange
+
+__all__ = [
+    "AtTimestamp",
+    "AtTimestamps",
+    "DataLossError",
+    "Earliest",
+    "Latest",
+    "Limit",
+    "Specific",
+    "check_limits",
+    "parse_offsets",
+    "parse_partitions",
+    "parse_timestamp",
+    "parse_timestamps",
+    "ranges_between",
+    "resolve",
+]
+
+log = logging.getLogger(__name__)
+
+TopicPartition = tuple[str, int]
+Offsets = dict[TopicPartition, int]
+ListOffsets = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
+MAX_LONG = (1 << 63) - 1
+
+PARTITIONS_EXAMPLE = '{"topicA":[0,1],"topicB":[0,1]}'
+OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+TIMESTAMPS_EXAMPLE = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'
+
+DATA_LOSS = (
+    "Some data may have been lost because they are not available in Kafka any more; either the data was aged out by Kafka or the topic may "
+    "have been deleted before all the data in the topic was processed. If you don't want your query to fail on such cases, set the source "
+    "option failOnDataLoss to false. Reason: "
+)
+
+
+class DataLossError(KafkaException):
+    """Offsets that were to be read are not there any more, and failOnDataLoss is true."""
+
+
+# -- the forms of an option --------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Earliest:
+    """The beginning of each partition."""
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The end of each partition when the read is planned."""
+
+
+@dataclass(frozen=True)
+class Specific:
+    """An offset for each partition; -2 is its beginning, -1 its end."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True)
+class AtTimestamps:
+    """For each partition, the first record with this timestamp (ms) or a later one. latest: the end if there is none."""
+
+    timestamps: Offsets
+    latest: bool
+
+
+@dataclass(frozen=True)
+class AtTimestamp:
+    """The same with one timestamp for all partitions."""
+
+    timestamp: int
+    latest: bool
+
+
+Limit = Earliest | Latest | Specific | AtTimestamps | AtTimestamp
+
+
+def parse_partitions(option: str, text: str) -> list[TopicPartition]:
+    """`{"topic":[0,1]}` as pairs. Raises ConfigurationError."""
+    found = _json_object(option, text, PARTITIONS_EXAMPLE)
+    if not all(isinstance(ids, list) and all(_is_long(i, 0, (1 << 31) - 1) for i in ids) for ids in found.values()):
+        raise _not_like(option, text, PARTITIONS_EXAMPLE)
+    return [(topic, partition) for topic, ids in found.items() for partition in ids]
+
+
+def parse_offsets(option: str, text: str) -> Offsets:
+    """`{"topic":{"0":23}}` as offsets by partition. Raises ConfigurationError."""
+    return _numbers(option, text, OFFSETS_EXAMPLE, low=OffsetType.EARLIEST)
+
+
+def parse_timestamps(option: str, text: str) -> Offsets:
+    """`{"topic":{"0":1700000000000}}` as timestamps by partition. Raises ConfigurationError."""
+    return _numbers(option, text, TIMESTAMPS_EXAMPLE, low=0)
+
+
+def parse_timestamp(option: str, text: str) -> int:
+    """One timestamp in milliseconds. Raises ConfigurationError."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= MAX_LONG:
+        raise ConfigurationError(
+            f"{option}={text!r}: Expected a single long value, got {text}; give milliseconds since the epoch, 0 or more"
+        )
+    return value
+
+
+def _numbers(option: str, text: str, example: str, *, low: int) -> Offsets:
+    numbers: Offsets = {}
+    for topic, by_partition in _json_object(option, text, example).items():
+        if not isinstance(by_partition, dict):
+            raise _not_like(option, text, example)
+        for partition, number in by_partition.items():
+            if not (partition.isascii() and partition.isdecimal() and int(partition) < 1 << 31 and _is_long(number, low, MAX_LONG)):
+                raise _not_like(option, text, example)
+            numbers[topic, int(partition)] = number
+    return numbers
+
+
+def _json_object(option: str, text: str, example: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise _not_like(option, text, example) from exc
+    if not isinstance(found, dict):
+        raise _not_like(option, text, example)
+    return found
+
+
+def _not_like(option: str, text: str, example: str) -> ConfigurationError:
+    words = "'earliest', 'latest' or JSON; " if option in ("startingOffsets", "endingOffsets") else ""
+    return ConfigurationError(f"{option}={text!r}: must be {words or 'JSON; '}Expected e.g. {example}, got {text}")
+
+
+def _is_long(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+# -- checks that need no broker ----------------------------------------------------------------------------------------
+def check_limits(start: Limit, end: Limit) -> None:
+    """What a batch read cannot do. Raises ConfigurationError with the JVM connector's words."""
+    if isinstance(start, Latest):
+        raise ConfigurationError("starting offset can't be latest for batch queries on Kafka")
+    if isinstance(end, Earliest):
+        raise ConfigurationError("ending offset can't be earliest for batch queries on Kafka")
+    if isinstance(start, Specific):
+        for at in (key for key, offset in start.offsets.items() if offset == OffsetType.LATEST):
+            raise ConfigurationError(f"startingOffsets for {_name(at)} can't be latest for batch queries on Kafka")
+    if isinstance(end, Specific):
+        for at in (key for key, offset in end.offsets.items() if offset == OffsetType.EARLIEST):
+            raise ConfigurationError(f"ending offset for {_name(at)} can't be earliest for batch queries on Kafka")
+    if isinstance(start, Specific) and isinstance(end, Specific):
+        _check_pair("offset", start.offsets, end.offsets)
+    if isinstance(start, AtTimestamps) and isinstance(end, AtTimestamps):
+        _check_pair("timestamp", start.timestamps, end.timestamps)
+
+
+def _check_pair(kind: str, start: Offsets, end: Offsets) -> None:
+    if start.keys() != end.keys():
+        raise ConfigurationError(
+            "The specified start offset and end offset should have the same topic-partitions. "
+            f"Topic-partitions for start offset: {_names(start)}, topic-partitions for end offset: {_names(end)}."
+        )
+    for (topic, partition), first in start.items():
+        last = end[topic, partition]
+        if first > last and first >= 0 and last >= 0:
+            raise ConfigurationError(
+                f"The specified start {kind} {first} is greater than the end {kind} {last} for topic {topic} partition {partition}."
+            )
+
+
+# -- numbers from the broker -------------------------------------------------------------------------------------------
+def resolve(limit: Limit, partitions: Iterable[TopicPartition], list_offsets: ListOffsets, *, starting: bool) -> Offsets:
+    """An offset for each partition, none of them negative.
+
+    list_offsets: timestamps (-2, -1 or ms) by partition -> offsets by partition, -1 where no record is that new.
+    Raises ConfigurationError if the limit names other partitions than these, or no record has the timestamp and that is an error.
+    """
+    assigned = set(partitions)
+    wanted = _wanted(limit, assigned, starting)
+    offsets = {at: offset for at, offset in wanted.items() if isinstance(limit, Specific) and offset >= 0}
+    asked = {at: timestamp for at, timestamp in wanted.items() if at not in offsets}
+    if asked:
+        offsets.update(list_offsets(asked))
+    late = {at: asked[at] for at, offset in offsets.items() if offset < 0}
+    if late:
+        _check_no_match(limit, late, starting)
+        offsets.update(list_offsets(dict.fromkeys(late, int(OffsetType.LATEST))))
+    return offsets
+
+
+def _wanted(limit: Limit, assigned: set[TopicPartition], starting: bool) -> Offsets:
+    if isinstance(limit, Earliest):
+        return dict.fromkeys(assigned, int(OffsetType.EARLIEST))
+    if isinstance(limit, Latest):
+        return dict.fromkeys(assigned, int(OffsetType.LATEST))
+    if isinstance(limit, AtTimestamp):
+        return dict.fromkeys(assigned, limit.timestamp)
+    given = limit.offsets if isinstance(limit, Specific) else limit.timestamps
+    if given.keys() != assigned:
+        what = "start" if isinstance(limit, Specific) else f"timestamp based {'start' if starting else 'end'}"
+        hint = "Use -1 for latest, -2 for earliest." if isinstance(limit, Specific) else ", or you didn't specify all the partitions."
+        raise ConfigurationError(
+            f"Partitions specified for Kafka {what} offsets don't match what are assigned. Maybe topic partitions are created or deleted "
+            f"while the query is running{'. ' if isinstance(limit, Specific) else ''}{hint} "
+            f"Specified: {_names(given)} Assigned: {_names(assigned)}"
+        )
+    return dict(given)
+
+
+def _check_no_match(limit: Limit, late: Offsets, starting: bool) -> None:
+    if starting and isinstance(limit, (AtTimestamp, AtTimestamps)) and not limit.latest:
+        at, timestamp = min(late.items())
+        raise ConfigurationError(
+            f"No offset matched from request of topic-partition {_name(at)} and timestamp {timestamp}; "
+            "startingOffsetsByTimestampStrategy='latest' would begin at the end of such a partition"
+        )
+
+
+def ranges_between(start: Offsets, end: Offsets, *, fail_on_data_loss: bool) -> list[OffsetRange]:
+    """The range of each partition, by name. A partition that begins after its end is data loss: an error, or a warning and no range.
+
+    Raises DataLossError.
+    """
+    ranges = []
+    for topic, partition in sorted(start):
+        first, last = start[topic, partition], end[topic, partition]
+        if first <= last:
+            ranges.append(OffsetRange(topic, partition, first, last))
+            continue
+        text = (
+            f"The resolved start offset {first} is greater than the resolved end offset {last} for topic {topic} partition {partition}: "
+            "check whether the start offset is set beyond the end offset or the latest available offset, "
+            "and whether the topic was deleted and created again"
+        )
+        if fail_on_data_loss:
+            raise DataLossError(text, topic=topic, partition=partition, offset=first)
+        log.warning("%s. Nothing of it is read (failOnDataLoss is false)", text)
+    return ranges
+
+
+def _name(at: TopicPartition) -> str:
+    return f"{at[0]}-{at[1]}"
+
+
+def _names(these: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(_name, sorted(these)))
