@@ -1106,7 +1106,7 @@ cdef class Appender:
         cdef Batch batch = None if found is None else found.batch(partition)
         if batch is not None:
             found.batches[partition] = None
-            found.hot[partition] = batch.size > self.batch_bytes // 2
+            found.hot[partition] = 1 if batch.size > self.batch_bytes // 2 else 0
             batch.close()
         return batch
 

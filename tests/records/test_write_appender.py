@@ -367,7 +367,7 @@ def test_capacity_is_what_fits(impl: Any) -> None:
 
 @pytest.mark.parametrize("row", some_rows(30), ids=lambda _: "")
 def test_record_size_is_that_of_a_batch_with_this_record_alone(impl: Any, row: Any) -> None:
-    timestamp, key, value, headers = row
+    _, key, value, headers = row
     assert fill(impl, [row]).size == impl.record_size(value, key, headers)
 
 
