@@ -51,7 +51,7 @@ class Ticker:
         return sorted((wall for wall, _ in self.gaps), reverse=True)[n - 1]
 
 
-def run_script(source: str, *, timeout: float = 60, python: tuple[str, ...] = ("-W", "error")) -> str:
+def run_script(source: str, *, timeout: float = 30, python: tuple[str, ...] = ("-W", "error")) -> str:
     """What a program prints, run in a fresh interpreter. Its exit code must be 0."""
     done = subprocess.run(
         [sys.executable, *python, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=timeout, cwd=ROOT, check=False

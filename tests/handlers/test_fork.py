@@ -1,0 +1,157 @@
+"""A child process must not go on with its parent's workers and sockets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.handlers.hub import run_script
+
+MAKE = {
+    "threading": "from gkafka.handlers import ThreadingHandler as H",
+    "gevent": "from gkafka.handlers import GEventHandler as H",
+    "gevent patched": "from gevent import monkey; monkey.patch_all()\nfrom gkafka.handlers import GEventHandler as H",
+}
+HARNESS = """
+import logging, os, sys, time
+{make}
+from gkafka.exceptions import ForkedClientError
+handler = H()
+def in_child(run):
+    "Run in a forked child: what it returns."
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            text = str(run())
+        except BaseException as exc:
+            text = "%s: %s" % (type(exc).__name__, exc)
+        os.write(w, text.encode()); os._exit(0)
+    out = os.read(r, 65536)   # to the end of the pipe is no use: in a patched process os.close() waits for the hub
+    os.waitpid(pid, 0)
+    return out.decode()
+"""
+
+
+def script(make: str, body: str) -> list[str]:
+    return run_script(HARNESS.format(make=MAKE[make]) + body, python=()).splitlines()
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_in_a_child_every_use_is_an_error_that_names_both_processes(make: str) -> None:
+    lines = script(
+        make,
+        """
+parent = os.getpid()
+def uses():
+    said = []
+    for use in (handler.check_fork, lambda: handler.spawn(print)):
+        try:
+            use()
+            said.append("worked")
+        except ForkedClientError as exc:
+            said.append(f"created in pid {parent}, used in pid {os.getpid()}: create the client after the fork" == str(exc))
+    return said
+print(in_child(uses))
+handler.check_fork()
+print(handler.spawn(print, "the parent goes on").join(5))
+""",
+    )
+    assert lines == ["[True, True]", "the parent goes on", "True"]
+
+
+@pytest.mark.parametrize("make", ["gevent", "gevent patched"])
+def test_inherited_greenlets_end_in_the_child_without_a_word(make: str) -> None:
+    lines = script(
+        make,
+        """
+import gevent
+ends = []
+waits = {"event": handler.Event().wait, "future": handler.Future().result, "queue": handler.Queue().get, "lock": None,
+         "sleep": lambda: handler.sleep(30)}
+lock = handler.Lock(); lock.acquire(); waits["lock"] = lock.acquire
+workers = [handler.spawn(wait, _name=name, _on_failure=lambda e, n=name: ends.append((n, type(e).__name__))) for name, wait in waits.items()]
+gevent.sleep(0.02)
+def child():
+    gevent.reinit()
+    gevent.sleep(1.3)   # a slice of a wait is one second
+    return sorted(ends)
+print(in_child(child))
+print(ends, [w.is_alive() for w in workers])
+""",
+    )
+    names = ("event", "future", "lock", "queue", "sleep")
+    assert lines == [str([(n, "ForkedClientError") for n in names]), f"[] {[True] * 5}"]
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_stop_in_a_child_does_not_wait_for_workers_that_are_not_there(make: str) -> None:
+    lines = script(
+        make,
+        """
+go = handler.Event()
+worker = handler.spawn(go.wait, 20)
+def child():
+    started = time.monotonic()
+    handler.stop()
+    return time.monotonic() - started < 1
+print(in_child(child))
+go.set()
+print(worker.join(5))
+""",
+    )
+    assert lines == ["True", "True"]
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_closing_a_stream_in_the_child_leaves_the_parents_connection_alone(make: str) -> None:
+    lines = script(
+        make,
+        """
+import _socket
+listener = _socket.socket(); listener.bind(("127.0.0.1", 0)); listener.listen(5)
+stream = handler.create_connection((_socket.AF_INET, listener.getsockname()), handler.monotonic() + 5)
+fd, _ = listener._accept()
+peer = _socket.socket(fileno=fd)
+def child():
+    stream.close()
+    return stream.fileno()
+print(in_child(child))
+stream.send_all([b"still here"], handler.monotonic() + 5)
+print(peer.recv(100).decode())
+peer.send(b"so am I")
+buffer = bytearray(100)
+print(buffer[:stream.recv_into(buffer, handler.monotonic() + 5)].decode())
+peer.close(); listener.close(); stream.close()
+""",
+    )
+    assert lines == ["-1", "still here", "so am I"]
+
+
+@pytest.mark.parametrize("make", ["gevent", "gevent patched"])
+def test_a_greenlet_that_reads_a_stream_ends_in_the_child(make: str) -> None:
+    lines = script(
+        make,
+        """
+import _socket, gevent
+listener = _socket.socket(); listener.bind(("127.0.0.1", 0)); listener.listen(5)
+stream = handler.create_connection((_socket.AF_INET, listener.getsockname()), handler.monotonic() + 5)
+fd, _ = listener._accept()
+peer = _socket.socket(fileno=fd)
+ends = []
+got = []
+def read():
+    buffer = bytearray(100)
+    got.append(bytes(buffer[:stream.recv_into(buffer)]))
+worker = handler.spawn(read, _on_failure=lambda e: ends.append(type(e).__name__))
+gevent.sleep(0.02)
+def child():
+    gevent.reinit()
+    gevent.sleep(1.3)
+    return ends, got
+print(in_child(child))
+peer.send(b"for the parent")
+print(worker.join(5), got, ends)
+peer.close(); listener.close(); stream.close()
+""",
+    )
+    assert lines == ["(['ForkedClientError'], [])", "True [b'for the parent'] []"]

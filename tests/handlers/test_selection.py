@@ -1,0 +1,229 @@
+"""Which handler a client gets, and what importing does: each case in a process of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from gkafka.exceptions import ConfigurationError
+from gkafka.handlers import GEventHandler, Handler, ThreadingHandler, resolve_handler
+from tests.handlers.hub import run_script
+
+PATCHES = {
+    "unpatched": "",
+    "patch_all": "from gevent import monkey; monkey.patch_all()",
+    "no thread": "from gevent import monkey; monkey.patch_all(thread=False)",
+    "no socket": "from gevent import monkey; monkey.patch_all(socket=False)",
+    "gevent imported": "import gevent",
+    "monkey imported": "import gevent.monkey",
+    "hub running": "import gevent; gevent.sleep(0)",
+    "gevent missing": "import sys; sys.modules['gevent'] = None",
+}
+REPORT = """
+import warnings
+warnings.simplefilter("always")
+{patch}
+from gkafka.handlers import resolve_handler
+from gkafka.exceptions import ConfigurationError
+with warnings.catch_warnings(record=True) as seen:
+    try:
+        print(resolve_handler({arguments}).name)
+    except ConfigurationError as exc:
+        print("ConfigurationError", exc)
+for w in seen:
+    print(w.category.__name__, w.message)
+"""
+
+
+def outcome(patch: str, arguments: str) -> list[str]:
+    return run_script(REPORT.format(patch=PATCHES[patch], arguments=arguments), python=()).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("patch", "arguments", "handler", "says"),
+    [
+        ("unpatched", "'auto'", "threading", ""),
+        ("patch_all", "'auto'", "gevent", ""),
+        ("gevent imported", "'auto'", "threading", ""),
+        ("monkey imported", "'auto'", "threading", ""),
+        ("hub running", "'auto'", "threading", "RuntimeWarning gevent in use but not patched"),
+        ("gevent missing", "'auto'", "threading", ""),
+        ("no thread", "'auto'", "ConfigurationError", "patched socket but not threading"),
+        ("no socket", "'auto'", "ConfigurationError", "patched threading but not socket"),
+        ("unpatched", "'gevent'", "gevent", ""),
+        ("patch_all", "'gevent'", "gevent", ""),
+        ("no thread", "'gevent'", "gevent", ""),
+        ("no socket", "use_greenlets=True", "gevent", ""),
+        ("unpatched", "use_greenlets=True", "gevent", ""),
+        ("unpatched", "'gevent', use_greenlets=True", "gevent", ""),
+        ("unpatched", "'threading'", "threading", ""),
+        ("patch_all", "'threading'", "threading", "RuntimeWarning ThreadingHandler in a process that gevent has monkey-patched"),
+        ("gevent missing", "'gevent'", "ConfigurationError", "pip install gevent"),
+        ("unpatched", "'threading', use_greenlets=True", "ConfigurationError", "give one of them"),
+    ],
+)
+def test_the_selection_table(patch: str, arguments: str, handler: str, says: str) -> None:
+    first, *warned = outcome(patch, arguments)
+    assert first.partition(" ")[0] == handler
+    if handler == "ConfigurationError":
+        assert says in first
+        assert warned == []
+    else:
+        assert len(warned) == bool(says), warned
+        assert all(says in line for line in warned)
+
+
+def test_the_mix_that_hangs_names_both_ways_out() -> None:
+    (text,) = outcome("no thread", "'auto'")
+    assert "handler='gevent'" in text
+    assert "handler='threading'" in text
+
+
+def test_inside_a_greenlet_auto_warns_once() -> None:
+    out = run_script(
+        """
+        import warnings, gevent
+        from gkafka.handlers import resolve_handler
+        def main():
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                print(resolve_handler().name, resolve_handler().name, len(seen), seen[0].filename)
+        gevent.spawn(main).join()
+        """
+    )
+    assert out == "threading threading 1 <string>"  # the warning names the caller's line
+
+
+def test_gkafka_imported_before_patching_still_chooses_greenlets() -> None:
+    out = run_script(
+        """
+        import gkafka.handlers
+        from gevent import monkey; monkey.patch_all()
+        print(gkafka.handlers.resolve_handler().name)
+        """
+    )
+    assert out == "gevent"
+
+
+def test_patching_after_the_handler_was_made_is_an_error_at_first_use() -> None:
+    out = run_script(
+        """
+        from gkafka.handlers import resolve_handler
+        from gkafka.exceptions import ConfigurationError
+        handler = resolve_handler()
+        from gevent import monkey; monkey.patch_all()
+        for use in (lambda: handler.spawn(print), lambda: handler.getaddrinfo("localhost", 1), handler.start,
+                    lambda: handler.create_connection((2, ("127.0.0.1", 1)))):
+            try:
+                use()
+            except ConfigurationError as exc:
+                print("monkey-patch before" in str(exc))
+        """
+    )
+    assert out.splitlines() == ["True"] * 4
+
+
+def test_greenlets_do_not_mind_patching_after_they_were_made() -> None:
+    out = run_script(
+        """
+        from gkafka.handlers import GEventHandler
+        handler = GEventHandler()
+        from gevent import monkey; monkey.patch_all()
+        q = handler.Queue()
+        print(handler.spawn(q.put, 1).join(5), q.get(timeout=5))
+        """
+    )
+    assert out == "True 1"
+
+
+def test_without_the_gil_greenlets_are_refused_and_threads_are_not() -> None:
+    out = run_script(
+        """
+        import sys
+        sys._is_gil_enabled = lambda: False
+        from gkafka.handlers import resolve_handler
+        from gkafka.exceptions import ConfigurationError
+        print(resolve_handler().name)
+        try:
+            resolve_handler("gevent")
+        except ConfigurationError as exc:
+            print("GIL" in str(exc), "handler='threading'" in str(exc), "gevent" in sys.modules)
+        """
+    )
+    assert out.splitlines() == ["threading", "True True False"]
+
+
+def test_an_instance_is_used_as_it_is() -> None:
+    threads, greenlets = ThreadingHandler(), GEventHandler()
+    assert resolve_handler(threads) is threads
+    assert resolve_handler(greenlets) is greenlets
+    assert resolve_handler(greenlets, use_greenlets=True) is greenlets
+    with pytest.raises(ConfigurationError, match="give one of them"):
+        resolve_handler(threads, use_greenlets=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("greenlet", "'auto', 'threading', 'gevent'"),
+        ("threads", "did you mean 'threading'"),
+        (None, "must be one of"),
+        (ThreadingHandler, r"handler=ThreadingHandler\(\)"),
+        (3, "handler=3"),
+    ],
+)
+def test_anything_else_is_refused_with_what_would_be_right(wrong: object, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        resolve_handler(wrong)
+
+
+def test_a_handler_of_the_users_own_is_accepted() -> None:
+    class Recording(ThreadingHandler):
+        pass
+
+    recording = Recording()
+    assert resolve_handler(recording) is recording
+    with pytest.raises(TypeError, match="abstract"):
+
+        class Half(Handler):
+            pass
+
+        Half()  # type: ignore[abstract]
+
+
+# -- imports -----------------------------------------------------------------------------------------------------------
+def test_importing_imports_nothing_that_is_not_asked_for() -> None:
+    out = run_script(
+        """
+        import sys
+        import gkafka, gkafka.handlers, gkafka.net.stream
+        heavy = ("gevent", "greenlet", "ssl", "kazoo", "numpy", "pyspark", "pyarrow", "asyncio", "concurrent.futures")
+        print([m for m in heavy if m in sys.modules])
+        gkafka.handlers.GEventHandler
+        print("gevent" in sys.modules, "GEventHandler" in dir(gkafka.handlers))
+        """
+    )
+    assert out.splitlines() == ["[]", "True True"]
+
+
+def test_importing_and_making_a_greenlet_handler_patches_nothing() -> None:
+    out = run_script(
+        """
+        import queue, select, socket, ssl, threading, time, os, _thread
+        modules = (queue, select, socket, ssl, threading, time, os, _thread)
+        before = [dict(vars(m)) for m in modules]
+        import gkafka.handlers
+        handler = gkafka.handlers.GEventHandler()
+        handler.spawn(handler.sleep, 0.001).join()
+        handler.offload(int)
+        for module, was in zip(modules, before):
+            now = vars(module)
+            print([name for name in was if now.get(name) is not was[name]], end="")
+        """
+    )
+    assert out == "[]" * 8
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    import gkafka.handlers
+
+    assert not hasattr(gkafka.handlers, "EventletHandler")
