@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from gkafka.client import KafkaClient
-from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, NoBrokersAvailableError
+from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, NoBrokersAvailableError, UnknownTopicOrPartition
 from gkafka.spark.connections import connected
 from gkafka.spark.offsets import TopicPartition, ranges_between, resolve
 from gkafka.spark.options import Assign, SourceOptions, Subscribe
@@ -45,8 +45,8 @@ def _tried(client: KafkaClient, options: SourceOptions, attempt: Callable[[], T]
     for tries in range(1, options.offset_tries + 1):
         try:
             return attempt()
-        except (KafkaTimeoutError, NoBrokersAvailableError):
-            raise  # the client has tried as long as its own deadline let it
+        except (KafkaTimeoutError, NoBrokersAvailableError, UnknownTopicOrPartition):
+            raise  # the client has tried for as long as that may heal
         except KafkaException as exc:
             if not exc.retriable or tries == options.offset_tries:
                 raise

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
 from gkafka.client import KafkaClient
 from gkafka.common import IsolationLevel, OffsetType
-from gkafka.exceptions import KafkaException, OffsetOutOfRangeError, ProtocolError
+from gkafka.exceptions import KafkaException, KafkaTimeoutError, OffsetOutOfRangeError, ProtocolError
 from gkafka.rawfetch import RawFetch
+from gkafka.records.columns import arrow_schema
 from gkafka.spark.connections import connected
 from gkafka.spark.offsets import DATA_LOSS, DataLossError
 from gkafka.spark.options import SourceOptions
@@ -27,14 +28,17 @@ log = logging.getLogger(__name__)
 MOST_MILLISECONDS = ((1 << 63) - 1) // 1000  # what Spark's timestamps, in microseconds, can hold
 
 
-def read(options: SourceOptions, task: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read(options: SourceOptions, task: OffsetRange, columns: Sequence[str], not_null: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
     """The records of a range as batches of these columns, in offset order.
+
+    not_null: those of them that Spark was told are never null; the schema of the batches has to say the same.
 
     Raises CorruptRecordError naming topic, partition and offset, DataLossError, KafkaTimeoutError and other KafkaException.
     """
     with connected(options.kafka) as client:
+        decoder = Decoder(options, task, columns, not_null)
         for chunk in RangeReader(client, options, task).chunks():
-            yield from Decoder(options, task, columns).batches(chunk)
+            yield from decoder.batches(chunk)
 
 
 @dataclass
@@ -76,8 +80,11 @@ class RangeReader:
             except OffsetOutOfRangeError as exc:
                 self._position = self._next_available(exc)
             except KafkaException as exc:
-                if not exc.retriable or self._patience_is_over():
+                if not exc.retriable:
                     raise
+                if self._patience_is_over():
+                    self._position = self._after_silence(exc)
+                    continue
                 log.warning("%s: fetching goes on at offset %d after: %s", self._task, self._position, exc)
         if chunk.fetches:
             yield chunk
@@ -102,7 +109,15 @@ class RangeReader:
         return self._client.handler.monotonic() - self._progress_at >= self._options.poll_timeout_ms / 1000
 
     # -- offsets that are gone ---------------------------------------------------------------------------------------------
-    def _next_available(self, error: OffsetOutOfRangeError) -> int:
+    def _after_silence(self, error: KafkaException) -> int:
+        """As the JVM connector: no record for so long, where the log has none, is data loss (an endingOffsets beyond the log, for one)."""
+        if isinstance(error, KafkaTimeoutError):
+            earliest, latest = self._ends()
+            if not earliest <= self._position < latest:
+                return self._next_available(error)
+        raise error
+
+    def _next_available(self, error: KafkaException) -> int:
         """Where reading goes on when the position is not in the log any more; the range's end if nothing of it is left."""
         topic, partition, _, end = self._task
         reason = f"Could not read records in offset [{self._position}, {end}) for topic partition {topic}-{partition}: {error}"
@@ -133,8 +148,9 @@ class RangeReader:
 class Decoder:
     """Fetched bytes to Arrow."""
 
-    def __init__(self, options: SourceOptions, task: OffsetRange, columns: Sequence[str]) -> None:
+    def __init__(self, options: SourceOptions, task: OffsetRange, columns: Sequence[str], not_null: Collection[str] = ()) -> None:
         self._options, self._task, self._columns = options, task, columns
+        self._schema = _schema(columns, not_null) if not_null else None
 
     def batches(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         """What the chunk holds of the range. A batch that cannot be read is raised after the rows before it were handed out."""
@@ -162,6 +178,8 @@ class Decoder:
         if "timestamp" in self._columns:
             self._check_timestamps(found)
         batch = found.to_arrow(self._columns)
+        if self._schema is not None:
+            batch = type(batch).from_arrays(batch.columns, schema=self._schema)
         # A compressed fetch may hold many times its size: Spark gets it in pieces, which share the memory.
         pieces = max(1, batch.nbytes // (4 * self._options.batch_bytes))
         rows = -(-batch.num_rows // pieces)
@@ -188,6 +206,14 @@ class Decoder:
         if self._options.kafka.isolation is not IsolationLevel.READ_COMMITTED:
             return set()
         return {offset for raw in chunk.fetches if raw.aborted for offset in aborted_batches(raw)}
+
+
+def _schema(columns: Sequence[str], not_null: Collection[str]) -> pa.Schema:
+    schema = arrow_schema(columns)
+    for name in not_null:
+        at = schema.get_field_index(name)
+        schema = schema.set(at, schema.field(at).with_nullable(False))
+    return schema
 
 
 def aborted_batches(raw: RawFetch) -> Iterator[int]:

@@ -74,12 +74,15 @@ class GKafkaReader(DataSourceReader):
             return
         from gkafka.spark.fetch import read
 
-        yield from read(parse(self._options), task, self._schema.fieldNames())
+        not_null = [column.name for column in self._schema.fields if not column.nullable]
+        yield from read(parse(self._options), task, self._schema.fieldNames(), not_null)
 
 
 def _check_columns(schema: StructType) -> None:
     """A schema of the user's may be any part of ours, in any order."""
     for column in schema.fields:
+        if not column.nullable and column.name in ("key", "value", "headers"):
+            raise ConfigurationError(f"schema: column {column.name!r} may be null in Kafka: leave NOT NULL out")
         kind: Any = FIELDS.get(column.name)
         if kind is None:
             raise ConfigurationError(f"schema: column {column.name!r} is not one of {', '.join(FIELDS)}")
