@@ -24,8 +24,6 @@ __all__ = ["KafkaClient", "TopicEnds"]
 
 log = logging.getLogger(__name__)
 
-DELETE_MAX_VERSION = 5
-"""DeleteTopics names topics up to this version; the next one takes names or ids in another shape."""
 STOP_S = 5.0
 
 
@@ -220,7 +218,7 @@ class KafkaClient:
     def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
         """Delete a topic. Raises UnknownTopicOrPartition and other errors of the broker. timeout: seconds."""
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=int(self._config.socket_timeout_ms))
-        response = self._cluster.call_controller(request, self._cluster._deadline(timeout), max_version=DELETE_MAX_VERSION)
+        response = self._cluster.call_controller(request, self._cluster._deadline(timeout))
         for entry in response.responses:
             error = error_for(entry.error_code, getattr(entry, "error_message", None), topic=name, api="DeleteTopics")
             if error is not None:

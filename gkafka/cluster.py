@@ -15,7 +15,7 @@ from gkafka.broker import CONTROL, OFFSETS, Broker
 from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo
-from gkafka.core.offsets import COORDINATOR_MAX_VERSION, coordinator_of, coordinator_request
+from gkafka.core.offsets import coordinator_of, coordinator_request
 from gkafka.exceptions import (
     ClientClosedError,
     ConfigurationError,
@@ -456,7 +456,7 @@ class Cluster:
 
     def _find_coordinator(self, group: str, deadline: float) -> Broker:
         def attempt() -> Broker:
-            response = self.call_any(coordinator_request(group), deadline, max_version=COORDINATOR_MAX_VERSION)
+            response = self.call_any(coordinator_request(group), deadline)
             broker_id, host, port = coordinator_of(response)
             with self._lock:
                 if broker_id not in self._brokers:

@@ -19,7 +19,7 @@ from gkafka.common import TopicPartition
 from gkafka.config import ConsumerConfig
 from gkafka.core.backoff import Backoff
 from gkafka.core.fetcher import Asked, Fetched, Fetcher, Lookup
-from gkafka.core.offsets import COMMIT_MAX_VERSION, FETCH_MAX_VERSION, commit_request, fetch_request, read_commit, read_fetch
+from gkafka.core.offsets import commit_request, fetch_request, read_commit, read_fetch
 from gkafka.core.positions import Position, State
 from gkafka.exceptions import (
     ConfigurationError,
@@ -393,7 +393,6 @@ class NativeConsumer:
                 asked.request,
                 lambda response, error: _on_fetched(me, share, asked, response, error),
                 timeout_s=(self.config.request_timeout_ms + asked.request.max_wait_ms) / 1000,
-                max_version=asked.max_version,
             )
         except KafkaException as exc:
             self._fetched(share, asked, None, exc)
@@ -465,7 +464,7 @@ class NativeConsumer:
 
         def attempt() -> None:
             request = commit_request(group, {tp: (o, "") for tp, o in wanted.items()}, generation_id=generation_id, member_id=member_id)
-            response = self._cluster.call_coordinator(group, request, deadline, max_version=COMMIT_MAX_VERSION)
+            response = self._cluster.call_coordinator(group, request, deadline)
             for tp, error in read_commit(response).items():
                 if error is None:
                     wanted.pop(tp, None)
@@ -484,7 +483,7 @@ class NativeConsumer:
         wanted = list(partitions)
 
         def attempt() -> dict[TopicPartition, int]:
-            response = self._cluster.call_coordinator(group, fetch_request(group, wanted), deadline, max_version=FETCH_MAX_VERSION)
+            response = self._cluster.call_coordinator(group, fetch_request(group, wanted), deadline)
             found = read_fetch(response)
             for entry in found.values():
                 if entry.error is not None and not _means_none(entry.error):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka import records
 from gkafka.broker import CONTROL, PRODUCE
+from gkafka.common import CompressionType
 from gkafka.config import ACKS, ProducerConfig
 from gkafka.core.accumulator import Accumulator
 from gkafka.core.backoff import Backoff
@@ -32,9 +33,11 @@ from gkafka.exceptions import (
     ProducerStoppedException,
     RecordTooLarge,
     SerializationError,
+    UnsupportedCodec,
     UnsupportedVersion,
 )
 from gkafka.records import compression
+from gkafka.wire.produce import ProduceRequest, holds_zstd, record_format
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -59,7 +62,7 @@ class Undelivered(NamedTuple):
     """A record that was not delivered. persisted: "no", or "maybe" where a broker may have written it without its answer reaching us."""
 
     record: Any
-    error: KafkaException
+    error: BaseException | None
     persisted: str
 
 
@@ -312,6 +315,11 @@ class NativeProducer:
         """Wait until some memory was given back. First come, first served."""
         event = self._handler.Event()
         with self._lock:
+            # What failed holds its records until flush() or close() reports them, but not at the cost of what is still to be sent.
+            while self._failed and self._appender.available < size:
+                self._drop_failure()
+            if self._appender.available >= size:
+                return
             self._room.append(event)
             self._sender.pressed = True
         try:
@@ -383,13 +391,13 @@ class NativeProducer:
             return
         try:
             channel = broker.channel(PRODUCE)
-            magic = self._magic(channel)
+            version = self._produce_version(channel)
         except KafkaException as exc:
             self._answered(outgoing, None, exc)
             return
         for batch in outgoing.batches:
             try:
-                self._seal(batch, magic)
+                self._seal(batch, version)
             except KafkaException as exc:
                 failed.append((batch, exc))
         if failed:
@@ -402,15 +410,19 @@ class NativeProducer:
             request,
             lambda response, error: self._on_answer(outgoing, response, error),
             timeout_s=self.config.request_timeout_ms / 1000,
-            max_version=12 if any(t.topic_id.int == 0 for t in request.topic_data) else None,
             expects_response=self._acks != 0,
         )
 
-    def _magic(self, channel: Any) -> int:
-        """The record format that the broker takes. While its connection opens, what the broker that told the metadata takes."""
-        return records_magic(channel.versions or self._cluster.versions)
+    def _produce_version(self, channel: Any) -> int:
+        """The newest Produce that the broker takes. While its connection opens: what the broker that told the metadata takes."""
+        versions = channel.versions or self._cluster.versions
+        version: int = versions.pick(ProduceRequest.API) if versions is not None else ProduceRequest.API.stable.high
+        return version
 
-    def _seal(self, batch: Batch, magic: int) -> None:
+    def _seal(self, batch: Batch, version: int) -> None:
+        if self._codec == CompressionType.ZSTD and not holds_zstd(version):
+            raise UnsupportedCodec("compression='zstd' needs brokers of Kafka 2.1 or newer (KIP-110): choose lz4, snappy or gzip")
+        magic = record_format(version)
         flight = batch.extra
         producer_id, epoch = flight.producer if flight.sequence >= 0 else (-1, -1)
         if batch.sealed:
@@ -495,7 +507,8 @@ class NativeProducer:
             waiter = batch.waiter
             if waiter is not None:
                 waiter.set()
-            self._appender.release(batch)
+            if outcome.error is None:
+                self._appender.release(batch)
         if settled:
             self._outcome.set()
             self._give_room()
@@ -515,9 +528,14 @@ class NativeProducer:
             self._failed.append(batch)
             self._failed_records += batch.count
             while self._failed_records > KEPT_FAILURES and len(self._failed) > 1:
-                dropped = self._failed.popleft()
-                self._failed_records -= dropped.count
-                self._dropped_failures += dropped.count
+                self._drop_failure()
+
+    def _drop_failure(self) -> None:
+        """Give up the oldest failed batch that waits to be reported: it was logged. Called under the lock."""
+        dropped = self._failed.popleft()
+        self._failed_records -= dropped.count
+        self._dropped_failures += dropped.count
+        self._appender.release(dropped)
 
     def _give_room(self) -> None:
         with self._lock:
@@ -605,6 +623,8 @@ class NativeProducer:
         if not failed:
             return
         entries = [Undelivered(batch.record(i), batch.error, batch.extra.persisted) for batch in failed for i in range(batch.count)]
+        for batch in failed:
+            self._appender.release(batch)
         first = failed[0].error
         more = f" ({dropped} more were logged)" if dropped else ""
         raise DeliveryError(f"{len(entries)} record(s) were not delivered{more}; the first: {first}", entries) from first
@@ -684,14 +704,6 @@ def _serialize(what: str, thing: Any, serializer: Callable[[Any], Any] | None) -
         return serializer(thing)
     except Exception as exc:
         raise SerializationError(f"{what}_serializer failed on {type(thing).__name__}: {type(exc).__name__}: {exc}") from exc
-
-
-def records_magic(versions: Any) -> int:
-    """The newest record format that a peer's Produce takes: 2 from 0.11 (v3), 1 from 0.10 (v2), else 0."""
-    from gkafka.wire.produce import ProduceRequest
-
-    api = ProduceRequest.API
-    return 2 if versions is None or versions.supports(api, 3) else 1 if versions.supports(api, 2) else 0
 
 
 def _work(ref: weakref.ref[NativeProducer]) -> None:

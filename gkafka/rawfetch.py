@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gkafka import records
 from gkafka.broker import Broker
 from gkafka.common import IsolationLevel
-from gkafka.core.metadata import NO_TOPIC_ID
 from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, RecordTooLarge, Stale, error_for
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -21,7 +20,6 @@ __all__ = ["RawFetch", "RawFetcher"]
 log = logging.getLogger(__name__)
 
 DEFAULT_BYTES = 1 << 20
-LAST_VERSION_BY_NAME = 12
 
 
 class RawFetch(NamedTuple):
@@ -188,8 +186,7 @@ class Reader:
             isolation_level=self._isolation,
             topics=[FetchTopic(topic=self._topic, topic_id=topic_id, partitions=[part])],
         )
-        version = LAST_VERSION_BY_NAME if topic_id == NO_TOPIC_ID else None
-        return broker.channel(role).request(request, timeout_s=self._timeout_s(), max_version=version)
+        return broker.channel(role).request(request, timeout_s=self._timeout_s())
 
     def _read(self, response: Any, offset: int) -> RawFetch:
         about: dict[str, Any] = {"topic": self._topic, "partition": self._partition, "offset": offset, "api": "Fetch"}

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gkafka.brokererrors import OffsetOutOfRangeError, Stale, error_for
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
-from gkafka.core.metadata import NO_TOPIC_ID
 from gkafka.core.positions import Position, State
 from gkafka.exceptions import CorruptRecordError, KafkaException, RecordTooLarge
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -39,7 +38,6 @@ class Asked(NamedTuple):
     broker_id: int
     request: FetchRequest
     partitions: dict[TopicPartition, tuple[Position, int]]
-    max_version: int | None
 
 
 class Lookup(NamedTuple):
@@ -187,8 +185,7 @@ class Fetcher:
             isolation_level=1 if self._read_committed else 0,
             topics=list(topics.values()),
         )
-        nameless = any(t.topic_id == NO_TOPIC_ID for t in topics.values())
-        return Asked(broker_id, request, asked, LAST_VERSION_BY_NAME if nameless else None)
+        return Asked(broker_id, request, asked)
 
     def _look_up(self, broker_id: int, positions: list[Position]) -> Lookup:
         topics: dict[str, ListOffsetsTopic] = {}
@@ -337,7 +334,7 @@ class Fetcher:
                 problem = error_for(part.error_code, topic=topic.name, partition=part.partition_index, api="ListOffsets")
                 if problem is None:
                     position.retry.succeeded()
-                    offset = part.old_style_offsets[0] if part.old_style_offsets else part.offset
+                    offset = part.found
                     # No record has the timestamp or a later one: the end of the log is where such a record will be.
                     position.seek(offset) if offset >= 0 else position.reset(-1)
                     continue
@@ -349,7 +346,5 @@ class Fetcher:
         return errors, stale
 
 
-LAST_VERSION_BY_NAME = 12
-"""Fetch names topics up to this version; later ones know only topic ids (KIP-516)."""
 MAX_THROTTLE_S = 30.0
 POLICIES = {-2: "the earliest offset", -1: "the latest offset"}

@@ -1,17 +1,12 @@
-"""A group's committed offsets: the requests, and what their answers mean (reference: offset commit/fetch API, behaviours 51, 70, 181).
-
-The version caps say where a request changes its shape: the later shapes ask for many groups at once or for topic ids, which a single
-group's offsets do not need.
-"""
+"""A group's committed offsets: the requests, and what their answers mean (reference: offset commit/fetch API, behaviours 51, 70, 181)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from gkafka.brokererrors import BrokerError, error_for
+from gkafka.brokererrors import BrokerError, GroupCoordinatorNotAvailable, error_for
 from gkafka.common import TopicPartition
-from gkafka.exceptions import KafkaException
 from gkafka.wire.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from gkafka.wire.offsets import (
     OffsetCommitRequest,
@@ -24,9 +19,6 @@ from gkafka.wire.offsets import (
 )
 
 __all__ = [
-    "COMMIT_MAX_VERSION",
-    "COORDINATOR_MAX_VERSION",
-    "FETCH_MAX_VERSION",
     "Committed",
     "commit_request",
     "coordinator_of",
@@ -35,10 +27,6 @@ __all__ = [
     "read_commit",
     "read_fetch",
 ]
-
-COORDINATOR_MAX_VERSION = 3
-COMMIT_MAX_VERSION = 9
-FETCH_MAX_VERSION = 7
 
 
 class Committed(NamedTuple):
@@ -56,10 +44,13 @@ def coordinator_request(group: str) -> FindCoordinatorRequest:
 
 def coordinator_of(response: FindCoordinatorResponse) -> tuple[int, str, int]:
     """(broker id, host, port). Raises the broker's error."""
-    error = error_for(response.error_code, response.error_message, api="FindCoordinator")
+    if not response.answers:
+        raise GroupCoordinatorNotAvailable("the broker named no coordinator", api="FindCoordinator")
+    found = response.answers[0]
+    error = error_for(found.error_code, found.error_message, api="FindCoordinator")
     if error is not None:
         raise error
-    return response.node_id, response.host, response.port
+    return found.node_id, found.host, found.port
 
 
 def commit_request(
@@ -98,19 +89,14 @@ def fetch_request(group: str, partitions: Iterable[TopicPartition]) -> OffsetFet
 
 def read_fetch(response: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
     """The committed offset of each partition. Raises an error that concerns the whole group."""
-    error = error_for(response.error_code, api="OffsetFetch")
+    group = response.answers[0]
+    error = error_for(group.error_code, api="OffsetFetch")
     if error is not None:
         raise error
     return {
         TopicPartition(topic.name, p.partition_index): Committed(
             p.committed_offset, p.metadata or "", error_for(p.error_code, topic=topic.name, partition=p.partition_index, api="OffsetFetch")
         )
-        for topic in response.topics
+        for topic in group.topics
         for p in topic.partitions
     }
-
-
-def worst(errors: Iterable[KafkaException | None]) -> KafkaException | None:
-    """The error that decides what happens next: one that no retry heals before one that a retry may."""
-    found = [e for e in errors if e is not None]
-    return min(found, key=lambda e: e.retriable, default=None)
