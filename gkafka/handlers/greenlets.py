@@ -48,6 +48,7 @@ __all__ = ["GEventHandler"]
 
 T = TypeVar("T")
 READ, WRITE = 1, 2
+SEND_TURN = 1 << 19  # bytes for one system call: the kernel would copy many megabytes in one go, with the hub waiting
 POOL_THREADS = 2  # codec jobs at once; more threads only take the GIL from the hub
 POOL_IDLE_S = 30  # then its threads end: a client that was dropped without close() leaves none behind
 
@@ -148,7 +149,7 @@ class GreenletStream(Stream):
     def send_all(self, buffers: Sequence[Buffer], deadline: float | None = None) -> None:
         views = sockets.flatten(buffers)
         while views:
-            sent = self.try_send(views)
+            sent = self.try_send(sockets.head(views, SEND_TURN))
             if sent:
                 views = sockets.drop(views, sent)
                 self._turnstile.checkpoint(self._hub)

@@ -12,7 +12,7 @@ from typing import Any
 from gkafka.exceptions import ConnectionFailedError
 from gkafka.handlers.base import Address, Buffer
 
-__all__ = ["begin_connect", "drop", "end_connect", "flatten", "lookup", "numeric", "peer_name", "resolve_error", "send_once"]
+__all__ = ["begin_connect", "drop", "end_connect", "flatten", "head", "lookup", "numeric", "peer_name", "resolve_error", "send_once"]
 
 IOV_MAX = 1024  # POSIX's least value of sysconf(SC_IOV_MAX) in practice: one sendmsg takes no more buffers
 IN_PROGRESS = {errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY, errno.EAGAIN, 10035}  # 10035: WSAEWOULDBLOCK
@@ -145,3 +145,14 @@ def drop(views: list[memoryview], sent: int) -> list[memoryview]:
             return [view[sent:] if sent else view, *views[index + 1 :]]
         sent -= view.nbytes
     return []
+
+
+def head(views: list[memoryview], limit: int) -> list[memoryview]:
+    """The first views, up to `limit` bytes; the last of them cut."""
+    taken = []
+    for view in views:
+        taken.append(view[:limit])
+        limit -= view.nbytes
+        if limit <= 0:
+            break
+    return taken

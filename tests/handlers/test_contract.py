@@ -395,7 +395,7 @@ def test_callbacks_that_race_with_the_result_run_exactly_once(handler: Handler) 
         ran: list[int] = []
         worker = handler.spawn(future.set, 1)
         for n in range(5):
-            future.add_done_callback(lambda _, n=n: ran.append(n))
+            future.add_done_callback(lambda _, n=n, ran=ran: ran.append(n))
         assert worker.join(5)
         assert sorted(ran) == [0, 1, 2, 3, 4]
 

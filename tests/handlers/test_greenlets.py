@@ -235,7 +235,8 @@ def test_kills_lose_no_item_of_a_queue(handler: GEventHandler) -> None:
     gevent.sleep(0.02)
     gevent.killall(consumers)
     assert sorted(got) == list(range(500))
-    assert q._room is not None and len(q._room._permits) == 2
+    assert q._room is not None
+    assert len(q._room._permits) == 2
 
 
 def test_a_waiter_killed_or_timed_out_by_its_user_leaves_the_future_clean(handler: GEventHandler) -> None:
@@ -292,7 +293,7 @@ def test_looking_up_and_connecting_belong_to_the_owner(handler: GEventHandler) -
     thread.start()
     thread.join(5)
     assert [type(e) for e in errors] == [HandlerThreadError, HandlerThreadError]
-    assert not handler.in_owner() if threading.current_thread() is thread else handler.in_owner()
+    assert handler.in_owner()
 
 
 def test_two_hubs_work_side_by_side_and_pass_things_over(handler: GEventHandler) -> None:

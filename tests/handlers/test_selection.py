@@ -182,11 +182,11 @@ def test_a_handler_of_the_users_own_is_accepted() -> None:
 
     recording = Recording()
     assert resolve_handler(recording) is recording
+
+    class Half(Handler):
+        pass
+
     with pytest.raises(TypeError, match="abstract"):
-
-        class Half(Handler):
-            pass
-
         Half()  # type: ignore[abstract]
 
 
