@@ -13,7 +13,7 @@ from gkafka.wire.apiversions import ApiVersion, ApiVersionsResponse
 
 LIMIT_S = 30.0
 
-Serve = Callable[["Conversation"], None]
+Serve = Callable[["Conversation"], object]
 
 
 class Conversation:
@@ -49,7 +49,9 @@ class Conversation:
 
     def negotiate(self, *ranges: tuple[int, int, int]) -> None:
         """Answer ApiVersions. ranges: api key, lowest, highest."""
-        keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in ranges or ((18, 0, 4), (3, 0, 13), (0, 0, 12))]
+        keys = [
+            ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in ranges or ((18, 0, 4), (3, 0, 13), (0, 0, 12))
+        ]
         self.answer(self.read(), ApiVersionsResponse(api_keys=keys))
 
     def reset(self) -> None:

@@ -1,0 +1,612 @@
+"""The channel on good brokers: order, pipelining, leftovers, callbacks, closing; both handlers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gkafka.config import ClientConfig
+from gkafka.exceptions import (
+    ConfigurationError,
+    ConnectionFailedError,
+    KafkaException,
+    KafkaTimeoutError,
+    ProtocolError,
+    SocketDisconnectedError,
+    UnsupportedVersion,
+)
+from gkafka.handlers import Handler
+from gkafka.net.buffers import BufferPool
+from gkafka.net.channel import Channel
+from gkafka.testing import Close, Corrupt, Delay, Drop, Error, MockCluster, Reply
+from gkafka.wire.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from gkafka.wire.metadata import MetadataRequest, MetadataResponse
+from gkafka.wire.offsets import ListOffsetsRequest
+from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tests.net.channel_peers import Conversation, closed_port, peer
+
+WAIT_S = 10.0
+
+
+def channel(
+    handler: Handler, cluster: MockCluster, broker: int = 1, *, on_close: Any = None, buffers: Any = None, **options: Any
+) -> Channel:
+    host, port = cluster.brokers[broker]
+    return Channel(handler, host, port, ClientConfig(**options), on_close=on_close, buffers=buffers)
+
+
+def metadata(topics: Any = None) -> MetadataRequest:
+    return MetadataRequest(topics=topics)
+
+
+class Calls:
+    """Records what on_done was called with, and waits for a number of calls."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.handler = handler
+        self.got: list[tuple[Any, Any, KafkaException | None]] = []
+        self._more = handler.Event()
+
+    def on(self, name: Any) -> Callable[[Any, KafkaException | None], None]:
+        def done(response: Any, error: KafkaException | None) -> None:
+            self.got.append((name, response, error))
+            self._more.set()
+
+        return done
+
+    def wait(self, count: int) -> None:
+        deadline = self.handler.monotonic() + WAIT_S
+        while len(self.got) < count:
+            self._more.clear()
+            if len(self.got) >= count:
+                return
+            assert self._more.wait(max(0.0, deadline - self.handler.monotonic())), f"{len(self.got)} of {count} calls came"
+
+    @property
+    def errors(self) -> list[KafkaException | None]:
+        return [error for _, _, error in self.got]
+
+
+# -- opening
+def test_a_request_queued_before_the_channel_is_open_is_answered(handler: Handler) -> None:
+    with MockCluster(topics={"t": 3}) as cluster:
+        made = channel(handler, cluster)
+        assert not made.opened
+        answer = made.request(metadata(), timeout_s=5).result(WAIT_S)
+        assert [len(topic.partitions) for topic in answer.topics] == [3]
+        assert made.opened
+        assert made.versions is not None
+        assert made.in_flight == 0
+        made.close()
+
+
+def test_wait_open_waits_and_raises_why_it_did_not_open(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        made = channel(handler, cluster)
+        made.wait_open(handler.monotonic() + 5)
+        assert made.opened
+        made.close()
+        with pytest.raises(SocketDisconnectedError, match="closed by the client"):
+            made.wait_open(handler.monotonic() + 5)
+    refused = Channel(handler, "127.0.0.1", closed_port(), ClientConfig())
+    with pytest.raises(ConnectionFailedError):
+        refused.wait_open(handler.monotonic() + 5)
+
+
+def test_wait_open_ends_at_its_deadline(handler: Handler) -> None:
+    with peer(Conversation.stay_silent) as server:
+        made = Channel(handler, "127.0.0.1", server.port, ClientConfig())
+        with pytest.raises(KafkaTimeoutError, match="not open yet"):
+            made.wait_open(handler.monotonic() + 0.1)
+        made.close()
+        assert made.join(5)
+
+
+def test_requests_sent_while_it_opens_keep_their_order(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        cluster.on("ApiVersions", Delay(0.2))
+        made, calls = channel(handler, cluster), Calls(handler)
+        for index in range(50):
+            made.send(metadata([]), calls.on(index), timeout_s=5)
+        assert made.in_flight == 50
+        made.wait_open(handler.monotonic() + 5)
+        for index in range(50, 100):
+            made.send(metadata([]), calls.on(index), timeout_s=5)
+        calls.wait(100)
+        assert [name for name, _, _ in calls.got] == list(range(100))
+        ids = [request.correlation_id for request in cluster.requests("Metadata")]
+        assert ids == sorted(ids)
+        made.close()
+
+
+# -- negotiation on real sockets (KIP-35, KIP-511, F31)
+@pytest.mark.parametrize(
+    "corrupt",
+    [
+        lambda frame: struct.pack(">i", 6) + frame[4:8] + struct.pack(">h", 35),
+        lambda frame: struct.pack(">i", 17) + frame[4:8] + bytes.fromhex("00230112000000020000000000"),
+    ],
+    ids=["the code alone", "librdkafka's mock cluster"],
+)
+def test_error_35_in_a_strange_shape_is_asked_again_at_v0(handler: Handler, corrupt: Callable[[bytes], bytes]) -> None:
+    with MockCluster() as cluster:
+        cluster.on("ApiVersions", Corrupt(corrupt))
+        made = channel(handler, cluster)
+        made.wait_open(handler.monotonic() + 5)
+        assert [request.version for request in cluster.requests("ApiVersions")] == [4, 0]
+        assert cluster.connections() == 1
+        made.close()
+
+
+@pytest.mark.parametrize("limit", [(0, 0), (0, 2), (0, 3)])
+def test_a_broker_with_an_older_apiversions_is_asked_at_v0(handler: Handler, limit: tuple[int, int]) -> None:
+    with MockCluster(limits={"ApiVersions": limit}) as cluster:
+        made = channel(handler, cluster)
+        made.wait_open(handler.monotonic() + 5)
+        assert made.request(metadata(), timeout_s=5).result(WAIT_S).brokers
+        made.close()
+
+
+def test_a_broker_that_always_says_35_is_a_named_error_and_no_loop(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        cluster.on("ApiVersions", Error(35), times=None)
+        made = channel(handler, cluster)
+        error = made.request(metadata(), timeout_s=5).exception(WAIT_S)
+        assert isinstance(error, UnsupportedVersion)
+        assert cluster.count("ApiVersions") == 2
+
+
+@pytest.mark.parametrize(("release", "produce", "connections"), [("0.9.0", (0, 1), 3), ("0.8.2", (0, 0), 4)])
+def test_a_broker_without_apiversions_is_found_out(handler: Handler, release: str, produce: tuple[int, int], connections: int) -> None:
+    with MockCluster(topics={"t": 1}, versions=release) as cluster:
+        made = channel(handler, cluster, reconnect_backoff_ms=5)
+        answer = made.request(metadata(), timeout_s=5).result(WAIT_S)
+        assert [topic.name for topic in answer.topics] == ["t"]
+        assert made.versions is not None
+        assert made.versions.ranges[0] == produce
+        assert cluster.connections() == 1
+        made.close()
+
+
+def test_a_told_old_version_is_spoken_at_once(handler: Handler) -> None:
+    with MockCluster(topics={"t": 1}, versions="0.8.2") as cluster:
+        made = channel(handler, cluster, broker_version="0.8.2")
+        made.request(metadata(), timeout_s=5).result(WAIT_S)
+        assert [request.api for request in cluster.requests()] == ["Metadata"]
+        made.close()
+
+
+def test_a_broker_that_hangs_up_once_is_not_taken_for_an_old_one(handler: Handler) -> None:
+    """It was being restarted: ApiVersions is asked again before anything is guessed."""
+    with MockCluster() as cluster:
+        cluster.on("ApiVersions", Close(before=True))
+        made = channel(handler, cluster, reconnect_backoff_ms=5)
+        made.wait_open(handler.monotonic() + 5)
+        assert made.versions is not None
+        assert made.versions.ranges[0][1] >= 13
+        made.close()
+
+
+def test_an_unknown_broker_version_is_refused_at_once(handler: Handler) -> None:
+    with MockCluster() as cluster, pytest.raises(ConfigurationError, match="broker_version='7'"):
+        channel(handler, cluster, broker_version="7")
+
+
+# -- pipelining
+def test_pipelined_requests_are_answered_in_order(handler: Handler) -> None:
+    with MockCluster(topics={"t": 1}) as cluster:
+        made, calls = channel(handler, cluster), Calls(handler)
+        made.wait_open(handler.monotonic() + 5)
+        for index in range(500):
+            request = metadata() if index % 2 else ListOffsetsRequest(replica_id=-1, topics=[])
+            made.send(request, calls.on((index, request.API.name)), timeout_s=5)
+        calls.wait(500)
+        assert [name[0] for name, _, _ in calls.got] == list(range(500))
+        assert all(type(response).__name__ == f"{name[1]}Response" for name, response, _ in calls.got)
+        assert calls.errors == [None] * 500
+        made.close()
+
+
+def test_many_senders_share_a_channel(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        made, calls = channel(handler, cluster), Calls(handler)
+
+        def worker(number: int) -> None:
+            for index in range(50):
+                made.send(metadata([]), calls.on((number, index)), timeout_s=5)
+                handler.yield_now()
+
+        workers = [handler.spawn(worker, number) for number in range(8)]
+        calls.wait(400)
+        assert all(worker.join(5) for worker in workers)
+        assert calls.errors == [None] * 400
+        for number in range(8):
+            assert [name[1] for name, _, _ in calls.got if name[0] == number] == list(range(50))
+        made.close()
+
+
+def test_an_error_code_is_an_answer(handler: Handler) -> None:
+    with MockCluster(topics={"t": 1}) as cluster:
+        cluster.on("ListOffsets", Error(6))
+        made = channel(handler, cluster)
+        assert made.request(ListOffsetsRequest(replica_id=-1, topics=[]), timeout_s=5).result(WAIT_S).topics == []
+        made.close()
+
+
+def test_a_version_that_cannot_say_it_fails_through_on_done_and_not_from_send(handler: Handler) -> None:
+    with MockCluster(limits={"Metadata": (0, 3), "Fetch": None}) as cluster:
+        made, calls = channel(handler, cluster), Calls(handler)
+        made.wait_open(handler.monotonic() + 5)
+        made.send(FetchRequest(max_wait_ms=1, min_bytes=1), calls.on("f"), timeout_s=5)
+        made.send(metadata(), calls.on("m"), timeout_s=5)
+        calls.wait(2)
+        errors = {name: error for name, _, error in calls.got}
+        assert isinstance(errors["f"], UnsupportedVersion)
+        assert "Fetch" in str(errors["f"])
+        assert errors["m"] is None
+        made.close()
+
+
+# -- sending more than the socket takes
+def produce(*payloads: bytes, acks: int = 1) -> ProduceRequest:
+    data = [PartitionProduceData(index=index, records=payload) for index, payload in enumerate(payloads)]
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)])
+
+
+def test_leftovers_larger_than_the_socket_buffer_go_out_whole_and_in_order(handler: Handler) -> None:
+    """The peer does not read until everything was handed over: 24 MiB wait in the writer, small requests behind large ones."""
+    go = threading.Event()
+    seen: list[tuple[str, str]] = []
+
+    def serve(talk: Conversation) -> None:
+        talk.negotiate((18, 0, 4), (3, 0, 1), (0, 3, 8))
+        assert go.wait(20)
+        for _ in range(7):
+            request = talk.read()
+            if request.api.name == "Produce":
+                records = request.message.topic_data[0].partition_data[0].records
+                seen.append(("Produce", hashlib.sha256(records).hexdigest()))
+                talk.answer(request, ProduceResponse())
+            else:
+                seen.append(("Metadata", ""))
+                talk.answer(request, MetadataResponse())
+        talk.stay_silent()
+
+    payloads = [os.urandom(8 << 20) for _ in range(3)]
+    with peer(serve) as server:
+        made, calls = Channel(handler, "127.0.0.1", server.port, ClientConfig()), Calls(handler)
+        made.wait_open(handler.monotonic() + 5)
+        expected = []
+        for index, payload in enumerate(payloads):
+            made.send(produce(payload), calls.on(f"p{index}"), timeout_s=20)
+            made.send(metadata(), calls.on(f"m{index}"), timeout_s=20)
+            expected += [("Produce", hashlib.sha256(payload).hexdigest()), ("Metadata", "")]
+        assert made.in_flight == 6
+        go.set()
+        calls.wait(6)
+        assert calls.errors == [None] * 6
+        assert [name for name, _, _ in calls.got] == ["p0", "m0", "p1", "m1", "p2", "m2"]
+        made.send(metadata(), calls.on("after"), timeout_s=20)
+        calls.wait(7)
+        assert seen == [*expected, ("Metadata", "")]
+        made.close()
+        assert made.join(5)
+
+
+def test_b07_a_payload_is_kept_until_the_kernel_has_it(handler: Handler) -> None:
+    """Nobody else holds the buffer that waits in the writer; what arrives is what was given."""
+    go, got = threading.Event(), []
+
+    def serve(talk: Conversation) -> None:
+        talk.negotiate((18, 0, 4), (0, 3, 8))
+        assert go.wait(20)
+        request = talk.read()
+        got.append(bytes(request.message.topic_data[0].partition_data[0].records))
+        talk.answer(request, ProduceResponse())
+
+    with peer(serve) as server:
+        made = Channel(handler, "127.0.0.1", server.port, ClientConfig())
+        made.wait_open(handler.monotonic() + 5)
+        future = made.request(produce(b"\xab" * (12 << 20)), timeout_s=20)
+        junk = [bytearray(b"\xcd" * (12 << 20)) for _ in range(3)]
+        go.set()
+        future.result(WAIT_S)
+        assert got == [b"\xab" * (12 << 20)]
+        del junk
+        made.close()
+
+
+def test_a_peer_that_stops_reading_is_given_up_at_the_request_timeout(handler: Handler) -> None:
+    def serve(talk: Conversation) -> None:
+        talk.negotiate((18, 0, 4), (0, 3, 8))
+        talk.stay_silent()
+
+    with peer(serve) as server:
+        made, calls = Channel(handler, "127.0.0.1", server.port, ClientConfig(socket_timeout_ms=1000)), Calls(handler)
+        made.wait_open(handler.monotonic() + 5)
+        began = handler.monotonic()
+        made.send(produce(bytes(16 << 20)), calls.on("p"), timeout_s=1.0)
+        made.send(produce(b"x", acks=0), calls.on("behind"), timeout_s=1.0, expects_response=False)
+        calls.wait(2)
+        assert handler.monotonic() - began < 1.1 + 0.4
+        assert isinstance(calls.errors[0], KafkaTimeoutError)
+        assert isinstance(calls.errors[1], KafkaException)
+        assert made.join(5)
+
+
+def test_acks_0_is_done_when_the_kernel_has_it(handler: Handler) -> None:
+    with MockCluster(topics={"t": 1}) as cluster:
+        made, calls = channel(handler, cluster), Calls(handler)
+        for opened in (False, True):
+            if opened:
+                made.wait_open(handler.monotonic() + 5)
+            made.send(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), calls.on(opened), timeout_s=5, expects_response=False)
+        calls.wait(2)
+        assert [(response, error) for _, response, error in calls.got] == [(None, None)] * 2
+        assert made.request(metadata(), timeout_s=5).result(WAIT_S).brokers, "no answer was taken for another"
+        made.close()
+
+
+# -- callbacks
+def test_a_callback_that_raises_is_logged_and_the_channel_goes_on(handler: Handler, caplog: pytest.LogCaptureFixture) -> None:
+    with MockCluster() as cluster:
+        made = channel(handler, cluster)
+
+        def bad(response: Any, error: KafkaException | None) -> None:
+            raise ZeroDivisionError("mine")
+
+        made.send(metadata([]), bad, timeout_s=5)
+        assert made.request(metadata([]), timeout_s=5).result(WAIT_S) is not None
+        assert "ZeroDivisionError: mine" in caplog.text
+        made.close()
+
+
+def test_close_from_a_callback(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        closed: list[KafkaException | None] = []
+        made, calls = channel(handler, cluster, on_close=lambda _, error: closed.append(error)), Calls(handler)
+        made.wait_open(handler.monotonic() + 5)
+        cluster.on("Metadata", Delay(0.1))
+
+        def first(response: Any, error: KafkaException | None) -> None:
+            made.close()
+            calls.on("first")(response, error)
+
+        made.send(metadata([]), first, timeout_s=5)
+        for index in range(3):
+            made.send(metadata([]), calls.on(index), timeout_s=5)
+        calls.wait(4)
+        assert {name: type(error) for name, _, error in calls.got} == {
+            "first": type(None),
+            0: SocketDisconnectedError,
+            1: SocketDisconnectedError,
+            2: SocketDisconnectedError,
+        }
+        assert made.join(5)
+        assert closed == [None]
+
+
+def test_send_from_a_callback(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        made, calls = channel(handler, cluster), Calls(handler)
+
+        def first(response: Any, error: KafkaException | None) -> None:
+            made.send(metadata([]), calls.on("second"), timeout_s=5)
+
+        made.send(metadata([]), first, timeout_s=5)
+        calls.wait(1)
+        assert calls.errors == [None]
+        made.close()
+
+
+def test_on_done_is_never_called_inside_send(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        made = channel(handler, cluster)
+        made.wait_open(handler.monotonic() + 5)
+        made.close()
+        assert made.join(5)
+        calls, me, workers = Calls(handler), handler.current_id(), []
+
+        def done(response: Any, error: KafkaException | None) -> None:
+            workers.append(handler.current_id())
+            calls.on("late")(response, error)
+
+        made.send(metadata([]), done, timeout_s=5)
+        calls.wait(1)
+        assert isinstance(calls.errors[0], SocketDisconnectedError)
+        assert workers
+        assert workers[0] != me
+
+
+# -- closing
+def test_close_fails_everything_once_with_the_given_error(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        closed: list[tuple[Channel, KafkaException | None]] = []
+        made, calls = channel(handler, cluster, on_close=lambda *about: closed.append(about)), Calls(handler)
+        made.wait_open(handler.monotonic() + 5)
+        cluster.on("Metadata", Drop())
+        for index in range(5):
+            made.send(metadata([]), calls.on(index), timeout_s=5)
+        why = SocketDisconnectedError("the cluster moved")
+        made.close(why)
+        made.close(ProtocolError("a second close"))
+        assert calls.errors == [why] * 5
+        assert [name for name, _, _ in calls.got] == list(range(5))
+        assert closed == [(made, why)]
+        assert made.error is why
+        assert made.join(5)
+
+
+def test_close_before_it_ever_opened(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        made, calls = channel(handler, cluster), Calls(handler)
+        cluster.on("ApiVersions", Drop(before=True))
+        made.send(metadata([]), calls.on(0), timeout_s=5)
+        made.close()
+        calls.wait(1)
+        assert isinstance(calls.errors[0], SocketDisconnectedError)
+        assert made.join(5)
+        untouched = channel(handler, cluster)
+        untouched.close()
+        assert untouched.join(0.1)
+        assert untouched.closed
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_broker_that_goes_away_fails_what_is_in_flight(handler: Handler, reset: bool) -> None:
+    with MockCluster() as cluster:
+        made, calls = channel(handler, cluster), Calls(handler)
+        made.wait_open(handler.monotonic() + 5)
+        cluster.on("Metadata", Close(before=True, reset=reset))
+        for index in range(3):
+            made.send(metadata([]), calls.on(index), timeout_s=5)
+        calls.wait(3)
+        assert all(isinstance(error, SocketDisconnectedError) and error.retriable for error in calls.errors)
+        assert made.closed
+        assert made.join(5)
+
+
+def test_an_idle_connection_that_the_broker_closes_is_noticed(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        gone = handler.Event()
+        made = channel(handler, cluster, on_close=lambda *_: gone.set())
+        made.wait_open(handler.monotonic() + 5)
+        cluster.close_connections()
+        assert gone.wait(5)
+        assert made.closed
+
+
+def test_a_hundred_openings_leave_nothing_behind(handler: Handler) -> None:
+    def open_and_close() -> None:
+        made = channel(handler, cluster)
+        made.request(metadata([]), timeout_s=5).result(WAIT_S)
+        made.send(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), lambda *_: None, timeout_s=5, expects_response=False)
+        made.close()
+        assert made.join(5)
+
+    with MockCluster() as cluster:
+        open_and_close()
+        cluster.wait_for(lambda: cluster.connections() == 0)
+        ended = handler.monotonic() + WAIT_S
+        while handler.workers() and handler.monotonic() < ended:
+            handler.sleep(0.01)
+        before = len(os.listdir("/proc/self/fd")), threading.active_count()
+        for _ in range(100):
+            open_and_close()
+        while handler.workers() and handler.monotonic() < ended:
+            handler.sleep(0.01)
+        cluster.wait_for(lambda: cluster.connections() == 0)
+        assert handler.workers() == []
+        assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+
+
+# -- large answers
+def pattern(size: int) -> bytes:
+    return bytes(range(253)) * (size // 253 + 1)
+
+
+def big_answer(size: int) -> Reply:
+    data = PartitionData(partition_index=0, records=pattern(size), aborted_transactions=None)
+    answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+    return Reply(lambda request: answer)
+
+
+def fetch() -> FetchRequest:
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    return FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[asked])])
+
+
+@pytest.mark.parametrize("size", [10_000, 100_000, 1 << 20, 6 << 20])
+def test_large_answers_are_whole_and_stay_so_while_they_are_held(handler: Handler, size: int) -> None:
+    with MockCluster() as cluster:
+        cluster.on("Fetch", big_answer(size), times=None)
+        made = channel(handler, cluster)
+        expected = pattern(size)
+        held = []
+        for _ in range(6):
+            answer = made.request(fetch(), timeout_s=5, max_version=12).result(WAIT_S)
+            held.append(answer.responses[0].partitions[0].records)
+        assert all(records == expected for records in held)
+        assert all(isinstance(records, memoryview) and records.readonly for records in held)
+        made.close()
+
+
+def test_the_memory_of_an_answer_is_used_again_when_it_was_dropped(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        cluster.on("Fetch", big_answer(1 << 20), times=None)
+        memory = BufferPool(handler.Lock(), 16 << 20)
+        made = channel(handler, cluster, buffers=memory)
+        for _ in range(12):
+            made.request(fetch(), timeout_s=5, max_version=12).result(WAIT_S)
+        assert memory.pooled_bytes <= 3 * (2 << 20), "one that is being read, one that is just being dropped"
+        made.close()
+
+
+def test_an_answer_over_max_response_bytes_is_refused(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        cluster.on("Fetch", big_answer(200_000))
+        made = channel(handler, cluster, max_response_bytes=100_000)
+        error = made.request(fetch(), timeout_s=5, max_version=12).exception(WAIT_S)
+        assert isinstance(error, ProtocolError)
+        assert "max_response_bytes" in str(error)
+
+
+# -- fork
+FORK_SCRIPT = """
+    import json, os, sys
+    from gkafka.config import ClientConfig
+    from gkafka.exceptions import ForkedClientError
+    from gkafka.handlers import resolve_handler
+    from gkafka.net.channel import Channel
+    from gkafka.testing import MockCluster
+    from gkafka.wire.metadata import MetadataRequest
+
+    handler = resolve_handler(sys.argv[1])
+    with MockCluster() as cluster:
+        channel = Channel(handler, *cluster.brokers[1], ClientConfig())
+        ask = lambda: channel.request(MetadataRequest(topics=[]), timeout_s=5)
+        ask().result(5)
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                ask()
+                os.write(write, b"no error")
+            except ForkedClientError as exc:
+                os.write(write, str(exc).encode())
+            handler.sleep(1.5)                     # the inherited worker wakes up: it must not touch the parent's connection
+            os._exit(0)
+        os.close(write)
+        said = os.read(read, 1000).decode()
+        answers = [ask().result(5) is not None for _ in range(100)]
+        os.waitpid(pid, 0)
+        answers.append(ask().result(5) is not None)
+        print(json.dumps([said, all(answers), channel.closed, cluster.connections()]))
+        channel.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("kind", ["threading", "gevent"])
+def test_f22_a_forked_child_is_told_and_the_parents_connection_lives(kind: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(FORK_SCRIPT), kind],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said, answered, closed, connections = json.loads(done.stdout.splitlines()[-1])
+    assert "create the client after the fork" in said
+    assert (answered, closed, connections) == (True, False, 1)
