@@ -10,7 +10,7 @@ from gkafka.broker import Broker
 from gkafka.cluster import Cluster, TopicDict
 from gkafka.common import IsolationLevel
 from gkafka.config import ClientConfig, ProducerConfig, build
-from gkafka.exceptions import error_for
+from gkafka.exceptions import DeliveryError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
 from gkafka.nativeproducer import NativeProducer
@@ -80,7 +80,6 @@ class KafkaClient:
         self._cluster = Cluster(
             hosts, self._handler, exclude_internal_topics=exclude_internal_topics, zookeeper_hosts=zookeeper_hosts, config=self._config
         )
-        self._producers: list[NativeProducer] = []
         self._raw: RawFetcher | None = None
         self._closed = False
 
@@ -125,10 +124,7 @@ class KafkaClient:
         """A producer for any number of topics. options: the fields of `gkafka.config.ProducerConfig` (acks, linger_ms, compression...)."""
         self._handler.check_fork()
         self._cluster._check_open()
-        producer = NativeProducer(self._cluster, build(ProducerConfig, options, where="get_producer()"))
-        self._producers = [p for p in self._producers if not p._closed]
-        self._producers.append(producer)
-        return producer
+        return NativeProducer(self._cluster, build(ProducerConfig, options, where="get_producer()"))
 
     def partitions(self, topic: str) -> list[int]:
         """The ids of a topic's partitions."""
@@ -227,22 +223,41 @@ class KafkaClient:
 
     def stats(self) -> dict[str, Any]:
         """Connections, metadata and producers, as plain data."""
-        return {"handler": self._handler.name, **self._cluster.stats(), "producers": [p.stats() for p in self._producers if not p._closed]}
+        engines = [e for e in list(self._cluster.engines) if not e.closed]
+        return {
+            "handler": self._handler.name,
+            **self._cluster.stats(),
+            "producers": [e.stats() for e in engines if isinstance(e, NativeProducer)],
+            "consumers": [e.stats() for e in engines if not isinstance(e, NativeProducer)],
+        }
 
     def close(self, timeout: float | None = None) -> None:
-        """Close producers (delivering what they hold), connections and workers. Idempotent. timeout: seconds for the producers.
+        """Close producers (delivering what they hold), consumers, connections and workers. Idempotent. timeout: seconds for each producer.
 
         Raises DeliveryError if a producer could not deliver everything; everything is closed all the same.
         """
         if self._closed:
             return
         self._closed = True
+        failures: list[DeliveryError] = []
         try:
-            for producer in self._producers:
-                producer.close(timeout)
+            for engine in list(self._cluster.engines):
+                try:
+                    engine.close(timeout)
+                except DeliveryError as exc:
+                    failures.append(exc)
         finally:
             self._cluster.close()
             self._handler.stop(self._handler.monotonic() + STOP_S)
+        if failures:
+            raise (
+                failures[0]
+                if len(failures) == 1
+                else DeliveryError(
+                    f"{len(failures)} producers could not deliver everything; the first: {failures[0]}",
+                    [r for f in failures for r in f.records],
+                )
+            )
 
     def __enter__(self) -> KafkaClient:
         return self

@@ -176,6 +176,8 @@ class Cluster:
         self._listed_at = -float("inf")
         self._closed = False
         self.versions: Versions | None = None
+        # Producers and consumers that live on these connections: close() ends them first.
+        self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def _make_broker(self, id_: int, host: str, port: int) -> Broker:
         c = self.config

@@ -104,6 +104,7 @@ class NativeConsumer:
         self._started = False
         self._shares = [self._make_share(i, reset_policy) for i in range(config.num_consumer_fetchers)]
         self._fetches = 0
+        cluster.engines.add(self)
 
     def _make_share(self, index: int, reset_policy: int | None) -> Fetching:
         c = self.config
@@ -338,7 +339,7 @@ class NativeConsumer:
             self._started, self._stopped = True, False
         self._handler.start()
         for share in self._shares:
-            share.worker = self._handler.spawn(_work, weakref.ref(self), share, _name=f"gkafka-fetcher-{share.index}")
+            share.worker = self._handler.spawn(_work, weakref.ref(self), share, self._cluster, _name=f"gkafka-fetcher-{share.index}")
 
     def _kick(self) -> None:
         """Something may have become fetchable: ask at once, whoever notices it. Nothing here waits."""
@@ -512,6 +513,15 @@ class NativeConsumer:
                 self._handler.sleep(backoff_s)
         return None
 
+    @property
+    def closed(self) -> bool:
+        """Is it not running?"""
+        return self._stopped
+
+    def close(self, timeout: float | None = None) -> None:
+        """Stop; what the client calls when it closes."""
+        self.stop()
+
     # -- the end -----------------------------------------------------------------------------------------------------------------
     def stop(self) -> None:
         """Stop fetching and close the fetch connections. Idempotent."""
@@ -563,13 +573,14 @@ def _on_fetched(me: weakref.ref[NativeConsumer], share: Fetching, asked: Asked, 
         consumer._fetched(share, asked, response, error)
 
 
-def _work(me: weakref.ref[NativeConsumer], share: Fetching) -> None:
+def _work(me: weakref.ref[NativeConsumer], share: Fetching, cluster: Cluster) -> None:
     """A fetch worker: backoffs, metadata, and fetches that nobody else started. Ends with its consumer."""
     while True:
         consumer = me()
-        if consumer is None:
-            return
-        if consumer._stopped:
+        if consumer is None or consumer._stopped:
+            if consumer is None:  # it was dropped without stop(): its connections are nobody's any more
+                for broker in list(cluster._brokers.values()):
+                    broker.drop_channel(share.role)
             return
         handler = consumer._handler
         handler.check_fork()

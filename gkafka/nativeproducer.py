@@ -11,6 +11,7 @@ that nobody waits for the interpreter's lock; with greenlets the producer's own 
 from __future__ import annotations
 
 import logging
+import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -50,6 +51,8 @@ log = logging.getLogger(__name__)
 TICK_S = 1.0
 """Longest sleep of the worker: forks and closed clients are noticed within it."""
 CALLBACK_CHUNK = 100
+CHECKPOINT_EVERY = 64
+"""Records that the fast path takes between two looks at the time and at the process id."""
 KEPT_FAILURES = 10_000
 """Failed records that are kept for the next flush() or close() to report; older ones are only counted and logged."""
 OFFLOAD_BYTES = {1: 16 << 10, 2: 256 << 10, 3: 256 << 10, 4: 128 << 10}
@@ -103,7 +106,7 @@ class NativeProducer:
             max_record_bytes=config.max_request_bytes,
             lock=self._handler.Lock(),
         )
-        self._appender.checkpoint_every = 64 if self._cooperative else 0
+        self._appender.checkpoint_every = CHECKPOINT_EVERY
         self._appender.fast = config.key_serializer is None and config.value_serializer is None and config.on_delivery is None
         self._accumulator = Accumulator()
         self._sender = Sender(
@@ -127,6 +130,8 @@ class NativeProducer:
         self._worker: Any = None
         self._sleeps_until = float("inf")
         self._closed = False
+        _living.add(self)
+        cluster.engines.add(self)
         # One compiled call for each record, with no Python frame between.
         self.produce = self._appender.produce  # type: ignore[method-assign]
 
@@ -553,8 +558,7 @@ class NativeProducer:
                 return
             if batch.waiter is None:
                 batch.waiter = self._handler.Event()
-            if self._accumulator.is_idle((batch.topic, batch.partition)):
-                self._accumulator.hurry(batch)
+            self._accumulator.hurry(batch)
         self._kick()
         while not batch.done:
             left = deadline - self._handler.monotonic()
@@ -655,6 +659,11 @@ class NativeProducer:
             self._worker.join(TICK_S * 2)
         self._raise_failures()
 
+    @property
+    def closed(self) -> bool:
+        """Was close() called?"""
+        return self._closed
+
     def __enter__(self) -> NativeProducer:
         return self
 
@@ -704,6 +713,20 @@ def _serialize(what: str, thing: Any, serializer: Callable[[Any], Any] | None) -
         return serializer(thing)
     except Exception as exc:
         raise SerializationError(f"{what}_serializer failed on {type(thing).__name__}: {type(exc).__name__}: {exc}") from exc
+
+
+_living: weakref.WeakSet[NativeProducer] = weakref.WeakSet()
+
+
+def _in_forked_child() -> None:
+    """The fast path must not take a single record in a child: nobody there would send it. (Without hooks, as under uWSGI, the pid checks
+    of the slow path and of every CHECKPOINT_EVERY records say so.)"""
+    for producer in list(_living):
+        producer._appender.fast = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def _work(ref: weakref.ref[NativeProducer]) -> None:

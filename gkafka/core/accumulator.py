@@ -111,7 +111,7 @@ class Accumulator:
         self.active[key] = queue
 
     def hurry(self, batch: Batch) -> None:
-        """Somebody waits for this batch: it does not linger any longer."""
+        """Somebody waits for this batch: it goes as soon as nothing of its partition is on the way before it."""
         key = (batch.topic, batch.partition)
         if self.open.get(key) is batch:
             self.hurried.add(key)

@@ -187,7 +187,9 @@ class Sender:
         return batch is not None and self._has_lingered(key, batch, now) and (queue is None or self._may_send(queue, now))
 
     def _has_lingered(self, key: tuple[str, int], batch: Batch, now: float) -> bool:
-        return self.flushing or self.pressed or now >= batch.created + self._linger_s or key in self.accumulator.hurried
+        if self.flushing or self.pressed or now >= batch.created + self._linger_s:
+            return True
+        return key in self.accumulator.hurried and self.accumulator.is_idle(key)
 
     def _may_send(self, queue: PartitionQueue, now: float) -> bool:
         """May the next batch of the partition go out?
