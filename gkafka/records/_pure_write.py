@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sized
 from contextlib import AbstractContextManager, nullcontext
 from operator import itemgetter
 from time import time_ns
-from typing import Any
+from typing import Any, ClassVar
 
 from gkafka.exceptions import BufferFull, KafkaTimeoutError
 from gkafka.records._check import (
@@ -54,12 +54,6 @@ COUNTS_REFERENCES = hasattr(sys, "getrefcount")
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PRODUCER = struct.Struct(">qhi")
 _MASK = (1 << 64) - 1
-_live = 0
-
-
-def live_buffers() -> int:
-    """How many buffers are alive now: for tests of leaks."""
-    return _live
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -152,22 +146,26 @@ class _Memory(bytearray):
     still send are neither written over nor given to others (KAFKA-19012)."""
 
     __slots__ = ("charged", "pool")
+    alive: ClassVar[int] = 0
 
     def __init__(self, data: Any, pool: _Pool, charged: int) -> None:
-        global _live
-        super().__init__(data)
+        _Memory.alive += 1
         self.pool = pool
         self.charged = charged
-        _live += 1
+        super().__init__(data)
 
     def give_back(self) -> None:
         charged, self.charged = self.charged, 0
         self.pool.returned.append(charged)
 
     def __del__(self) -> None:
-        global _live
-        _live -= 1
+        type(self).alive -= 1
         self.give_back()
+
+
+def live_buffers() -> int:
+    """How many buffers are alive now: for tests of leaks."""
+    return _Memory.alive
 
 
 # -- a batch -----------------------------------------------------------------------------------------------------------

@@ -255,6 +255,12 @@ def test_a_batch_grows_by_doubling_up_to_batch_bytes(impl: Any) -> None:
     while appender.produce("t", b"x" * 50, None, 0, 5) is not SLOW:
         held.append(total - appender.available)
     assert sorted(set(held)) == [256, 512, 1024, 2048, 4096, 8192, 16384]
+    odd = make_appender(impl, owner, batch_bytes=1000, initial_bytes=300)
+    odd.open("t", 0, 1.0)
+    held = []
+    while odd.produce("t", b"x" * 50, None, 0, 5) is not SLOW:
+        held.append(total - odd.available)
+    assert sorted(set(held)) == [300, 600, 1000]
     assert 16384 - 60 < batch.size <= 16384
     assert appender.produce("t", b"", None, 0, 5) is not SLOW  # a small one still fits
     assert appender.append("t", 0, b"x" * 50, None, 5, None) is None

@@ -25,6 +25,7 @@ def delivered(impl: Any, stamps: list[int], base_offset: int = 100, log_append_t
 def test_the_result_says_where_the_record_is(impl: Any) -> None:
     batch = delivered(impl, [5, 5, 7])
     assert (batch.done, batch.error, batch.base_offset, batch.log_append_time) == (True, None, 100, -1)
+    assert batch.owner is None
     results = [impl.Delivery(batch, i).result() for i in range(3)]
     assert results == [("t", 1, 100, 5), ("t", 1, 101, 5), ("t", 1, 102, 7)]
     assert results[2]._asdict() == {"topic": "t", "partition": 1, "offset": 102, "timestamp": 7}

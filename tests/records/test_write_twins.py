@@ -157,7 +157,7 @@ operations = st.one_of(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(operations, max_size=60), st.sampled_from([2048, 16384]), st.sampled_from([9_000, 60_000]))
+@given(st.lists(operations, max_size=60), st.sampled_from([2048, 3000, 16384]), st.sampled_from([9_000, 60_000]))
 def test_any_order_of_calls_ends_alike(calls: list[Any], batch_bytes: int, buffer_bytes: int) -> None:
     pair = Pair(batch_bytes=batch_bytes, buffer_bytes=buffer_bytes, max_record_bytes=8192)
     views: list[tuple[Any, Any, bytes]] = []
