@@ -176,7 +176,7 @@ class ColumnReader:
         try:
             if header.magic == 2:
                 if self._left_out(data, header, place):
-                    self.next_offset = header.next_offset
+                    self.next_offset = max(self.next_offset, header.next_offset)
                     return True
                 if self._use_numpy:
                     return self._put_segment(header, open_records(data, header, place, check_crcs=False, max_bytes=self.max_bytes), place)

@@ -384,7 +384,8 @@ class Records:
     def _open(self, data: memoryview) -> Cursor:
         place = Place(self._shared.context.topic, self._shared.context.partition_id, self._header.base_offset, self._header.last_offset)
         cursor = open_batch(data, self._header, place, check_crcs=self._check_crcs, max_bytes=self._max_bytes)
-        self._shared.compression_type = CompressionType(self._header.codec)
+        if cursor.left:  # an empty batch may name a codec that we do not know
+            self._shared.compression_type = CompressionType(self._header.codec)
         self._cursor = cursor
         return cursor
 
@@ -394,7 +395,7 @@ class Records:
 
     def _close(self) -> None:
         self._buffer = self._cursor = None
-        self._next_offset = max(self._header.next_offset, self._min_offset)
+        self._next_offset = max(self._header.next_offset, self._min_offset, self._next_offset)
 
 
 def check_bounds(data: memoryview, header: BatchHeader) -> None:

@@ -306,7 +306,7 @@ cdef class ColumnReader:
         try:
             if head.magic == 2:
                 if self.left_out(view, head, place):
-                    self.sink.next_offset = head.last_offset + 1
+                    self.sink.next_offset = max(self.sink.next_offset, head.last_offset + 1)
                     return True
                 # The checksum was verified before the batch was asked about.
                 payload = open_payload(view, head, False, self.max_bytes, place)
@@ -355,7 +355,7 @@ cdef class ColumnReader:
         if outcome == NO_MEMORY:
             raise MemoryError()
         if outcome == READ_ON:
-            self.sink.next_offset = max(self.sink.next_offset, head.last_offset + 1)
+            self.sink.next_offset = max(self.sink.next_offset, head.last_offset + 1, reached)
             return True
         if outcome == AT_END:
             self.sink.next_offset = self.sink.end_offset

@@ -31,6 +31,7 @@ cdef object CREATE_TIME = _TimestampType.CREATE_TIME
 cdef object LOG_APPEND_TIME = _TimestampType.LOG_APPEND_TIME
 cdef object NO_TIMESTAMP = _TimestampType.NONE
 cdef tuple CODECS = tuple(_CompressionType)
+cdef object NO_CODEC = _CompressionType.NONE
 
 
 cdef inline object bytes_view(object buffer):
@@ -762,7 +763,9 @@ cdef class Records:
             self.limit = self.begin + size_of(payload)
         self.at = self.begin
         self.left = count
-        self.source = new_source(payload, self.context, timestamp_type(&self.head), CODECS[self.head.codec])
+        # An empty batch may name a codec that we do not know.
+        codec = CODECS[self.head.codec] if count else NO_CODEC
+        self.source = new_source(payload, self.context, timestamp_type(&self.head), codec)
         self.view = None
 
     cdef void fail(self, object error):
@@ -771,7 +774,7 @@ cdef class Records:
 
     cdef void close(self):
         self.view = self.source = None
-        self.next_offset = max(self.head.last_offset + 1, self.min_offset)
+        self.next_offset = max(self.head.last_offset + 1, self.min_offset, self.next_offset)
 
     cdef bint read_records(self, Py_ssize_t n, list messages):
         """Takes up to n; false if what follows them is damaged."""

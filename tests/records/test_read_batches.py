@@ -176,6 +176,12 @@ def test_an_unknown_codec_is_named_with_its_place(impl: ModuleType) -> None:
         assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 3, 5)
 
 
+def test_an_empty_batch_may_name_an_unknown_codec(impl: ModuleType) -> None:
+    taker = records(impl, batch([], last_delta=4, attributes=7))
+    assert taker.take(1) == []
+    assert taker.next_offset == 5
+
+
 # -- control batches ---------------------------------------------------------------------------------------------------
 def test_markers_are_recognised(impl: ModuleType) -> None:
     for kind in (0, 1, 4):
@@ -217,7 +223,9 @@ def test_format_0_has_absolute_inner_offsets(impl: ModuleType) -> None:
 
 def test_a_wrapper_s_offset_of_0_counts_from_there(impl: ModuleType) -> None:
     data = wrapper([message(i, b"") for i in range(3)], 0)
-    assert [m.offset for m in read(impl, data)] == [0, 1, 2]
+    taker = records(impl, data)
+    assert [m.offset for m in taker.take(9)] == [0, 1, 2]
+    assert taker.next_offset == 3
 
 
 def test_an_inner_offset_behind_the_wrapper_s_is_damage(impl: ModuleType) -> None:
