@@ -1,0 +1,513 @@
+"""A written batch, its records, and the view of one record: the Python twin of `_speed_batch.pxi`."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from gkafka.exceptions import KafkaTimeoutError
+from gkafka.records._check import HEADER_BYTES, Headers, check_seal
+from gkafka.records._legacy_write import Row, check_legacy, decode_message_set, encode_message_set
+from gkafka.records._pure_crc import crc32c
+from gkafka.records._pure_memory import NULL, SMALL, SMALLS, Memory, read_blob, read_varint, size_of, varint
+from gkafka.records._results import Record, RecordMetadata, fresh_error, run_callback
+from gkafka.records.compression import compress, decompress
+
+if TYPE_CHECKING:
+    from gkafka.records._pure_write import Appender
+
+__all__ = ["BIG", "FULL", "ODD", "Batch", "Delivery"]
+
+FULL, BIG, ODD = -1, -2, -3  # why a record was not appended: see Batch._put
+RUN_BYTES = 16
+COUNTS_REFERENCES = hasattr(sys, "getrefcount")
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_PRODUCER = struct.Struct(">qhi")
+
+
+# -- a batch -----------------------------------------------------------------------------------------------------------
+class Batch:
+    """Records of one partition that are sent together: a v2 record batch behind its reserved 61-byte header.
+
+    Made by `Appender.open`. count: records; size: bytes so far, uncompressed, header included; created: monotonic seconds;
+    base_timestamp, max_timestamp: ms, -1 while empty; sealed: `wire` is fixed; done: delivered or failed, `error` says which;
+    owner: the appender's, None once done; attempts, extra, waiter: the owner's.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_at",
+        "_callbacks",
+        "_capacity",
+        "_codec",
+        "_cursor",
+        "_last_timestamp",
+        "_limit",
+        "_lock",
+        "_magic",
+        "_memory",
+        "_plain",
+        "_pool",
+        "_run_charge",
+        "_run_firsts",
+        "_run_room",
+        "_run_timestamps",
+        "_sealing",
+        "attempts",
+        "base_offset",
+        "base_timestamp",
+        "count",
+        "created",
+        "done",
+        "error",
+        "extra",
+        "has_headers",
+        "log_append_time",
+        "max_timestamp",
+        "owner",
+        "partition",
+        "sealed",
+        "size",
+        "topic",
+        "waiter",
+        "wire_size",
+    )
+
+    topic: str
+    partition: int
+    owner: Any
+    created: float
+    extra: Any
+    waiter: Any
+    error: BaseException | None
+
+    def __init__(self) -> None:
+        raise TypeError("a Batch is made by Appender.open()")
+
+    def _begin(self, appender: Appender, topic: str, partition: int, created: float, capacity: int) -> None:
+        self.topic, self.partition, self.created, self.owner = topic, partition, created, appender.owner
+        self.count, self.size, self.attempts = 0, HEADER_BYTES, 0
+        self.base_timestamp = self.max_timestamp = self._last_timestamp = -1
+        self.has_headers = self.sealed = self.done = self._sealing = False
+        self.error = self.extra = self.waiter = None
+        self.base_offset = self.log_append_time = -1
+        self.wire_size = 0
+        self._lock: AbstractContextManager[Any] = appender._lock or nullcontext()
+        self._pool = appender._pool
+        self._memory: Memory | None = Memory(HEADER_BYTES, appender._pool, capacity)
+        self._capacity, self._limit = capacity, max(capacity, appender.batch_bytes)  # both 0 when nothing more may be appended
+        self._run_firsts: list[int] = []  # where the timestamp changes; none while all have base_timestamp
+        self._run_timestamps: list[int] = []
+        self._run_room = self._run_charge = 0
+        self._callbacks: list[tuple[int, Callable[[Any], object]]] | None = None
+        self._codec, self._magic = 0, 2
+        self._plain: Any = None  # what a compressed wire holds, once somebody asked: bytes, or rows of a message set
+        self._at = self._cursor = 0  # where record number `cursor` stands, counted from the first record
+
+    def __repr__(self) -> str:
+        state = f"{', sealed' if self.sealed else ''}{', done' if self.done else ''}"
+        return f"<Batch {self.topic}-{self.partition}: {self.count} records, {self.size} bytes{state}>"
+
+    # -- sealing
+    def seal(
+        self,
+        codec: int,
+        level: int | None = None,
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+    ) -> None:
+        """Fix the bytes to send: compress, write the header, take the checksum. Appending ends.
+
+        codec: 0 to 4; level: the codec's own, None for its default. Raises ValueError for an empty or a sealed batch,
+        UnsupportedCodec if the codec's wheel is missing (then the batch can be sealed with another).
+        """
+        check_seal(codec, producer_id, producer_epoch, base_sequence)
+        raw = self._begin_seal()
+        try:
+            memory = raw
+            if codec:
+                with memoryview(raw) as view, view[HEADER_BYTES:] as records:
+                    payload = compress(codec, records, level)
+                memory = self._filled((bytes(HEADER_BYTES), payload))
+            self._write_header(memory, codec | (0x10 if transactional else 0))
+            _write_producer(memory, producer_id, producer_epoch, base_sequence)
+            self._end_seal(memory, codec, 2)
+        finally:
+            self._sealing = False
+
+    def seal_legacy(self, magic: int, codec: int, level: int | None = None) -> None:
+        """The same records as a message set, magic 1 (brokers 0.10) or 0 (older), in place of a v2 batch, also of a sealed one.
+
+        Raises UnsupportedVersion for records with headers, UnsupportedCodec for zstd.
+        """
+        check_seal(codec)
+        check_legacy(magic, codec, self.topic, self.partition, self.has_headers)
+        if self.sealed and self._magic == 2 and self._memory is not None and not self._sealing:
+            self._sealing = True
+        else:
+            self._begin_seal()
+        try:
+            memory = self._filled((encode_message_set(self._rows(), magic, codec, level),))
+            self._end_seal(memory, codec, magic)
+        finally:
+            self._sealing = False
+
+    def _begin_seal(self) -> Memory:
+        with self._lock:
+            if self._memory is None:
+                raise ValueError(f"{self!r} has released its memory")
+            if self.sealed or self._sealing:
+                raise ValueError(f"{self!r} is sealed already")
+            if not self.count:
+                raise ValueError(f"{self!r} is empty: there is nothing to seal")
+            self._close()
+            self._sealing = True
+            return self._memory
+
+    def _close(self) -> None:
+        self._capacity = self._limit = 0
+
+    def _end_seal(self, memory: Memory, codec: int, magic: int) -> None:
+        with self._lock:
+            if self._memory is None:  # released by another thread in the meantime
+                raise ValueError(f"{self!r} has released its memory")
+            self._memory = memory
+            self._codec, self._magic = codec, magic
+            self.wire_size = len(memory)
+            self._plain = None
+            self._at = self._cursor = 0
+            self.sealed = True
+
+    def _filled(self, pieces: Iterable[bytes | Memory]) -> Memory:
+        """Memory of its own for the pieces. It may pass buffer_bytes by what they are larger than the records: there the records are
+        in memory already and waiting would not end."""
+        data = b"".join(pieces)
+        with self._lock:
+            self._pool.reserved += len(data)
+        return Memory(data, self._pool, len(data))
+
+    def _write_header(self, memory: Memory, attributes: int) -> None:
+        # partitionLeaderEpoch, the third, is the broker's to fill in; the checksum, the fifth, comes with the producer's fields.
+        rest = (attributes, self.count - 1, self.base_timestamp, self.max_timestamp, -1, -1, -1, self.count)
+        _HEADER.pack_into(memory, 0, 0, len(memory) - 12, -1, 2, 0, *rest)
+
+    def restamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """A new producer id, epoch and sequence in a sealed batch (KIP-360). Views of the old `wire` keep the old bytes."""
+        check_seal(0, producer_id, producer_epoch, base_sequence)
+        if not self.sealed or self._sealing or self._memory is None or self._magic != 2:
+            raise ValueError(f"{self!r} is not a sealed v2 batch that still has its memory")
+        memory = self._filled((self._memory,))
+        _write_producer(memory, producer_id, producer_epoch, base_sequence)
+        self._memory = memory
+
+    @property
+    def wire(self) -> memoryview:
+        """The bytes to send, read-only. They stay what they are while the view lives, whatever becomes of the batch."""
+        memory = self._memory
+        if not self.sealed or memory is None:
+            raise ValueError(f"{self!r} {'has released its memory' if self.sealed else 'is not sealed yet'}")
+        return memoryview(memory).toreadonly()
+
+    def _release(self) -> None:
+        self._close()
+        memory, self._memory = self._memory, None
+        self._plain = None
+        self._pool.reserved -= self._run_charge
+        self._run_charge = 0
+        if memory is not None and not COUNTS_REFERENCES:
+            memory.give_back()
+
+    def __del__(self) -> None:
+        charge = getattr(self, "_run_charge", 0)
+        if charge:
+            self._pool.returned.append(charge)
+
+    # -- what is in it
+    def record(self, index: int) -> Record | None:
+        """Record number index as it was produced, None once the memory is released."""
+        if not 0 <= index < self.count:
+            raise IndexError(f"{self!r} has no record {index}")
+        if self._memory is None:
+            return None
+        key: bytes | None
+        value: bytes | None
+        headers: Headers = []
+        if self._magic != 2:
+            key, value = self._message_rows()[index]
+        else:
+            key, value, headers = self._v2_row(index)
+        return Record(self.topic, self.partition, key, value, headers, self._timestamp_of(index))
+
+    def _rows(self) -> list[Row]:
+        """(timestamp, key, value) of every record."""
+        return [(self._timestamp_of(i), *self._v2_row(i)[:2]) for i in range(self.count)]
+
+    def _message_rows(self) -> list[tuple[bytes | None, bytes | None]]:
+        if self._plain is None:
+            self._plain = decode_message_set(bytes(self._memory or b""), max_bytes=self.size + 34 * self.count)
+        rows: list[tuple[bytes | None, bytes | None]] = self._plain
+        return rows
+
+    def _v2_row(self, index: int) -> tuple[bytes | None, bytes | None, Headers]:
+        data, start = self._records()
+        if index < self._cursor:
+            self._at = self._cursor = 0
+        at, cursor = self._at, self._cursor
+        while cursor < index:
+            size, here = read_varint(data, start + at)
+            at = here + size - start
+            cursor += 1
+        self._at, self._cursor = at, cursor
+        at = read_varint(data, start + at)[1] + 1  # its size, its attributes
+        at = read_varint(data, read_varint(data, at)[1])[1]  # timestamp delta, offset delta
+        key, at = read_blob(data, at)
+        value, at = read_blob(data, at)
+        count, at = read_varint(data, at)
+        headers: Headers = []
+        for _ in range(count):
+            name, at = read_blob(data, at)
+            payload, at = read_blob(data, at)
+            headers.append(((name or b"").decode(), payload))
+        return key, value, headers
+
+    def _records(self) -> tuple[bytes | bytearray, int]:
+        """The uncompressed records: what they are in, and where they begin."""
+        memory = self._memory
+        if memory is None:
+            raise ValueError(f"{self!r} has released its memory")
+        if not self._codec:
+            return memory, HEADER_BYTES
+        plain: bytes | None = self._plain
+        if plain is None:
+            plain = self._plain = bytes(decompress(self._codec, memoryview(memory)[HEADER_BYTES:], max_bytes=self.size))
+        return plain, 0
+
+    def _timestamp_of(self, index: int) -> int:
+        run = bisect_right(self._run_firsts, index)
+        return self._run_timestamps[run - 1] if run else self.base_timestamp
+
+    # -- appending, under the lock
+    def _put(self, value: Any, key: Any, headers: Any, timestamp: int, most: int) -> int:
+        """Encode one record behind the others; its index, or FULL (it does not fit, or there is no memory), BIG (larger than one record
+        may be; most: largest size of a batch that holds just this record) or ODD (not exactly of the types that go without checks)."""
+        if value is None:
+            value_size, value = NULL, b""
+        elif type(value) is bytes:
+            n = len(value)
+            value_size = SMALL[n] if n < SMALLS else varint(n)
+        else:
+            return ODD
+        if key is None:
+            key_size, key = NULL, b""
+        elif type(key) is bytes:
+            n = len(key)
+            key_size = SMALL[n] if n < SMALLS else varint(n)
+        else:
+            return ODD
+        if len(value) > most or len(key) > most:
+            return BIG
+        index = self.count
+        offset = SMALL[index] if index < SMALLS else varint(index)
+        n = timestamp - self.base_timestamp if index else 0
+        delta = SMALL[n] if 0 <= n < SMALLS else varint(n)
+        tail = b"\0"
+        if headers is not None:
+            encoded = _encode_headers(headers)
+            if encoded is None:
+                return ODD
+            tail = encoded
+        body = b"".join((b"\0", delta, offset, key_size, key, value_size, value, tail))
+        n = len(body)
+        size = SMALL[n] if n < SMALLS else varint(n)
+        n += len(size)
+        if HEADER_BYTES + n > most:
+            return BIG
+        need = self.size + n
+        if need > self._capacity and not self._grow(need):
+            return FULL
+        if timestamp != self._last_timestamp:
+            if index and not self._add_run(timestamp):
+                return FULL
+            self._last_timestamp = timestamp
+            if not index:
+                self.base_timestamp = timestamp
+            if not index or timestamp > self.max_timestamp:
+                self.max_timestamp = timestamp
+        memory = self._memory
+        assert memory is not None  # an open batch has its memory
+        memory += size
+        memory += body
+        if headers:
+            self.has_headers = True
+        self.size = need
+        self.count = index + 1
+        return index
+
+    def _grow(self, need: int) -> bool:
+        capacity = self._capacity
+        if need > self._limit:
+            return False
+        while capacity < need:
+            capacity *= 2
+        capacity = min(capacity, self._limit)
+        memory = self._memory
+        if memory is None or not self._pool.reserve(capacity - memory.charged):
+            return False
+        memory.charged = self._capacity = capacity
+        return True
+
+    def _add_run(self, timestamp: int) -> bool:
+        if len(self._run_firsts) == self._run_room:
+            room = self._run_room * 2 or 8
+            charge = (room - self._run_room) * RUN_BYTES
+            if not self._pool.reserve(charge):
+                return False
+            self._run_charge += charge
+            self._run_room = room
+        self._run_firsts.append(self.count)
+        self._run_timestamps.append(timestamp)
+        return True
+
+    # -- its end
+    def complete(self, base_offset: int, log_append_time: int = -1) -> list[tuple[int, Callable[[Any], object]]]:
+        """The batch is in the log at base_offset (-1: nobody said). log_append_time: ms, if the broker set the timestamps.
+
+        Returns the callbacks to run, (index, fn) in the order of the records. A batch ends once: a second end changes nothing.
+        """
+        with self._lock:
+            if self.done:
+                return []
+            self.base_offset, self.log_append_time = base_offset, log_append_time
+            return self._finish()
+
+    def fail(self, error: BaseException) -> list[tuple[int, Callable[[Any], object]]]:
+        """The batch was not delivered; see `complete`."""
+        if not isinstance(error, BaseException):
+            raise TypeError(f"error is {type(error).__name__}: must be an exception")
+        with self._lock:
+            if self.done:
+                return []
+            self.error = error
+            return self._finish()
+
+    def _finish(self) -> list[tuple[int, Callable[[Any], object]]]:
+        self.done = True
+        self._close()
+        self.owner = None  # nobody waits any more, and a delivery that is kept does not keep its producer
+        callbacks, self._callbacks = self._callbacks or [], None
+        callbacks.sort(key=itemgetter(0))
+        return callbacks
+
+
+def _encode_headers(headers: Any) -> bytes | None:
+    if type(headers) is not list and type(headers) is not tuple:
+        return None
+    pieces = [size_of(headers)]
+    for pair in headers:
+        if type(pair) is not tuple or len(pair) != 2:
+            return None
+        name, data = pair
+        if type(name) is not str or not (data is None or type(data) is bytes):
+            return None
+        try:
+            text = name.encode()
+        except UnicodeEncodeError:
+            return None
+        pieces += (size_of(text), text, NULL if data is None else size_of(data), data or b"")
+    return b"".join(pieces)
+
+
+def _write_producer(memory: Memory, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    """Producer id, epoch and sequence, then the checksum."""
+    _PRODUCER.pack_into(memory, 43, producer_id, producer_epoch, base_sequence)
+    with memoryview(memory) as view, view[21:] as checked:
+        crc = crc32c(checked)
+    memory[17:21] = crc.to_bytes(4, "big")
+
+
+# -- one record's view ---------------------------------------------------------------------------------------------------
+class Delivery:
+    """What became of one record: number `index` of `batch`. Two deliveries of the same record are equal."""
+
+    __slots__ = ("batch", "index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self.batch = batch
+        self.index = index
+
+    @property
+    def topic(self) -> str:
+        return self.batch.topic
+
+    @property
+    def partition(self) -> int:
+        return self.batch.partition
+
+    @property
+    def record(self) -> Record | None:
+        """The record as it was produced, None once the batch's memory is released."""
+        return self.batch.record(self.index)
+
+    def done(self) -> bool:
+        """True once it is delivered or has failed."""
+        return self.batch.done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """RecordMetadata once the record is delivered. Raises its error, or KafkaTimeoutError after timeout seconds."""
+        batch = self._settled(timeout)
+        if batch.error is not None:
+            raise fresh_error(batch.error)
+        return RecordMetadata(
+            batch.topic,
+            batch.partition,
+            batch.base_offset + self.index if batch.base_offset >= 0 else -1,
+            batch.log_append_time if batch.log_append_time >= 0 else batch._timestamp_of(self.index),
+        )
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The record's error, None if it was delivered. Raises KafkaTimeoutError after timeout seconds."""
+        error = self._settled(timeout).error
+        return None if error is None else fresh_error(error)
+
+    def _settled(self, timeout: float | None) -> Batch:
+        batch = self.batch
+        owner = batch.owner  # before `done`, in the other order than a batch ends
+        if not batch.done:
+            owner.wait(batch, timeout)
+            if not batch.done:
+                text = f"a record for {batch.topic}-{batch.partition} is not delivered yet"
+                raise KafkaTimeoutError(text, topic=batch.topic, partition=batch.partition)
+        return batch
+
+    def add_done_callback(self, fn: Callable[[Delivery], object]) -> None:
+        """Call fn(delivery) when the record is delivered or has failed; at once if it is already."""
+        if not callable(fn):
+            raise TypeError(f"a callback is {type(fn).__name__}: must be callable")
+        batch = self.batch
+        with batch._lock:
+            pending = not batch.done
+            if pending:
+                batch._callbacks = batch._callbacks or []
+                batch._callbacks.append((self.index, fn))
+        if not pending:
+            run_callback(fn, self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Delivery) and self.batch is other.batch and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash((id(self.batch), self.index))
+
+    def __repr__(self) -> str:
+        error = self.batch.error
+        state = "pending" if not self.batch.done else "delivered" if error is None else f"failed: {type(error).__name__}"
+        return f"<Delivery {self.topic}-{self.partition} #{self.index}: {state}>"

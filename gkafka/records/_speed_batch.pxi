@@ -1,0 +1,586 @@
+# A written batch, its records, and the view of one record: the compiled twin of `_pure_batch.py`. Included by `_speed_write.pxi`.
+
+cdef enum Put:
+    DONE  # the record is in the batch
+    FULL  # it does not fit, or there is no memory for it
+    BIG  # it is larger than one record may be
+    ODD  # something in it is not exactly of the type that goes without checks
+
+
+# -- a batch -----------------------------------------------------------------------------------------------------------
+cdef struct Run:
+    int64_t first  # index of the first record that has this timestamp
+    int64_t timestamp
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Batch:
+    """Records of one partition that are sent together: a v2 record batch behind its reserved 61-byte header.
+
+    Made by `Appender.open`. count: records; size: bytes so far, uncompressed, header included; created: monotonic seconds;
+    base_timestamp, max_timestamp: ms, -1 while empty; sealed: `wire` is fixed; done: delivered or failed, `error` says which;
+    owner: the appender's, None once done; attempts, extra, waiter: the owner's.
+    """
+
+    cdef readonly str topic
+    cdef readonly int partition
+    cdef readonly object owner
+    cdef readonly double created
+    cdef readonly int count
+    cdef readonly Py_ssize_t size
+    cdef readonly int64_t base_timestamp, max_timestamp
+    cdef readonly bint has_headers, sealed, done
+    cdef readonly object error
+    cdef readonly int64_t base_offset, log_append_time
+    cdef readonly Py_ssize_t wire_size
+    cdef public object extra, waiter
+    cdef public long attempts
+    cdef object __weakref__
+
+    cdef _Pool pool
+    cdef _Memory memory
+    cdef unsigned char* data  # memory.data while open
+    cdef Py_ssize_t capacity, limit  # both 0 as soon as nothing more may be appended
+    cdef int64_t last_timestamp
+    cdef Run* runs  # where the timestamp changes; none while all have base_timestamp
+    cdef Py_ssize_t run_count, run_room, run_charge
+    cdef list callbacks
+    cdef int codec, magic
+    cdef bint sealing
+    cdef object plain  # what a compressed wire holds, once somebody asked: bytes, or rows of a message set
+    cdef Py_ssize_t at  # where record number `cursor` stands, counted from the first record
+    cdef int cursor
+
+    def __cinit__(self):
+        self.base_timestamp = self.max_timestamp = self.last_timestamp = -1
+        self.base_offset = self.log_append_time = -1
+        self.magic = 2
+
+    def __init__(self):
+        raise TypeError("a Batch is made by Appender.open()")
+
+    def __dealloc__(self):
+        if self.pool is not None:
+            self.pool.reserved -= self.run_charge
+        free(self.runs)
+
+    def __repr__(self):
+        return f"<Batch {self.topic}-{self.partition}: {self.count} records, {self.size} bytes{', sealed' if self.sealed else ''}{', done' if self.done else ''}>"
+
+    # -- sealing
+    def seal(self, int codec, level=None, *, producer_id=-1, producer_epoch=-1, base_sequence=-1, bint transactional=False):
+        """Fix the bytes to send: compress, write the header, take the checksum. Appending ends.
+
+        codec: 0 to 4; level: the codec's own, None for its default. Raises ValueError for an empty or a sealed batch,
+        UnsupportedCodec if the codec's wheel is missing (then the batch can be sealed with another).
+        """
+        cdef _Memory memory
+        check_seal(codec, producer_id, producer_epoch, base_sequence)
+        self.begin_seal()
+        try:
+            if codec:
+                memory = self.compressed(codec, level)
+            else:
+                memory = self.memory
+                memory.size = self.size
+            self.write_header(memory, codec | (0x10 if transactional else 0), producer_id, producer_epoch, base_sequence)
+            self.end_seal(memory, codec, 2)
+        finally:
+            self.sealing = False
+
+    def seal_legacy(self, int magic, int codec, level=None):
+        """The same records as a message set, magic 1 (brokers 0.10) or 0 (older), in place of a v2 batch, also of a sealed one.
+
+        Raises UnsupportedVersion for records with headers, UnsupportedCodec for zstd.
+        """
+        cdef _Memory memory
+        check_seal(codec)
+        check_legacy(magic, codec, self.topic, self.partition, self.has_headers)
+        if self.sealed and self.magic == 2 and self.memory is not None and not self.sealing:
+            self.sealing = True
+        else:
+            self.begin_seal()
+        try:
+            memory = self.filled(0, encode_message_set(self.rows(), magic, codec, level))
+            self.end_seal(memory, codec, magic)
+        finally:
+            self.sealing = False
+
+    cdef begin_seal(self):
+        if self.memory is None:
+            raise ValueError(f"{self!r} has released its memory")
+        if self.sealed or self.sealing:
+            raise ValueError(f"{self!r} is sealed already")
+        if not self.count:
+            raise ValueError(f"{self!r} is empty: there is nothing to seal")
+        self.close()
+        self.sealing = True
+
+    cdef void close(self) noexcept:
+        self.capacity = self.limit = 0
+
+    cdef end_seal(self, _Memory memory, int codec, int magic):
+        if self.memory is None:  # released by another thread while the GIL was away
+            raise ValueError(f"{self!r} has released its memory")
+        self.memory = memory
+        self.data = memory.data
+        self.codec = codec
+        self.magic = magic
+        self.wire_size = memory.size
+        self.plain = None
+        self.at = self.cursor = 0
+        self.sealed = True
+
+    cdef _Memory compressed(self, int codec, level):
+        """A buffer with room for the header, then the compressed records."""
+        cdef _Memory raw = self.memory
+        raw.size = self.size
+        with memoryview(raw) as view:
+            payload = compress(codec, view[HEADER:], level)
+        return self.filled(HEADER, payload)
+
+    cdef _Memory filled(self, Py_ssize_t head, payload):
+        """A buffer of its own for payload behind head bytes. It may pass buffer_bytes by what the payload is larger than the
+        records: there the records are in memory already and waiting would not end."""
+        cdef Py_buffer view
+        cdef _Memory memory
+        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+        try:
+            self.pool.charge(head + view.len)
+            memory = new_memory(self.pool, head + view.len)
+            memory.size = memory.capacity
+            memcpy(memory.data + head, view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+        return memory
+
+    cdef write_header(self, _Memory memory, int attributes, int64_t producer_id, int producer_epoch, int base_sequence):
+        cdef unsigned char* p = memory.data
+        store_u64(p, 0)
+        store_u32(p + 8, <uint32_t> (memory.size - 12))
+        store_u32(p + 12, <uint32_t> -1)  # partitionLeaderEpoch: the broker's to fill in
+        p[16] = 2
+        store_u16(p + 21, <uint16_t> attributes)
+        store_u32(p + 23, <uint32_t> (self.count - 1))
+        store_u64(p + 27, <uint64_t> self.base_timestamp)
+        store_u64(p + 35, <uint64_t> self.max_timestamp)
+        store_u32(p + 57, <uint32_t> self.count)
+        write_producer(memory, producer_id, producer_epoch, base_sequence)
+
+    def restamp(self, producer_id, producer_epoch, base_sequence):
+        """A new producer id, epoch and sequence in a sealed batch (KIP-360). Views of the old `wire` keep the old bytes."""
+        cdef _Memory memory = self.memory
+        check_seal(0, producer_id, producer_epoch, base_sequence)
+        if not self.sealed or self.sealing or memory is None or self.magic != 2:
+            raise ValueError(f"{self!r} is not a sealed v2 batch that still has its memory")
+        if memory.exports:
+            memory = self.filled(0, memory)
+        write_producer(memory, producer_id, producer_epoch, base_sequence)
+        self.memory = memory
+        self.data = memory.data
+
+    @property
+    def wire(self):
+        """The bytes to send, read-only. They stay what they are while the view lives, whatever becomes of the batch."""
+        if not self.sealed or self.memory is None:
+            raise ValueError(f"{self!r} {'has released its memory' if self.sealed else 'is not sealed yet'}")
+        return memoryview(self.memory)
+
+    cdef void release(self) noexcept:
+        self.close()
+        self.data = NULL
+        self.memory = None
+        self.plain = None
+        self.pool.reserved -= self.run_charge
+        self.run_charge = 0
+
+    # -- what is in it
+    def record(self, int index):
+        """Record number index as it was produced, None once the memory is released."""
+        if not 0 <= index < self.count:
+            raise IndexError(f"{self!r} has no record {index}")
+        if self.memory is None:
+            return None
+        if self.magic != 2:
+            key, value = self.message_rows()[index]
+            headers = []
+        else:
+            key, value, headers = self.v2_row(index)
+        return Record(self.topic, self.partition, key, value, headers, self.timestamp_of(index))
+
+    cdef list rows(self):
+        """(timestamp, key, value) of every record."""
+        cdef int i
+        cdef list rows = []
+        for i in range(self.count):
+            key, value, _ = self.v2_row(i)
+            rows.append((self.timestamp_of(i), key, value))
+        return rows
+
+    cdef list message_rows(self):
+        if self.plain is None:
+            self.plain = decode_message_set(memoryview(self.memory), max_bytes=self.size + 34 * self.count)
+        return <list> self.plain
+
+    cdef tuple v2_row(self, int index):
+        cdef _Memory memory = self.memory  # kept while we read: making objects may let another thread release the batch
+        cdef object plain = self.plain
+        cdef const unsigned char* start
+        cdef const unsigned char* p
+        cdef int64_t size, n
+        cdef int i
+        if memory is None:
+            raise ValueError(f"{self!r} has released its memory")
+        if self.codec:
+            if plain is None:
+                with memoryview(memory) as view:
+                    plain = self.plain = bytes(decompress(self.codec, view[HEADER:], max_bytes=self.size))
+            start = <const unsigned char*> PyBytes_AS_STRING(plain)
+        else:
+            start = memory.data + HEADER
+        if index < self.cursor:
+            self.at = self.cursor = 0
+        p = start + self.at
+        while self.cursor < index:
+            p = get_varint(p, &size)
+            p += size
+            self.cursor += 1
+        self.at = p - start
+        p = get_varint(p, &size)
+        p = get_varint(get_varint(p + 1, &n), &n)  # attributes, timestamp delta, offset delta
+        key = get_blob(&p)
+        value = get_blob(&p)
+        p = get_varint(p, &n)
+        headers = []
+        for i in range(<int> n):
+            name = get_blob(&p)
+            headers.append(((<bytes> name).decode(), get_blob(&p)))
+        return key, value, headers
+
+    cdef int64_t timestamp_of(self, Py_ssize_t index) noexcept:
+        cdef Py_ssize_t low = 0
+        cdef Py_ssize_t high = self.run_count
+        cdef Py_ssize_t middle
+        while low < high:
+            middle = (low + high) >> 1
+            if self.runs[middle].first <= index:
+                low = middle + 1
+            else:
+                high = middle
+        return self.runs[low - 1].timestamp if low else self.base_timestamp
+
+    cdef bint add_run(self, int64_t timestamp) noexcept:
+        cdef Py_ssize_t room
+        cdef Run* runs
+        if self.run_count == self.run_room:
+            room = self.run_room * 2 if self.run_room else 8
+            if not self.pool.reserve((room - self.run_room) * <Py_ssize_t> sizeof(Run)):
+                return False
+            runs = <Run*> realloc(self.runs, room * sizeof(Run))
+            if runs == NULL:
+                self.pool.reserved -= (room - self.run_room) * <Py_ssize_t> sizeof(Run)
+                return False
+            self.run_charge += (room - self.run_room) * <Py_ssize_t> sizeof(Run)
+            self.runs = runs
+            self.run_room = room
+        self.runs[self.run_count].first = self.count
+        self.runs[self.run_count].timestamp = timestamp
+        self.run_count += 1
+        return True
+
+    # -- its end
+    def complete(self, int64_t base_offset, int64_t log_append_time=-1):
+        """The batch is in the log at base_offset (-1: nobody said). log_append_time: ms, if the broker set the timestamps.
+
+        Returns the callbacks to run, (index, fn) in the order of the records. A batch ends once: a second end changes nothing.
+        """
+        if self.done:
+            return []
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        return self.finish()
+
+    def fail(self, error):
+        """The batch was not delivered; see `complete`."""
+        if not isinstance(error, BaseException):
+            raise TypeError(f"error is {type(error).__name__}: must be an exception")
+        if self.done:
+            return []
+        self.error = error
+        return self.finish()
+
+    cdef list finish(self):
+        cdef list callbacks = self.callbacks
+        self.done = True
+        self.close()
+        self.callbacks = None
+        self.owner = None  # nobody waits any more, and a delivery that is kept does not keep its producer
+        if callbacks is None:
+            return []
+        callbacks.sort(key=_index_of)
+        return callbacks
+
+
+cdef object _index_of(tuple pair):
+    return pair[0]
+
+
+cdef write_producer(_Memory memory, int64_t producer_id, int producer_epoch, int base_sequence):
+    """Producer id, epoch and sequence, then the checksum."""
+    cdef unsigned char* p = memory.data
+    cdef size_t n = memory.size - 21
+    cdef uint32_t crc
+    store_u64(p + 43, <uint64_t> producer_id)
+    store_u16(p + 51, <uint16_t> producer_epoch)
+    store_u32(p + 53, <uint32_t> base_sequence)
+    if n < NOGIL_BYTES:
+        crc = c_crc32c(p + 21, n, 0)
+    else:
+        with nogil:
+            crc = c_crc32c(p + 21, n, 0)
+    store_u32(p + 17, crc)
+
+
+cdef inline const unsigned char* get_varint(const unsigned char* p, int64_t* n) noexcept:
+    """Only for records that were written here."""
+    cdef uint64_t z = p[0] & 0x7F
+    cdef int shift = 7
+    while p[0] & 0x80:
+        p += 1
+        z |= <uint64_t> (p[0] & 0x7F) << shift
+        shift += 7
+    n[0] = <int64_t> (z >> 1) ^ -<int64_t> (z & 1)
+    return p + 1
+
+
+cdef object get_blob(const unsigned char** p):
+    cdef int64_t n
+    cdef const unsigned char* data = get_varint(p[0], &n)
+    p[0] = data if n < 0 else data + n
+    return None if n < 0 else PyBytes_FromStringAndSize(<const char*> data, n)
+
+
+cdef Put _put(Batch batch, object value, object key, object headers, int64_t timestamp, Py_ssize_t most) noexcept:
+    """Encode one record behind the others. Runs no Python code, so nothing can change under it. most: largest size of a batch
+    that holds just this record."""
+    cdef Py_ssize_t value_size = -1
+    cdef Py_ssize_t key_size = -1
+    cdef Py_ssize_t header_count = 0
+    cdef Py_ssize_t i, size, need, body
+    cdef const char* value_data = NULL
+    cdef const char* key_data = NULL
+    cdef const char* text
+    cdef uint64_t delta
+    cdef int64_t base
+    cdef PyObject* pair
+    cdef PyObject* name
+    cdef PyObject* data
+    cdef unsigned char* p
+    if value is not None:
+        if not PyBytes_CheckExact(value):
+            return ODD
+        value_data = PyBytes_AS_STRING(value)
+        value_size = PyBytes_GET_SIZE(value)
+        if value_size > most:
+            return BIG
+    if key is not None:
+        if not PyBytes_CheckExact(key):
+            return ODD
+        key_data = PyBytes_AS_STRING(key)
+        key_size = PyBytes_GET_SIZE(key)
+        if key_size > most:
+            return BIG
+    base = batch.base_timestamp if batch.count else timestamp
+    delta = zigzag(<int64_t> (<uint64_t> timestamp - <uint64_t> base))
+    body = 1 + varint_bytes(delta) + varint_bytes(<uint64_t> batch.count << 1) + blob_bytes(key_size) + blob_bytes(value_size)
+    if headers is None:
+        body += 1
+    else:
+        header_count = header_list_size(headers)
+        if header_count < 0:
+            return ODD
+        body += varint_bytes(<uint64_t> header_count << 1)
+        for i in range(header_count):
+            pair = header_pair(headers, i)
+            if pair == NULL:
+                return ODD
+            name = PyTuple_GET_ITEM_(pair, 0)
+            data = PyTuple_GET_ITEM_(pair, 1)
+            if not PyUnicode_CheckExact(<object> name) or not (<object> data is None or PyBytes_CheckExact(<object> data)):
+                return ODD
+            if utf8(name, &size) == NULL:
+                return ODD
+            body += blob_bytes(size) + blob_bytes(-1 if <object> data is None else PyBytes_GET_SIZE(<object> data))
+            if body > most:
+                return BIG
+    size = varint_bytes(<uint64_t> body << 1) + body
+    if HEADER + size > most:
+        return BIG
+    need = batch.size + size
+    if need > batch.capacity and not grow(batch, need):
+        return FULL
+    if batch.count and timestamp != batch.last_timestamp and not batch.add_run(timestamp):
+        return FULL
+    p = put_varint(batch.data + batch.size, <uint64_t> body << 1)
+    p[0] = 0
+    p = put_varint(p + 1, delta)
+    p = put_varint(p, <uint64_t> batch.count << 1)
+    p = put_blob(p, key_data, key_size)
+    p = put_blob(p, value_data, value_size)
+    p = put_varint(p, <uint64_t> header_count << 1)
+    for i in range(header_count):
+        pair = header_pair(headers, i)
+        data = PyTuple_GET_ITEM_(pair, 1)
+        text = utf8(PyTuple_GET_ITEM_(pair, 0), &size)
+        p = put_blob(p, text, size)
+        if <object> data is None:
+            p = put_blob(p, NULL, -1)
+        else:
+            p = put_blob(p, PyBytes_AS_STRING(<object> data), PyBytes_GET_SIZE(<object> data))
+    if header_count:
+        batch.has_headers = True
+    if not batch.count:
+        batch.base_timestamp = batch.max_timestamp = timestamp
+    elif timestamp > batch.max_timestamp:
+        batch.max_timestamp = timestamp
+    batch.last_timestamp = timestamp
+    batch.size = need
+    batch.count += 1
+    return DONE
+
+
+cdef inline Py_ssize_t header_list_size(object headers) noexcept:
+    if PyList_CheckExact(headers):
+        return PyList_GET_SIZE(headers)
+    if PyTuple_CheckExact(headers):
+        return PyTuple_GET_SIZE(headers)
+    return -1
+
+
+cdef inline PyObject* header_pair(object headers, Py_ssize_t i) noexcept:
+    cdef PyObject* pair = PyList_GET_ITEM_(headers, i) if PyList_CheckExact(headers) else PyTuple_GET_ITEM_OF(headers, i)
+    if PyTuple_CheckExact(<object> pair) and PyTuple_GET_SIZE(<object> pair) == 2:
+        return pair
+    return NULL
+
+
+cdef inline const char* utf8(PyObject* text, Py_ssize_t* size) noexcept:
+    """The str's own UTF-8, NULL if it has none (a lone surrogate)."""
+    cdef const char* data = PyUnicode_AsUTF8AndSize(text, size)
+    if data == NULL:
+        PyErr_Clear()
+    return data
+
+
+cdef bint grow(Batch batch, Py_ssize_t need) noexcept:
+    cdef Py_ssize_t capacity = batch.capacity
+    if need > batch.limit:
+        return False
+    while capacity < need:
+        capacity *= 2
+    if capacity > batch.limit:
+        capacity = batch.limit
+    if not grow_memory(batch.memory, batch.size, capacity):
+        return False
+    batch.data = batch.memory.data
+    batch.capacity = capacity
+    return True
+
+
+# -- one record's view ---------------------------------------------------------------------------------------------------
+@cython.final
+@cython.no_gc
+@cython.freelist(256)
+cdef class Delivery:
+    """What became of one record: number `index` of `batch`. Two deliveries of the same record are equal.
+
+    Not tracked by the garbage collector: a cycle through it ends when its batch does (callbacks are dropped then).
+    """
+
+    cdef readonly Batch batch
+    cdef readonly int index
+
+    def __init__(self, Batch batch not None, int index):
+        self.batch = batch
+        self.index = index
+
+    cdef Batch its_batch(self):
+        if self.batch is None:
+            raise TypeError("a Delivery is made by Appender.produce()")
+        return self.batch
+
+    @property
+    def topic(self):
+        return self.its_batch().topic
+
+    @property
+    def partition(self):
+        return self.its_batch().partition
+
+    @property
+    def record(self):
+        """The record as it was produced, None once the batch's memory is released."""
+        return self.its_batch().record(self.index)
+
+    def done(self):
+        """True once it is delivered or has failed."""
+        return self.its_batch().done
+
+    def result(self, timeout=None):
+        """RecordMetadata once the record is delivered. Raises its error, or KafkaTimeoutError after timeout seconds."""
+        cdef Batch batch = self.settled(timeout)
+        if batch.error is not None:
+            raise fresh_error(batch.error)
+        return RecordMetadata(
+            batch.topic,
+            batch.partition,
+            batch.base_offset + self.index if batch.base_offset >= 0 else -1,
+            batch.log_append_time if batch.log_append_time >= 0 else batch.timestamp_of(self.index),
+        )
+
+    def exception(self, timeout=None):
+        """The record's error, None if it was delivered. Raises KafkaTimeoutError after timeout seconds."""
+        cdef Batch batch = self.settled(timeout)
+        return None if batch.error is None else fresh_error(batch.error)
+
+    cdef Batch settled(self, timeout):
+        cdef Batch batch = self.its_batch()
+        if not batch.done:
+            batch.owner.wait(batch, timeout)
+            if not batch.done:
+                raise KafkaTimeoutError(
+                    f"a record for {batch.topic}-{batch.partition} is not delivered yet", topic=batch.topic, partition=batch.partition
+                )
+        return batch
+
+    def add_done_callback(self, fn):
+        """Call fn(delivery) when the record is delivered or has failed; at once if it is already."""
+        cdef Batch batch = self.its_batch()
+        if not callable(fn):
+            raise TypeError(f"a callback is {type(fn).__name__}: must be callable")
+        if batch.done:
+            run_callback(fn, self)
+        elif batch.callbacks is None:
+            batch.callbacks = [(self.index, fn)]
+        else:
+            batch.callbacks.append((self.index, fn))
+
+    def __eq__(self, other):
+        return isinstance(other, Delivery) and self.batch is (<Delivery> other).batch and self.index == (<Delivery> other).index
+
+    def __hash__(self):
+        return hash((id(self.batch), self.index))
+
+    def __repr__(self):
+        cdef Batch batch = self.its_batch()
+        state = "pending" if not batch.done else "delivered" if batch.error is None else f"failed: {type(batch.error).__name__}"
+        return f"<Delivery {batch.topic}-{batch.partition} #{self.index}: {state}>"
+
+
+cdef inline Delivery new_delivery(Batch batch):
+    """Of the record that was appended last."""
+    cdef Delivery delivery = Delivery.__new__(Delivery)
+    delivery.batch = batch
+    delivery.index = batch.count - 1
+    return delivery
