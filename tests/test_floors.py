@@ -27,6 +27,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "partition",
             "partitioners",
             "producer",
+            "producerdriver",
             "rawfetch",
             "simpleconsumer",
             "topic",

@@ -1,0 +1,391 @@
+"""What runs beneath a producer: it sends what the machine wants, takes the answers in and settles whole batches.
+
+Who drives: with OS threads whoever has something to send (the caller whose batch is full, the connection's reader after an answer), so
+that nobody waits for the interpreter's lock; with greenlets the producer's own worker, so that a killed caller leaves nothing half done.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gkafka import records
+from gkafka.broker import CONTROL, PRODUCE
+from gkafka.common import CompressionType
+from gkafka.config import ProducerConfig
+from gkafka.core.accumulator import Accumulator
+from gkafka.core.backoff import Backoff
+from gkafka.core.sender import Outgoing, Sender, Settled
+from gkafka.exceptions import DeliveryError, KafkaException, KafkaTimeoutError, LeaderNotFoundError, UnsupportedCodec, UnsupportedVersion
+from gkafka.wire.produce import ProduceRequest, holds_zstd, record_format
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+    from gkafka.records import Appender, Batch
+
+__all__ = ["ProducerDriver", "Undelivered"]
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""Longest sleep of the worker: forks and closed clients are noticed within it."""
+CALLBACK_CHUNK = 100
+BUSY_S = 0.005
+"""When a worker that found another driver at work looks again."""
+KEPT_FAILURES = 10_000
+"""Failed records that are kept for the next flush() or close() to report; older ones are only counted and logged."""
+OFFLOAD_BYTES = {1: 16 << 10, 2: 256 << 10, 3: 256 << 10, 4: 128 << 10}
+"""Codec -> batch size from which compressing it takes more than ~0.5 ms, so that it leaves the hub (gzip, snappy, lz4, zstd)."""
+
+
+class Undelivered(NamedTuple):
+    """A record that was not delivered. persisted: "no", or "maybe" where a broker may have written it without its answer reaching us."""
+
+    record: Any
+    error: BaseException | None
+    persisted: str
+
+
+class ProducerDriver:
+    """Drives the sender of one producer.
+
+    appender: where the records are; acks: 0, 1 or -1; codec, level: of the batches. `lock` guards the machine and is held for moments only.
+    """
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig, appender: Appender, *, acks: int, codec: int, level: int | None) -> None:
+        self._cluster, self._config, self._handler, self._appender = cluster, config, cluster.handler, appender
+        self._acks, self._codec, self._level = acks, codec, level
+        self.cooperative = self._handler.name == "gevent"
+        self.lock = self._handler.Lock()
+        self.accumulator = Accumulator()
+        self.sender = Sender(
+            self.accumulator,
+            cluster.metadata,
+            roll=appender.roll,
+            acks=acks,
+            idempotence=config.enable_idempotence if acks == -1 else False,
+            linger_s=config.linger_ms / 1000,
+            batch_bytes=config.batch_bytes,
+            max_request_bytes=config.max_request_bytes,
+            max_in_flight=config.max_in_flight,
+            delivery_timeout_s=config.delivery_timeout_ms / 1000,
+            request_timeout_s=config.request_timeout_ms / 1000,
+            retries=config.retries,
+            backoff=Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
+            chance=self._handler.random(),
+        )
+        self.fatal: KafkaException | None = None
+        self.delivered = 0
+        self.settled_records = 0
+        self.outcome = self._handler.Event()
+        self.closed = False
+        self._turn: list[None] = [None]  # who pops it drives; list.pop() is atomic, and nobody ever waits for it
+        self._again = False
+        self._wake = self._handler.Event()
+        self._sleeps_until = float("inf")
+        self._worker: Any = None
+        self._room: deque[Any] = deque()
+        self._callbacks: deque[tuple[Batch, list[tuple[int, Callable[[Any], Any]]]]] = deque()
+        self._failed: deque[Batch] = deque()
+        self._failed_records = 0
+        self._dropped_failures = 0
+
+    def start(self) -> None:
+        """Start the worker, once."""
+        with self.lock:
+            if self._worker is None:
+                self._handler.start()
+                self._worker = self._handler.spawn(_work, weakref.ref(self), _name="gkafka-producer")
+
+    @property
+    def started(self) -> bool:
+        """Is the worker there?"""
+        return self._worker is not None
+
+    def stop(self) -> None:
+        """End the worker once nothing is left to do for it."""
+        self.closed = True
+        self._wake.set()
+        if self._worker is not None:
+            self._worker.join(TICK_S * 2)
+
+    # -- driving -------------------------------------------------------------------------------------------------------------
+    def kick(self) -> None:
+        """Something may have become due."""
+        if self.cooperative or self._drive() < self._sleeps_until:
+            self._wake.set()  # the worker would sleep longer than the next batch lingers, or a pause lasts
+
+    def _drive(self) -> float:
+        """Do what the machine wants, until it wants nothing. One driver at a time: another one leaves a note and goes on.
+
+        Returns when to drive again at the latest.
+        """
+        deadline = float("inf")
+        while True:
+            if not self._take_turn():
+                self._again = True
+                # The driver may have looked for notes just before this one was left.
+                if not self._take_turn():
+                    return self._handler.monotonic() + BUSY_S
+            try:
+                self._again = False
+                deadline = self._drive_once()
+            finally:
+                self._turn.append(None)
+            if not self._again:
+                return deadline
+
+    def _take_turn(self) -> bool:
+        try:
+            self._turn.pop()
+        except IndexError:
+            return False
+        return True
+
+    def _drive_once(self) -> float:
+        now = self._handler.monotonic()
+        with self.lock:
+            plan = self.sender.poll(now, self._ready_at)
+        self.finish(plan.settled)
+        if plan.want_metadata:
+            self._cluster.metadata.invalidate()
+        due = self._cluster.poll() if plan.want_metadata or self._cluster.metadata.due(now) <= now else plan.deadline
+        if plan.ask_producer_id:
+            self._ask_producer_id()
+        for outgoing in plan.requests:
+            self._send(outgoing)
+        return min(plan.deadline, due)
+
+    def _ready_at(self, broker_id: int) -> float:
+        broker = self._cluster.broker_by_id(broker_id)
+        return broker.ready_at if broker is not None else 0.0
+
+    def _send(self, outgoing: Outgoing) -> None:
+        failed: list[tuple[Batch, KafkaException]] = []
+        broker = self._cluster.broker_by_id(outgoing.broker_id)
+        if broker is None:
+            self._answered(outgoing, None, LeaderNotFoundError(f"broker {outgoing.broker_id} is not in the metadata any more"))
+            return
+        try:
+            channel = broker.channel(PRODUCE)
+            version = self._produce_version(channel)
+        except KafkaException as exc:
+            self._answered(outgoing, None, exc)
+            return
+        for batch in outgoing.batches:
+            try:
+                self._seal(batch, version)
+            except KafkaException as exc:
+                failed.append((batch, exc))
+        if failed:
+            outgoing = self._without(outgoing, failed)
+            if not outgoing.batches:
+                self._answered(outgoing, None, None)
+                return
+        request = self.sender.request(outgoing)
+        channel.send(
+            request,
+            lambda response, error: self._on_answer(outgoing, response, error),
+            timeout_s=self._config.request_timeout_ms / 1000,
+            expects_response=self._acks != 0,
+        )
+
+    def _produce_version(self, channel: Any) -> int:
+        """The newest Produce that the broker takes. While its connection opens: what the broker that told the metadata takes."""
+        versions = channel.versions or self._cluster.versions
+        version: int = versions.pick(ProduceRequest.API) if versions is not None else ProduceRequest.API.stable.high
+        return version
+
+    def _seal(self, batch: Batch, version: int) -> None:
+        if self._codec == CompressionType.ZSTD and not holds_zstd(version):
+            raise UnsupportedCodec("compression='zstd' needs brokers of Kafka 2.1 or newer (KIP-110): choose lz4, snappy or gzip")
+        magic = record_format(version)
+        flight = batch.extra
+        producer_id, epoch = flight.producer if flight.sequence >= 0 else (-1, -1)
+        if batch.sealed:
+            if flight.sequence >= 0:
+                batch.restamp(producer_id, epoch, flight.sequence)
+            return
+        if magic < 2:
+            self._heavy(batch, lambda: batch.seal_legacy(magic, self._codec, self._level))
+        else:
+            self._heavy(
+                batch,
+                lambda: batch.seal(self._codec, self._level, producer_id=producer_id, producer_epoch=epoch, base_sequence=flight.sequence),
+            )
+
+    def _heavy(self, batch: Batch, work: Callable[[], None]) -> None:
+        """Compress: away from the hub if it takes long (records.compression drops the interpreter's lock)."""
+        if self.cooperative and batch.size >= OFFLOAD_BYTES.get(self._codec, 1 << 62):
+            self._handler.offload(work)
+        else:
+            work()
+
+    def _without(self, outgoing: Outgoing, failed: list[tuple[Batch, KafkaException]]) -> Outgoing:
+        bad = [batch for batch, _ in failed]
+        settled: list[Settled] = []
+        with self.lock:
+            for batch, error in failed:
+                settled.append(self.sender.refuse(batch, error))
+        self.finish(settled)
+        return Outgoing(outgoing.broker_id, [b for b in outgoing.batches if b not in bad])
+
+    def _on_answer(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> None:
+        """On the connection's worker: take the answer in and let the next request go."""
+        self._answered(outgoing, response, error)
+        self.kick()
+
+    def _answered(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> None:
+        with self.lock:
+            settled, stale = self.sender.on_answer(outgoing, response, error, self._handler.monotonic())
+            if stale:
+                self._cluster.metadata.invalidate()
+        if isinstance(error, UnsupportedVersion):
+            log.error("broker %s: %s", outgoing.broker_id, error)
+        self.finish(settled)
+        self._again = True
+
+    def _ask_producer_id(self) -> None:
+        request = self.sender.producer_id_request()
+        broker = min(self._cluster._brokers.values(), key=lambda b: (b.ready_at, *b.load), default=None)
+        timeout_s = self._config.request_timeout_ms / 1000
+        try:
+            if broker is None:
+                raise KafkaTimeoutError("no broker is known yet")
+            broker.send(CONTROL, request, self._on_producer_id, timeout_s=timeout_s)
+        except KafkaException as exc:
+            self._on_producer_id(None, exc)
+
+    def _on_producer_id(self, response: Any, error: KafkaException | None) -> None:
+        with self.lock:
+            fatal = self.sender.on_producer_id(response, error, self._handler.monotonic())
+            settled = self.sender.abandon(fatal) if fatal is not None else []
+        if fatal is not None:
+            log.error("no producer id: %s", fatal)
+            self.fatal = fatal
+        self.finish(settled)
+        self._again = True
+        self.kick()
+
+    # -- settling --------------------------------------------------------------------------------------------------------------
+    def finish(self, settled: list[Settled]) -> None:
+        """One completion for each batch: waiters wake, callbacks are queued for the worker, memory is given back."""
+        for outcome in settled:
+            batch = outcome.batch
+            self.settled_records += batch.count
+            if outcome.error is None:
+                self.delivered += batch.count
+                callbacks = batch.complete(outcome.base_offset, outcome.log_append_time)
+            else:
+                callbacks = batch.fail(outcome.error)
+                self._keep_failure(batch, outcome.error)
+            if callbacks:
+                self._callbacks.append((batch, callbacks))
+            waiter = batch.waiter
+            if waiter is not None:
+                waiter.set()
+            if outcome.error is None:
+                self._appender.release(batch)
+        if settled:
+            self.outcome.set()
+            self._give_room()
+            if self._callbacks:
+                self._wake.set()
+
+    def _keep_failure(self, batch: Batch, error: KafkaException) -> None:
+        log.error(
+            "%d record(s) for %s-%d not delivered (persisted: %s): %s",
+            batch.count,
+            batch.topic,
+            batch.partition,
+            batch.extra.persisted,
+            error,
+        )
+        with self.lock:
+            self._failed.append(batch)
+            self._failed_records += batch.count
+            while self._failed_records > KEPT_FAILURES and len(self._failed) > 1:
+                self._drop_failure()
+
+    def _drop_failure(self) -> None:
+        """Give up the oldest failed batch that waits to be reported: it was logged. Called under the lock."""
+        dropped = self._failed.popleft()
+        self._failed_records -= dropped.count
+        self._dropped_failures += dropped.count
+        self._appender.release(dropped)
+
+    def _give_room(self) -> None:
+        with self.lock:
+            waiting = [self._room.popleft() for _ in range(min(len(self._room), CALLBACK_CHUNK))]
+        for event in waiting:
+            event.set()
+
+    # -- room ------------------------------------------------------------------------------------------------------------------
+    def wait_for_room(self, size: int, seconds: float) -> bool:
+        """Wait until some memory was given back, at most so long. First come, first served. False: the time is over."""
+        event = self._handler.Event()
+        with self.lock:
+            # What failed holds its records until flush() or close() reports them, but not at the cost of what is still to be sent.
+            while self._failed and self._appender.available < size:
+                self._drop_failure()
+            if self._appender.available >= size:
+                return True
+            self._room.append(event)
+            self.sender.pressed = True
+        try:
+            self.kick()
+            return bool(event.wait(seconds))
+        finally:
+            with self.lock:
+                if event in self._room:
+                    self._room.remove(event)
+                self.sender.pressed = bool(self._room)
+
+    def take_failures(self) -> DeliveryError | None:
+        """What failed since the last call, as one error; the records' memory is given back."""
+        with self.lock:
+            failed, self._failed = list(self._failed), deque()
+            dropped, self._dropped_failures, self._failed_records = self._dropped_failures, 0, 0
+        if not failed:
+            return None
+        entries = [Undelivered(batch.record(i), batch.error, batch.extra.persisted) for batch in failed for i in range(batch.count)]
+        first = failed[0].error
+        for batch in failed:
+            self._appender.release(batch)
+        more = f" ({dropped} more were logged)" if dropped else ""
+        error = DeliveryError(f"{len(entries)} record(s) were not delivered{more}; the first: {first}", entries)
+        error.__cause__ = first
+        return error
+
+    def run_callbacks(self) -> None:
+        """User code, on the producer's worker, under no lock."""
+        while self._callbacks:
+            batch, callbacks = self._callbacks.popleft()
+            for n, (index, fn) in enumerate(callbacks):
+                try:
+                    fn(records.Delivery(batch, index))
+                except Exception:
+                    log.exception("a delivery callback failed")
+                if n % CALLBACK_CHUNK == CALLBACK_CHUNK - 1:
+                    self._handler.checkpoint()
+
+
+def _work(ref: weakref.ref[ProducerDriver]) -> None:
+    """The producer's worker: lingering, timeouts, callbacks; under gevent also everything else. Ends with its producer."""
+    while True:
+        driver = ref()
+        if driver is None or (driver.closed and not driver.accumulator.unsettled and not driver._callbacks):
+            return
+        handler = driver._handler
+        handler.check_fork()
+        driver._wake.clear()
+        deadline = driver._drive()
+        driver.run_callbacks()
+        now = handler.monotonic()
+        wake, driver._sleeps_until = driver._wake, min(deadline, now + TICK_S)
+        left = driver._sleeps_until - now
+        del driver
+        wake.wait(max(0.0, left))
