@@ -69,7 +69,7 @@ def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig) -> None
     for option, path in (("ssl_certfile", cert), ("ssl_keyfile", key)):
         if path is not None:
             _check_pem(option, path)
-    _load("ssl_certfile", cert, lambda: context.load_cert_chain(cert, key, _pass_phrase(config)))
+    _load("ssl_certfile" if key is None else "ssl_keyfile", key or cert, lambda: context.load_cert_chain(cert, key, _pass_phrase(config)))
 
 
 def _check_pem(option: str, path: str) -> None:
@@ -108,7 +108,8 @@ def _load(option: str, path: str, load: Callable[[], object]) -> None:
             "NO_CERTIFICATE_OR_CRL_FOUND": "the file holds no certificate in PEM form",
             "BAD_DECRYPT": "ssl_password does not open the key",
             "BAD_PASSWORD_READ": "ssl_password does not open the key",
-        }.get(exc.reason or "", str(exc.reason or exc))
+            "": "ssl_password does not open the key, or the file is damaged",  # OpenSSL 3 gives no reason for an encrypted PKCS8 key
+        }.get(exc.reason or "", str(exc.reason))
         raise ConfigurationError(f"{option}={path!r}: {hint}") from exc
     except OSError as exc:
         raise ConfigurationError(f"{option}={path!r}: {exc.strerror or exc}") from exc
@@ -229,6 +230,7 @@ class TlsStream(Stream):
         self._owed = 0  # bytes of plaintext that are in _ciphertext and that no try_send() has counted yet
         self._draining = False  # a writer sends ciphertext outside the lock: nobody else may send
         self._broken = False
+        self._closing = False
 
     # handshake
     def handshake(self, deadline: float) -> None:
@@ -268,9 +270,12 @@ class TlsStream(Stream):
         target = memoryview(view)
         while True:
             received = self._decrypt(target)
-            if received is not None:
+            if received is None:
+                self._receive(deadline)
+            elif received or not self._closing:
                 return received
-            self._receive(deadline)
+            else:  # our own close_notify was answered before our close() had come to an end
+                raise SocketDisconnectedError(f"{self.peer}: the connection was closed by this client")
 
     def _decrypt(self, target: memoryview) -> int | None:
         """What can be decrypted now, as much as fits; 0 at the end, None if more ciphertext is needed."""
@@ -386,7 +391,8 @@ class TlsStream(Stream):
         self._stream.shutdown()
 
     def close(self) -> None:
-        if not self._stream.closed:
+        if not self._closing:
+            self._closing = True
             self._say_goodbye()
         self._stream.close()
 
@@ -410,7 +416,7 @@ class TlsStream(Stream):
 
     @property
     def closed(self) -> bool:
-        return self._stream.closed
+        return self._closing or self._stream.closed
 
     # what was agreed
     @property

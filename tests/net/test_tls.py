@@ -1,0 +1,534 @@
+"""TLS over the streams of both handlers: what is refused, and that what is accepted works like a plain stream."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pathlib
+import socket
+import ssl
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gevent.ssl
+import pytest
+
+from gkafka.config import ClientConfig, Secret
+from gkafka.exceptions import ConfigurationError, ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError
+from gkafka.handlers import Handler, Stream, resolve_handler
+from gkafka.net.stream import open_stream
+from gkafka.net.tls import TlsError, TlsStream, make_context, server_name
+from tests.handlers.hub import NOISE_S, Ticker, run_script
+from tests.net.certificates import PASS_PHRASE, Certificates
+from tests.net.servers import echo, serve
+
+
+@pytest.fixture(scope="module")
+def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@contextlib.contextmanager
+def tls_server(context: ssl.SSLContext, talk: Callable[[Any], object] = echo) -> Iterator[int]:
+    with serve(talk, wrap=lambda conn: context.wrap_socket(conn, server_side=True)) as port:
+        yield port
+
+
+def tls_config(certs: Certificates, **options: Any) -> ClientConfig:
+    return ClientConfig(security_protocol="SSL", **{"ssl_cafile": certs.ca, **options})
+
+
+def connect(handler: Handler, port: int, config: ClientConfig, host: str = "127.0.0.1", timeout: float = 5) -> Stream:
+    return open_stream(handler, host, port, deadline=handler.monotonic() + timeout, config=config)
+
+
+def read(stream: Stream, size: int, deadline: float | None = None) -> bytes:
+    buffer = bytearray(size)
+    view = memoryview(buffer)
+    got = 0
+    while got < size:
+        received = stream.recv_into(view[got:], deadline)
+        if not received:
+            break
+        got += received
+    return bytes(buffer[:got])
+
+
+# -- what is accepted --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_bytes_go_there_and_back_encrypted(handler: Handler, certs: Certificates, version: ssl.TLSVersion) -> None:
+    with tls_server(certs.server(maximum_version=version)) as port, connect(handler, port, tls_config(certs)) as stream:
+        assert isinstance(stream, TlsStream)
+        assert stream.version == version.name.replace("_", ".")
+        assert stream.peer == f"127.0.0.1:{port}"
+        stream.send_all([b"he", bytearray(b"l"), b"", memoryview(b"lo")], handler.monotonic() + 5)
+        assert read(stream, 5, handler.monotonic() + 5) == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("host", "sni"), [("kafka.example", "kafka.example"), ("kafka.example.", "kafka.example"), ("127.0.0.1", None), ("::1", None)]
+)
+def test_the_servers_name_is_asked_for_and_addresses_are_not(
+    handler: Handler, certs: Certificates, monkeypatch: pytest.MonkeyPatch, host: str, sni: str | None
+) -> None:
+    asked: list[str | None] = []
+    context = certs.server()
+    context.sni_callback = lambda _sock, name, _context: asked.append(name)
+    with tls_server(context) as port:
+        monkeypatch.setattr(handler, "getaddrinfo", lambda *_: [(socket.AF_INET, ("127.0.0.1", port))])
+        with connect(handler, port, tls_config(certs), host=host) as stream:
+            stream.send_all([b"x"])
+            assert read(stream, 1) == b"x"
+    assert asked == [sni]
+
+
+def test_the_zone_of_an_address_is_no_part_of_its_name() -> None:
+    assert server_name("fe80::1%eth0") == "fe80::1"
+    assert server_name("broker.example.") == "broker.example"
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "says", "next_step"),
+    [
+        ("wrong_host", "mismatch", "connect by a name that is in the certificate"),
+        ("expired", "expired", "new certificate"),
+        ("future", "not yet valid", "have to be changed"),
+        ("unknown_ca", "unable to get local issuer", "ssl_cafile="),
+        ("self_signed", "self-signed", "ssl_cafile="),
+    ],
+)
+def test_a_bad_certificate_is_refused_by_name_with_the_next_step(
+    handler: Handler, certs: Certificates, monkeypatch: pytest.MonkeyPatch, name: str, says: str, next_step: str
+) -> None:
+    reached: list[bytes] = []
+    with tls_server(certs.server(name), lambda conn: reached.append(conn.recv(10))) as port:
+        monkeypatch.setattr(handler, "getaddrinfo", lambda *_: [(socket.AF_INET, ("127.0.0.1", port))] * 3)
+        with pytest.raises(TlsError) as caught:
+            connect(handler, port, tls_config(certs), host="kafka.example")
+    text = str(caught.value)
+    assert text.startswith(f"kafka.example:{port}: certificate verify failed: ")
+    assert says in text
+    assert next_step in text
+    assert isinstance(caught.value, ConnectionFailedError)
+    assert not caught.value.retriable
+    assert b"".join(reached) == b""
+
+
+def test_the_name_that_was_asked_for_is_what_is_checked(handler: Handler, certs: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tls_server(certs.server()) as port:
+        monkeypatch.setattr(handler, "getaddrinfo", lambda *_: [(socket.AF_INET, ("127.0.0.1", port))])
+        with pytest.raises(TlsError, match=r"not valid for 'other\.example'"):
+            connect(handler, port, tls_config(certs), host="other.example")
+
+
+def test_the_systems_authorities_do_not_know_ours(handler: Handler, certs: Certificates) -> None:
+    with tls_server(certs.server()) as port, pytest.raises(TlsError, match="ssl_cafile="):
+        connect(handler, port, tls_config(certs, ssl_cafile=None))
+
+
+def test_a_failed_handshake_leaves_no_descriptor(handler: Handler, certs: Certificates) -> None:
+    config = tls_config(certs)
+    with tls_server(certs.server("expired")) as port:
+        for _ in range(2):
+            with pytest.raises(TlsError):
+                connect(handler, port, config)
+        seen = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(TlsError):
+            connect(handler, port, config)
+        deadline = time.monotonic() + 5
+        while len(os.listdir("/proc/self/fd")) > seen and time.monotonic() < deadline:
+            handler.sleep(0.01)  # the server's thread closes its end
+        assert len(os.listdir("/proc/self/fd")) <= seen
+
+
+def test_without_verification_anything_goes_and_one_warning_says_so(
+    handler: Handler, certs: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tls_config(certs, tls_verify=False)
+    with tls_server(certs.server("self_signed")) as port:
+        for _ in range(3):
+            with connect(handler, port, config) as stream:
+                stream.send_all([b"x"])
+                assert read(stream, 1) == b"x"
+    warned = [r for r in caplog.records if r.levelno == logging.WARNING and r.name == "gkafka.net.tls"]
+    assert len(warned) == 1
+    assert "tls_verify=False" in warned[0].getMessage()
+
+
+def test_an_old_version_of_tls_is_refused(handler: Handler, certs: Certificates) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context = certs.server(minimum_version=ssl.TLSVersion.TLSv1, maximum_version=ssl.TLSVersion.TLSv1_1)
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with tls_server(context) as port, pytest.raises(TlsError, match=r"no TLS version in common.*TLS 1\.2"):
+        connect(handler, port, tls_config(certs))
+
+
+# -- peers that do not speak TLS ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\x0a\0\0\0\1\0\x23\0\0\0\0", b"SSH-2.0-OpenSSH_9.6\r\n"])
+def test_an_answer_in_plaintext_is_called_that(handler: Handler, certs: Certificates, answer: bytes) -> None:
+    with serve(lambda conn: (conn.recv(1000), conn.sendall(answer), conn.recv(1000))) as port, pytest.raises(TlsError) as caught:
+        connect(handler, port, tls_config(certs))
+    assert f"127.0.0.1:{port}: the server answered, but not in TLS: is this port a PLAINTEXT listener" in str(caught.value)
+
+
+def test_a_server_that_hangs_up_on_a_handshake_is_called_that(handler: Handler, certs: Certificates) -> None:
+    # What a Kafka broker does on a PLAINTEXT port: a ClientHello looks like a request of 369 MB.
+    with serve(lambda conn: conn.recv(1000)) as port, pytest.raises(ConnectionFailedError) as caught:
+        connect(handler, port, tls_config(certs))
+    assert "closed the connection during the TLS handshake: is this port a PLAINTEXT listener" in str(caught.value)
+
+
+def test_a_handshake_that_is_not_answered_ends_at_the_deadline(handler: Handler, certs: Certificates) -> None:
+    go = threading.Event()
+    with serve(lambda conn: go.wait(10)) as port:
+        started = time.monotonic()
+        with pytest.raises(ConnectionFailedError, match=r"timed out after 0\.5 s"):
+            connect(handler, port, tls_config(certs), timeout=0.5)
+        assert 0.49 <= time.monotonic() - started <= 0.7
+        go.set()
+
+
+def test_an_alert_of_the_server_is_named(handler: Handler, certs: Certificates) -> None:
+    def talk(conn: socket.socket) -> None:
+        conn.recv(1000)
+        conn.sendall(b"\x15\x03\x03\0\2\2\x50")  # fatal internal_error
+
+    with serve(talk) as port, pytest.raises(TlsError, match="refused the handshake with the TLS alert 'internal error'"):
+        connect(handler, port, tls_config(certs))
+
+
+# -- the client's own certificate --------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "password",
+    [PASS_PHRASE, Secret(PASS_PHRASE), lambda: PASS_PHRASE, lambda: Secret(PASS_PHRASE)],
+    ids=["str", "secret", "callable", "both"],
+)
+def test_a_client_certificate_with_a_pass_phrase_is_shown(handler: Handler, certs: Certificates, password: Any) -> None:
+    names: list[Any] = []
+    config = tls_config(certs, ssl_certfile=certs.path("client.pem"), ssl_keyfile=certs.path("client.locked.key"), ssl_password=password)
+
+    def talk(conn: Any) -> None:
+        names.append(conn.getpeercert()["subject"])
+        echo(conn)
+
+    with tls_server(certs.asking_for_clients(), talk) as port, connect(handler, port, config) as stream:
+        stream.send_all([b"x"])
+        assert read(stream, 1) == b"x"
+    assert names == [((("commonName", "client"),),)]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_missing_client_certificate_is_named(handler: Handler, certs: Certificates, version: ssl.TLSVersion) -> None:
+    # With TLS 1.3 the client's handshake is over before the server refuses it: the first read says so.
+    def use(port: int) -> None:
+        with connect(handler, port, tls_config(certs)) as stream:
+            stream.recv_into(bytearray(1), handler.monotonic() + 5)
+
+    with tls_server(certs.asking_for_clients(maximum_version=version)) as port, pytest.raises(TlsError, match="ssl_certfile="):
+        use(port)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"ssl_cafile": "missing.pem"}, "ssl_cafile='.*missing.pem': there is no such file"),
+        ({"ssl_cafile": "good.key"}, "ssl_cafile='.*good.key': the file holds no certificate"),
+        ({"ssl_certfile": "missing.pem"}, "ssl_certfile='.*missing.pem': No such file"),
+        ({"ssl_certfile": "client.p12"}, "client.p12': not a PEM file. PKCS12 .*openssl pkcs12"),
+        ({"ssl_keyfile": "client.key"}, "ssl_keyfile='.*client.key' without ssl_certfile"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "good.key"}, "the key does not belong to the certificate"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "client.locked.key"}, "client.locked.key' is encrypted: give ssl_password"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "client.locked.key", "ssl_password": "wrong"}, "ssl_password does not open the key"),
+        ({"ssl_context": 3}, "ssl_context=3: must be an ssl.SSLContext"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named_with_what_is_wrong(certs: Certificates, options: dict[str, Any], says: str) -> None:
+    paths = {k: certs.path(v) if k.endswith("file") else v for k, v in options.items()}
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        make_context(tls_config(certs, **paths))
+    assert "wrong" not in str(caught.value)  # the pass phrase
+
+
+# -- contexts ----------------------------------------------------------------------------------------------------------
+def test_our_context_verifies_and_starts_at_tls_1_2(certs: Certificates) -> None:
+    context = make_context(tls_config(certs))
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def test_a_users_context_is_used_unchanged(handler: Handler, certs: Certificates) -> None:
+    for make in (ssl.create_default_context, gevent.ssl.create_default_context):
+        context = make(cafile=certs.ca)
+        context.check_hostname = False
+        before = (context.verify_mode, context.check_hostname, context.minimum_version, context.options)
+        config = ClientConfig(security_protocol="SSL", ssl_context=context, tls_verify=False)
+        assert make_context(config) is context
+        with tls_server(certs.server("wrong_host")) as port, connect(handler, port, config) as stream:
+            stream.send_all([b"x"])
+            assert read(stream, 1) == b"x"
+        with tls_server(certs.server("unknown_ca")) as port, pytest.raises(TlsError, match="certificate verify failed"):
+            connect(handler, port, config)
+        assert (context.verify_mode, context.check_hostname, context.minimum_version, context.options) == before
+
+
+def test_a_renewed_file_is_taken_up_by_the_next_connection(handler: Handler, certs: Certificates, tmp_path: pathlib.Path) -> None:
+    authorities = tmp_path / "authorities.pem"
+    authorities.write_bytes(pathlib.Path(certs.path("other_ca.pem")).read_bytes())
+    config = tls_config(certs, ssl_cafile=str(authorities))
+    with tls_server(certs.server()) as port:
+        with pytest.raises(TlsError):
+            connect(handler, port, config)
+        authorities.write_bytes(pathlib.Path(certs.ca).read_bytes())
+        os.utime(authorities, ns=(1, 1))
+        connect(handler, port, config).close()
+
+
+# -- it is a stream like any other -------------------------------------------------------------------------------------
+def test_a_read_ends_at_its_deadline_and_the_stream_lives_on(handler: Handler, certs: Certificates) -> None:
+    with tls_server(certs.server()) as port, connect(handler, port, tls_config(certs)) as stream:
+        started = time.monotonic()
+        with pytest.raises(KafkaTimeoutError):
+            stream.recv_into(bytearray(10), handler.monotonic() + 0.2)
+        assert 0.19 <= time.monotonic() - started <= 0.4
+        stream.send_all([b"alive"])
+        assert read(stream, 5, handler.monotonic() + 5) == b"alive"
+
+
+def test_one_worker_reads_while_another_writes(handler: Handler, certs: Certificates) -> None:
+    data = os.urandom(1_000_000) * 6
+    got: list[bytes] = []
+    failures: list[BaseException] = []
+    with tls_server(certs.server()) as port, connect(handler, port, tls_config(certs)) as stream:
+        deadline = handler.monotonic() + 40
+        reader = handler.spawn(lambda: got.append(read(stream, len(data), deadline)), _on_failure=failures.append)
+        handler.sleep(0.05)  # the reader waits: the writer must not wait for it
+        pieces = [data[i : i + 70_001] for i in range(0, len(data), 70_001)]
+        writer = handler.spawn(stream.send_all, pieces, deadline, _on_failure=failures.append)
+        assert writer.join(40)
+        assert reader.join(40)
+    assert failures == []
+    assert got == [data]
+
+
+def test_many_small_buffers_arrive_whole(handler: Handler, certs: Certificates) -> None:
+    buffers = [bytes([i % 251]) * (i % 700) for i in range(5000)]
+    whole = b"".join(buffers)
+    with tls_server(certs.server(), lambda conn: (conn.recv(1), echo(conn))) as port, connect(handler, port, tls_config(certs)) as stream:
+        got: list[bytes] = []
+        reader = handler.spawn(lambda: got.append(read(stream, len(whole), handler.monotonic() + 20)))
+        stream.send_all([b"!", *buffers], handler.monotonic() + 20)
+        assert reader.join(20)
+    assert got == [whole]
+
+
+@pytest.mark.parametrize("finish", ["try_send", "send_all"])
+def test_what_try_send_did_not_take_is_sent_later_without_loss_or_double(handler: Handler, certs: Certificates, finish: str) -> None:
+    go, end = threading.Event(), threading.Event()
+    got = bytearray()
+    data = os.urandom(1 << 20) * 12
+
+    def talk(conn: Any) -> None:
+        go.wait(10)
+        while len(got) < len(data):
+            chunk = conn.recv(1 << 20)
+            if not chunk:
+                break
+            got.extend(chunk)
+        end.set()
+
+    with tls_server(certs.server(), talk) as port, connect(handler, port, tls_config(certs)) as stream:
+        views = memoryview(data)
+        sent = 0
+        started = time.monotonic()
+        while n := stream.try_send([views[sent : sent + 100], views[sent + 100 :]]):
+            sent += n
+        assert time.monotonic() - started < 1
+        assert 0 < sent < len(data)
+        assert stream.try_send([views[sent:]]) == 0
+        go.set()
+        if finish == "send_all":
+            stream.send_all([views[sent:]], handler.monotonic() + 20)
+        else:
+            deadline = handler.monotonic() + 20
+            while sent < len(data) and handler.monotonic() < deadline:
+                sent += stream.try_send([views[sent:]])
+                handler.sleep(0.001)
+        while not end.is_set() and time.monotonic() < started + 30:
+            handler.sleep(0.005)
+    assert bytes(got) == data
+
+
+def test_after_a_send_that_timed_out_nothing_more_is_sent(handler: Handler, certs: Certificates) -> None:
+    go = threading.Event()
+    with tls_server(certs.server(), lambda conn: go.wait(10)) as port, connect(handler, port, tls_config(certs)) as stream:
+        started = time.monotonic()
+        with pytest.raises(KafkaTimeoutError, match="no room to send by the deadline"):
+            stream.send_all([bytes(30_000_000)], handler.monotonic() + 0.5)
+        assert time.monotonic() - started < 1
+        for send in (lambda: stream.try_send([b"x"]), lambda: stream.send_all([b"x"], handler.monotonic() + 1)):
+            with pytest.raises(SocketDisconnectedError, match="earlier send"):
+                send()
+        go.set()
+
+
+def test_close_wakes_the_reader_and_says_goodbye(handler: Handler, certs: Certificates) -> None:
+    ends: list[BaseException] = []
+    seen: list[Any] = []
+
+    def talk(conn: Any) -> None:
+        try:
+            seen.append(conn.recv(10))
+        except OSError as exc:
+            seen.append(exc)
+
+    context = certs.server()
+    with serve(talk, wrap=lambda conn: context.wrap_socket(conn, server_side=True, suppress_ragged_eofs=False)) as port:
+        stream = connect(handler, port, tls_config(certs))
+        reader = handler.spawn(stream.recv_into, bytearray(10), _on_failure=ends.append)
+        handler.sleep(0.05)
+        started = time.monotonic()
+        stream.close()
+        stream.close()
+        assert reader.join(5)
+        assert time.monotonic() - started < 0.2
+        assert stream.closed
+        while not seen and time.monotonic() < started + 5:
+            handler.sleep(0.005)
+    assert [type(e) for e in ends] == [SocketDisconnectedError]
+    assert seen == [b""]  # an end that TLS vouches for, not a cut
+
+
+@pytest.mark.parametrize("polite", [True, False], ids=["with close_notify", "cut"])
+def test_the_servers_end_is_an_end(handler: Handler, certs: Certificates, polite: bool) -> None:
+    def talk(conn: Any) -> None:
+        conn.sendall(b"bye")
+        if polite:
+            conn.settimeout(0.2)
+            with contextlib.suppress(OSError):
+                conn.unwrap()
+        conn.close()
+
+    with tls_server(certs.server(), talk) as port, connect(handler, port, tls_config(certs)) as stream:
+        assert read(stream, 10, handler.monotonic() + 5) == b"bye"
+        assert stream.recv_into(bytearray(10), handler.monotonic() + 5) == 0
+
+
+def test_bytes_that_were_tampered_with_are_an_error_and_no_data(handler: Handler, certs: Certificates) -> None:
+    def talk(conn: Any) -> None:
+        conn.sendall(b"true")
+        raw = socket.socket(fileno=os.dup(conn.fileno()))
+        raw.sendall(b"\x17\x03\x03\0\x20" + bytes(32))
+        raw.close()
+        conn.recv(1)
+
+    with tls_server(certs.server(), talk) as port, connect(handler, port, tls_config(certs)) as stream:
+        assert read(stream, 4, handler.monotonic() + 5) == b"true"
+        with pytest.raises(SocketDisconnectedError, match="TLS failed: DECRYPTION_FAILED_OR_BAD_RECORD_MAC"):
+            stream.recv_into(bytearray(10), handler.monotonic() + 5)
+
+
+# -- the hub -----------------------------------------------------------------------------------------------------------
+def delayed(context: ssl.SSLContext) -> Callable[[socket.socket], socket.socket]:
+    def wrap(conn: socket.socket) -> socket.socket:
+        time.sleep(0.3)
+        return context.wrap_socket(conn, server_side=True)
+
+    return wrap
+
+
+def slow_echo(conn: socket.socket) -> None:
+    while data := conn.recv(65536):
+        time.sleep(0.2)
+        conn.sendall(data)
+
+
+@pytest.mark.parametrize("whose", ["ours", "the system's", "stdlib", "gevent.ssl"])
+def test_a_slow_handshake_does_not_stall_the_hub(certs: Certificates, whose: str) -> None:
+    context: Any = None
+    if whose == "stdlib":
+        context = ssl.create_default_context(cafile=certs.ca)
+    elif whose == "gevent.ssl":
+        context = gevent.ssl.create_default_context(cafile=certs.ca)
+    handler = resolve_handler("gevent")
+    config = ClientConfig(
+        security_protocol="SSL",
+        ssl_context=context,
+        ssl_cafile=certs.ca if whose == "ours" else None,
+        tls_verify=whose != "the system's",
+    )
+    with serve(slow_echo, wrap=delayed(certs.server())) as port, Ticker() as ticker, connect(handler, port, config) as stream:
+        for _ in range(2):
+            stream.send_all([b"x"])
+            assert read(stream, 1, handler.monotonic() + 5) == b"x"
+    assert ticker.worst_cpu <= 0.010
+    assert ticker.worst_wall(2) <= 0.010 + NOISE_S
+    assert handler.stop()
+
+
+@pytest.mark.parametrize("order", ["context, patch", "patch, context", "import ssl, patch", "threads under patch"])
+def test_tls_works_in_a_patched_process(certs: Certificates, order: str) -> None:
+    context = f"import ssl; context = ssl.create_default_context(cafile={certs.ca!r})"
+    patch = "from gevent import monkey; monkey.patch_all()"
+    start = {
+        "context, patch": f"import warnings; warnings.simplefilter('ignore'); {context}; {patch}",
+        "patch, context": f"{patch}; {context}",
+        "import ssl, patch": f"import warnings; warnings.simplefilter('ignore'); import ssl, gkafka.net.tls; {patch}; context = None",
+        "threads under patch": f"import warnings; warnings.simplefilter('ignore'); {patch}; context = None",
+    }[order]
+    with serve(slow_echo, wrap=delayed(certs.server())) as port:
+        out = run_script(
+            f"""
+            {start}
+            import gevent, time
+            from gkafka.handlers import resolve_handler
+            from gkafka.net.stream import open_stream
+            from gkafka.config import ClientConfig
+            from tests.handlers.hub import Ticker
+            handler = resolve_handler({"threading" if order.startswith("threads") else "auto"!r})
+            config = ClientConfig(security_protocol="SSL", ssl_context=context, ssl_cafile=None if context else {certs.ca!r})
+            with Ticker() as ticker:
+                stream = open_stream(handler, "127.0.0.1", {port}, deadline=handler.monotonic() + 5, config=config)
+                stream.send_all([b"x"], handler.monotonic() + 5)
+                buffer = bytearray(10)
+                print(handler.name, stream.recv_into(buffer, handler.monotonic() + 5), stream.version)
+                stream.close()
+            # (the threads' handler makes its context in the hub)
+            print(ticker.worst_cpu < (0.2 if handler.name == "threading" else 0.010), ticker.worst_wall(2) < 0.1)
+            """,
+            python=(),
+        )
+    assert out.splitlines() == [f"{'threading' if order.startswith('threads') else 'gevent'} 1 TLSv1.3", "True True"]
+
+
+@pytest.mark.parametrize("name", ["threading", "gevent"])
+def test_a_forked_child_that_closes_says_nothing_to_the_server(certs: Certificates, name: str) -> None:
+    with tls_server(certs.server()) as port:
+        out = run_script(
+            f"""
+            import os
+            from gkafka.handlers import resolve_handler
+            from gkafka.net.stream import open_stream
+            from gkafka.config import ClientConfig
+            handler = resolve_handler({name!r})
+            config = ClientConfig(security_protocol="SSL", ssl_cafile={certs.ca!r})
+            stream = open_stream(handler, "127.0.0.1", {port}, deadline=handler.monotonic() + 5, config=config)
+            pid = os.fork()
+            if pid == 0:
+                stream.close()
+                os._exit(0)
+            os.waitpid(pid, 0)
+            stream.send_all([b"still here"], handler.monotonic() + 5)
+            buffer = bytearray(10)
+            print(buffer[:stream.recv_into(buffer, handler.monotonic() + 5)].decode())
+            stream.close()
+            """,
+            python=(),
+        )
+    assert out == "still here"
