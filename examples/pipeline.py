@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 PAGE = "url string, status int, bytes long, ms double, title string, depth int, ts long"
 LINK = "src string, dst string, anchor string"
 PERCENTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
-BIN_MS = 100  # of the timeline
+BIN_MS = 250  # of the timeline
 
 
 def session(cores: int) -> SparkSession:
@@ -135,14 +135,13 @@ def latency(pages: DataFrame) -> dict[str, Any]:
     return {"count": row[0], "percentiles": values, "mean": row[2], "values": sorted(row[3]), "slowest": rows(slowest)}
 
 
-def timeline(pages: DataFrame, links: DataFrame) -> list[list[Any]]:
-    """Per bin of BIN_MS: milliseconds since the first request, paths, links, bytes, by the time of the page's request."""
-    first = pages.agg(F.min("ts")).first()
-    assert first
-    of_page = links.groupBy(F.col("src").alias("path")).agg(F.count("*").alias("links"))
-    bin_of = (F.floor((F.col("ts") - (first[0] or 0)) / BIN_MS) * BIN_MS).alias("at")
-    joined = pages.join(of_page, "path", "left").fillna(0, ["links"])
-    return rows(joined.groupBy(bin_of).agg(F.count("*"), F.sum("links"), F.sum("bytes")).orderBy("at"))
+def timeline(records: DataFrame) -> list[list[Any]]:
+    """Per bin of BIN_MS since the first record, by the time it was produced: milliseconds, pages, links, bytes of keys and values."""
+    produced = F.unix_millis("stored")
+    first = records.agg(F.min(produced)).first()
+    at = (F.floor((produced - (first[0] if first else 0)) / BIN_MS) * BIN_MS).alias("at")
+    counted = records.groupBy(at).agg(F.count_if("of_pages"), F.count_if(~F.col("of_pages")), F.sum("size"))
+    return rows(counted.orderBy("at"))
 
 
 def partitions(records: DataFrame) -> list[list[Any]]:
@@ -163,6 +162,8 @@ def mapping(frame: DataFrame) -> dict[str, Any]:
 def tables(pages: DataFrame, links: DataFrame) -> dict[str, Any]:
     """Every figure, ready for JSON. pages, links: as `decoded` gives them."""
     into, dead, each_page = inlinks(pages, links).cache(), dead_links(pages, links).cache(), per_page(pages, links).cache()
+    stored = ["topic", "partition", "offset", "stored", "size"]
+    records = pages.select(F.lit(True).alias("of_pages"), *stored).unionAll(links.select(F.lit(False).alias("of_pages"), *stored)).cache()
     described = pages.select("path", "status", "depth", "bytes", "title").collect()
     return {
         "totals": totals(pages, links, dead),
@@ -177,9 +178,8 @@ def tables(pages: DataFrame, links: DataFrame) -> dict[str, Any]:
         "outside": mapping(outside_hosts(links)),
         "inlink_degrees": mapping(into.groupBy("inlinks").count()),
         "latency": latency(pages),
-        "timeline": timeline(pages, links),
-        "partitions": partitions(pages.select("topic", "partition", "offset", "size"))
-        + partitions(links.select("topic", "partition", "offset", "size")),
+        "timeline": timeline(records),
+        "partitions": partitions(records),
     }
 
 
