@@ -85,8 +85,8 @@ def connect(request: pytest.FixtureRequest, handler: str) -> Iterator[Callable[.
 
     def client(hosts: str | None = None, **options: Any) -> KafkaClient:
         where: KafkaCluster = request.getfixturevalue("cluster" if "cluster" in request.fixturenames else "kafka")
-        if where.version.startswith("0.8"):
-            options.setdefault("broker_version", "0.8.2")
+        if not where.release.asks_versions:
+            options.setdefault("broker_version", where.version)
         made.append(KafkaClient(hosts or where.hosts, handler=handler, **options))
         return made[-1]
 
