@@ -13,14 +13,14 @@ from __future__ import annotations
 import enum
 import struct
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
 from gkafka.exceptions import KafkaTimeoutError, ProtocolError, UnsupportedVersion, error_for
 from gkafka.wire.apis import Api, Versions, decode_response, encode_request, parse_api_versions
 from gkafka.wire.apiversions import ApiVersionsRequest
 from gkafka.wire.offsets import ListOffsetsRequest
 
-__all__ = ["MOVES", "Connection", "Event", "Sent", "State", "frame_size"]
+__all__ = ["MOVES", "TOLD", "UNTOLD", "Ask", "Connection", "Event", "Outcome", "Sent", "State", "frame_size"]
 
 Buffer = bytes | bytearray | memoryview
 UNSUPPORTED_VERSION = 35
@@ -40,7 +40,7 @@ class State(enum.Enum):
 class Event(enum.Enum):
     CONNECT = "a connection is being made"
     ASK = "the peer is asked what it speaks"
-    HANG_UP = "the peer closed instead of answering"
+    GIVE_UP = "the peer closed instead of answering, or did not answer in time"
     KNOWN = "what the peer speaks is known"
     LOSE = "the connection is gone"
 
@@ -48,9 +48,9 @@ class Event(enum.Enum):
 MOVES: dict[tuple[State, Event], State] = {
     (State.NEW, Event.CONNECT): State.CONNECTING,
     (State.CONNECTING, Event.ASK): State.NEGOTIATING,
-    (State.CONNECTING, Event.KNOWN): State.OPEN,  # broker_version says it: nothing is asked
-    (State.NEGOTIATING, Event.ASK): State.NEGOTIATING,  # error 35: asked again, once, in version 0
-    (State.NEGOTIATING, Event.HANG_UP): State.CONNECTING,  # the next question goes out on a new connection
+    (State.CONNECTING, Event.KNOWN): State.OPEN,  # nothing has to be asked
+    (State.NEGOTIATING, Event.ASK): State.NEGOTIATING,  # the next question, on the same connection
+    (State.NEGOTIATING, Event.GIVE_UP): State.CONNECTING,  # the next question, on a new connection
     (State.NEGOTIATING, Event.KNOWN): State.OPEN,
     (State.NEW, Event.LOSE): State.CLOSED,
     (State.CONNECTING, Event.LOSE): State.CLOSED,
@@ -66,29 +66,43 @@ class Ask(enum.Enum):
     LOWEST = "ApiVersions v0"
     GROUPS = "DescribeGroups v0 of no group"  # 0.9.0 has it; 0.8.2 closes the connection on an api that it does not know
     OFFSETS = "ListOffsets v0 of no topic"  # every Kafka since 0.8.0 has it, and it changes nothing there
+    CONFIRM = "ApiVersions v0 once more"
     NOTHING = "nothing"
 
 
-class Step(NamedTuple):
-    """A rung of the ladder. speaks: the version that an answer proves; None where the answer itself says it."""
+class Outcome(enum.Enum):
+    ANSWERED = "answered"
+    REFUSED = "error 35"
+    CLOSED = "the peer closed the connection"
+    SILENT = "no answer, though there was time for one"
 
-    ask: Ask
-    speaks: str | None = None
 
+PROVES = {Ask.GROUPS: "0.9.0", Ask.OFFSETS: "0.8.2"}  # what it can be, if it has no ApiVersions
 
+# What comes after what. Real brokers: 0.8.2 closes on ApiVersions, 0.9.0.1 never answers it. A modern one that is stopped, paused or behind
+# a proxy without a backend does the same, and would answer the next question when it is back. So a broker is taken for an old one only if
+# it answers an old question and then, alive as it is, still does not answer ApiVersions. The version of a broker that is taken for an old one
+# holds for this connection.
+UNTOLD: dict[tuple[Ask, Outcome], Ask] = {
+    (Ask.HIGHEST, Outcome.REFUSED): Ask.LOWEST,  # KIP-511
+    (Ask.HIGHEST, Outcome.CLOSED): Ask.LOWEST,
+    (Ask.HIGHEST, Outcome.SILENT): Ask.GROUPS,
+    (Ask.LOWEST, Outcome.CLOSED): Ask.GROUPS,
+    (Ask.LOWEST, Outcome.SILENT): Ask.GROUPS,
+    (Ask.GROUPS, Outcome.ANSWERED): Ask.CONFIRM,
+    (Ask.GROUPS, Outcome.CLOSED): Ask.OFFSETS,
+    (Ask.OFFSETS, Outcome.ANSWERED): Ask.CONFIRM,
+    (Ask.CONFIRM, Outcome.CLOSED): Ask.NOTHING,
+    (Ask.CONFIRM, Outcome.SILENT): Ask.NOTHING,
+}
+TOLD: dict[tuple[Ask, Outcome], Ask] = {  # broker_version says 0.10 or newer: asked all the same, because it may be newer still
+    (Ask.HIGHEST, Outcome.REFUSED): Ask.LOWEST,
+    (Ask.HIGHEST, Outcome.CLOSED): Ask.LOWEST,
+    (Ask.LOWEST, Outcome.REFUSED): Ask.NOTHING,
+    (Ask.LOWEST, Outcome.CLOSED): Ask.NOTHING,
+}
 ASK_FIRST = "0.9.0"  # the documented default of broker_version: it stands for "not told", see docs/options.md
-
-
-def ladder(broker_version: str) -> tuple[Step, ...]:
-    """What is asked, in order; the next rung is taken when the peer closes the connection instead of answering.
-
-    ApiVersions v0 comes before the guess that the broker is older than 0.10: a modern broker that is just being stopped closes too.
-    """
-    ask = (Step(Ask.HIGHEST), Step(Ask.LOWEST))
-    if broker_version == ASK_FIRST:
-        return (*ask, Step(Ask.GROUPS, "0.9.0"), Step(Ask.OFFSETS, "0.8.2"))
-    told = Step(Ask.NOTHING, broker_version)
-    return (told,) if _has_no_api_versions(broker_version) else (*ask, told)
+QUIET_S = 1.5  # a broker that does not answer ApiVersions within this may be a 0.9.0, which never does
 
 
 def _has_no_api_versions(broker_version: str) -> bool:
@@ -146,7 +160,8 @@ class Sent:
 class Connection:
     """The state of one connection. peer: host:port, for the texts of errors; broker: what their `broker` attribute holds.
 
-    Not locked: the driver sees to it that one worker at a time is in here.
+    known_as: what an earlier connection to this broker was taken for; nothing is asked then. connect_timeout_s: how long all the questions
+    together may take. Not locked: the driver sees to it that one worker at a time is in here.
     """
 
     def __init__(
@@ -158,6 +173,8 @@ class Connection:
         max_response_bytes: int,
         software: tuple[str, str] = ("gkafka", "unknown"),
         broker: str | int | None = None,
+        known_as: str | None = None,
+        connect_timeout_s: float = 10.0,
     ) -> None:
         self.peer = peer
         self.broker = peer if broker is None else broker
@@ -168,8 +185,16 @@ class Connection:
         self._max_response_bytes = max_response_bytes
         self._software = software
         Versions.for_broker(broker_version)  # a version that is not known is refused here, not when the broker turns out to be old
-        self._ladder = ladder(broker_version)
-        self._rung = 0
+        self.taken_for: str | None = known_as  # the old version that it is spoken to in, without ever having said so
+        self._then = UNTOLD if broker_version == ASK_FIRST else TOLD
+        self._ask = Ask.HIGHEST
+        self._asks: list[str] = []
+        self._asked_at = 0.0
+        self._quiet_s = min(QUIET_S, connect_timeout_s / 5)
+        if known_as is None and broker_version != ASK_FIRST:
+            self.taken_for = broker_version
+        if known_as is not None or (_has_no_api_versions(broker_version) and broker_version != ASK_FIRST):
+            self._ask = Ask.NOTHING
         self._asked_version = 0
         self._next_id = 1  # not 0: an answer of zeros must not match
         self._asked_id = 0
@@ -186,45 +211,64 @@ class Connection:
         """A connection is about to be made for the first time."""
         self._move(Event.CONNECT)
 
-    def connected(self) -> list[Buffer]:
+    def connected(self, now: float) -> list[Buffer]:
         """What to send first on a connection that was just made; nothing if it is open at once."""
-        step = self._ladder[self._rung]
-        if step.ask is Ask.NOTHING:
-            return self._take_at_word(step)
-        return self._question(step)
+        return self._question(now)
 
-    def negotiated(self, frame: memoryview) -> list[Buffer]:
+    def negotiated(self, frame: memoryview, now: float) -> list[Buffer]:
         """Take the answer to what was asked; returns what to send next, nothing if the connection is open now.
 
         Raises ProtocolError for an answer that is none, UnsupportedVersion or another BrokerError for one that refuses.
         """
         self._check_id(frame, self._asked_id, "ApiVersions")
-        step = self._ladder[self._rung]
-        if step.speaks is not None:
-            return self._take_at_word(step)
+        if self._ask in PROVES:
+            self.taken_for = PROVES[self._ask]
+            self._quiet_s = max(self._quiet_s, 4 * (now - self._asked_at))  # a slow broker gets the time that it needs
+            return self._go_on(Outcome.ANSWERED, now)
+        # Error 35 comes in many shapes: v0's layout whatever was asked (KIP-511), with a list, without, or garbled. Its first int16 is enough.
         _, answer = self._parse(frame)
         if answer.error_code == UNSUPPORTED_VERSION:
-            return self._refused(step)
+            return self._go_on(Outcome.REFUSED, now)
         error = error_for(answer.error_code, broker=self.broker, api="ApiVersions")
         if error is not None:
             raise error
         self.versions = Versions.from_response(answer, self.peer)
+        self.taken_for = None
         self.spoken = f"ApiVersions v{self._asked_version}"
         self._move(Event.KNOWN)
         return []
 
-    def hung_up(self) -> bool:
-        """The peer closed instead of answering what was asked. True: connect again, the next question goes out."""
-        if self.state is not State.NEGOTIATING or self._rung + 1 == len(self._ladder):
+    @property
+    def quiet_deadline(self) -> float | None:
+        """When the lack of an answer to what was asked says something too: then call `gave_up(SILENT)`. None: wait on."""
+        if self.state is not State.NEGOTIATING or (self._ask, Outcome.SILENT) not in self._then:
+            return None
+        return self._asked_at + self._quiet_s
+
+    def gave_up(self, outcome: Outcome) -> bool:
+        """The peer closed instead of answering, or did not answer. True: connect again, there is something else to ask or to assume."""
+        following = self._then.get((self._ask, outcome))
+        if self.state is not State.NEGOTIATING or following is None:
             return False
-        self._rung += 1
-        self._move(Event.HANG_UP)
+        self._ask = following
+        self._move(Event.GIVE_UP)
         return True
 
     @property
     def asked(self) -> str:
         """Everything that was asked of the peer so far, for the text of an error."""
-        return ", ".join(step.ask.value for step in self._ladder[: self._rung + 1])
+        return ", ".join(self._asks)
+
+    def _go_on(self, outcome: Outcome, now: float) -> list[Buffer]:
+        following = self._then.get((self._ask, outcome))
+        if following is None:
+            raise UnsupportedVersion(
+                f"{self.peer}: the broker refuses ApiVersions in every version; if its version is known, give it as broker_version",
+                broker=self.broker,
+                api="ApiVersions",
+            )
+        self._ask = following
+        return self._question(now)
 
     def _parse(self, frame: memoryview) -> Any:
         try:
@@ -232,38 +276,27 @@ class Connection:
         except ProtocolError as exc:
             raise ProtocolError(f"{self.peer}: {exc}", broker=self.broker, api="ApiVersions") from exc
 
-    def _refused(self, step: Step) -> list[Buffer]:
-        following = self._ladder[self._rung + 1]
-        if step.ask is Ask.HIGHEST:
-            self._rung += 1
-            return self._question(following)
-        if following.ask is Ask.NOTHING:
-            self._rung += 1
-            return self._take_at_word(following)
-        raise UnsupportedVersion(
-            f"{self.peer}: the broker refuses ApiVersions in every version; if its version is known, give it as broker_version",
-            broker=self.broker,
-            api="ApiVersions",
-        )
-
-    def _take_at_word(self, step: Step) -> list[Buffer]:
-        assert step.speaks is not None
-        self.versions = Versions.for_broker(step.speaks)
-        self.spoken = f"taken for {step.speaks}"
-        self._move(Event.KNOWN)
-        return []
-
-    def _question(self, step: Step) -> list[Buffer]:
+    def _question(self, now: float) -> list[Buffer]:
+        if self._ask is Ask.NOTHING:
+            return self._take_at_word()
         self._move(Event.ASK)
-        self._asked_id = self._take_id()
-        if step.ask is Ask.GROUPS:
+        self._asks.append(self._ask.value)
+        self._asked_id, self._asked_at = self._take_id(), now
+        if self._ask is Ask.GROUPS:
             return [_describe_no_groups(self._asked_id, self._client_id)]
-        if step.ask is Ask.OFFSETS:
+        if self._ask is Ask.OFFSETS:
             return list(encode_request(ListOffsetsRequest(replica_id=-1, topics=[]), 0, self._asked_id, self._client_id))
         name, version = self._software
         request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
-        self._asked_version = ApiVersionsRequest.API.stable.high if step.ask is Ask.HIGHEST else 0
+        self._asked_version = ApiVersionsRequest.API.stable.high if self._ask is Ask.HIGHEST else 0
         return list(encode_request(request, self._asked_version, self._asked_id, self._client_id))
+
+    def _take_at_word(self) -> list[Buffer]:
+        assert self.taken_for is not None
+        self.versions = Versions.for_broker(self.taken_for)
+        self.spoken = f"taken for {self.taken_for}"
+        self._move(Event.KNOWN)
+        return []
 
     # -- open
     def prepare(

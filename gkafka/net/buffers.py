@@ -103,11 +103,12 @@ class FrameReader:
         self._stage = memoryview(bytearray(STAGE))
         self._start = 0  # of what is in the stage and not yet cut
         self._end = 0
+        self._cutting = False  # the size of a frame is known, the frame is not there yet
 
     @property
     def pristine(self) -> bool:
         """Nothing of an unfinished frame has arrived."""
-        return self._start == self._end
+        return not self._cutting and self._start == self._end
 
     def read(self) -> memoryview:
         """The next frame, without its size. Read-only; it stays as it is for as long as anything refers to it."""
@@ -115,7 +116,10 @@ class FrameReader:
         start = self._start
         size = self._size_of(self._stage[start : start + 4])
         self._start = start + 4
-        return self._small(size) if size <= SMALL else self._large(size)
+        self._cutting = True
+        frame = self._small(size) if size <= SMALL else self._large(size)
+        self._cutting = False
+        return frame
 
     def _small(self, size: int) -> memoryview:
         self._fill(size)

@@ -12,10 +12,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import gkafka
 from gkafka.config import ClientConfig
-from gkafka.core.connection import Connection, Sent, State
+from gkafka.core.connection import Connection, Outcome, Sent, State
 from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, SocketDisconnectedError
 from gkafka.handlers import Future, Handler, Stream
 from gkafka.net.buffers import BufferPool, FrameReader
@@ -28,10 +29,18 @@ log = logging.getLogger(__name__)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 OnDone: TypeAlias = Callable[[Any, KafkaException | None], None]
+Failures: TypeAlias = list[tuple[OnDone | None, KafkaException | None]]
 
 LONGEST_WAIT_S = 1.0  # a worker wakes up this often to see that it was closed, killed or forked
 SHORTEST_WAIT_S = 0.02
+# Brokers that were found out to be older than 0.10, of each client: to find it out again takes a 0.9.0 seconds. Forgotten when a connection
+# that relied on it fails.
+_taken_for: WeakKeyDictionary[Handler, dict[tuple[str, int], str]] = WeakKeyDictionary()
 WRITER_LINGER_S = 1.0  # the writer worker waits this long for more before it ends: starting one costs 60 us
+
+
+class Unanswered(Exception):
+    """The peer does not answer what was asked; there is something else to ask it."""
 
 
 class Queued:
@@ -99,6 +108,8 @@ class Channel:
             max_response_bytes=config.max_response_bytes,
             software=("gkafka", gkafka.__version__),
             broker=broker_id,
+            known_as=_taken_for.get(handler, {}).get((host, port)),
+            connect_timeout_s=config.connect_timeout_ms / 1000,
         )
         self._buffers = BufferPool(handler.Lock()) if buffers is None else buffers
         self._frames: FrameReader  # one for each socket: _connect makes it
@@ -352,6 +363,17 @@ class Channel:
             log.debug("%s: %s v%s answered in %.3f s", self.peer, sent.api.name, sent.version, self._handler.monotonic() - sent.sent_at)
         self._tell(sent.token, message, None)
 
+    def _tell_each(self, failed: Failures) -> None:
+        """Tell everybody, even if a callback is ended by a kill or Ctrl-C: that goes on when all were told."""
+        while failed:
+            on_done, error = failed.pop(0)
+            if on_done is not None:
+                try:
+                    self._tell(on_done, None, error)
+                except BaseException:
+                    self._tell_each(failed)
+                    raise
+
     def _tell(self, on_done: OnDone, response: Any, error: KafkaException | None) -> None:
         try:
             on_done(response, error)
@@ -382,18 +404,27 @@ class Channel:
             if self._closed:
                 raise self._closed_error()
             overdue = self._connection.poll(now)
-            deadline = self._connection.deadline if self._opened else self._open_deadline
+            deadline = self._connection.deadline
         if overdue:
             raise self._connection.overdue(overdue[0])
         if not self._opened:
-            self._expire_backlog(now)
-            if now >= self._open_deadline:
-                raise KafkaTimeoutError(
-                    f"{self.peer}: connected, but no answer to {self._connection.asked} within"
-                    f" connect_timeout_ms={self._config.connect_timeout_ms:g}",
-                    broker=self._about,
-                )
+            deadline = self._look_while_opening(now)
         return now + self._wait_s if deadline is None else min(deadline, now + self._wait_s)
+
+    def _look_while_opening(self, now: float) -> float:
+        self._expire_backlog(now)
+        if now >= self._open_deadline:
+            raise KafkaTimeoutError(
+                f"{self.peer}: connected, but no answer to {self._connection.asked} within"
+                f" connect_timeout_ms={self._config.connect_timeout_ms:g}",
+                broker=self._about,
+            )
+        quiet = self._connection.quiet_deadline
+        if quiet is None or not self._frames.pristine:
+            return self._open_deadline
+        if now >= quiet:
+            raise Unanswered
+        return min(quiet, self._open_deadline)
 
     def _lost(self, exc: Exception | None) -> KafkaException:
         """Why the connection is gone: what a sender saw of it first, else what was seen now (None: the peer closed)."""
@@ -416,6 +447,8 @@ class Channel:
             pause = self._config.reconnect_backoff_ms / 1000
             self._handler.sleep(max(0.0, min(pause, self._open_deadline - self._handler.monotonic())))
         log.info("%s: %s connection open (%s)", self.peer, self.role, self._connection.spoken)
+        if self._connection.taken_for is not None:
+            _taken_for.setdefault(self._handler, {})[self.host, self.port] = self._connection.taken_for
         self._settled.set()
         if self._outbox:
             self._wake_writer()
@@ -432,17 +465,24 @@ class Channel:
         self._frames = FrameReader(self._receive, self._connection.frame_size, self._buffers)
         try:
             self._negotiate(stream)
+        except Unanswered:
+            self._ask_otherwise(stream, Outcome.SILENT)
+            return False
         except SocketDisconnectedError as exc:
-            asked = self._connection.asked
-            with self._lock:
-                again = not self._closed and self._frames.pristine and self._connection.hung_up()
-            if again:
-                log.info("%s: closed the connection when asked %s; asking in another way", self.peer, asked)
-                stream.close()
+            if self._frames.pristine and self._ask_otherwise(stream, Outcome.CLOSED):
                 return False
             self._name_the_questions(exc)
             raise
         return True
+
+    def _ask_otherwise(self, stream: Stream, outcome: Outcome) -> bool:
+        asked = self._connection.asked
+        with self._lock:
+            again = not self._closed and self._connection.gave_up(outcome)
+        if again:
+            log.info("%s: %s (asked: %s); trying in another way", self.peer, outcome.value, asked)
+            stream.close()
+        return again
 
     def _connect_deadline(self) -> float:
         """No later than the last of the waiting requests gives up: nobody would be left to connect for."""
@@ -452,18 +492,18 @@ class Channel:
 
     def _negotiate(self, stream: Stream) -> None:
         with self._lock:
-            frame = self._step(self._connection.connected)
+            frame = self._step(self._connection.connected, self._handler.monotonic())
         while frame:
             stream.send_all(frame, self._open_deadline)
             answer = self._frames.read()
             with self._lock:
-                frame = self._step(self._connection.negotiated, answer)
+                frame = self._step(self._connection.negotiated, answer, self._handler.monotonic())
 
-    def _step(self, negotiate: Callable[..., list[Buffer]], *answer: memoryview) -> list[Buffer]:
+    def _step(self, negotiate: Callable[..., list[Buffer]], *about: Any) -> list[Buffer]:
         """Under the lock: the next question. Without one the channel is open, and what waited goes out before anything newer."""
         if self._closed:
             raise self._closed_error()
-        question = negotiate(*answer)
+        question = negotiate(*about)
         if self._connection.state is State.OPEN:
             self._opened = True
             while self._backlog:
@@ -492,7 +532,9 @@ class Channel:
     def _never_sent(self, queued: Queued) -> KafkaTimeoutError:
         api = queued.request.API.name
         return KafkaTimeoutError(
-            f"{self.peer}: {api} could not be sent within {queued.timeout_s:g} s: the connection did not open", broker=self._about, api=api
+            f"{self.peer}: {api} could not be sent within {queued.timeout_s:g} s: the connection did not open{f' ({self.error})' if self.error else ''}",
+            broker=self._about,
+            api=api,
         )
 
     # -- the end
@@ -516,19 +558,20 @@ class Channel:
             self._outbox.clear()
             stream = self._stream
         log.info("%s: %s connection closed: %s", self.peer, self.role, error or "by the client")
+        if error is not None:
+            _taken_for.get(self._handler, {}).pop((self.host, self.port), None)
         self._settled.set()
         self._filled.set()
         if stream is not None:
             stream.close()
-        for entry in sent:
-            self._tell(entry.token, None, self._error_of(entry, now))
-        for out in outs:
-            if out.on_done is not None:
-                self._tell(out.on_done, None, out.error or (self._closed_error() if out.buffers else None))
-        for waiting in queued:
-            self._tell(waiting.on_done, None, self._never_sent(waiting) if waiting.deadline <= now else self._closed_error())
-        if self._on_close is not None:
-            self._call_on_close(error)
+        failed: Failures = [(entry.token, self._error_of(entry, now)) for entry in sent]
+        failed += [(out.on_done, out.error or (self._closed_error() if out.buffers else None)) for out in outs]
+        failed += [(wait.on_done, self._never_sent(wait) if wait.deadline <= now else self._closed_error()) for wait in queued]
+        try:
+            self._tell_each(failed)
+        finally:
+            if self._on_close is not None:
+                self._call_on_close(error)
 
     def _error_of(self, sent: Sent, now: float) -> KafkaException:
         """Whose time is over is told so; the others lost their connection to it."""

@@ -72,8 +72,8 @@ class MockCluster:
 
     brokers: how many; their ids are 1, 2, ... topics: name -> number of partitions. replication_factor: of these topics (default: one
     copy, three at most where there are as many brokers). limits: api name -> the versions to serve, (lowest, highest), or None for "not
-    at all". versions: serve what this release of Kafka does ("0.8.2" to "4.2"); releases before 0.10 close the connection on
-    ApiVersions, as those did. auto_create: a topic that a Metadata request names comes into being. max_message_bytes: Kafka's
+    at all". versions: serve what this release of Kafka does ("0.8.2" to "4.2"); on ApiVersions and whatever else it does not know 0.8.2
+    closes the connection, and 0.9.0 is silent on it from then on, as those are. auto_create: a topic that a Metadata request names comes into being. max_message_bytes: Kafka's
     message.max.bytes. history: how many requests `requests` remembers, 64 MiB of them at most.
 
     It behaves as Kafka does, and its brokers share one state, so that there is no replication lag. Served: every API of `gkafka.wire` in
@@ -110,6 +110,7 @@ class MockCluster:
         self._waiting: list[Callable[[], bool]] = []
         self._closed = False
         self._served = _served(versions, limits or {})
+        self._silent_on_unknown = versions is not None and versions.startswith("0.9")
         self._answers = Answers(
             self._state,
             self._listeners,
@@ -349,7 +350,10 @@ class MockCluster:
     def _serve(self, peer: Peer, frame: memoryview) -> None:
         request = parse(frame, self._served)
         if request is None:
-            peer.close()
+            if self._silent_on_unknown:
+                peer.silence()
+            else:
+                peer.close()
             return
         if isinstance(request, bytes):
             peer.send(request)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gkafka.core.connection import MOVES, Ask, Connection, Event, State, frame_size, ladder
+from gkafka.core.connection import MOVES, QUIET_S, TOLD, UNTOLD, Ask, Connection, Event, Outcome, State, frame_size
 from gkafka.exceptions import (
     ClusterAuthorizationFailed,
     ConfigurationError,
@@ -46,22 +46,22 @@ def said(correlation_id: int, version: int, *ranges: tuple[int, int, int], error
 
 def opened(broker_version: str = "4.2", **options: Any) -> Connection:
     made = connection(broker_version, **options)
-    asked = sent_header(made.connected())
-    assert made.negotiated(said(asked[2], asked[1], (18, 0, 4), (3, 0, 13), (1, 4, 17))) == []
+    asked = sent_header(made.connected(0.0))
+    assert made.negotiated(said(asked[2], asked[1], (18, 0, 4), (3, 0, 13), (1, 4, 17)), 0.0) == []
     assert made.state is State.OPEN
     return made
 
 
 # -- negotiation
 def test_apiversions_is_asked_in_the_highest_version_first() -> None:
-    key, version, _ = sent_header(connection().connected())
+    key, version, _ = sent_header(connection().connected(0.0))
     assert (key, version) == (18, 4)
 
 
 def test_the_question_says_what_software_asks() -> None:
     made = Connection("b", client_id="c", broker_version="0.9.0", max_response_bytes=1 << 20, software=("gkafka", "9.9"))
     made.connecting()
-    message: Any = decode_request(frame(made.connected())).message
+    message: Any = decode_request(frame(made.connected(0.0))).message
     assert (message.client_software_name, message.client_software_version) == ("gkafka", "9.9")
 
 
@@ -77,13 +77,13 @@ ERROR_35_SHAPES = {
 @pytest.mark.parametrize("shape", ERROR_35_SHAPES)
 def test_error_35_in_any_shape_is_asked_again_at_version_0(shape: str) -> None:
     made = connection()
-    _, _, first = sent_header(made.connected())
-    again = made.negotiated(ERROR_35_SHAPES[shape](first))
+    _, _, first = sent_header(made.connected(0.0))
+    again = made.negotiated(ERROR_35_SHAPES[shape](first), 0.0)
     key, version, second = sent_header(again)
     assert (key, version) == (18, 0)
     assert second != first
     assert made.state is State.NEGOTIATING
-    assert made.negotiated(said(second, 0, (3, 0, 1))) == []
+    assert made.negotiated(said(second, 0, (3, 0, 1)), 0.0) == []
     assert made.state is State.OPEN
     assert made.versions is not None
     assert made.versions.ranges == {3: (0, 1)}
@@ -91,18 +91,18 @@ def test_error_35_in_any_shape_is_asked_again_at_version_0(shape: str) -> None:
 
 def test_error_35_twice_is_an_error_and_no_loop() -> None:
     made = connection()
-    _, _, first = sent_header(made.connected())
-    _, _, second = sent_header(made.negotiated(said(first, 0, error_code=35)))
+    _, _, first = sent_header(made.connected(0.0))
+    _, _, second = sent_header(made.negotiated(said(first, 0, error_code=35), 0.0))
     with pytest.raises(UnsupportedVersion, match="broker_version") as raised:
-        made.negotiated(said(second, 0, error_code=35))
+        made.negotiated(said(second, 0, error_code=35), 0.0)
     assert raised.value.broker == 1
 
 
 def test_error_35_twice_falls_back_to_the_version_that_was_told() -> None:
     made = connection("1.1")
-    _, _, first = sent_header(made.connected())
-    _, _, second = sent_header(made.negotiated(said(first, 0, error_code=35)))
-    assert made.negotiated(said(second, 0, error_code=35)) == []
+    _, _, first = sent_header(made.connected(0.0))
+    _, _, second = sent_header(made.negotiated(said(first, 0, error_code=35), 0.0))
+    assert made.negotiated(said(second, 0, error_code=35), 0.0) == []
     assert made.state is State.OPEN
     assert made.versions is not None
     assert made.versions.ranges[1] == (0, 7)
@@ -110,68 +110,118 @@ def test_error_35_twice_falls_back_to_the_version_that_was_told() -> None:
 
 def test_another_error_code_is_raised_by_its_name() -> None:
     made = connection()
-    _, version, cid = sent_header(made.connected())
+    _, version, cid = sent_header(made.connected(0.0))
     with pytest.raises(ClusterAuthorizationFailed) as raised:
-        made.negotiated(said(cid, version, error_code=31))
+        made.negotiated(said(cid, version, error_code=31), 0.0)
     assert (raised.value.broker, raised.value.api) == (1, "ApiVersions")
 
 
 def test_the_default_ladder_ends_at_0_8_2() -> None:
     """A peer that closes on everything: ApiVersions twice, then what 0.9.0 knows, then what 0.8.2 knows, then no more."""
     made = connection()
-    asked = [sent_header(made.connected())[:2]]
-    while made.hung_up():
+    asked = [sent_header(made.connected(0.0))[:2]]
+    while made.gave_up(Outcome.CLOSED):
         assert made.state is State.CONNECTING
-        asked.append(sent_header(made.connected())[:2])
+        asked.append(sent_header(made.connected(0.0))[:2])
     assert asked == [(18, 4), (18, 0), (15, 0), (2, 0)]
     assert made.state is State.NEGOTIATING
     assert "DescribeGroups" in made.asked
 
 
 @pytest.mark.parametrize(("hang_ups", "produce", "spoken"), [(2, (0, 1), "0.9.0"), (3, (0, 0), "0.8.2")])
-def test_an_answer_to_a_probe_says_which_old_broker_it_is(hang_ups: int, produce: tuple[int, int], spoken: str) -> None:
+@pytest.mark.parametrize("outcome", [Outcome.CLOSED, Outcome.SILENT])
+def test_an_old_broker_answers_an_old_question_and_then_still_not_apiversions(
+    hang_ups: int, produce: tuple[int, int], spoken: str, outcome: Outcome
+) -> None:
     made = connection()
-    question = made.connected()
+    question = made.connected(0.0)
     for _ in range(hang_ups):
-        assert made.hung_up()
-        question = made.connected()
-    cid = sent_header(question)[2]
-    assert made.negotiated(memoryview(struct.pack(">ii", cid, 0))) == []
+        assert made.gave_up(Outcome.CLOSED)
+        question = made.connected(0.0)
+    again = made.negotiated(probe_answer(question), 0.1)
+    assert sent_header(again)[:2] == (18, 0), "asked once more, on the connection that was just answered on"
+    assert made.gave_up(outcome)
+    assert made.connected(1.0) == []
     assert made.state is State.OPEN
     assert made.versions is not None
     assert made.versions.ranges[0] == produce
+    assert made.taken_for == spoken
     assert spoken in made.spoken
+
+
+def probe_answer(question: list[Any]) -> memoryview:
+    return memoryview(struct.pack(">ii", sent_header(question)[2], 0))
+
+
+def test_a_modern_broker_that_comes_back_in_the_middle_is_not_taken_for_an_old_one() -> None:
+    """It was paused: silent on ApiVersions, then it answers the old question, and now ApiVersions too."""
+    made = connection()
+    made.connected(0.0)
+    assert made.gave_up(Outcome.SILENT)
+    question = made.connected(2.0)
+    assert sent_header(question)[:2] == (15, 0)
+    again = made.negotiated(probe_answer(question), 6.0)
+    assert made.quiet_deadline == pytest.approx(6.0 + 4 * 4.0), "it was slow: it gets time"
+    assert made.negotiated(said(sent_header(again)[2], 0, (3, 0, 13)), 6.1) == []
+    assert made.versions is not None
+    assert made.versions.ranges == {3: (0, 13)}
+    assert made.taken_for is None
+
+
+def test_silence_says_something_only_where_an_old_broker_is_silent() -> None:
+    made = connection()
+    assert made.quiet_deadline is None
+    made.connected(10.0)
+    assert made.quiet_deadline == 10.0 + QUIET_S
+    made.gave_up(Outcome.SILENT)
+    assert made.quiet_deadline is None
+    made.connected(20.0)
+    assert made.quiet_deadline is None, "0.8.2 closes on what it does not know: a silent peer is only waited for"
+    assert not made.gave_up(Outcome.SILENT)
+    hasty = connection(connect_timeout_s=1.0)
+    hasty.connected(0.0)
+    assert hasty.quiet_deadline == pytest.approx(0.2)
+    told = connection("1.1")
+    told.connected(0.0)
+    assert told.quiet_deadline is None, "a broker from 0.10 on answers"
+
+
+def test_what_an_earlier_connection_found_out_is_not_asked_again() -> None:
+    made = connection(known_as="0.9.0")
+    assert made.connected(0.0) == []
+    assert made.state is State.OPEN
+    assert made.taken_for == "0.9.0"
 
 
 def test_an_answer_to_a_probe_must_have_its_correlation_id() -> None:
     made = connection()
-    made.connected()
-    made.hung_up()
-    made.connected()
-    made.hung_up()
-    cid = sent_header(made.connected())[2]
+    made.connected(0.0)
+    made.gave_up(Outcome.CLOSED)
+    made.connected(0.0)
+    made.gave_up(Outcome.CLOSED)
+    cid = sent_header(made.connected(0.0))[2]
     with pytest.raises(ProtocolError, match="correlation id"):
-        made.negotiated(memoryview(struct.pack(">ii", cid + 1, 0)))
+        made.negotiated(memoryview(struct.pack(">ii", cid + 1, 0)), 0.0)
 
 
 @pytest.mark.parametrize("told", ["0.8.2", "0.9.0.1"])
 def test_a_version_below_0_10_is_taken_at_its_word(told: str) -> None:
     made = connection(told)
-    assert made.connected() == []
+    assert made.connected(0.0) == []
     assert made.state is State.OPEN
 
 
 def test_a_told_version_from_0_10_on_is_asked_and_taken_if_the_peer_closes() -> None:
     made = connection("0.10.2")
-    assert sent_header(made.connected())[:2] == (18, 4)
-    assert made.hung_up()
-    assert sent_header(made.connected())[:2] == (18, 0)
-    assert made.hung_up()
-    assert made.connected() == []
+    assert sent_header(made.connected(0.0))[:2] == (18, 4)
+    assert made.gave_up(Outcome.CLOSED)
+    assert sent_header(made.connected(0.0))[:2] == (18, 0)
+    assert made.gave_up(Outcome.CLOSED)
+    assert made.connected(0.0) == []
     assert made.state is State.OPEN
     assert made.versions is not None
     assert made.versions.ranges[1] == (0, 3)
-    assert not made.hung_up(), "open: nothing is asked any more"
+    assert not made.gave_up(Outcome.CLOSED), "open: nothing is asked any more"
 
 
 def test_an_unknown_broker_version_is_refused_before_any_connection() -> None:
@@ -181,8 +231,8 @@ def test_an_unknown_broker_version_is_refused_before_any_connection() -> None:
 
 def test_a_broker_that_names_no_api_gives_a_clear_unsupported_version() -> None:
     made = connection()
-    _, version, cid = sent_header(made.connected())
-    made.negotiated(said(cid, version))
+    _, version, cid = sent_header(made.connected(0.0))
+    made.negotiated(said(cid, version), 0.0)
     with pytest.raises(UnsupportedVersion, match="Metadata") as raised:
         made.prepare(MetadataRequest(topics=None), None, 0.0, 1.0)
     assert raised.value.broker == "b1:9092"
@@ -191,9 +241,9 @@ def test_a_broker_that_names_no_api_gives_a_clear_unsupported_version() -> None:
 
 def test_garbage_instead_of_an_answer_names_broker_and_api() -> None:
     made = connection()
-    cid = sent_header(made.connected())[2]
+    cid = sent_header(made.connected(0.0))[2]
     with pytest.raises(ProtocolError, match=r"b1:9092.*ApiVersions") as raised:
-        made.negotiated(memoryview(struct.pack(">ih", cid, 0) + b"\xff" * 40))
+        made.negotiated(memoryview(struct.pack(">ih", cid, 0) + b"\xff" * 40), 0.0)
     assert (raised.value.broker, raised.value.api) == (1, "ApiVersions")
 
 
@@ -209,10 +259,13 @@ def test_every_state_can_be_lost() -> None:
     assert all(MOVES[state, Event.LOSE] is State.CLOSED for state in State)
 
 
-def test_every_ladder_begins_with_a_question_or_a_told_version_and_ends() -> None:
-    assert [step.ask for step in ladder("0.8.2")] == [Ask.NOTHING]
-    assert [step.ask for step in ladder("4.2")] == [Ask.HIGHEST, Ask.LOWEST, Ask.NOTHING]
-    assert [step.ask for step in ladder("0.9.0")] == [Ask.HIGHEST, Ask.LOWEST, Ask.GROUPS, Ask.OFFSETS]
+@pytest.mark.parametrize("table", [UNTOLD, TOLD], ids=["untold", "told"])
+def test_no_chain_of_questions_is_a_loop(table: dict[tuple[Ask, Outcome], Ask]) -> None:
+    def longest(ask: Ask, seen: tuple[Ask, ...]) -> int:
+        assert ask not in seen, f"{seen} leads back to {ask}"
+        return 1 + max((longest(following, (*seen, ask)) for (this, _), following in table.items() if this is ask), default=0)
+
+    assert longest(Ask.HIGHEST, ()) <= 6
 
 
 # -- frames
@@ -244,7 +297,7 @@ def test_a_size_within_the_limit_is_taken(size: int) -> None:
 
 def test_http_is_recognised_even_where_its_number_is_an_allowed_size() -> None:
     made = connection(max_response_bytes=(1 << 31) - 1)
-    made.connected()
+    made.connected(0.0)
     with pytest.raises(ProtocolError, match="HTTP"):
         made.frame_size(b"HTTP")
     assert opened(max_response_bytes=(1 << 31) - 1).frame_size(b"HTTP") == 0x48545450

@@ -166,15 +166,46 @@ def test_a_broker_that_always_says_35_is_a_named_error_and_no_loop(handler: Hand
         assert cluster.count("ApiVersions") == 2
 
 
-@pytest.mark.parametrize(("release", "produce", "connections"), [("0.9.0", (0, 1), 3), ("0.8.2", (0, 0), 4)])
-def test_a_broker_without_apiversions_is_found_out(handler: Handler, release: str, produce: tuple[int, int], connections: int) -> None:
+@pytest.mark.parametrize(("release", "produce"), [("0.9.0", (0, 1)), ("0.8.2", (0, 0))])
+def test_a_broker_without_apiversions_is_found_out(handler: Handler, release: str, produce: tuple[int, int]) -> None:
     with MockCluster(topics={"t": 1}, versions=release) as cluster:
-        made = channel(handler, cluster, reconnect_backoff_ms=5)
+        made = channel(handler, cluster, reconnect_backoff_ms=5, connect_timeout_ms=2000)
         answer = made.request(metadata(), timeout_s=5).result(WAIT_S)
         assert [topic.name for topic in answer.topics] == ["t"]
         assert made.versions is not None
         assert made.versions.ranges[0] == produce
-        assert cluster.connections() == 1
+        made.close()
+        assert made.join(5)
+
+
+def test_a_broker_that_was_found_out_once_is_not_asked_again_until_it_fails(handler: Handler) -> None:
+    with MockCluster(topics={"t": 1}, versions="0.8.2") as cluster:
+        first = channel(handler, cluster, reconnect_backoff_ms=5)
+        first.wait_open(handler.monotonic() + 5)
+        second = channel(handler, cluster)
+        began = handler.monotonic()
+        second.request(metadata(), timeout_s=5).result(WAIT_S)
+        assert second.versions is not None
+        assert second.versions.ranges == first.versions.ranges  # type: ignore[union-attr]
+        assert cluster.count("ListOffsets") == 1, "the question to which 0.8.2 answers was put once"
+        assert handler.monotonic() - began < 1
+        cluster.close_connections()
+        assert second.join(5)
+        third = channel(handler, cluster, reconnect_backoff_ms=5)
+        third.wait_open(handler.monotonic() + 5)
+        assert cluster.count("ListOffsets") == 2
+        for made in (first, second, third):
+            made.close()
+
+
+def test_a_broker_that_is_only_slow_is_not_taken_for_an_old_one(handler: Handler) -> None:
+    """Paused for longer than an answer may take; then it answers whatever is asked."""
+    with MockCluster() as cluster:
+        cluster.on("ApiVersions", Drop(before=True))
+        made = channel(handler, cluster, connect_timeout_ms=1500, reconnect_backoff_ms=5)
+        made.wait_open(handler.monotonic() + 5)
+        assert made.versions is not None
+        assert made.versions.ranges[0][1] >= 13
         made.close()
 
 

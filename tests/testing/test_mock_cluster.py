@@ -87,6 +87,16 @@ def test_an_old_release_closes_on_apiversions_and_on_what_came_later() -> None:
                 assert client.closed()
 
 
+def test_0_9_never_answers_what_it_does_not_know_and_nothing_after_it() -> None:
+    """Real 0.9.0.1: its network thread meets an exception, and forgets the connection."""
+    with MockCluster(versions="0.9.0") as cluster, PlainClient(cluster) as client:
+        client.send(ApiVersionsRequest(), 0)
+        client.send(MetadataRequest(), 0)
+        client.sock.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            client.exactly(1)
+
+
 @pytest.mark.parametrize(("release", "answered"), [("0.9.0", True), ("0.8.2", False)])
 def test_0_9_can_be_told_from_0_8_2(release: str, answered: bool) -> None:
     with MockCluster(versions=release) as cluster, PlainClient(cluster) as client:
