@@ -1,0 +1,302 @@
+"""The options of format("gkafka"): every option, valid and not, and what the refusals say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gkafka.common import IsolationLevel
+from gkafka.exceptions import ConfigurationError
+from gkafka.spark.offsets import AtTimestamp, AtTimestamps, Earliest, Latest, Specific
+from gkafka.spark.options import OPTIONS, Assign, SourceOptions, Subscribe, SubscribePattern, options_table, parse
+
+LEAST = {"kafka.bootstrap.servers": "h1:9092,h2", "subscribe": "t"}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def options(**more: str | None) -> SourceOptions:
+    """The least options that are enough, with more; a name's "__" stands for a dot, and None leaves an option out."""
+    given = {**LEAST, **{name.replace("__", "."): value for name, value in more.items()}}
+    return parse({name: value for name, value in given.items() if value is not None})
+
+
+def refusal(**more: str | None) -> str:
+    with pytest.raises(ConfigurationError) as refused:
+        options(**more)
+    return str(refused.value)
+
+
+# -- what is there by default ------------------------------------------------------------------------------------------
+def test_the_defaults_are_the_jvm_connectors() -> None:
+    found = options()
+    assert found.kafka.hosts == "h1:9092,h2"
+    assert found.topics == Subscribe(("t",))
+    assert (found.start, found.end) == (Earliest(), Latest())
+    assert found.fail_on_data_loss
+    assert (found.min_partitions, found.max_records_per_partition, found.include_headers) == (None, None, False)
+    assert (found.poll_timeout_ms, found.offset_tries, found.offset_retry_ms) == (120000, 3, 1000)
+    assert found.kafka.isolation is IsolationLevel.READ_UNCOMMITTED
+    assert found.kafka.check_crcs
+    assert found.kafka.client == {}
+    assert found.warnings == ()
+
+
+def test_names_are_taken_in_any_case_as_spark_lowers_them() -> None:
+    for spell in (str, str.lower, str.upper):
+        found = parse({**LEAST, spell("includeHeaders"): "TRUE", spell("startingOffsets"): "EARLIEST", spell("minPartitions"): "7"})
+        assert (found.include_headers, found.start, found.min_partitions) == (True, Earliest(), 7)
+
+
+# -- which partitions --------------------------------------------------------------------------------------------------
+def test_the_three_ways_to_name_partitions() -> None:
+    assert options(subscribe=" a, b ,,a").topics == Subscribe(("a", "b"))
+    assert options(subscribe=None, subscribePattern=" ev.* ").topics == SubscribePattern("ev.*")
+    assert options(subscribe=None, assign='{"a":[1,0,1]}').topics == Assign((("a", 1), ("a", 0)))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            {"subscribe": None},
+            "One of the following options must be specified for Kafka source: subscribe, subscribepattern, assign. See the docs for more details.",
+        ),
+        (
+            {"assign": '{"t":[0]}'},
+            "Only one of the following options can be specified for Kafka source: subscribe, subscribepattern, assign. See the docs for more details.",
+        ),
+        ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
+        (
+            {"subscribe": None, "subscribePattern": " "},
+            "Pattern to subscribe is empty as specified value for option 'subscribePattern' is ' '",
+        ),
+        ({"kafka__bootstrap__servers": None}, "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"),
+        ({"kafka__enable__auto__commit": "true"}, "Kafka option 'enable.auto.commit' is not supported"),
+        ({"kafka__interceptor__classes": "x"}, "Kafka option 'interceptor.classes' is not supported"),
+        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
+        ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries on Kafka"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"},
+            "The value of minOffsetPerTrigger(9) is higher than the maxOffsetsPerTrigger(3).",
+        ),
+    ],
+)
+def test_refusals_have_the_jvm_connectors_words(more: dict[str, str | None], words: str) -> None:
+    assert refusal(**more) == words
+
+
+@pytest.mark.parametrize(
+    ("more", "start"),
+    [
+        ({"subscribe": None, "assign": "x"}, "No topicpartitions to assign as specified value for option 'assign' is 'x'"),
+        ({"kafka__auto__offset__reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported."),
+        ({"kafka__key__deserializer": "x"}, "Kafka option 'key.deserializer' is not supported as keys are deserialized as byte arrays"),
+        (
+            {"kafka__value__deserializer": "x"},
+            "Kafka option 'value.deserializer' is not supported as values are deserialized as byte arrays",
+        ),
+        ({"minPartitions": "0"}, "minPartitions must be positive"),
+        ({"maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition must be positive"),
+        ({"subscribe": None, "subscribePattern": "a("}, "subscribePattern='a(': not a regular expression"),
+        ({"startingOffsets": "nonsense"}, "startingOffsets='nonsense': must be 'earliest', 'latest' or JSON; Expected e.g. "),
+        ({"endingOffsets": "{}}"}, "endingOffsets='{}}': must be 'earliest', 'latest' or JSON; Expected e.g. "),
+    ],
+)
+def test_refusals_begin_with_the_jvm_connectors_words(more: dict[str, str | None], start: str) -> None:
+    assert refusal(**more).startswith(start)
+
+
+# -- where it begins and ends ------------------------------------------------------------------------------------------
+ALL_STARTS = {"startingTimestamp": "5", "startingOffsetsByTimestamp": '{"t":{"0":6}}', "startingOffsets": '{"t":{"0":7}}'}
+
+
+def test_the_order_in_which_starts_count() -> None:
+    assert options(**ALL_STARTS).start == AtTimestamp(5, False)
+    assert options(**{**ALL_STARTS, "startingTimestamp": None}).start == AtTimestamps({("t", 0): 6}, False)
+    assert options(startingOffsets=ALL_STARTS["startingOffsets"]).start == Specific({("t", 0): 7})
+
+
+def test_the_order_in_which_ends_count() -> None:
+    ends = {name.replace("starting", "ending"): value for name, value in ALL_STARTS.items()}
+    assert options(**ends).end == AtTimestamp(5, False)
+    assert options(**{**ends, "endingTimestamp": None}).end == AtTimestamps({("t", 0): 6}, False)
+    assert options(endingOffsets=ends["endingOffsets"]).end == Specific({("t", 0): 7})
+
+
+def test_the_strategy_for_timestamps_that_nothing_matches() -> None:
+    assert options(startingTimestamp="5", startingOffsetsByTimestampStrategy="LATEST").start == AtTimestamp(5, True)
+    assert refusal(startingOffsetsByTimestampStrategy="x") == "startingOffsetsByTimestampStrategy='x': must be 'error' or 'latest'"
+
+
+# -- single values -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "text", "attribute", "value"),
+    [
+        ("failOnDataLoss", "False", "fail_on_data_loss", False),
+        ("includeHeaders", "true", "include_headers", True),
+        ("minPartitions", "12", "min_partitions", 12),
+        ("maxRecordsPerPartition", "100", "max_records_per_partition", 100),
+        ("kafkaConsumer.pollTimeoutMs", "512", "poll_timeout_ms", 512),
+        ("fetchOffset.numRetries", "1", "offset_tries", 1),
+        ("fetchOffset.retryIntervalMs", "0", "offset_retry_ms", 0),
+        ("batchRows", "1", "batch_rows", 1),
+        ("batchBytes", "1000", "batch_bytes", 1000),
+    ],
+)
+def test_an_option_is_taken(name: str, text: str, attribute: str, value: Any) -> None:
+    assert getattr(parse({**LEAST, name: text}), attribute) == value
+
+
+@pytest.mark.parametrize("name", ["minPartitions", "maxRecordsPerPartition", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries"])
+@pytest.mark.parametrize("text", ["x", "", "1.5", "-1", "99999999999999999999"])
+def test_a_number_that_is_none_is_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        parse({**LEAST, name: text})
+
+
+@pytest.mark.parametrize("name", ["failOnDataLoss", "includeHeaders", "kafka.check.crcs", "kafka.keepalive"])
+def test_a_truth_that_is_none_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name}='yes': must be 'true' or 'false'"):
+        parse({**LEAST, name: "yes"})
+
+
+# -- unknown names -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("startingOffset", "did you mean 'startingOffsets'?"),
+        ("includeheader", "did you mean 'includeHeaders'?"),
+        ("subscribepatern", "did you mean 'subscribePattern'?"),
+        ("bootstrap.servers", "did you mean 'kafka.bootstrap.servers'?"),
+        ("maxOffsetPerTrigger", "did you mean 'maxOffsetsPerTrigger'?"),
+        ("wibble", "docs/spark.md lists them"),
+        ("kafka.isolation.levle", "did you mean 'kafka.isolation.level'?"),
+        ("kafka.wibble", "docs/spark.md lists what is known"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_a_near_miss(name: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"unknown .*{name.lower()}|{name.lower()}.* unknown|{name.lower()}: unknown") as refused:
+        parse({**LEAST, name.lower(): "x"})
+    assert str(refused.value).endswith(hint)
+
+
+# -- what a batch read does not use ------------------------------------------------------------------------------------
+def test_streaming_options_are_ignored_with_the_jvm_connectors_warning() -> None:
+    found = options(maxOffsetsPerTrigger="5", maxTriggerDelay="15m")
+    assert found.warnings == ("maxOffsetsPerTrigger option ignored in batch queries", "maxTriggerDelay option ignored in batch queries")
+
+
+def test_groups_are_accepted_with_a_warning() -> None:
+    assert "without a consumer group" in options(groupIdPrefix="mine").warnings[0]
+    prefix, group = options(groupIdPrefix="mine", kafka__group__id="g").warnings
+    assert prefix == "Option groupIdPrefix will be ignored as option kafka.group.id has been set"
+    assert group.startswith("kafka.group.id='g' is accepted and used for nothing")
+
+
+def test_properties_that_do_nothing_here_are_named() -> None:
+    assert options(kafka__max__poll__records="500").warnings == (
+        "kafka.max.poll.records has no effect: gkafka reads without a consumer group",
+    )
+
+
+# -- kafka.* -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "text", "option", "value"),
+    [
+        ("client.id", "me", "client_id", "me"),
+        ("request.timeout.ms", "5000", "socket_timeout_ms", 5000),
+        ("default.api.timeout.ms", "1000", "api_timeout_ms", 1000),
+        ("socket.connection.setup.timeout.ms", "2000", "connect_timeout_ms", 2000),
+        ("metadata.max.age.ms", "1000", "metadata_max_age_ms", 1000),
+        ("reconnect.backoff.ms", "9", "reconnect_backoff_ms", 9),
+        ("security.protocol", "ssl", "security_protocol", "SSL"),
+        ("ssl.key.password", "secret", "ssl_password", "secret"),
+        ("ssl.cafile", "/ca.pem", "ssl_cafile", "/ca.pem"),
+        ("tls.verify", "false", "tls_verify", False),
+        ("broker.version", "0.8.2", "broker_version", "0.8.2"),
+        ("max_response_bytes", "1048576", "max_response_bytes", 1048576),
+    ],
+)
+def test_a_property_becomes_a_client_option(name: str, text: str, option: str, value: Any) -> None:
+    assert dict(parse({**LEAST, f"kafka.{name}": text}).kafka.client) == {option: value}
+
+
+def test_pem_stores_become_files() -> None:
+    found = options(
+        kafka__ssl__truststore__location="/ca.pem",
+        kafka__ssl__truststore__type="pem",
+        kafka__ssl__keystore__location="/me.pem",
+        kafka__ssl__keystore__type="PEM",
+    )
+    assert dict(found.kafka.client) == {"ssl_cafile": "/ca.pem", "ssl_certfile": "/me.pem"}
+
+
+def test_the_properties_of_fetches() -> None:
+    found = options(kafka__isolation__level="READ_committed", kafka__check__crcs="false", kafka__fetch__max__wait__ms="7").kafka
+    assert (found.isolation, found.check_crcs, found.fetch_wait_ms) == (IsolationLevel.READ_COMMITTED, False, 7)
+    assert options(kafka__max__partition__fetch__bytes="5000").kafka.fetch_bytes == 5000
+    assert options(kafka__max__partition__fetch__bytes="5000", kafka__fetch__max__bytes="300").kafka.fetch_bytes == 300
+    assert options(kafka__connections__max__idle__ms="0").kafka.idle_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("security.protocol", "SASL_SSL", "SASL is not supported yet; use PLAINTEXT or SSL"),
+        ("sasl.jaas.config", "x", "SASL is not supported yet"),
+        ("security.protocol", "TLS", "must be one of 'PLAINTEXT', 'SSL'"),
+        ("isolation.level", "committed", "must be 'read_uncommitted' or 'read_committed'"),
+        ("ssl.truststore.location", "/store.jks", "set kafka.ssl.truststore.type=PEM"),
+        ("ssl.keystore.location", "/store.jks", "set kafka.ssl.keystore.type=PEM"),
+        ("ssl.truststore.password", "x", "has no password; leave it out"),
+        ("ssl.keystore.key", "-----BEGIN", "write it to a file on every node"),
+        ("ssl.endpoint.identification.algorithm", "", "the broker's name is always checked"),
+        ("request.timeout.ms", "soon", "must be a whole number"),
+        ("request.timeout.ms", "0", "must be 1 or more"),
+        ("fetch.max.bytes", "0", "must be 1 or more"),
+        ("connections.max.idle.ms", "-1", "must be 0 or more"),
+        ("ssl_context", "x", "unknown property"),
+        ("auto.create.topics", "true", "unknown property"),
+    ],
+)
+def test_a_property_that_cannot_be_had_is_refused_with_what_to_do(name: str, text: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^kafka.{name}") as refused:
+        parse({**LEAST, f"kafka.{name}": text})
+    assert words in str(refused.value)
+
+
+def test_one_option_in_two_spellings_is_refused() -> None:
+    assert "given twice" in refusal(kafka__client__id="a", kafka__client_id="b")
+
+
+def test_the_options_never_show_a_pass_phrase() -> None:
+    assert "hunter2" not in repr(options(kafka__ssl__key__password="hunter2"))
+
+
+# -- the module --------------------------------------------------------------------------------------------------------
+def test_the_documentation_has_every_option() -> None:
+    assert options_table() in (ROOT / "docs" / "spark.md").read_text()
+    assert len(OPTIONS) == options_table().count("\n") - 1
+
+
+@pytest.mark.parametrize("module", ["options", "offsets", "planner", "kafkaproperties"])
+def test_the_pure_modules_import_no_pyspark(module: str) -> None:
+    code = f"import sys, gkafka.spark.{module}; assert not {{'pyspark', 'pyarrow', 'numpy', 'gkafka.client'}} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+def test_importing_the_packages_is_cheap_and_lazy() -> None:
+    code = """
+import sys, time
+start = time.process_time()
+import gkafka.spark, pyspark_gkafka
+assert time.process_time() - start < 0.15
+assert 'pyspark' not in sys.modules
+assert pyspark_gkafka.DefaultSource is gkafka.spark.GKafkaDataSource
+assert not hasattr(pyspark_gkafka, 'Other') and not hasattr(gkafka.spark, 'Other')
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
