@@ -208,10 +208,9 @@ class Cluster:
     def update(self) -> None:
         """Refresh brokers and all topics from current metadata. Raises NoBrokersAvailableError or KafkaTimeoutError."""
         with self._lock:
-            self.metadata.want_everything()
-            self._listed_at = self._handler.monotonic()
-            version = self.metadata.version
-        self._wait(lambda: self.metadata.version > version, self._deadline(None), "fresh metadata")
+            listing = self.metadata.want_everything()
+        self._wait(lambda: self.metadata.listings >= listing, self._deadline(None), "fresh metadata")
+        self._listed_at = self._handler.monotonic()
         self._topics.refresh()
 
     def get_group_coordinator(self, consumer_group: str | bytes) -> Broker:

@@ -41,6 +41,12 @@ log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 DEFAULT_BATCH = 1 << 30
+FRAME_BYTES = 1 << 16
+"""What an answer may hold beside records: so much less than max_response_bytes is asked for."""
+CHUNK = 1000
+"""Records that are read without a look at the clock."""
+TURN_S = 0.005
+"""With greenlets, a call hands out what it has read after so long: reading switches to nobody, and the hub must not stand still."""
 
 
 class Context:
@@ -55,20 +61,28 @@ class Context:
 
 
 class Queue:
-    """The batches of one partition that were fetched and not handed out, oldest first; `reader` is the one that is being read."""
+    """The batches of one partition that were fetched and not handed out, oldest first.
 
-    __slots__ = ("batches", "context", "position", "reader")
+    reader: the one that is being read. unread: what that one still counts for in `position.buffered`.
+    """
+
+    __slots__ = ("batches", "context", "position", "reader", "unread")
 
     def __init__(self, position: Position, context: Context) -> None:
         self.position = position
         self.context = context
         self.batches: deque[Fetched] = deque()
         self.reader: Records | None = None
+        self.unread = 0
 
     def clear(self) -> None:
         self.batches.clear()
         self.reader = None
-        self.position.buffered = 0
+        self.position.buffered = self.unread = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return self.reader is None and not self.batches
 
 
 class Fetching:
@@ -95,6 +109,7 @@ class NativeConsumer:
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, *, reset_policy: int | None = -2, group: str | None = None) -> None:
         self._cluster, self.config, self._handler, self._group = cluster, config, cluster.handler, group
+        self._share_of_time = TURN_S if cluster.handler.name == "gevent" else float("inf")
         self._lock = self._handler.Lock()
         self._filled = self._handler.Event()
         self._queues: dict[TopicPartition, Queue] = {}
@@ -108,22 +123,24 @@ class NativeConsumer:
 
     def _make_share(self, index: int, reset_policy: int | None) -> Fetching:
         c = self.config
+        biggest = max(1, self._cluster.config.max_response_bytes - FRAME_BYTES)
         fetcher = Fetcher(
             self._cluster.metadata,
             scan=records.scan,
             control_type=records.control_type,
             min_bytes=c.fetch_min_bytes,
-            max_bytes=c.fetch_max_bytes,
+            max_bytes=min(c.fetch_max_bytes, biggest),
             wait_max_ms=int(c.fetch_wait_max_ms),
-            partition_max_bytes=c.fetch_message_max_bytes,
+            partition_max_bytes=min(c.fetch_message_max_bytes, biggest),
             queued_max_messages=c.queued_max_messages,
             read_committed=c.isolation_level == "read_committed",
             reset_policy=reset_policy,
-            biggest_partition_bytes=self._cluster.config.max_response_bytes - (1 << 16),
+            biggest_partition_bytes=biggest,
             backoff=Backoff(c.fetch_error_backoff_ms / 1000, max(1.0, c.fetch_error_backoff_ms / 1000)),
             chance=self._handler.random(),
         )
-        return Fetching(index, (id(self), index), fetcher, self._handler.Lock(), self._handler.Event())
+        # Not id(self): the next consumer may get the same one, and with it a connection that is still waiting for an answer.
+        return Fetching(index, object(), fetcher, self._handler.Lock(), self._handler.Event())
 
     # -- what to read --------------------------------------------------------------------------------------------------------
     def assign(self, start: Mapping[TopicPartition, int], partitions: Mapping[TopicPartition, Any] | None = None) -> None:
@@ -138,8 +155,9 @@ class NativeConsumer:
                 share.fetcher.positions.clear()
             self._queues.clear()
             self._order.clear()
+            self._errors.clear()
             for tp, offset in start.items():
-                position = Position(tp, self.config.fetch_message_max_bytes)
+                position = Position(tp, self._shares[0].fetcher.partition_max_bytes)
                 _place(position, offset)
                 queue = Queue(position, Context(tp.topic, tp.partition, (partitions or {}).get(tp)))
                 self._queues[tp] = queue
@@ -169,6 +187,8 @@ class NativeConsumer:
             queue = self._queue(tp)
             queue.clear()
             _place(queue.position, offset)
+            for error in [e for e in self._errors if (e.topic, e.partition) == tp]:
+                self._errors.remove(error)
         self._kick()
 
     def _queue(self, tp: TopicPartition) -> Queue:
@@ -180,7 +200,7 @@ class NativeConsumer:
     def start_offsets_known(self, deadline: float) -> None:
         """Wait until every partition knows the offset that it starts from. Raises KafkaTimeoutError, or the error that is in the way."""
         while any(q.position.state is State.RESETTING for q in self._queues.values()):
-            self._raise_errors()
+            self._raise_errors(starting=True)
             left = deadline - self._handler.monotonic()
             if left <= 0:
                 waiting = ", ".join(f"{t}-{p}" for (t, p), q in self._queues.items() if q.position.state is State.RESETTING)
@@ -189,6 +209,7 @@ class NativeConsumer:
             if any(q.position.state is State.RESETTING for q in self._queues.values()):
                 self._kick()
                 self._filled.wait(min(left, 0.1))
+        self._raise_errors(starting=True)
 
     def position(self, tp: TopicPartition) -> int:
         """The offset of the next record that this consumer will hand out, -1 while it is not known."""
@@ -243,12 +264,15 @@ class NativeConsumer:
         self._filled.wait(seconds)
 
     def _take(self, wanted: int) -> list[Message]:
-        """Records of the partition whose turn it is, and of the next ones while there is room."""
+        """Records of the partition whose turn it is, and of the next ones while there is room and time."""
         taken: list[Message] = []
+        until = self._handler.monotonic() + self._share_of_time
         for _ in range(len(self._order)):
             queue = self._order[0]
-            while len(taken) < wanted and (queue.reader is not None or queue.batches):
+            while len(taken) < wanted and not queue.is_empty:
                 self._read(queue, wanted - len(taken), taken)
+                if taken and self._handler.monotonic() >= until:
+                    wanted = len(taken)
             self._order.rotate(-1)
             if len(taken) >= wanted:
                 break
@@ -256,72 +280,90 @@ class NativeConsumer:
 
     def _read(self, queue: Queue, wanted: int, taken: list[Message]) -> None:
         """Take from the batch that is being read; go on to the next one when it is empty."""
-        position = queue.position
+        reader = queue.reader or self._open(queue)
+        if reader is None:
+            return
+        wanted = min(wanted, CHUNK)
         try:
-            if queue.reader is None:
-                queue.reader = self._open(queue)
-                if queue.reader is None:
-                    return
-            got = queue.reader.take(wanted)
-            if len(got) < wanted:
-                next_offset, queue.reader = queue.reader.next_offset, None
-            else:
-                next_offset = got[-1].offset + 1
+            got = reader.take(wanted)
         except (ProtocolError, UnsupportedCodec) as exc:
-            self._damaged(queue, exc)
+            self._damaged(queue, reader, exc)
             return
         # Nothing between here and the end of the call switches to another worker: a caller that is killed has either all or nothing.
-        position.consumed = next_offset
-        before = position.buffered
-        position.buffered = max(0, before - len(got))
-        if queue.reader is None and not queue.batches:
-            self._caught_up(queue)
+        with self._lock:
+            if queue.reader is not reader:
+                return  # another thread has sought meanwhile: this is not what is wanted any more
+            position, before = queue.position, queue.position.buffered
+            done = len(got) < wanted
+            position.consumed = reader.next_offset if done else got[-1].offset + 1
+            counted = queue.unread if done else min(len(got), queue.unread)
+            position.buffered = max(0, before - counted)
+            queue.unread -= counted
+            if done:
+                queue.reader = None
+                self._catch_up(queue)
         taken += got
         if before >= self.config.queued_max_messages > position.buffered:
             self._kick()
 
-    def _caught_up(self, queue: Queue) -> None:
-        """Everything fetched was handed out: what the fetches passed over since (markers, aborted records) is consumed too."""
-        with self._lock:
-            if queue.reader is None and not queue.batches:
-                queue.position.buffered = 0
-                if queue.position.state is State.FETCHING:
-                    queue.position.consumed = queue.position.fetch_offset
+    def _catch_up(self, queue: Queue) -> None:
+        """Under the lock: if everything fetched was handed out, what the fetches passed over since (markers, aborted records) is consumed."""
+        if queue.is_empty:
+            queue.position.buffered = 0
+            if queue.position.state is not State.RESETTING:
+                queue.position.consumed = queue.position.fetch_offset
 
     def _open(self, queue: Queue) -> Records | None:
         with self._lock:
             if not queue.batches:
                 return None
             batch = queue.batches.popleft()
-        if batch.epoch != queue.position.epoch:
-            return None
-        return records.Records(
-            batch.buffer,
-            batch.header,
-            queue.context,
-            check_crcs=self.config.check_crcs,
-            min_offset=max(batch.skip_to, queue.position.consumed),
-        )
+            if batch.epoch != queue.position.epoch:
+                return None
+            queue.unread = batch.messages
+            reader = queue.reader = records.Records(
+                batch.buffer,
+                batch.header,
+                queue.context,
+                check_crcs=self.config.check_crcs,
+                min_offset=max(batch.skip_to, queue.position.consumed),
+            )
+            return reader
 
-    def _damaged(self, queue: Queue, error: KafkaException) -> None:
+    def _damaged(self, queue: Queue, reader: Records, error: KafkaException) -> None:
         """A batch cannot be read: the position stays before it, the partition is fetched again after a pause, the caller is told."""
         position = queue.position
         with self._lock:
+            if queue.reader is not reader:
+                return
             errors: list[KafkaException] = []
-            share = self._shares[0]
-            offset = position.consumed
             queue.clear()
-            position.seek(offset)
-            share.fetcher.fail(position, error, self._handler.monotonic(), errors)
-            self._errors.extend(errors)
+            position.seek(position.consumed)
+            self._shares[0].fetcher.fail(position, error, self._handler.monotonic(), errors)
+            self._tell(errors)
         self._kick()
 
-    def _raise_errors(self) -> None:
-        """Raise the first error whose partition has nothing left to hand out before it."""
+    def _tell(self, errors: Iterable[KafkaException]) -> None:
+        """Under the lock: keep errors for the caller. One that waits already is not kept twice, however often it is met again."""
+        for error in errors:
+            kind = (type(error), error.topic, error.partition)
+            if all((type(e), e.topic, e.partition) != kind for e in self._errors):
+                self._errors.append(error)
+
+    def _raise_errors(self, *, starting: bool = False) -> None:
+        """Raise the first error whose partition has nothing left to hand out before it.
+
+        starting: only one that keeps a partition from having a start. What is damaged behind it is told by consume_batch().
+        """
         for error in list(self._errors):
             queue = self._queues.get(TopicPartition(error.topic or "", -1 if error.partition is None else error.partition))
-            if queue is None or not (queue.batches or queue.reader is not None):
-                self._errors.remove(error)
+            if starting and queue is not None and queue.position.consumed >= 0:
+                continue
+            if queue is None or queue.is_empty:
+                with self._lock:
+                    if error not in self._errors:
+                        continue  # a seek has settled it
+                    self._errors.remove(error)
                 raise error
 
     def _check_running(self) -> None:
@@ -406,13 +448,13 @@ class NativeConsumer:
                 queue = self._queues.get(batch.position.tp)
                 if queue is not None and queue.position is batch.position:
                     queue.batches.append(batch)
-            self._errors.extend(errors)
+            self._tell(errors)
             if stale:
                 self._cluster.metadata.invalidate()
-        for tp in asked.partitions:
-            queue = self._queues.get(tp)
-            if queue is not None and not queue.batches and queue.reader is None:
-                self._caught_up(queue)
+            for tp in asked.partitions:
+                queue = self._queues.get(tp)
+                if queue is not None:
+                    self._catch_up(queue)
         share.again = True
         self._kick_share(share)
         if batches or errors:
@@ -424,7 +466,7 @@ class NativeConsumer:
         def on_done(response: Any, error: KafkaException | None) -> None:
             with self._lock:
                 errors, stale = share.fetcher.on_looked_up(lookup, response, error, self._handler.monotonic())
-                self._errors.extend(errors)
+                self._tell(errors)
                 if stale:
                     self._cluster.metadata.invalidate()
                 for position, _ in lookup.partitions.values():
@@ -532,6 +574,10 @@ class NativeConsumer:
             self._stopped, self._started = True, False
             for queue in self._queues.values():
                 queue.clear()
+                if queue.position.state is State.FETCHING:
+                    queue.position.seek(queue.position.consumed)  # start() goes on with what was not handed out
+            for share in self._shares:
+                share.fetcher.forget_requests()
         self._filled.set()
         for share in self._shares:
             share.wake.set()

@@ -15,7 +15,7 @@ from gkafka.brokererrors import OffsetOutOfRangeError, Stale, error_for
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.positions import Position, State
-from gkafka.exceptions import CorruptRecordError, KafkaException, RecordTooLarge
+from gkafka.exceptions import KafkaException, RecordTooLarge
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 
@@ -49,13 +49,14 @@ class Lookup(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """One batch for the queue. skip_to: records below it were not asked for."""
+    """One batch for the queue. skip_to: records below it were not asked for. messages: what it adds to `position.buffered`."""
 
     position: Position
     epoch: int
     buffer: memoryview
     header: BatchHeader
     skip_to: int
+    messages: int
 
 
 class Poll(NamedTuple):
@@ -118,7 +119,7 @@ class Fetcher:
         self._read_committed, self.reset_policy = read_committed, reset_policy
         self._biggest_partition_bytes, self._backoff, self._chance = biggest_partition_bytes, backoff, chance
         self.positions: dict[TopicPartition, Position] = {}
-        self.busy: set[int] = set()
+        self.busy: dict[int, Asked] = {}
         self._looking: set[TopicPartition] = set()
         self._turn = 0
         self._not_before: dict[int, float] = {}
@@ -177,7 +178,6 @@ class Fetcher:
             )
             asked[position.tp] = (position, position.epoch)
             position.in_flight = True
-        self.busy.add(broker_id)
         request = FetchRequest(
             max_wait_ms=min(self._wait_max_ms, PARTIAL_WAIT_MS) if partial else self._wait_max_ms,
             min_bytes=self._min_bytes,
@@ -185,7 +185,15 @@ class Fetcher:
             isolation_level=1 if self._read_committed else 0,
             topics=list(topics.values()),
         )
-        return Asked(broker_id, request, asked)
+        made = self.busy[broker_id] = Asked(broker_id, request, asked)
+        return made
+
+    def forget_requests(self) -> None:
+        """Whatever is under way is nobody's any more: its answers are dropped, and brokers may be asked anew."""
+        self.busy.clear()
+        self._looking.clear()
+        for position in self.positions.values():
+            position.in_flight = False
 
     def _look_up(self, broker_id: int, positions: list[Position]) -> Lookup:
         topics: dict[str, ListOffsetsTopic] = {}
@@ -209,7 +217,9 @@ class Fetcher:
         self, asked: Asked, response: FetchResponse | None, error: KafkaException | None, now: float
     ) -> tuple[list[Fetched], list[KafkaException], bool]:
         """Split an answer. Returns (batches in order, errors for the application, whether the metadata is out of date)."""
-        self.busy.discard(asked.broker_id)
+        if self.busy.get(asked.broker_id) is not asked:
+            return [], [], False
+        del self.busy[asked.broker_id]
         for position, _ in asked.partitions.values():
             position.in_flight = False
         if response is not None:
@@ -223,18 +233,30 @@ class Fetcher:
         batches: list[Fetched] = []
         errors: list[KafkaException] = []
         stale = False
+        unanswered = dict(asked.partitions)
+        names = {topic.topic_id: topic.topic for topic in asked.request.topics}
         for topic in response.responses:
-            name = topic.topic or self._metadata.names_by_id.get(topic.topic_id, "")
+            name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
-                entry = asked.partitions.get(TopicPartition(name, data.partition_index))
+                tp = TopicPartition(name, data.partition_index)
+                entry = unanswered.pop(tp, None)
                 if entry is None:
                     log.warning("broker %s answered for %s-%d, which was not asked for", asked.broker_id, name, data.partition_index)
-                elif entry[0].epoch == entry[1] and entry[0].state is State.FETCHING:
-                    stale |= self._take(entry[0], data, now, batches, errors)
+                elif self._is_current(tp, *entry):
+                    stale |= self._take(entry[0], data, now, tp == next(iter(asked.partitions)), batches, errors)
+        for position, _ in unanswered.values():
+            # A broker that leaves a partition out would be asked again at once, and again.
+            position.retry.failed(self._backoff, now, self._chance)
         return batches, errors, stale
 
-    def _take(self, position: Position, data: PartitionData, now: float, batches: list[Fetched], errors: list[KafkaException]) -> bool:
-        """One partition's part of an answer. Returns whether the metadata is out of date."""
+    def _is_current(self, tp: TopicPartition, position: Position, epoch: int) -> bool:
+        """Is an answer for this position still wanted? Not after a seek, or when the partition is not read any more."""
+        return self.positions.get(tp) is position and position.epoch == epoch and position.state is State.FETCHING
+
+    def _take(
+        self, position: Position, data: PartitionData, now: float, was_first: bool, batches: list[Fetched], errors: list[KafkaException]
+    ) -> bool:
+        """One partition's part of an answer. was_first: it was the first one asked for. Returns whether the metadata is out of date."""
         error = error_for(
             data.error_code, topic=position.tp.topic, partition=position.tp.partition, offset=position.fetch_offset, api="Fetch"
         )
@@ -245,20 +267,23 @@ class Fetcher:
         if data.records is None or not len(data.records):
             return False
         try:
-            self._split(position, memoryview(data.records), data, batches)
-        except CorruptRecordError as exc:
-            # What came before the damage is valid and is handed out; the error follows it and names the place.
-            self.fail(position, exc, now, errors)
+            self._split(position, memoryview(data.records), data, was_first, batches)
         except RecordTooLarge as exc:
             position.halt()
             errors.append(exc)
+        except KafkaException as exc:
+            # What came before the damage is valid and is handed out; the error follows it and names the place.
+            self.fail(position, _placed(exc, position), now, errors)
         return False
 
-    def _split(self, position: Position, buffer: memoryview, data: PartitionData, batches: list[Fetched]) -> None:
+    def _split(self, position: Position, buffer: memoryview, data: PartitionData, was_first: bool, batches: list[Fetched]) -> None:
         name, partition = position.tp
         headers = self._scan(buffer, topic=name, partition=partition)
         if not headers:
-            self._widen(position, len(buffer))
+            # Cut by its own limit, or although the answer had room for it. Behind others it was cut by what was left of fetch_max_bytes:
+            # it will be the first one in its turn.
+            if was_first or len(buffer) >= position.max_bytes:
+                self._widen(position, len(buffer))
             return
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()] if self._read_committed else []
         hidden = AbortFilter(aborted, self._control_type)
@@ -267,8 +292,10 @@ class Fetcher:
             if header.next_offset <= position.fetch_offset:
                 continue
             if not hides and header.count != 0:
-                batches.append(Fetched(position, position.epoch, buffer, header, position.fetch_offset))
-                position.buffered += max(header.count, 1)
+                # A compressed message of format 0 or 1 does not say how many it holds: at most as many as offsets lie before its end.
+                messages = header.count if header.count > 0 else header.next_offset - position.fetch_offset
+                batches.append(Fetched(position, position.epoch, buffer, header, position.fetch_offset, messages))
+                position.buffered += messages
             position.fetch_offset = header.next_offset
 
     def _widen(self, position: Position, got: int) -> None:
@@ -290,6 +317,8 @@ class Fetcher:
     def _refused(self, position: Position, data: PartitionData, error: KafkaException, now: float, errors: list[KafkaException]) -> bool:
         position.retry.failed(self._backoff, now, self._chance)
         if isinstance(error, OffsetOutOfRangeError):
+            if not position.is_drained:
+                return False  # what was fetched is handed out first; then the broker is asked again
             if self.reset_policy is None:
                 position.halt()
                 errors.append(error)
@@ -322,14 +351,15 @@ class Fetcher:
         if response is None:
             for position, _ in lookup.partitions.values():
                 position.retry.failed(self._backoff, now, self._chance)
-            return [], True
+            return [] if error is None or error.retriable else [error], True
         errors: list[KafkaException] = []
         stale = False
+        unanswered = dict(lookup.partitions)
         for topic in response.topics:
             for part in topic.partitions:
-                entry = lookup.partitions.get(TopicPartition(topic.name, part.partition_index))
+                entry = unanswered.pop(TopicPartition(topic.name, part.partition_index), None)
                 if entry is None or entry[0].epoch != entry[1] or entry[0].state is not State.RESETTING:
-                    continue
+                    continue  # sought meanwhile
                 position = entry[0]
                 problem = error_for(part.error_code, topic=topic.name, partition=part.partition_index, api="ListOffsets")
                 if problem is None:
@@ -343,7 +373,19 @@ class Fetcher:
                 if not problem.retriable:
                     position.halt()
                     errors.append(problem)
+        for position, _ in unanswered.values():
+            position.retry.failed(self._backoff, now, self._chance)
         return errors, stale
+
+
+def _placed(error: KafkaException, position: Position) -> KafkaException:
+    """The same error with the partition in its text and attributes: what reads a control batch knows only its bytes."""
+    name, partition = position.tp
+    if (error.topic, error.partition) == (name, partition):
+        return error
+    placed = type(error)(f"{name}[{partition}]: {error}", topic=name, partition=partition, offset=position.fetch_offset)
+    placed.__cause__ = error
+    return placed
 
 
 MAX_THROTTLE_S = 30.0

@@ -19,6 +19,10 @@ __all__ = ["NO_TOPIC_ID", "BrokerInfo", "Metadata", "PartitionInfo", "TopicInfo"
 
 NO_TOPIC_ID = uuid.UUID(int=0)
 NEVER = float("inf")
+CALM_S = 2.0
+"""Refreshes that are this far apart have nothing to do with each other."""
+STORM_S = 0.5
+"""Longest pause after a refresh that settled everything."""
 
 
 class BrokerInfo(NamedTuple):
@@ -54,8 +58,8 @@ class TopicInfo(NamedTuple):
 class Metadata:
     """Brokers, topics and leaders, and the plan of refreshing them.
 
-    max_age_s: a refresh is due when the last answer is this old. backoff: pauses between tries after a failure, and between
-    refreshes that stale answers ask for, so that an unknown topic or a leader storm costs at most a few requests a second.
+    max_age_s: a refresh is due when the last answer is this old. backoff: pauses between tries after a failure, and between refreshes
+    that follow each other closely, so that an unknown topic or a storm of leader changes costs one or two requests a second.
     """
 
     def __init__(self, *, max_age_s: float, backoff: Backoff, chance: Random, auto_create: bool) -> None:
@@ -67,19 +71,22 @@ class Metadata:
         self.version = 0
         self._max_age_s, self._backoff, self._chance, self._auto_create = max_age_s, backoff, chance, auto_create
         self._interest: set[str] = set()
-        self._everything = False
+        self.listings = self._listings_asked = self._listing_wanted = 0  # answers that told all topics, and what they were to be
         self._retry = Retry()
         self._updated_at = -NEVER
         self._wanted = False
         self._stale_rounds = 0
+        self._rounds = 0
 
     # -- what is wanted ----------------------------------------------------------------------------------------------
     def add_topics(self, names: Iterable[str]) -> bool:
         """Add topics to the interest. True: at least one of them is not known yet, a refresh is wanted."""
         unknown = False
         for name in names:
-            self._interest.add(name)
             known = self.topics.get(name)
+            if known is None and name not in self._interest and not self._retry.failures:
+                self._retry.not_before = 0.0  # nobody has asked for it yet: the pause is for what was asked
+            self._interest.add(name)
             unknown |= known is None or known.error is not None
         self._wanted |= unknown
         return unknown
@@ -89,9 +96,11 @@ class Metadata:
         self._interest.discard(name)
         self._drop(name)
 
-    def want_everything(self) -> None:
-        """The next refresh asks for all topics of the cluster."""
-        self._everything = self._wanted = True
+    def want_everything(self) -> int:
+        """The next refresh asks for all topics of the cluster. It is answered once `listings` reaches the number that is returned."""
+        self._wanted = True
+        self._listing_wanted = self._listings_asked + 1
+        return self._listing_wanted
 
     def invalidate(self) -> None:
         """Something said that this is out of date: refresh as soon as the backoff allows."""
@@ -106,7 +115,8 @@ class Metadata:
 
     def request(self) -> MetadataRequest:
         """The refresh for the present interest."""
-        if self._everything:
+        if self._listing_wanted > self.listings:
+            self._listings_asked += 1
             return MetadataRequest(topics=None, allow_auto_topic_creation=False)
         topics = [MetadataRequestTopic(name=name) for name in sorted(self._interest)]
         return MetadataRequest(topics=topics, allow_auto_topic_creation=self._auto_create)
@@ -118,12 +128,14 @@ class Metadata:
         self.controller_id = response.controller_id
         self.cluster_id = response.cluster_id or self.cluster_id
         told = {topic.name: topic for topic in response.topics if topic.name is not None}
+        wanted = self.topics.keys() if asked.topics is None else {topic.name for topic in asked.topics if topic.name is not None}
+        for name in wanted - told.keys():
+            self._drop(name)
         if asked.topics is None:
-            self._everything = False
-            for name in self.topics.keys() - told.keys():
-                self._drop(name)
+            self.listings = self._listings_asked
         for name, topic in told.items():
             self._take(name, topic)
+        self._rounds = self._rounds + 1 if now - self._updated_at < CALM_S else 0
         self._updated_at = now
         self.version += 1
         self._plan_next(now)
@@ -135,12 +147,16 @@ class Metadata:
 
     def _plan_next(self, now: float) -> None:
         unsettled = any(self._unsettled(name) for name in self._interest)
-        self._wanted = unsettled or self._everything
+        self._wanted = unsettled or self._listing_wanted > self.listings
         self._stale_rounds = self._stale_rounds + 1 if unsettled else 0
         self._retry.failures = 0
         # Even a refresh that settled everything is followed by a short pause: stale answers of twenty partitions in a
-        # moment of leader changes must not become twenty requests.
-        self._retry.not_before = now + self._backoff.pause_s(max(self._stale_rounds, 1), self._chance)
+        # moment of leader changes must not become twenty requests. If they go on, the pauses grow, but no further than STORM_S:
+        # each of those leaders may be the one that somebody waits for.
+        pause = min(self._backoff.pause_s(self._rounds, self._chance), STORM_S)
+        if self._stale_rounds:
+            pause = self._backoff.pause_s(self._stale_rounds, self._chance)
+        self._retry.not_before = now + pause
 
     def _unsettled(self, name: str) -> bool:
         topic = self.topics.get(name)

@@ -11,7 +11,7 @@ import enum
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Retry
 
-__all__ = ["Position", "Reset", "State"]
+__all__ = ["Position", "State"]
 
 
 class State(enum.Enum):
@@ -20,13 +20,6 @@ class State(enum.Enum):
     RESETTING = "resetting"
     FETCHING = "fetching"
     HALTED = "halted"
-
-
-class Reset(enum.Enum):
-    """What an offset that the broker does not have leads to."""
-
-    TO_POLICY = "policy"
-    ERROR = "error"
 
 
 class Position:
@@ -71,6 +64,7 @@ class Position:
         self.fetch_offset = self.consumed = offset
         self.epoch += 1
         self.buffered = 0
+        self.retry.succeeded()
 
     def reset(self, timestamp: int) -> None:
         """Start from what ListOffsets answers for this timestamp (-2 earliest, -1 latest, else ms)."""
@@ -78,9 +72,13 @@ class Position:
         self.reset_to = timestamp
         self.epoch += 1
         self.buffered = 0
+        self.retry.succeeded()
 
     def halt(self) -> None:
-        """Stop fetching: the application has to decide (seek, or drop the partition)."""
+        """Stop fetching: the application has to decide (seek, or drop the partition). What was fetched before is still handed out."""
         self.state = State.HALTED
-        self.epoch += 1
-        self.buffered = 0
+
+    @property
+    def is_drained(self) -> bool:
+        """Was everything that was fetched handed out?"""
+        return self.consumed >= self.fetch_offset

@@ -454,10 +454,11 @@ class Sender:
             when = batch.created + self._delivery_timeout_s
             break
         for batch in acc.open.values():
-            # A batch that has lingered and was not sent waits for an answer or for a leader, not for time (B20).
+            # A batch that has lingered and was not sent waits for an answer or for a leader, not for time (B20). They are in the order
+            # of their creation: the first that still lingers is the next to be due.
             if batch.created + self._linger_s > now:
                 when = min(when, batch.created + self._linger_s)
-            break
+                break
         for until in self._throttled.values():
             if until > now:
                 when = min(when, until)
