@@ -20,6 +20,7 @@ from gkafka.core.connection import Connection, Outcome, Sent, State
 from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, SocketDisconnectedError
 from gkafka.handlers import Future, Handler, Stream
 from gkafka.net.buffers import BufferPool, FrameReader
+from gkafka.net.outbox import OnDone, Out, Outbox
 from gkafka.net.stream import open_stream
 from gkafka.wire.apis import Versions
 
@@ -28,7 +29,6 @@ __all__ = ["Channel", "OnDone"]
 log = logging.getLogger(__name__)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-OnDone: TypeAlias = Callable[[Any, KafkaException | None], None]
 Failures: TypeAlias = list[tuple[OnDone | None, KafkaException | None]]
 
 LONGEST_WAIT_S = 1.0  # a worker wakes up this often to see that it was closed, killed or forked
@@ -36,7 +36,6 @@ SHORTEST_WAIT_S = 0.02
 # Brokers that were found out to be older than 0.10, of each client: to find it out again takes a 0.9.0 seconds. Forgotten when a connection
 # that relied on it fails.
 _taken_for: WeakKeyDictionary[Handler, dict[tuple[str, int], str]] = WeakKeyDictionary()
-WRITER_LINGER_S = 1.0  # the writer worker waits this long for more before it ends: starting one costs 60 us
 
 
 class Unanswered(Exception):
@@ -59,17 +58,6 @@ class Queued:
     @property
     def deadline(self) -> float:
         return self.at + self.timeout_s
-
-
-class Out:
-    """Work of the writer: bytes to send, and whom to tell when they are with the kernel. The bytes are kept until then (B07)."""
-
-    __slots__ = ("buffers", "error", "on_done")
-
-    def __init__(self, buffers: list[Buffer], on_done: OnDone | None, error: KafkaException | None = None) -> None:
-        self.buffers = buffers
-        self.on_done = on_done
-        self.error = error
 
 
 class Channel:
@@ -116,15 +104,14 @@ class Channel:
         self._lock = handler.Lock()  # never held across a wait, nor while anyone's callback runs
         self._settled = handler.Event()  # open, or closed without ever having been
         self._ended = handler.Event()  # the reader is gone
-        self._filled = handler.Event()  # the outbox has something, or the channel was closed
         self._backlog: deque[Queued] = deque()
-        self._outbox: deque[Out] = deque()
+        name = f"gkafka-{role}-{self.peer}-writer"
+        self._outbox = Outbox(handler, name, self._lock, write=self._write, tell=self._tell, broke=self._write_failed)
         self._stream: Stream | None = None
         self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
         self._started = False
         self._opened = False
         self._closed = False
-        self._writer_runs = False
         self._wait_s = min(LONGEST_WAIT_S, config.socket_timeout_ms / 10_000)
 
     def __repr__(self) -> str:
@@ -159,14 +146,14 @@ class Channel:
             self.last_used = now
             self._wait_s = max(SHORTEST_WAIT_S, min(self._wait_s, timeout_s / 10))
             if self._closed:
-                self._outbox.append(Out([], on_done, self._closed_error()))
+                self._outbox.put(Out([], on_done, self._closed_error()))
             elif self._opened:
                 self._send_now(Queued(request, on_done, now, timeout_s, max_version, expects_response))
             else:
                 self._backlog.append(Queued(request, on_done, now, timeout_s, max_version, expects_response))
             wake = bool(self._outbox)
         if wake:
-            self._wake_writer()
+            self._outbox.wake()
         if not self._started:
             self.start()
 
@@ -235,11 +222,11 @@ class Channel:
                 expects_response=queued.expects_response,
             )
         except KafkaException as exc:
-            self._outbox.append(Out([], queued.on_done, exc))
+            self._outbox.put(Out([], queued.on_done, exc))
             return
-        left = frame if any(out.buffers for out in self._outbox) else self._try_send(frame)
+        left = frame if self._outbox.holds_bytes() else self._try_send(frame)
         if left or not queued.expects_response:
-            self._outbox.append(Out(left, None if queued.expects_response else queued.on_done, self._broken))
+            self._outbox.put(Out(left, None if queued.expects_response else queued.on_done, self._broken))
 
     def _try_send(self, frame: list[Buffer]) -> list[Buffer]:
         """What the socket does not take at once. A broken socket takes nothing more: the reader ends the connection."""
@@ -256,74 +243,21 @@ class Channel:
         if self._stream is not None:
             self._stream.close()  # wakes the reader
 
-    def _wake_writer(self) -> None:
-        self._filled.set()
+    def _write(self, buffers: list[Buffer]) -> None:
+        """For the outbox's worker: send all, or raise."""
         with self._lock:
-            if self._writer_runs:
-                return
-            self._writer_runs = True
-        try:
-            self._handler.spawn(self._write, _name=f"gkafka-{self.role}-{self.peer}-writer")
-        except KafkaException as exc:  # the handler was stopped: no worker will tell anybody, so it is done here
-            self._shut(exc)
-            self._writer_runs = False
-            self._tell_all()
+            if self._closed or self._stream is None:
+                raise self._closed_error()
+            stream, deadline = self._stream, self._connection.deadline
+        if deadline is None:
+            deadline = self._handler.monotonic() + self._config.socket_timeout_ms / 1000
+        stream.send_all(buffers, deadline)
 
-    def _tell_all(self) -> None:
-        while self._outbox:
-            with self._lock:
-                out = self._outbox.popleft() if self._outbox else None
-            if out is not None and out.on_done is not None:
-                self._tell(out.on_done, None, out.error)
-
-    def _write(self) -> None:
-        """The writer worker: empties the outbox in order, and ends when nothing came for a while."""
-        try:
-            while (out := self._next_out()) is not None:
-                self._write_out(out)
-        except (KafkaException, OSError) as exc:
+    def _write_failed(self, exc: BaseException) -> None:
+        if isinstance(exc, (KafkaException, OSError)):
             self._shut(self._lost(exc))
-            self._writer_ends()
-        except BaseException as exc:
+        else:
             self._shut(SocketDisconnectedError(f"{self.peer}: the writer was stopped by {type(exc).__name__}", broker=self._about))
-            self._writer_ends()
-            raise
-
-    def _writer_ends(self) -> None:
-        with self._lock:
-            self._writer_runs = False
-            wake = bool(self._outbox)  # what was sent to the closed channel meanwhile is still to be told so
-        if wake:
-            self._wake_writer()
-
-    def _next_out(self) -> Out | None:
-        while True:
-            with self._lock:
-                if self._outbox:
-                    return self._outbox[0]
-                self._filled.clear()
-            if not self._filled.wait(WRITER_LINGER_S) or self._closed:
-                with self._lock:
-                    if not self._outbox:
-                        self._writer_runs = False
-                        return None
-            self._handler.check_fork()
-
-    def _write_out(self, out: Out) -> None:
-        if out.buffers:
-            self._open_stream().send_all(out.buffers, self._send_deadline())
-        with self._lock:
-            ours = bool(self._outbox) and self._outbox[0] is out  # not if the channel was closed meanwhile: then it was told
-            if ours:
-                self._outbox.popleft()
-        if ours and out.on_done is not None:
-            self._tell(out.on_done, None, out.error)
-        self._handler.checkpoint()
-
-    def _send_deadline(self) -> float:
-        with self._lock:
-            deadline = self._connection.deadline
-        return deadline if deadline is not None else self._handler.monotonic() + self._config.socket_timeout_ms / 1000
 
     # -- the reader worker
     def _run(self) -> None:
@@ -450,8 +384,7 @@ class Channel:
         if self._connection.taken_for is not None:
             _taken_for.setdefault(self._handler, {})[self.host, self.port] = self._connection.taken_for
         self._settled.set()
-        if self._outbox:
-            self._wake_writer()
+        self._outbox.wake()
 
     def _connect(self) -> bool:
         """Connect and negotiate. False: the peer hung up, and there is something else to ask it on a new connection."""
@@ -553,15 +486,14 @@ class Channel:
                 return
             self._closed = True
             self.error = error
-            sent, queued, outs = self._connection.lose(), list(self._backlog), list(self._outbox)
+            sent, queued, outs = self._connection.lose(), list(self._backlog), self._outbox.close()
             self._backlog.clear()
-            self._outbox.clear()
             stream = self._stream
         log.info("%s: %s connection closed: %s", self.peer, self.role, error or "by the client")
         if error is not None:
             _taken_for.get(self._handler, {}).pop((self.host, self.port), None)
         self._settled.set()
-        self._filled.set()
+        self._outbox.wake()
         if stream is not None:
             stream.close()
         failed: Failures = [(entry.token, self._error_of(entry, now)) for entry in sent]
@@ -587,12 +519,6 @@ class Channel:
             self._on_close(self, error)
         except Exception:
             log.exception("%s: the callback for the closed connection raised", self.peer)
-
-    def _open_stream(self) -> Stream:
-        with self._lock:
-            if self._closed or self._stream is None:
-                raise self._closed_error()
-            return self._stream
 
 
 def _after(buffers: Sequence[Buffer], sent: int) -> list[Buffer]:

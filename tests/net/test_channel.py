@@ -402,6 +402,44 @@ def test_a_callback_that_raises_is_logged_and_the_channel_goes_on(handler: Handl
         made.close()
 
 
+class Kill(BaseException):
+    """As GreenletExit, gevent.Timeout or KeyboardInterrupt, which come at any point."""
+
+
+def killed(response: Any, error: KafkaException | None) -> None:
+    raise Kill
+
+
+def test_f24_a_killed_reader_fails_everything_that_waits(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        closed: list[KafkaException | None] = []
+        made, calls = channel(handler, cluster, on_close=lambda _, error: closed.append(error)), Calls(handler)
+        made.wait_open(handler.monotonic() + 5)
+        cluster.on("Metadata", Delay(0.1))
+        made.send(metadata([]), killed, timeout_s=5)
+        for index in range(3):
+            made.send(metadata([]), calls.on(index), timeout_s=5)
+        calls.wait(3)
+        assert all("stopped by Kill" in str(error) for error in calls.errors)
+        assert made.join(5)
+        assert len(closed) == 1
+
+
+def test_f24_a_kill_in_one_callback_does_not_keep_the_others_from_being_told(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        closed: list[KafkaException | None] = []
+        made, calls = channel(handler, cluster, on_close=lambda _, error: closed.append(error)), Calls(handler)
+        made.wait_open(handler.monotonic() + 5)
+        cluster.on("Metadata", Drop())
+        for index in range(4):
+            made.send(metadata([]), killed if index == 1 else calls.on(index), timeout_s=5)
+        with pytest.raises(Kill):
+            made.close()
+        assert [name for name, _, _ in calls.got] == [0, 2, 3]
+        assert closed == [None]
+        assert made.join(5)
+
+
 def test_close_from_a_callback(handler: Handler) -> None:
     with MockCluster() as cluster:
         closed: list[KafkaException | None] = []

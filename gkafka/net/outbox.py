@@ -1,0 +1,135 @@
+"""What a socket did not take at once, in order, and the worker that sends it when it does.
+
+The worker exists only while there is something for it: it ends when nothing came for a second.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from gkafka.exceptions import KafkaException
+from gkafka.handlers import Handler, Lock
+
+__all__ = ["OnDone", "Out", "Outbox"]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+OnDone: TypeAlias = Callable[[Any, KafkaException | None], None]
+LINGER_S = 1.0  # starting a thread costs 60 us, waking one 10
+
+
+class Out:
+    """Bytes to send, and whom to tell when the kernel has them, if anybody. The buffers are kept until then (B07).
+
+    error: what to tell instead of success; there are no bytes then.
+    """
+
+    __slots__ = ("buffers", "error", "on_done")
+
+    def __init__(self, buffers: list[Buffer], on_done: OnDone | None, error: KafkaException | None = None) -> None:
+        self.buffers = buffers
+        self.on_done = on_done
+        self.error = error
+
+
+class Outbox:
+    """write(buffers) sends all of them, waiting for room; tell(on_done, response, error) calls back; broke(error): one of them raised.
+
+    lock: the owner's, which it holds when it calls what says so.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        name: str,
+        lock: Lock,
+        *,
+        write: Callable[[list[Buffer]], None],
+        tell: Callable[[OnDone, Any, KafkaException | None], None],
+        broke: Callable[[BaseException], None],
+    ) -> None:
+        self._handler = handler
+        self._name = name
+        self._lock = lock
+        self._write = write
+        self._tell = tell
+        self._broke = broke
+        self._outs: deque[Out] = deque()
+        self._filled = handler.Event()
+        self._runs = False
+        self._closed = False
+
+    def __bool__(self) -> bool:
+        return bool(self._outs)
+
+    # -- under the owner's lock
+    def put(self, out: Out) -> None:
+        """Behind everything that is here. The owner calls `wake` when it has released the lock."""
+        self._outs.append(out)
+
+    def holds_bytes(self) -> bool:
+        """Something is unsent: what comes later must wait behind it."""
+        return any(out.buffers for out in self._outs)
+
+    def close(self) -> list[Out]:
+        """Take everything out; the worker ends soon. What is put in later is told, by a worker, and nothing is sent."""
+        self._closed = True
+        outs = list(self._outs)
+        self._outs.clear()
+        return outs
+
+    # -- without it
+    def wake(self) -> None:
+        """See to it that a worker looks."""
+        self._filled.set()
+        with self._lock:
+            if self._runs or not self._outs:
+                return
+            self._runs = True
+        try:
+            self._handler.spawn(self._work, _name=self._name)
+        except KafkaException as exc:  # the handler was stopped: no worker will ever look, so it is done here
+            self._runs = False
+            self._broke(exc)
+            while self._outs:
+                self._finish(self._outs[0])
+
+    def _work(self) -> None:
+        try:
+            while (out := self._next()) is not None:
+                if out.buffers:
+                    self._write(out.buffers)
+                self._finish(out)
+                self._handler.checkpoint()
+        except BaseException as exc:
+            self._broke(exc)
+            with self._lock:
+                self._runs = False
+            self.wake()  # what was put in meanwhile is still to be told that it is too late
+            if not isinstance(exc, (KafkaException, OSError)):
+                raise
+
+    def _next(self) -> Out | None:
+        while True:
+            with self._lock:
+                if self._outs:
+                    return self._outs[0]
+                self._filled.clear()
+                if self._closed:
+                    self._runs = False
+                    return None
+            if not self._filled.wait(LINGER_S):
+                with self._lock:
+                    if not self._outs:
+                        self._runs = False
+                        return None
+            self._handler.check_fork()
+
+    def _finish(self, out: Out) -> None:
+        with self._lock:
+            ours = bool(self._outs) and self._outs[0] is out  # not if `close` took it meanwhile: then the owner tells
+            if ours:
+                self._outs.popleft()
+        if ours and out.on_done is not None:
+            self._tell(out.on_done, None, out.error)
