@@ -52,10 +52,15 @@ def option(
     types: tuple[type, ...] = (),
     aliases: tuple[str, ...] = (),
     none: bool = False,
+    secret: bool = False,
 ) -> Any:
-    """One option. low, high: inclusive bounds of a number; none: None is a value too; aliases: other spellings that are accepted."""
-    meta = {"doc": doc, "low": low, "high": high, "choices": choices, "types": types, "aliases": aliases, "none": none}
-    return dataclasses.field(default=default, metadata=meta)
+    """One option.
+
+    low, high: inclusive bounds of a number; none: None is a value too; aliases: other spellings that are accepted; secret: a text is
+    kept as a Secret and the field stays out of the repr.
+    """
+    meta = {"doc": doc, "low": low, "high": high, "choices": choices, "types": types, "aliases": aliases, "none": none, "secret": secret}
+    return dataclasses.field(default=default, metadata=meta, repr=not secret)
 
 
 def check(name: str, value: Any, meta: Mapping[str, Any]) -> Any:
@@ -105,7 +110,8 @@ def build(cls: type[C], given: Mapping[str, Any], *, where: str) -> C:
             raise ConfigurationError(f"{where}: unknown option {key!r}{_near(key, spellings) or '; see docs/options.md'}")
         if name in values:
             raise ConfigurationError(f"{where}: {key!r} is given twice (it is another spelling of {name!r})")
-        values[name] = check(name, value, fields[name].metadata)
+        checked = check(name, value, fields[name].metadata)
+        values[name] = Secret(checked) if fields[name].metadata["secret"] and isinstance(checked, str) else checked
     return cls(**values)
 
 
@@ -146,7 +152,7 @@ class ClientConfig:
     ssl_cafile: str | None = option(None, "PEM file of the authorities to trust; the system's if not given", none=True, types=(str,))
     ssl_certfile: str | None = option(None, "PEM file of this client's certificate", none=True, types=(str,))
     ssl_keyfile: str | None = option(None, "PEM file of its key", none=True, types=(str,))
-    ssl_password: str | Callable[[], str] | None = option(None, "pass phrase of the key, or a callable that gives it", none=True)
+    ssl_password: str | Callable[[], str] | None = option(None, "pass phrase of the key, or a callable that gives it", none=True, secret=True)
     tls_verify: bool = option(True, "check the broker's certificate and host name; False takes a warning", types=(bool,))
     auto_create_topics: bool = option(
         True, "asking for a topic by name lets the broker create it, where the broker allows that", types=(bool,)

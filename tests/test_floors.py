@@ -22,6 +22,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "broker",
             "client",
             "cluster",
+            "connection",
             "nativeconsumer",
             "nativeproducer",
             "partition",

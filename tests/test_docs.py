@@ -1,0 +1,59 @@
+"""What the documents say is what the code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gkafka.config import ClientConfig, ConsumerConfig, ProducerConfig, options_table
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PAGE = """# Options
+
+One line for each option of `gkafka/config.py`, which this page is made from (`python tests/test_docs.py` writes it anew). Names may also be written
+with dots (`linger.ms`) where they are given as a dictionary. Times that end in `_ms` are milliseconds.
+
+## KafkaClient
+
+The documented positional parameters (`hosts`, `socket_timeout_ms`, ...) and these keyword-only ones:
+
+{client}
+
+## client.get_producer
+
+{producer}
+
+## Consumers
+
+What the fetching machinery takes. `topic.get_simple_consumer()` has the documented keywords of pykafka, of which those that are here keep their documented
+defaults (`fetch_wait_max_ms=100`, ...); the others can be given to it as well.
+
+{consumer}
+"""
+
+
+def page() -> str:
+    return PAGE.format(client=options_table(ClientConfig), producer=options_table(ProducerConfig), consumer=options_table(ConsumerConfig))
+
+
+def test_the_page_of_options_is_made_from_the_code() -> None:
+    assert (ROOT / "docs" / "options.md").read_text() == page(), "run: python tests/test_docs.py"
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert "make demo" in readme
+    assert "make test" in readme
+
+
+def test_the_design_names_every_room_that_exists() -> None:
+    design = (ROOT / "DESIGN.md").read_text()
+    for path in (ROOT / "gkafka").iterdir():
+        if path.name.startswith("_") or path.name == "py.typed" or path.suffix == ".so":
+            continue
+        name = f"`{path.name}/`" if path.is_dir() else f"`{path.name}`"
+        assert name in design, f"{name} stands nowhere in DESIGN.md"
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "options.md").write_text(page())
