@@ -7,6 +7,8 @@ unset                builds it if Cython and a C compiler are there; otherwise g
 
 from __future__ import annotations
 
+import glob
+import glob
 import os
 import sys
 
@@ -15,7 +17,7 @@ from setuptools.command.build_ext import build_ext
 
 MODE = os.environ.get("GKAFKA_BUILD", "")
 SOURCE = "gkafka/records/_speed.pyx"
-PARTS = [f"gkafka/records/{name}" for name in ("_crc.h", "_speed_columns.pxi", "_speed_read.pxi", "_speed_write.pxi")]
+PARTS = sorted([*glob.glob("gkafka/records/*.pxi"), *glob.glob("gkafka/records/*.h")])
 
 
 def extensions() -> list[Extension]:
@@ -30,8 +32,10 @@ def extensions() -> list[Extension]:
         if MODE == "cython":
             raise SystemExit("GKAFKA_BUILD=cython needs Cython: pip install 'Cython>=3'") from None
         return []
-    speed = Extension("gkafka.records._speed", [SOURCE], depends=PARTS, optional=MODE != "cython")
-    return list(cythonize([speed], language_level=3))
+    made: list[Extension] = cythonize([Extension("gkafka.records._speed", [SOURCE], depends=PARTS)], language_level=3)
+    for extension in made:
+        extension.optional = MODE != "cython"  # cythonize() does not carry this over
+    return made
 
 
 class BuildExt(build_ext):
