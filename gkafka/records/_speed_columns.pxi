@@ -195,8 +195,10 @@ cdef bint put_headers(Sink sink, const RecordAt* r) noexcept nogil:
         return False
     # read_record has checked them, and nothing else runs in between; a NULL would mean that another thread writes into the buffer.
     p = varint32(p, end, &count)
+    if p == NULL:
+        return False
     for n in range(r.header_count):
-        p = NULL if p == NULL else varint32(p, end, &size)
+        p = varint32(p, end, &size)
         if p == NULL or size < 0 or size > end - p or not put_string(sink.header_keys, index + n, p, size):
             return False
         p = varint32(p + size, end, &size)

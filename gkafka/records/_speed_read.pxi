@@ -532,8 +532,10 @@ cdef class Message:
         if self.tail <= 1:
             return headers
         p = varint32(p, end, &count)
+        if p == NULL:
+            raise ValueError("the buffer of this message was changed since it was read")
         for n in range(count):
-            key = NULL if p == NULL else varint32(p, end, &key_size)
+            key = varint32(p, end, &key_size)
             if key == NULL or key_size < 0 or key_size > end - key:
                 raise ValueError("the buffer of this message was changed since it was read")
             p = varint32(key + key_size, end, &size)
