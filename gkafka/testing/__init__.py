@@ -5,8 +5,8 @@
 
     with MockCluster(brokers=3, topics={"orders": 4}) as cluster:
         cluster.on("Produce", Close(before=False))       # the batch is stored, its acknowledgement is lost
-        with KafkaClient(cluster.bootstrap) as client, client.get_producer() as producer:
-            producer.produce("orders", b"hello", partition=0).result(10)
+        with KafkaClient(cluster.bootstrap) as client:
+            client.get_producer().produce("orders", b"hello", partition=0).result(10)
         assert [record.value for record in cluster.log("orders", 0)] == [b"hello"]     # retried, and not stored twice
 
 `MockCluster` says what it serves and what it does not. It needs nothing beyond gkafka; any Kafka client can be tested on it.

@@ -60,13 +60,13 @@ class Rule:
 class MockCluster:
     """A Kafka cluster of several brokers on loopback ports, served by one OS thread of its own. For tests: everything is in memory.
 
+        from gkafka import KafkaClient
         from gkafka.testing import Error, MockCluster
 
         with MockCluster(brokers=3, topics={"orders": 4}) as cluster:
             cluster.on("Produce", Error(6))                       # the next Produce is told NOT_LEADER_OR_FOLLOWER
             with KafkaClient(cluster.bootstrap) as client:
-                with client.get_producer() as producer:
-                    producer.produce("orders", b"hello", key=b"k", partition=0).result(10)
+                client.get_producer().produce("orders", b"hello", key=b"k", partition=0).result(10)
             assert [record.value for record in cluster.log("orders", 0)] == [b"hello"]
             assert len(cluster.requests("Produce")) == 2
 

@@ -185,8 +185,12 @@ class Loop:
         try:
             fn()
         except Exception as exc:
-            self.errors.append(exc)
-            log.exception("the mock cluster: a callback failed")
+            self.report(exc)
+
+    def report(self, exc: Exception) -> None:
+        """Something that a test is to see."""
+        self.errors.append(exc)
+        log.error("the mock cluster: a callback failed", exc_info=exc)
 
 
 def _drain(sock: Any) -> None:

@@ -197,11 +197,15 @@ class Peer:
             self._taken = 0
 
     def _serve(self, frame: bytes) -> None:
+        self.guard(lambda: self.listener.cluster._serve(self, memoryview(frame)))
+
+    def guard(self, fn: Callable[[], object]) -> None:
+        """fn(). If it raises, the script or the cluster is at fault: `MockCluster.errors` has it, and the client is not left waiting."""
         try:
-            self.listener.cluster._serve(self, memoryview(frame))
-        except Exception:
-            self.close()  # the script or the cluster is at fault: `MockCluster.errors` has it, and the client is not left waiting
-            raise
+            fn()
+        except Exception as exc:
+            self._loop.report(exc)
+            self.close()
 
 
 class Call:
@@ -216,7 +220,7 @@ class Call:
 
     def act(self, then: Callable[[Message | None], object]) -> None:
         """Do what a broker does; then(answer), at once or when a long poll ends. The answer is None for acks=0."""
-        self._cluster._act(self, then)
+        self._cluster._act(self, lambda answer: self._peer.guard(lambda: then(answer)))
 
     def send(self, answer: Message | None) -> None:
         """Answer, and go on to the connection's next request."""
@@ -238,7 +242,7 @@ class Call:
 
     def after(self, seconds: float, fn: Callable[[], object]) -> None:
         """Call fn later."""
-        self._cluster._loop.after(seconds, fn)
+        self._cluster._loop.after(seconds, lambda: self._peer.guard(fn))
 
     def silence(self) -> None:
         """The connection is neither read nor answered from here on."""

@@ -62,7 +62,6 @@ class Topic:
         self.id = uuid.uuid4()
         self.partitions = partitions
         self.configs = configs
-        self.fresh = False  # created by a Metadata request that is still to be answered
 
     @property
     def stamps(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import struct
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 
+import gkafka.testing
 from gkafka.exceptions import ConfigurationError
 from gkafka.records import compression
-from gkafka.testing import Action, Close, Corrupt, Delay, Drop, Edit, Error, MockCluster, Reply
+from gkafka.testing import Action, Close, Corrupt, Delay, Drop, Edit, Error, MockCluster, Reply, native
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from gkafka.wire.apis import APIS, encode_request
 from gkafka.wire.apiversions import ApiVersionsRequest
@@ -683,6 +685,36 @@ def test_a_script_that_raises_closes_the_connection_and_fails_the_test() -> None
         use()
 
 
+def test_a_script_that_raises_late_closes_too() -> None:
+    """After a delay, and when a long poll ends."""
+
+    def broken(request: Any, answer: Any) -> Any:
+        raise ZeroDivisionError("mine")
+
+    cluster = MockCluster(topics={"t": 1})
+    with PlainClient(cluster) as client, PlainClient(cluster) as other:
+        cluster.on("Fetch", Edit(broken))
+        client.send(fetch_request(0, max_wait_ms=20_000), 12)
+        cluster.wait_for(lambda: cluster.count("Fetch") == 1)
+        assert other.produce(batch(b"a")).error_code == 0
+        assert client.closed()
+    assert len(cluster.errors) == 1
+    cluster.close()
+
+
+@pytest.mark.parametrize("where", [gkafka.testing, MockCluster], ids=["module", "class"])
+def test_the_examples_in_the_docstrings_run(where: Any) -> None:
+    lines = (where.__doc__ or "").splitlines()
+    begin = next(index for index, line in enumerate(lines) if line.strip().startswith("from gkafka"))
+    indent = len(lines[begin]) - len(lines[begin].lstrip())
+    example = []
+    for line in lines[begin:]:
+        if line.strip() and len(line) - len(line.lstrip()) < indent:
+            break
+        example.append(line[indent:])
+    exec("\n".join(example), {})
+
+
 def test_requests_are_recorded_with_their_arrival() -> None:
     with MockCluster(brokers=2, history=3) as cluster, PlainClient(cluster, 2) as client:
         before = time.monotonic()
@@ -720,6 +752,16 @@ def test_closing_frees_ports_and_ends_the_thread() -> None:
         with pytest.raises(OSError, match=r"."):
             PlainClient(cluster)
     assert threading.active_count() == before
+
+
+def test_it_runs_where_there_is_only_select(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no poll()."""
+    monkeypatch.setattr(native, "_make_poller", lambda: native._SelectPoller(select.select))
+    with MockCluster(topics={"t": 1}) as cluster, PlainClient(cluster) as client:
+        client.produce(batch(bytes(500_000)))
+        for _ in range(5):
+            client.send(fetch_request(0, partition_max=1 << 20), 12)
+        assert all(len(client.receive(FetchRequest(), 12).responses[0].partitions[0].records) > 500_000 for _ in range(5))
 
 
 def test_a_parked_long_poll_does_not_hinder_closing() -> None:
