@@ -179,6 +179,7 @@ def tables(pages: DataFrame, links: DataFrame) -> dict[str, Any]:
         "inlink_degrees": mapping(into.groupBy("inlinks").count()),
         "latency": latency(pages),
         "timeline": timeline(records),
+        "timeline_bin_ms": BIN_MS,
         "partitions": partitions(records),
     }
 

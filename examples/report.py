@@ -27,6 +27,7 @@ INK, MUTED, GRID = "#16202e", "#66758a", "#e6eaf0"
 BLUE, TEAL, AMBER, RED = "#2f6fde", "#12a594", "#e59a17", "#d6453d"
 SCALE = [[0, "#dfe9fb"], [0.35, "#8fb4f2"], [0.7, "#2f6fde"], [1, "#173a7a"]]
 TOP = 20
+START = "/index.html"
 LABEL_CHARS = 44
 
 
@@ -52,7 +53,7 @@ def styled(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
 def throughput_chart(tables: dict[str, Any]) -> go.Figure:
     """Records a second over the crawl, and all of them so far."""
     rows = tables["timeline"]
-    width = min((after[0] - before[0] for before, after in zip(rows, rows[1:], strict=False)), default=250)
+    width = tables["timeline_bin_ms"]
     filled = {row[0]: row[1] + row[2] for row in rows}
     at = list(range(0, (rows[-1][0] if rows else 0) + width, width))
     rates = [filled.get(each, 0) * 1000 / width for each in at]
@@ -502,13 +503,13 @@ def load(path: Path) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where tables.json is")
-    parser.add_argument("--name", default="Crawl report", help="the site's name, for the heading")
+    parser.add_argument("--name", help="the heading (default: the title of the start page)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="(default: report.html in the folder)")
     args = parser.parse_args()
     tables = load(args.folder / "tables.json")
     if not tables:
         parser.error(f"{args.folder}: no tables.json there; pipeline.py writes it")
-    text = page(tables, load(args.folder / "crawl.json"), load(args.folder / "verify.json"), args.name)
+    text = page(tables, load(args.folder / "crawl.json"), load(args.folder / "verify.json"), args.name or title_of(tables, START))
     path = args.write or args.folder / "report.html"
     write_whole(path, text)
     print(f"{path} ({len(text) / 1e6:.1f} MB)")
