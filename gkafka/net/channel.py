@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import gkafka
 from gkafka.config import ClientConfig
 from gkafka.core.connection import Connection, Outcome, Sent, State
-from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, SocketDisconnectedError
+from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, SerializationError, SocketDisconnectedError
 from gkafka.handlers import Future, Handler, Stream
 from gkafka.net.buffers import BufferPool, FrameReader
 from gkafka.net.outbox import OnDone, Out, Outbox
@@ -221,8 +221,10 @@ class Channel:
                 max_version=queued.max_version,
                 expects_response=queued.expects_response,
             )
-        except KafkaException as exc:
-            self._outbox.put(Out([], queued.on_done, exc))
+        except Exception as exc:
+            name = queued.request.API.name
+            error = exc if isinstance(exc, KafkaException) else SerializationError(f"{name} cannot be encoded: {exc!r}", api=name)
+            self._outbox.put(Out([], queued.on_done, error))
             return
         left = frame if self._outbox.holds_bytes() else self._try_send(frame)
         if left or not queued.expects_response:
@@ -420,6 +422,8 @@ class Channel:
     def _connect_deadline(self) -> float:
         """No later than the last of the waiting requests gives up: nobody would be left to connect for."""
         with self._lock:
+            if self._closed:
+                raise self._closed_error()
             waiting = max((queued.deadline for queued in self._backlog), default=self._open_deadline)
         return min(self._open_deadline, waiting)
 

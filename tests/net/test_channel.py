@@ -22,6 +22,7 @@ from gkafka.exceptions import (
     KafkaException,
     KafkaTimeoutError,
     ProtocolError,
+    SerializationError,
     SocketDisconnectedError,
     UnsupportedVersion,
 )
@@ -285,6 +286,21 @@ def test_a_version_that_cannot_say_it_fails_through_on_done_and_not_from_send(ha
         assert isinstance(errors["f"], UnsupportedVersion)
         assert "Fetch" in str(errors["f"])
         assert errors["m"] is None
+        made.close()
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_a_request_that_cannot_be_encoded_fails_alone(handler: Handler, queued: bool) -> None:
+    with MockCluster() as cluster:
+        made, calls = channel(handler, cluster), Calls(handler)
+        if not queued:
+            made.wait_open(handler.monotonic() + 5)
+        made.send(MetadataRequest(topics=[5]), calls.on("bad"), timeout_s=5)
+        made.send(metadata(), calls.on("good"), timeout_s=5)
+        calls.wait(2)
+        errors = {name: error for name, _, error in calls.got}
+        assert isinstance(errors["bad"], SerializationError)
+        assert errors["good"] is None
         made.close()
 
 
