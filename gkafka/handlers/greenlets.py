@@ -95,8 +95,9 @@ class GreenletWorker(Worker):
         self._ended.set()
 
     def join(self, timeout: float | None = None) -> bool:
-        if self._greenlet is not None and self._greenlet is gevent.getcurrent():
-            return False
+        me = gevent.getcurrent()
+        if me is self._greenlet or me is self._hub:  # a callback of the loop cannot wait
+            return self._ended.is_set()
         return self._ended.wait(timeout)
 
     def is_alive(self) -> bool:

@@ -166,16 +166,18 @@ class GreenletSemaphore:
         self.release()
 
     def _give(self) -> None:
-        if not self._hand_over():
-            self._permits.append(None)
-            # Another thread may have begun to wait between these two lines: it gets the permit after all.
-            while self._waiting and self._permits:
-                try:
-                    self._permits.pop()
-                except IndexError:
-                    return
-                if not self._hand_over():
-                    self._permits.append(None)
+        self._permits.append(None)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Permits to waiters, while there are both. Other threads may take either meanwhile, and each step here is atomic."""
+        while self._waiting and self._permits:
+            try:
+                self._permits.pop()
+            except IndexError:
+                return
+            if not self._hand_over():
+                self._permits.append(None)
 
     def _hand_over(self) -> bool:
         try:
@@ -191,13 +193,7 @@ class GreenletSemaphore:
         wake = parker.wake
         self._waiting.append(wake)
         try:
-            if self._permits:  # given back by another thread between the look and the append: pass it on, perhaps to us
-                try:
-                    self._permits.pop()
-                except IndexError:
-                    pass
-                else:
-                    self._give()
+            self._settle()  # another thread may have given a permit back between our look and the append
             parker.park(deadline)
         except BaseException:
             if not forget(self._waiting, wake):

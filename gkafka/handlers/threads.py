@@ -360,8 +360,8 @@ class ThreadingHandler(Handler):
 
     # life
     def start(self) -> None:
+        self.check_fork()
         if self._started:
             return
-        self.check_fork()
         self._patched.check_unchanged()
         self._started = True

@@ -371,7 +371,7 @@ class TlsStream(Stream):
 
     def _drain(self, deadline: float | None) -> None:
         """Send ciphertext, waiting. Outside the lock: what the reader adds meanwhile stays behind it."""
-        while self._ciphertext:
+        while self._ciphertext or self._draining:
             with self._lock:
                 if self._draining:
                     raise RuntimeError(f"{self.peer}: two workers send on one stream")

@@ -197,6 +197,30 @@ def test_a_permit_that_was_handed_to_a_killed_greenlet_goes_to_the_next(handler:
     assert got == ["second"]
 
 
+def test_permits_are_given_in_the_order_they_were_asked_for(handler: GEventHandler) -> None:
+    semaphore = handler.Semaphore(0)
+    order: list[int] = []
+    greenlets = [gevent.spawn(lambda n=n: (semaphore.acquire(), order.append(n))) for n in range(10)]
+    gevent.sleep(0.01)
+    for _ in range(10):
+        semaphore.release()
+        assert semaphore.acquire(False) is False  # it belongs to whoever waits, not to whoever comes now
+    gevent.joinall(greenlets, timeout=5)
+    assert order == list(range(10))
+
+
+def test_a_handler_can_be_stopped_from_a_callback_of_the_loop(handler: GEventHandler) -> None:
+    go, done = handler.Event(), handler.Event()
+    worker = handler.spawn(go.wait)
+    answers: list[bool] = []
+    handler.call_soon_threadsafe(lambda: (answers.append(handler.stop()), done.set()))
+    assert done.wait(5)
+    assert answers == [False]
+    assert worker.stop_requested
+    go.set()
+    assert worker.join(5)
+
+
 def test_a_lock_in_a_loop_of_io_starves_nobody(handler: GEventHandler) -> None:
     lock = handler.Lock()
     served = handler.Event()

@@ -113,6 +113,24 @@ def test_waiting_for_a_dead_peer_does_not_stall_the_hub(handler: GEventHandler, 
     assert ticker.worst_wall(2) <= 0.010 + NOISE_S
 
 
+def test_a_look_up_that_nobody_waits_for_is_given_up(handler: GEventHandler, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    class Resolver:  # cooperative, like gevent's dnspython and c-ares ones
+        def getaddrinfo(self, *_: Any) -> Any:
+            try:
+                gevent.sleep(20)
+            except gevent.GreenletExit:
+                ended.append("given up")
+                raise
+
+    monkeypatch.setattr(handler.hub, "_resolver", Resolver())
+    with pytest.raises(KafkaTimeoutError):
+        handler.getaddrinfo("slow.example", 1, handler.monotonic() + 0.05)
+    gevent.sleep(0.01)
+    assert ended == ["given up"]
+
+
 def test_a_stream_that_would_wait_in_another_thread_says_so(handler: GEventHandler) -> None:
     errors: list[BaseException] = []
 

@@ -378,6 +378,22 @@ def test_after_a_send_that_timed_out_nothing_more_is_sent(handler: Handler, cert
         go.set()
 
 
+def test_two_writers_are_an_error_not_a_muddle(handler: Handler, certs: Certificates) -> None:
+    go = threading.Event()
+    ends: list[BaseException] = []
+    with tls_server(certs.server(), lambda conn: go.wait(10)) as port:
+        stream = connect(handler, port, tls_config(certs))
+        writer = handler.spawn(stream.send_all, [bytes(30_000_000)], _on_failure=ends.append)
+        handler.sleep(0.3)
+        assert stream.try_send([b"x"]) == 0
+        with pytest.raises(RuntimeError, match="two workers send"):
+            stream.send_all([b"x"], handler.monotonic() + 5)
+        stream.close()
+        assert writer.join(5)
+        go.set()
+    assert [type(e) for e in ends] == [SocketDisconnectedError]
+
+
 def test_close_wakes_the_reader_and_says_goodbye(handler: Handler, certs: Certificates) -> None:
     ends: list[BaseException] = []
     seen: list[Any] = []
