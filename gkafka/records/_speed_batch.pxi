@@ -174,8 +174,7 @@ cdef class Batch:
         check_seal(0, producer_id, producer_epoch, base_sequence)
         if not self.sealed or self.sealing or memory is None or self.magic != 2:
             raise ValueError(f"{self!r} is not a sealed v2 batch that still has its memory")
-        if memory.exports:
-            memory = self.filled(0, memory)
+        memory = self.filled(0, memory)
         write_producer(memory, producer_id, producer_epoch, base_sequence)
         self.memory = memory
         self.data = memory.data

@@ -204,7 +204,6 @@ cdef class _Memory:
     cdef _Pool pool
     cdef unsigned char* data
     cdef Py_ssize_t capacity, size
-    cdef int exports
 
     def __dealloc__(self):
         if self.data != NULL:
@@ -224,10 +223,6 @@ cdef class _Memory:
         view.strides = &view.itemsize if (flags & PyBUF_STRIDES) == PyBUF_STRIDES else NULL
         view.suboffsets = NULL
         view.internal = NULL
-        self.exports += 1
-
-    def __releasebuffer__(self, Py_buffer* view):
-        self.exports -= 1
 
 
 cdef _Memory new_memory(_Pool pool, Py_ssize_t capacity):

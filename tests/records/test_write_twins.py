@@ -163,8 +163,7 @@ def test_any_order_of_calls_ends_alike(calls: list[Any], batch_bytes: int, buffe
     views: list[tuple[Any, Any, bytes]] = []
     for name, *args in calls:
         run(pair, views, name, args)
-        for ours, theirs, before in views:
-            assert bytes(ours) == bytes(theirs) == before
+        assert all(bytes(ours) == bytes(theirs) == before for ours, theirs, before in views)
     pair.check()
     for one, other in pair.batches:
         pair.appenders[0].release(one)
