@@ -130,7 +130,7 @@ def test_two_consumers_of_one_group_each_receive_every_message(client: KafkaClie
 
 def test_no_partition_is_starved_by_another(client: KafkaClient, peer: Peer, new_topic: Callable[..., str]) -> None:
     topic = new_topic(2)
-    add(peer, topic, 0, 3000, 2)
+    peer.write(topic, [Seen(p, i, None, b"%d" % i, [], None) for p in range(2) for i in range(3000)], batch=50)
     consumer = consumer_of(client, topic, fetch_message_max_bytes=4096, queued_max_messages=100)
     first = read(consumer, 3000)
     consumer.stop()
