@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff, Retry
 from gkafka.exceptions import KafkaException, SocketDisconnectedError
+from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Broker:
         api_versions: Any = None,
         *,
         config: ClientConfig | None = None,
+        buffers: BufferPool | None = None,
     ) -> None:
         self._id = id_
         self._host = host.decode() if isinstance(host, bytes) else host
@@ -63,6 +65,7 @@ class Broker:
         )
         self._buffer_size = buffer_size
         self._api_versions = api_versions
+        self._buffers = buffers
         self._backoff = Backoff(self._config.reconnect_backoff_ms / 1000, self._config.reconnect_backoff_max_ms / 1000)
         self._chance = handler.random()
         self._retry = Retry()
@@ -188,7 +191,16 @@ class Broker:
                     f"{self._host}:{self._port}: not tried again for {left:.2f} s after: {self._last_error}", broker=self._id
                 ) from self._last_error
             name = role if isinstance(role, str) else "fetch"
-            channel = Channel(self._handler, self._host, self._port, self._config, role=name, broker_id=self._id, on_close=self._on_close)
+            channel = Channel(
+                self._handler,
+                self._host,
+                self._port,
+                self._config,
+                role=name,
+                broker_id=self._id,
+                on_close=self._on_close,
+                buffers=self._buffers,
+            )
             self._channels[role] = channel
         channel.start()
         return channel

@@ -28,6 +28,7 @@ from gkafka.exceptions import (
     error_for,
 )
 from gkafka.hosts import parse_hosts, parse_source_address
+from gkafka.net.buffers import BufferPool
 from gkafka.topic import Topic
 from gkafka.wire.apis import Versions
 from gkafka.wire.metadata import MetadataRequest, MetadataResponse
@@ -158,6 +159,7 @@ class Cluster:
         )
         if zookeeper_hosts is not None:
             raise ConfigurationError("zookeeper_hosts: finding brokers through ZooKeeper is not available yet; give hosts=... instead")
+        self._buffers = BufferPool(handler.Lock())  # one for all connections: its bound is the client's
         self._bootstrap = [self._make_broker(-1 - i, host, port) for i, (host, port) in enumerate(parse_hosts(_text(hosts)))]
         self._chance = handler.random()
         self.metadata = Metadata(
@@ -181,7 +183,9 @@ class Cluster:
 
     def _make_broker(self, id_: int, host: str, port: int) -> Broker:
         c = self.config
-        return Broker(id_, host, port, self._handler, c.socket_timeout_ms, c.offsets_channel_socket_timeout_ms, config=c)
+        return Broker(
+            id_, host, port, self._handler, c.socket_timeout_ms, c.offsets_channel_socket_timeout_ms, config=c, buffers=self._buffers
+        )
 
     def __repr__(self) -> str:
         hosts = ",".join(f"{b.host}:{b.port}" for b in self._bootstrap)
