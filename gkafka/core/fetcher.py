@@ -15,7 +15,7 @@ from gkafka.brokererrors import OffsetOutOfRangeError, Stale, error_for
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.positions import Position, State
-from gkafka.exceptions import KafkaException, RecordTooLarge
+from gkafka.exceptions import CorruptRecordError, KafkaException, RecordTooLarge
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 
@@ -93,7 +93,8 @@ class AbortFilter:
 class Fetcher:
     """Decides what a consumer asks for.
 
-    scan, control_type: `gkafka.records.scan` and `control_type`. reset_policy: -2, -1 or None (raise) for an offset that is out of range.
+    scan, control_type: `gkafka.records.scan` and `control_type`. verify: raises if a batch's checksum is wrong; asked about batches that are
+    passed over without being handed out. reset_policy: -2, -1 or None (raise) for an offset that is out of range.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Fetcher:
         *,
         scan: Callable[..., list[BatchHeader]],
         control_type: Callable[[Any, Any], int],
+        verify: Callable[[Any, Any], object],
         min_bytes: int,
         max_bytes: int,
         wait_max_ms: int,
@@ -113,7 +115,7 @@ class Fetcher:
         backoff: Backoff,
         chance: Random,
     ) -> None:
-        self._metadata, self._scan, self._control_type = metadata, scan, control_type
+        self._metadata, self._scan, self._control_type, self._verify = metadata, scan, control_type, verify
         self._min_bytes, self._max_bytes, self._wait_max_ms = min_bytes, max_bytes, wait_max_ms
         self.partition_max_bytes, self.queued_max_messages = partition_max_bytes, queued_max_messages
         self._read_committed, self.reset_policy = read_committed, reset_policy
@@ -287,13 +289,20 @@ class Fetcher:
             return
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()] if self._read_committed else []
         hidden = AbortFilter(aborted, self._control_type)
+        end = -1
         for header in headers:
+            if header.base_offset < end:
+                what = f"{name}[{partition}] offset {header.base_offset}: a batch begins before the end of the one before it ({end})"
+                raise CorruptRecordError(what, topic=name, partition=partition, offset=end)
+            end = header.next_offset
             hides = hidden.hides(buffer, header)
             if header.next_offset <= position.fetch_offset:
                 continue
-            if not hides and header.count != 0:
-                # A compressed message of format 0 or 1 does not say how many it holds: at most as many as offsets lie before its end.
-                messages = header.count if header.count > 0 else header.next_offset - position.fetch_offset
+            if hides:
+                self._verify(buffer, header)
+            else:
+                # Also an empty batch is handed out: whoever reads it checks that it is one. A compressed message of format 0 or 1 does not say how many it holds: at most as many as offsets lie before its end.
+                messages = header.count if header.count >= 0 else header.next_offset - position.fetch_offset
                 batches.append(Fetched(position, position.epoch, buffer, header, position.fetch_offset, messages))
                 position.buffered += messages
             position.fetch_offset = header.next_offset

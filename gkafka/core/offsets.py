@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gkafka.brokererrors import BrokerError, GroupCoordinatorNotAvailable, error_for
 from gkafka.common import TopicPartition
+from gkafka.exceptions import ProtocolError
 from gkafka.wire.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from gkafka.wire.offsets import (
     OffsetCommitRequest,
@@ -89,6 +90,8 @@ def fetch_request(group: str, partitions: Iterable[TopicPartition]) -> OffsetFet
 
 def read_fetch(response: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
     """The committed offset of each partition. Raises an error that concerns the whole group."""
+    if not response.answers:
+        raise ProtocolError("the answer to an offset fetch is about no group", api="OffsetFetch")
     group = response.answers[0]
     error = error_for(group.error_code, api="OffsetFetch")
     if error is not None:

@@ -1,0 +1,92 @@
+"""The producer's bookkeeping: what waits, in which order, and for whom."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from gkafka.core.accumulator import Accumulator
+from tests.core.fakes import FakeBatch, Rig
+
+
+def rolled(accumulator: Accumulator, n: int, partition: int = 0) -> list[Any]:
+    batches: list[Any] = [FakeBatch(partition) for _ in range(n)]
+    for batch in batches:
+        accumulator.opened(batch)
+        accumulator.rolled(batch)
+    return batches
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_batches_that_are_put_back_stand_in_the_order_in_which_they_were_rolled(seed: int) -> None:
+    chance, accumulator = Random(seed), Accumulator()
+    batches = rolled(accumulator, 8)
+    queue = accumulator.queues["t", 0]
+    for _ in range(30):
+        if queue.pending and chance.random() < 0.5:
+            queue.on_wire.append(queue.pending.popleft())
+        elif queue.on_wire:
+            queue.put_back(queue.on_wire.pop(chance.randrange(len(queue.on_wire))))
+        assert list(queue.pending) == [b for b in batches if b in queue.pending]
+        for batch in batches:
+            older = [b for b in batches[: batches.index(batch)] if b in queue.pending or b in queue.on_wire]
+            assert queue.has_older(batch) is bool(older)
+
+
+def test_what_is_unsettled_is_told_oldest_first_whatever_its_partition() -> None:
+    accumulator = Accumulator()
+    batches = [b for p in (2, 0, 1) for b in rolled(accumulator, 1, p)]
+    open_one: Any = FakeBatch(0)
+    accumulator.opened(open_one)
+    assert list(accumulator.unsettled) == [*batches, open_one]
+    accumulator.settled(batches[1])
+    accumulator.settled(batches[1])
+    assert list(accumulator.unsettled) == [batches[0], batches[2], open_one]
+
+
+def test_partitions_with_rolled_batches_come_before_those_with_open_ones_and_none_comes_twice() -> None:
+    accumulator = Accumulator()
+    first: Any = FakeBatch(1)
+    accumulator.opened(first)
+    rolled(accumulator, 1, 0)
+    both: Any = FakeBatch(0)
+    accumulator.opened(both)
+    assert list(accumulator.keys()) == [("t", 0), ("t", 1)]
+
+
+def test_only_an_open_batch_can_be_hurried_and_rolling_it_ends_the_hurry() -> None:
+    accumulator = Accumulator()
+    (old,) = rolled(accumulator, 1)
+    accumulator.hurry(old)
+    assert not accumulator.hurried
+    batch: Any = FakeBatch(0)
+    accumulator.opened(batch)
+    accumulator.hurry(batch)
+    assert accumulator.hurried == {("t", 0)}
+    accumulator.rolled(batch)
+    assert not accumulator.hurried
+
+
+def test_a_batch_that_lingers_is_due_by_its_own_time_also_behind_one_that_waits_for_a_leader() -> None:
+    rig = Rig({0: 1, 1: 1})
+    rig.metadata.topics["t"].partitions.pop(0)
+    rig.open(0)
+    rig.now = 0.004
+    rig.open(1)
+    rig.now = 0.006
+    plan = rig.poll()
+    assert plan.requests == []
+    assert plan.deadline == pytest.approx(0.009)
+
+
+def test_somebody_who_waits_for_a_batch_behind_one_on_the_wire_ends_its_linger_when_that_one_is_answered() -> None:
+    rig = Rig(linger_s=60.0)
+    rig.full()
+    (request,) = rig.sent()
+    batch = rig.open()
+    rig.accumulator.hurry(batch)
+    assert rig.sent() == [], "what comes meanwhile rides along"
+    rig.answer(request)
+    assert [r.batches for r in rig.sent()] == [[batch]]

@@ -1,0 +1,406 @@
+"""What is known of the cluster, and how often it is asked: brokers, leaders, epochs, unknown topics, storms."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gkafka.core.backoff import Backoff
+from gkafka.core.metadata import NO_TOPIC_ID, Metadata
+from gkafka.exceptions import InvalidTopic, UnknownTopicOrPartition
+from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from tests.core.fakes import TOPIC_ID, told
+
+UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC = 3, 5, 17
+NEVER = float("inf")
+
+
+class Rig:
+    """The machine with a clock, and a broker that answers at once what it is told to."""
+
+    def __init__(self, *, auto_create: bool = True, max_age_s: float = 300, seed: int = 1) -> None:
+        self.metadata = Metadata(max_age_s=max_age_s, backoff=Backoff(0.1, 1.0), chance=Random(seed), auto_create=auto_create)
+        self.now = 1000.0
+        self.asked: list[tuple[float, MetadataRequest]] = []
+
+    def due(self) -> float:
+        return self.metadata.due(self.now)
+
+    def ask(self) -> MetadataRequest:
+        assert self.due() <= self.now
+        request = self.metadata.request()
+        self.asked.append((self.now, request))
+        return request
+
+    def round(self, answer: MetadataResponse) -> MetadataRequest:
+        """Wait until a request is due, send it, take the answer."""
+        assert self.due() < NEVER
+        self.now = max(self.now, self.due())
+        request = self.ask()
+        self.metadata.on_response(request, answer, self.now)
+        return request
+
+    def names(self, request: MetadataRequest) -> list[str | None] | None:
+        return None if request.topics is None else [topic.name for topic in request.topics]
+
+
+def test_nothing_is_asked_before_somebody_wants_something() -> None:
+    rig = Rig()
+    assert rig.due() == NEVER
+    assert rig.metadata.add_topics(["t"])
+    assert rig.due() <= rig.now
+    assert rig.names(rig.ask()) == ["t"]
+
+
+def test_the_interest_is_asked_for_by_name_and_lets_the_broker_create_topics_only_if_told_so() -> None:
+    for auto_create in (True, False):
+        rig = Rig(auto_create=auto_create)
+        rig.metadata.add_topics(["b", "a"])
+        request = rig.ask()
+        assert rig.names(request) == ["a", "b"]
+        assert request.allow_auto_topic_creation is auto_create
+
+
+def test_a_listing_of_everything_never_creates_a_topic() -> None:
+    rig = Rig(auto_create=True)
+    rig.metadata.want_everything()
+    request = rig.ask()
+    assert request.topics is None
+    assert request.allow_auto_topic_creation is False
+
+
+def test_a_listing_is_answered_by_its_own_request_and_by_no_other_that_was_under_way() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    under_way = rig.ask()
+    listing = rig.metadata.want_everything()
+    rig.metadata.on_response(under_way, told({0: 1}), rig.now)
+    assert rig.metadata.listings < listing
+    request = rig.round(told({0: 1}))
+    assert request.topics is None
+    assert rig.metadata.listings >= listing
+
+
+def test_a_listing_that_was_asked_for_while_one_is_under_way_is_asked_anew() -> None:
+    rig = Rig()
+    first = rig.metadata.want_everything()
+    under_way = rig.ask()
+    second = rig.metadata.want_everything()
+    rig.metadata.on_response(under_way, told({0: 1}), rig.now)
+    assert first <= rig.metadata.listings < second
+    assert rig.round(told({0: 1})).topics is None
+    assert rig.metadata.listings >= second
+    assert rig.due() > rig.now + 100
+
+
+def test_a_listing_that_failed_is_still_wanted() -> None:
+    rig = Rig()
+    listing = rig.metadata.want_everything()
+    rig.ask()
+    rig.metadata.on_failure(rig.now)
+    assert rig.round(told({0: 1})).topics is None
+    assert rig.metadata.listings >= listing
+
+
+def test_an_answer_tells_brokers_leaders_and_ids() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 1, 1: 2}, epoch=4))
+    known = rig.metadata
+    assert sorted(known.brokers) == [1, 2, 3]
+    assert (known.brokers[2].host, known.brokers[2].port) == ("h", 9002)
+    assert known.leader("t", 0) == (1, 4)
+    assert known.leader("t", 1) == (2, 4)
+    assert known.leader("t", 9) is None
+    assert known.leader("other", 0) is None
+    assert known.topic_id("t") == TOPIC_ID
+    assert known.names_by_id == {TOPIC_ID: "t"}
+    assert known.controller_id == 1
+
+
+def test_a_leader_whose_address_is_not_told_is_none() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 7}))
+    assert rig.metadata.leader("t", 0) is None
+
+
+def test_metadata_is_refreshed_when_it_is_old() -> None:
+    rig = Rig(max_age_s=300)
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 1}))
+    assert rig.due() == pytest.approx(rig.now + 300)
+    rig.now += 301
+    rig.round(told({0: 2}, epoch=2))
+    assert rig.metadata.leader("t", 0) == (2, 2)
+
+
+def test_a_broker_that_lags_behind_does_not_bring_an_older_leader_back() -> None:
+    """KIP-320: the leader epoch decides whose word is newer."""
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 2}, epoch=5))
+    for leader, epoch, expected in ((1, 4, (2, 5)), (1, 5, (1, 5)), (3, 6, (3, 6))):
+        rig.metadata.invalidate()
+        rig.round(told({0: leader}, epoch=epoch))
+        assert rig.metadata.leader("t", 0) == expected
+
+
+def test_without_epochs_the_last_answer_counts() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    for leader in (1, 2, 1):
+        rig.metadata.invalidate()
+        rig.round(told({0: leader}, epoch=-1))
+        assert rig.metadata.leader("t", 0) == (leader, -1)
+
+
+def test_an_older_epoch_counts_for_a_topic_that_was_made_anew() -> None:
+    """A topic that is deleted and created again begins at epoch 0 under another id (KIP-516)."""
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 2}, epoch=9))
+    answer = told({0: 1}, epoch=0)
+    answer.topics[0].topic_id = uuid.UUID(int=8)
+    rig.metadata.invalidate()
+    rig.round(answer)
+    assert rig.metadata.leader("t", 0) == (1, 0)
+    assert rig.metadata.names_by_id == {uuid.UUID(int=8): "t"}
+
+
+def test_a_partition_without_a_leader_is_asked_for_until_it_has_one() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: -1}))
+    assert rig.metadata.leader("t", 0) is None
+    assert rig.due() < rig.now + 1.3
+    rig.round(told({0: 1}, epoch=2))
+    assert rig.due() > rig.now + 100
+
+
+def test_new_leaders_in_an_answer_are_taken_at_once() -> None:
+    """KIP-951."""
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 1}, epoch=3))
+    assert not rig.metadata.leader_moved("t", 0, 2, 3), "not newer than what is known"
+    assert not rig.metadata.leader_moved("t", 0, 9, 4), "nobody told where broker 9 is"
+    assert not rig.metadata.leader_moved("t", 5, 2, 4)
+    assert not rig.metadata.leader_moved("other", 0, 2, 4)
+    assert rig.metadata.leader("t", 0) == (1, 3)
+    assert rig.metadata.leader_moved("t", 0, 2, 4)
+    assert rig.metadata.leader("t", 0) == (2, 4)
+    assert not rig.metadata.leader_moved("t", 0, 2, 4), "no news any more"
+
+
+def test_a_leader_that_was_named_outlives_an_answer_that_does_not_know_it_yet() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 1}, epoch=3))
+    rig.metadata.leader_moved("t", 0, 2, 4)
+    rig.metadata.invalidate()
+    rig.round(told({0: 1}, epoch=3))
+    assert rig.metadata.leader("t", 0) == (2, 4)
+
+
+# -- topics that are not there ---------------------------------------------------------------------------------------------
+def test_an_unknown_topic_is_told_and_asked_again_with_growing_pauses() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    start = rig.now
+    while rig.now < start + 10:
+        rig.round(told({}, error=UNKNOWN_TOPIC))
+        assert isinstance(rig.metadata.topic_error("t"), UnknownTopicOrPartition)
+        assert rig.metadata.topic("t") is None
+    assert 10 <= len(rig.asked) <= 16, "about one a second, after a quick start"
+    assert [b[0] - a[0] < 0.5 for a, b in zip(rig.asked, rig.asked[1:], strict=False)][:2] == [True, True]
+
+
+def test_a_topic_that_cannot_be_is_not_asked_for_again() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["no/such name"])
+    rig.round(told({}, topic="no/such name", error=INVALID_TOPIC))
+    assert isinstance(rig.metadata.topic_error("no/such name"), InvalidTopic)
+    assert rig.due() > rig.now + 100
+
+
+def test_a_topic_that_appears_settles() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({}, error=LEADER_NOT_AVAILABLE))
+    rig.round(told({0: 1}))
+    assert rig.metadata.topic("t") is not None
+    assert rig.metadata.topic_error("t") is None
+    assert not rig.metadata.add_topics(["t"]), "it is known: nothing to ask"
+    assert rig.due() > rig.now + 100
+
+
+def test_a_new_topic_does_not_wait_for_the_pause_after_another() -> None:
+    rig = Rig()
+    for n in range(20):
+        rig.metadata.add_topics([f"t{n}"])
+        assert rig.due() <= rig.now
+        rig.round(MetadataResponse(brokers=told({}).brokers, topics=[t for i in range(n + 1) for t in told({0: 1}, topic=f"t{i}").topics]))
+    assert rig.now == 1000.0
+
+
+def test_a_new_topic_does_wait_for_the_pause_after_a_failure() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.ask()
+    rig.metadata.on_failure(rig.now)
+    rig.metadata.add_topics(["u"])
+    assert rig.due() >= rig.now + 0.08
+
+
+def test_a_topic_that_vanishes_from_a_listing_is_unknown() -> None:
+    rig = Rig()
+    rig.metadata.want_everything()
+    rig.round(told({0: 1}))
+    rig.metadata.want_everything()
+    rig.round(told({0: 1}, topic="other"))
+    assert rig.metadata.topic("t") is None
+    assert sorted(rig.metadata.topics) == ["other"]
+    assert list(rig.metadata.names_by_id.values()) == ["other"]
+
+
+def test_a_topic_that_is_left_out_of_the_answer_it_was_asked_in_is_unknown_and_asked_again() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 1}))
+    rig.metadata.invalidate()
+    rig.round(MetadataResponse(brokers=told({}).brokers, topics=[]))
+    assert rig.metadata.topic("t") is None
+    assert rig.due() < rig.now + 1.3
+
+
+def test_a_topic_that_another_request_did_not_ask_for_stays_known() -> None:
+    rig = Rig()
+    rig.metadata.want_everything()
+    rig.round(told({0: 1}))
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="other")])
+    rig.metadata.on_response(asked, told({0: 1}, topic="other"), rig.now)
+    assert rig.metadata.topic("t") is not None
+
+
+def test_a_forgotten_topic_is_neither_known_nor_asked_for() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t", "u"])
+    rig.round(told({0: 1}))
+    rig.metadata.forget_topic("t")
+    assert rig.metadata.topic("t") is None
+    assert rig.metadata.names_by_id == {}
+    rig.now = rig.due()
+    assert rig.names(rig.ask()) == ["u"]
+
+
+def test_a_topic_without_partitions_is_no_topic_yet() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({}))
+    assert rig.metadata.topic("t") is None
+
+
+def test_topics_without_ids_do_not_share_one() -> None:
+    rig = Rig()
+    topics = [MetadataResponseTopic(name=n, topic_id=NO_TOPIC_ID, partitions=told({0: 1}).topics[0].partitions) for n in "ab"]
+    rig.metadata.want_everything()
+    rig.round(MetadataResponse(brokers=told({}).brokers, topics=topics))
+    assert rig.metadata.names_by_id == {}
+    rig.metadata.forget_topic("a")
+    assert rig.metadata.topic("b") is not None
+
+
+# -- rates -----------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", range(5))
+def test_a_storm_of_invalidations_costs_two_requests_a_second(seed: int) -> None:
+    """G26: stale answers of many partitions, all the time."""
+    rig = Rig(seed=seed)
+    rig.metadata.add_topics(["t"])
+    epoch, start = 1, rig.now
+    while rig.now < start + 30:
+        rig.metadata.invalidate()
+        if rig.due() <= rig.now:
+            epoch += 1
+            rig.round(told({0: 1 + epoch % 3}, epoch=epoch))
+        rig.now += 0.005
+    times = [t - start for t, _ in rig.asked]
+    assert len(times) <= 2.2 * 30
+    assert max(b - a for a, b in itertools.pairwise(times)) < 0.65, "and yet nobody waits long for a new leader"
+    assert sum(t < 1.0 for t in times) <= 6
+
+
+def test_a_single_stale_answer_is_followed_up_at_once() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 1}))
+    rig.now += 10
+    rig.metadata.invalidate()
+    assert rig.due() <= rig.now
+
+
+def test_without_a_broker_the_pauses_grow_to_a_second() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    start, asked = rig.now, 0
+    while rig.now < start + 20:
+        rig.now = max(rig.now, rig.due())
+        rig.ask()
+        asked += 1
+        rig.metadata.on_failure(rig.now)
+    assert 18 <= asked <= 30
+
+
+Step = tuple[str, int]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add", "forget", "invalidate", "list", "answer", "fail", "wait", "moved", "unknown"]), st.integers(0, 5)
+        ),
+        max_size=60,
+    )
+)
+def test_whatever_happens_what_is_known_stays_consistent(steps: list[Step]) -> None:
+    rig = Rig()
+    known: Any = rig.metadata
+    newest: dict[str, int] = {}
+    for what, n in steps:
+        name = f"t{n % 3}"
+        if what == "add":
+            known.add_topics([name])
+        elif what == "forget":
+            known.forget_topic(name)
+            newest.pop(name, None)
+        elif what == "invalidate":
+            known.invalidate()
+        elif what == "list":
+            known.want_everything()
+        elif what == "moved" and known.leader_moved(name, 0, 1 + n % 3, newest.get(name, 0) + 1):
+            newest[name] = newest.get(name, 0) + 1
+        elif what == "wait":
+            rig.now += n
+        elif rig.due() <= rig.now:
+            request = rig.ask()
+            if what == "fail":
+                known.on_failure(rig.now)
+            else:
+                answer = told({0: 1 + n % 3}, topic=name, epoch=n, error=UNKNOWN_TOPIC if what == "unknown" else 0)
+                answer.topics[0].topic_id = uuid.UUID(int=n % 3 + 1)
+                gone = set(known.topics if request.topics is None else [t.name for t in request.topics]) - {name}
+                known.on_response(request, answer, rig.now)
+                newest = {k: v for k, v in newest.items() if k not in gone}
+                newest[name] = max(newest.get(name, 0), n) if what != "unknown" else 0
+        assert set(known.names_by_id.values()) <= set(known.topics)
+        assert rig.due() >= known._retry.not_before
+        for topic, epoch in newest.items():
+            leader = known.leader(topic, 0)
+            assert leader is None or leader[1] >= epoch, "a leader went back to an older epoch"
