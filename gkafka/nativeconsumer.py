@@ -528,12 +528,12 @@ class NativeConsumer:
 
         def attempt() -> dict[TopicPartition, int]:
             response = self._cluster.call_coordinator(group, fetch_request(group, wanted), deadline)
-            found = read_fetch(response)
+            found = read_fetch(response, wanted)
             for entry in found.values():
                 if entry.error is not None and not _means_none(entry.error):
                     self._note(entry.error)
                     raise entry.error
-            return {tp: found[tp].offset if tp in found and found[tp].error is None else -1 for tp in wanted}
+            return {tp: found[tp].offset if found[tp].error is None else -1 for tp in wanted}
 
         deadline = self._handler.monotonic() + timeout_s
         result: dict[TopicPartition, int] = self._with_tries(f"offsets of group {group!r}", attempt, deadline, tries, backoff_s)

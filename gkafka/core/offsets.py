@@ -88,18 +88,24 @@ def fetch_request(group: str, partitions: Iterable[TopicPartition]) -> OffsetFet
     return OffsetFetchRequest(group_id=group, topics=list(topics.values()))
 
 
-def read_fetch(response: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
-    """The committed offset of each partition. Raises an error that concerns the whole group."""
-    if not response.answers:
-        raise ProtocolError("the answer to an offset fetch is about no group", api="OffsetFetch")
+def read_fetch(response: OffsetFetchResponse, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+    """The committed offset of each wanted partition. Raises an error that concerns the whole group.
+
+    A partition that the answer leaves out raises ProtocolError: to take it for one without a commit would start it anew (G12).
+    """
     group = response.answers[0]
     error = error_for(group.error_code, api="OffsetFetch")
     if error is not None:
         raise error
-    return {
+    found = {
         TopicPartition(topic.name, p.partition_index): Committed(
             p.committed_offset, p.metadata or "", error_for(p.error_code, topic=topic.name, partition=p.partition_index, api="OffsetFetch")
         )
         for topic in group.topics
         for p in topic.partitions
     }
+    for tp in wanted:
+        if tp not in found:
+            text = f"the answer to an offset fetch leaves {tp.topic}-{tp.partition} out"
+            raise ProtocolError(text, topic=tp.topic, partition=tp.partition, api="OffsetFetch")
+    return found

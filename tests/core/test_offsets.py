@@ -87,7 +87,7 @@ def test_committed_offsets_are_asked_and_told_in_every_version_that_names_topics
     ]
     answer = OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="a", partitions=rows)])
     told = b"".join(encode_response(answer, version, 1))
-    found = read_fetch(decode_response(OffsetFetchRequest.API, version, memoryview(told)[4:])[1])
+    found = read_fetch(decode_response(OffsetFetchRequest.API, version, memoryview(told)[4:])[1], [A0, A1])
     assert (found[A0].offset, found[A0].metadata, found[A0].error) == (5, "", None)
     assert found[A1].offset == -1
     assert isinstance(found[A1].error, UnknownTopicOrPartition)
@@ -95,7 +95,7 @@ def test_committed_offsets_are_asked_and_told_in_every_version_that_names_topics
 
 def test_an_error_of_the_whole_group_is_raised() -> None:
     with pytest.raises(GroupAuthorizationFailed):
-        read_fetch(OffsetFetchResponse(error_code=30, topics=[]))
+        read_fetch(OffsetFetchResponse(error_code=30, topics=[]), [A0])
 
 
 def test_a_coordinator_is_asked_for_by_the_groups_name() -> None:
@@ -107,9 +107,18 @@ def test_a_coordinator_is_asked_for_by_the_groups_name() -> None:
         coordinator_of(FindCoordinatorResponse(error_code=15, error_message="no leader", node_id=-1, host="", port=-1))
 
 
-def test_an_answer_about_nobody_is_an_error_and_no_index_out_of_range() -> None:
+def test_a_partition_that_the_answer_leaves_out_is_not_taken_for_one_without_a_commit() -> None:
+    """G12: it would start anew at auto_offset_reset."""
+    rows = [OffsetFetchResponsePartition(partition_index=0, committed_offset=5, metadata="")]
+    answer = OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="a", partitions=rows)])
+    with pytest.raises(ProtocolError, match="a-1") as caught:
+        read_fetch(answer, [A0, A1])
+    assert (caught.value.topic, caught.value.partition) == ("a", 1)
     told = b"".join(encode_response(OffsetFetchResponse(groups=[]), 8, 1))
-    with pytest.raises(ProtocolError, match="no group"):
-        read_fetch(decode_response(OffsetFetchRequest.API, 8, memoryview(told)[4:])[1])
+    with pytest.raises(ProtocolError):
+        read_fetch(decode_response(OffsetFetchRequest.API, 8, memoryview(told)[4:])[1], [A0])
+
+
+def test_an_answer_that_names_no_coordinator_is_retried() -> None:
     with pytest.raises(GroupCoordinatorNotAvailable):
         coordinator_of(FindCoordinatorResponse())
