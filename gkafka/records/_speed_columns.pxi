@@ -157,6 +157,22 @@ cdef bint reserve(Sink sink, Py_ssize_t count) noexcept nogil:
     return not sink.want_headers or room(sink.header_offsets, (count + 1) * 4)
 
 
+cdef bint expect(Sink sink, bytes_at data, Py_ssize_t size) noexcept nogil:
+    """Room for the records of a buffer's uncompressed batches, whose counts and sizes are no larger than the buffer."""
+    cdef Py_ssize_t pos = 0, count = 0, in_all = 0
+    cdef Head head
+    while pos < size and read_head(data, pos, size, &head):
+        if not head.codec and head.last_offset >= sink.start_offset and head.base_offset < sink.end_offset:
+            count += head.count
+            in_all += head.end - head.start
+        pos = head.end
+    if count > sink.max_records:
+        count = sink.max_records
+    if in_all > sink.max_data:
+        in_all = sink.max_data
+    return reserve(sink, sink.count + count) and (not sink.want_values or room(sink.values.data, sink.values.size + in_all))
+
+
 cdef inline Outcome put(Sink sink, const RecordAt* r, int64_t offset, int64_t timestamp, int32_t its_type) noexcept nogil:
     """Adds one record if it lies within the bounds."""
     cdef Py_ssize_t n = sink.count
@@ -279,6 +295,8 @@ cdef class ColumnReader:
         cdef bytes_at data = address_of(view)
         cdef Py_ssize_t pos = 0, size = size_of(view)
         cdef Head head
+        if not expect(self.sink, data, size):
+            raise MemoryError()
         while pos < size:
             if not read_head(data, pos, size, &head):
                 if is_cut(data, pos, size):

@@ -330,6 +330,20 @@ cdef bytes_at long_varint32(bytes_at p, bytes_at end, int32_t* value) noexcept n
 
 
 cdef inline bytes_at varint64(bytes_at p, bytes_at end, int64_t* value) noexcept nogil:
+    cdef uint32_t number
+    if end - p >= 2:
+        number = p[0]
+        if number < 0x80:
+            value[0] = <int32_t> (number >> 1) ^ -<int32_t> (number & 1)
+            return p + 1
+        if p[1] < 0x80:
+            number = (number & 0x7f) | <uint32_t> p[1] << 7
+            value[0] = <int32_t> (number >> 1) ^ -<int32_t> (number & 1)
+            return p + 2
+    return long_varint64(p, end, value)
+
+
+cdef bytes_at long_varint64(bytes_at p, bytes_at end, int64_t* value) noexcept nogil:
     cdef uint64_t number = 0, byte
     cdef int shift = 0
     while p < end:
@@ -492,25 +506,25 @@ cdef class Message:
 
     @property
     def topic(self):
-        return self.source.context.topic
+        return source_of(self).context.topic
 
     @property
     def partition_id(self):
-        return self.source.context.partition_id
+        return source_of(self).context.partition_id
 
     @property
     def partition(self):
         """The Partition it came from, where the consumer knows one (pykafka)."""
-        return self.source.context.partition
+        return source_of(self).context.partition
 
     @property
     def timestamp_type(self):
-        return self.source.timestamp_type
+        return source_of(self).timestamp_type
 
     @property
     def compression_type(self):
         """How its batch was compressed."""
-        return self.source.compression_type
+        return source_of(self).compression_type
 
     @property
     def response_code(self):
@@ -550,10 +564,11 @@ cdef class Message:
     def detach(self):
         """A message with its own copy of key, value and headers, which does not keep the fetched buffer alive."""
         cdef Message message = Message.__new__(Message)
+        cdef Source source = source_of(self)
         cdef Py_ssize_t to_value = self.value_at - self.key_at
         cdef Py_ssize_t size = to_value + (self.value_size if self.value_size > 0 else 0) + self.tail
         cdef object copy = bytes_view(PyBytes_FromStringAndSize(<const char*> self.key_at, size))
-        message.source = new_source(copy, self.source.context, self.source.timestamp_type, self.source.compression_type)
+        message.source = new_source(copy, source.context, source.timestamp_type, source.compression_type)
         message.key_at = address_of(copy)
         message.value_at = message.key_at + to_value
         message.offset = self.offset
@@ -576,6 +591,12 @@ cdef class Message:
 
     def __repr__(self):
         return f"<Message {self.topic}[{self.partition_id}] offset {self.offset}, {self.size} bytes>"
+
+
+cdef inline Source source_of(Message message):
+    if message.source is None:  # made by Message.__new__, around Records
+        raise TypeError("this message was not read from anywhere")
+    return message.source
 
 
 _common.Message.register(Message)

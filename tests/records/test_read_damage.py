@@ -19,12 +19,6 @@ from tests.records.handmade import CONTROL, GZIP, LOG_APPEND, batch, fix_crc, ma
 from tests.records.reading import columns, outcome, read, records
 
 
-@pytest.fixture(scope="module")
-def speed() -> ModuleType:
-    """The compiled implementation, to be held against the other."""
-    return pytest.importorskip("gkafka.records._speed")
-
-
 # -- what is damaged ---------------------------------------------------------------------------------------------------
 def raw(body: bytes, count: int = 1, last_delta: int = 9) -> bytes:
     return batch([body], count=count, last_delta=last_delta, base_offset=100)

@@ -159,6 +159,18 @@ def test_a_context_without_names_is_an_attribute_error(impl: ModuleType) -> None
         impl.Records(FULL, header, object()).take(1)
 
 
+def test_a_message_that_was_not_read_says_so(speed: ModuleType) -> None:
+    with pytest.raises(TypeError, match="made by Records"):
+        speed.Message()
+    empty = speed.Message.__new__(speed.Message)
+    assert (empty.key, empty.value, empty.headers) == (b"", b"", [])
+    for name in ("topic", "partition", "timestamp_type"):
+        with pytest.raises(TypeError, match="not read from anywhere"):
+            getattr(empty, name)
+    with pytest.raises(TypeError, match="not read from anywhere"):
+        empty.detach()
+
+
 def test_records_take_their_names_from_the_context(impl: ModuleType) -> None:
     (first, *_) = impl.Records(FULL, impl.scan(FULL)[0], Origin("other", 9, CONTEXT)).take(1)
     assert (first.topic, first.partition_id, first.partition) == ("other", 9, CONTEXT)
