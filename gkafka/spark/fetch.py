@@ -79,6 +79,10 @@ class RangeReader:
                     self._progress_at = self._client.handler.monotonic()
             except OffsetOutOfRangeError as exc:
                 self._position = self._next_available(exc)
+                # The batch at the new position may hold records before it, which are deleted although they are still there.
+                if chunk.fetches:
+                    yield chunk
+                chunk = Chunk(self._position)
             except KafkaException as exc:
                 if not exc.retriable:
                     raise

@@ -1,0 +1,108 @@
+"""A real Spark with the JVM connector beside gkafka's, on a real Kafka."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from tests.live.kafka import KafkaCluster
+from tests.live.maven import MissingToolError, jars
+from tests.live.pool import POOL
+
+ROOT = Path(__file__).resolve().parents[3]
+CONNECTOR = (  # each without what it depends on: the rest is in Spark
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.0",
+)
+_numbers = itertools.count(1)
+
+Frame = Callable[..., DataFrame]
+
+
+@pytest.fixture(scope="session")
+def _pool() -> Iterator[None]:
+    yield
+    POOL.stop()
+
+
+@pytest.fixture
+def kafka(_pool: None) -> KafkaCluster:
+    return POOL.get("4.2.0")
+
+
+@pytest.fixture(scope="session")
+def spark(_pool: None) -> Iterator[SparkSession]:
+    POOL.get("4.2.0")  # without Java this says what to install, or skips
+    try:
+        connector = jars("spark-kafka-4.2.0", CONNECTOR, transitive=False)
+    except MissingToolError as error:
+        pytest.fail(f"{error} (or set GKAFKA_LIVE=skip)", pytrace=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        session = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.jars", ",".join(map(str, connector)))
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.log.level", "OFF")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .getOrCreate()
+        )
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def topic(kafka: KafkaCluster) -> Callable[..., str]:
+    """Makes a topic that no other test uses."""
+
+    def make(partitions: int = 2, **configs: object) -> str:
+        name = f"spark-{next(_numbers)}"
+        kafka.create_topic(name, partitions, configs={key.replace("_", "."): value for key, value in configs.items()})
+        return name
+
+    return make
+
+
+@pytest.fixture
+def frame(spark: SparkSession, kafka: KafkaCluster) -> Frame:
+    """A DataFrame of "kafka" or "gkafka"; a name's "__" stands for a dot."""
+
+    def load(source: str, *, schema: str | None = None, **options: str) -> DataFrame:
+        reader = spark.read.format(source).option("kafka.bootstrap.servers", kafka.hosts)
+        for name, value in options.items():
+            reader = reader.option(name.replace("__", "."), value)
+        return (reader if schema is None else reader.schema(schema)).load()
+
+    return load
+
+
+@pytest.fixture
+def same(frame: Frame) -> Callable[..., int]:
+    """Reads with both connectors, compares schema and rows, and returns how many rows there are."""
+
+    def compare(**options: str) -> int:
+        theirs, ours = frame("kafka", **options), frame("gkafka", **options)
+        assert theirs.schema == ours.schema
+        rows = in_order(ours)
+        assert rows == in_order(theirs)
+        return len(rows)
+
+    return compare
+
+
+def in_order(frame: DataFrame) -> list[Row]:
+    return sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset))
