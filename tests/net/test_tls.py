@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import gevent.ssl
+import greenlet
 import pytest
 
 from gkafka.config import ClientConfig, Secret
@@ -485,6 +486,32 @@ def test_a_slow_handshake_does_not_stall_the_hub(certs: Certificates, whose: str
             assert read(stream, 1, handler.monotonic() + 5) == b"x"
     assert ticker.worst_cpu <= 0.010
     assert ticker.worst_wall(2) <= 0.010 + NOISE_S
+    assert handler.stop()
+
+
+def test_no_lock_is_held_while_greenlets_switch(certs: Certificates) -> None:
+    handler = resolve_handler("gevent")
+    held: list[str] = []
+    switches: list[str] = []
+    data = os.urandom(1_000_000) * 3
+    with tls_server(certs.server()) as port, connect(handler, port, tls_config(certs)) as stream:
+        assert isinstance(stream, TlsStream)
+        lock: Any = stream._lock
+
+        def trace(event: str, _: Any) -> None:
+            switches.append(event)
+            if lock.locked():
+                held.append(event)
+
+        greenlet.settrace(trace)
+        try:
+            writer = handler.spawn(stream.send_all, [data], handler.monotonic() + 20)
+            assert read(stream, len(data), handler.monotonic() + 20) == data
+            assert writer.join(5)
+        finally:
+            greenlet.settrace(None)
+    assert len(switches) > 20
+    assert held == []
     assert handler.stop()
 
 
