@@ -8,7 +8,6 @@ unset                builds it if Cython and a C compiler are there; otherwise g
 from __future__ import annotations
 
 import glob
-import glob
 import os
 import sys
 

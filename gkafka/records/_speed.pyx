@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, embedsignature=True
 """The compiled half of `gkafka.records`: the same names, results and errors as `gkafka.records._pure`.
 
-This file holds what reading and writing share; `_speed_read.pxi` reads batches,
+This file holds what reading and writing share; `_speed_headers.pxi`, `_speed_message.pxi` and `_speed_read.pxi` read batches,
 `_speed_columns.pxi` makes columns of them, `_speed_write.pxi` writes them.
 """
 
@@ -73,6 +73,8 @@ cdef inline void store_u64(unsigned char* p, uint64_t value) noexcept nogil:
     store_u32(p + 4, <uint32_t> value)
 
 
+include "_speed_headers.pxi"
+include "_speed_message.pxi"
 include "_speed_read.pxi"
 include "_speed_columns.pxi"
 include "_speed_write.pxi"
