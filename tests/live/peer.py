@@ -57,15 +57,20 @@ class Peer:
         assert sorted(given) == sorted((record.partition, record.offset) for record in records)
 
     def read(self, topic: str, count: int, partitions: int = 1) -> list[Seen]:
-        """The first `count` records of the topic, by partition and offset. Raises AssertionError if there are fewer, or more."""
-        consumer = self._consumer(topic, partitions)
+        """All records of the topic, by partition and offset. AssertionError unless they are `count`."""
+        consumer = Consumer({**self._settings, "group.id": "peer", "enable.auto.commit": False, "check.crcs": True})
+        # Asked before the first fetch: a broker serves one request of a connection at a time, and a fetch may park.
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=DEADLINE_S)[1] for p in range(partitions)]
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+        nexts = [0] * partitions
         seen: list[Seen] = []
         deadline = time.monotonic() + DEADLINE_S
-        while len(seen) < count or not self._at_end(consumer, topic, partitions, seen):
-            assert time.monotonic() < deadline, f"{len(seen)} of {count} records of {topic} after {DEADLINE_S:g} s"
-            for message in consumer.consume(max(1, min(10000, count - len(seen))), 0.2):
+        while nexts != ends:
+            assert time.monotonic() < deadline, f"{len(seen)} records of {topic} after {DEADLINE_S:g} s, at {nexts} of {ends}"
+            for message in consumer.consume(max(1, min(10_000, sum(ends) - len(seen))), 0.2):
                 assert message.error() is None, message.error()
                 seen.append(self._seen(message))
+                nexts[seen[-1].partition] = seen[-1].offset + 1
         consumer.close()
         assert len(seen) == count, f"{len(seen)} records in {topic}, expected {count}"
         return sorted(seen, key=lambda record: record[:2])
@@ -81,16 +86,6 @@ class Peer:
         consumer = Consumer({**self._settings, "group.id": group, "enable.auto.commit": False})
         consumer.commit(offsets=[TopicPartition(topic, p, offset) for p, offset in offsets.items()], asynchronous=False)
         consumer.close()
-
-    def _consumer(self, topic: str, partitions: int) -> Consumer:
-        consumer = Consumer({**self._settings, "group.id": "peer", "enable.auto.commit": False, "check.crcs": True})
-        consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
-        return consumer
-
-    def _at_end(self, consumer: Consumer, topic: str, partitions: int, seen: Sequence[Seen]) -> bool:
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=DEADLINE_S)[1] for p in range(partitions)]
-        nexts = [max((record.offset + 1 for record in seen if record.partition == p), default=0) for p in range(partitions)]
-        return nexts == ends
 
     def _seen(self, message: Any) -> Seen:
         timestamp = message.timestamp()[1] if self.release.timestamps else None
