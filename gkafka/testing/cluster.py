@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gkafka.exceptions import ConfigurationError, error_for
 from gkafka.testing.actions import Action
-from gkafka.testing.answers import Answers
+from gkafka.testing.answers import ANSWERED, Answers
 from gkafka.testing.logs import StoredRecord, decode
 from gkafka.testing.native import Loop
 from gkafka.testing.refusals import refusal
@@ -77,7 +77,8 @@ class MockCluster:
     message.max.bytes. history: how many requests `requests` remembers, 64 MiB of them at most.
 
     It behaves as Kafka does, and its brokers share one state, so that there is no replication lag. Served: every API of `gkafka.wire` in
-    every version. Not there: group membership (only offsets are kept, and a commit that names a generation is told UNKNOWN_MEMBER_ID),
+    every version, but group membership (only offsets are kept, and a commit that names a generation is told UNKNOWN_MEMBER_ID): its APIs
+    are served if `limits` names them, and answered by `on(api, Reply(...))` alone. Not there:
     transactions, fetch sessions (declined, which is legal), quotas, authentication, and the conversion of batches to an older format: a
     Fetch too old for what the log holds is told UNSUPPORTED_VERSION.
     """
@@ -412,7 +413,7 @@ def _api(name: str) -> Api:
 
 def _served(versions: str | None, limits: Mapping[str, tuple[int, int] | None]) -> dict[int, tuple[int, int]]:
     """API key -> lowest and highest version."""
-    served = {api.key: (api.stable.low, api.stable.high) for api in APIS.values()}
+    served = {api.key: (api.stable.low, api.stable.high) for api in APIS.values() if api.name in ANSWERED}
     if versions is not None:
         ranges = Versions.for_broker(versions).ranges
         served = {key: ranges[key] for key in (*served, DESCRIBE_GROUPS) if key in ranges}

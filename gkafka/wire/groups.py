@@ -1,10 +1,33 @@
-"""FindCoordinator: which broker looks after a group or a transactional id."""
+"""FindCoordinator: which broker looks after a group or a transactional id. JoinGroup, SyncGroup, Heartbeat, LeaveGroup: being a member.
+
+The metadata of a JoinGroup and the assignments of a SyncGroup are bytes to the broker and to this room.
+"""
 
 from __future__ import annotations
 
-from gkafka.wire.schema import Message, Struct, array, int8, int16, int32, message, string
+from gkafka.wire.schema import Message, Struct, array, boolean, bytes_, int8, int16, int32, message, string
 
-__all__ = ["Coordinator", "FindCoordinatorRequest", "FindCoordinatorResponse"]
+__all__ = [
+    "Coordinator",
+    "FindCoordinatorRequest",
+    "FindCoordinatorResponse",
+    "HeartbeatRequest",
+    "HeartbeatResponse",
+    "JoinGroupRequest",
+    "JoinGroupRequestProtocol",
+    "JoinGroupResponse",
+    "JoinGroupResponseMember",
+    "LeaveGroupRequest",
+    "LeaveGroupResponse",
+    "MemberIdentity",
+    "MemberResponse",
+    "SyncGroupRequest",
+    "SyncGroupRequestAssignment",
+    "SyncGroupResponse",
+]
+
+
+# -- FindCoordinator ---------------------------------------------------------------------------------------------------
 
 
 @message(key=10, versions="0-6", flexible="3+")
@@ -72,3 +95,141 @@ class FindCoordinatorResponse(Message):
             host=one.host,
             port=one.port,
         )
+
+
+# -- JoinGroup ---------------------------------------------------------------------------------------------------------
+class JoinGroupRequestProtocol(Struct):
+    name: str = string()
+    metadata: bytes | memoryview = bytes_()
+
+
+@message(key=11, versions="0-9", flexible="6+")
+class JoinGroupRequest(Message):
+    """Become a member, or one of the next generation. KIP-62 rebalance timeout (v1); KIP-219 (v3); KIP-394 the member id is given in a
+    first answer, MEMBER_ID_REQUIRED (v4); KIP-345 static members (v5); KIP-482 (v6); KIP-800 reason (v8).
+
+    member_id: "" for a new member. rebalance_timeout_ms: before v1 the session timeout stands for it.
+    """
+
+    group_id: str = string()
+    session_timeout_ms: int = int32()
+    rebalance_timeout_ms: int = int32("1+", default=-1, ignorable=True)
+    member_id: str = string()
+    group_instance_id: str | None = string("5+", nullable="5+", default=None)
+    protocol_type: str = string()
+    protocols: list[JoinGroupRequestProtocol] = array(JoinGroupRequestProtocol)
+    reason: str | None = string("8+", nullable="8+", default=None, ignorable=True)
+
+
+class JoinGroupResponseMember(Struct):
+    member_id: str = string()
+    group_instance_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    metadata: bytes | memoryview = bytes_()
+
+
+@message(key=11, versions="0-9", flexible="6+")
+class JoinGroupResponse(Message):
+    """The new generation; `members` is filled for its leader alone. KIP-124 throttle (v2); KIP-345 (v5); KIP-482 (v6); KIP-559 protocol
+    type (v7); KIP-814 a leader that must not assign (v9).
+    """
+
+    throttle_time_ms: int = int32("2+", ignorable=True)
+    error_code: int = int16()
+    generation_id: int = int32(default=-1)
+    protocol_type: str | None = string("7+", nullable="7+", default=None, ignorable=True)
+    protocol_name: str | None = string(nullable="7+")
+    leader: str = string()
+    skip_assignment: bool = boolean("9+")
+    member_id: str = string()
+    members: list[JoinGroupResponseMember] = array(JoinGroupResponseMember)
+
+
+# -- SyncGroup ---------------------------------------------------------------------------------------------------------
+class SyncGroupRequestAssignment(Struct):
+    member_id: str = string()
+    assignment: bytes | memoryview = bytes_()
+
+
+@message(key=14, versions="0-5", flexible="4+")
+class SyncGroupRequest(Message):
+    """Hand in the leader's assignments, none from a follower, and ask for one's own. KIP-345 (v3); KIP-482 (v4); KIP-559 (v5)."""
+
+    group_id: str = string()
+    generation_id: int = int32()
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+    protocol_type: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    protocol_name: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
+
+
+@message(key=14, versions="0-5", flexible="4+")
+class SyncGroupResponse(Message):
+    """One's own assignment. KIP-124 throttle (v1); KIP-482 (v4); KIP-559 protocol (v5)."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16()
+    protocol_type: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    protocol_name: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    assignment: bytes | memoryview = bytes_()
+
+
+# -- Heartbeat ---------------------------------------------------------------------------------------------------------
+@message(key=12, versions="0-4", flexible="4+")
+class HeartbeatRequest(Message):
+    """Still here. KIP-345 (v3); KIP-482 (v4)."""
+
+    group_id: str = string()
+    generation_id: int = int32()
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+
+
+@message(key=12, versions="0-4", flexible="4+")
+class HeartbeatResponse(Message):
+    """Whether the generation still stands: REBALANCE_IN_PROGRESS says that it ends. KIP-124 throttle (v1); KIP-482 (v4)."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16()
+
+
+# -- LeaveGroup --------------------------------------------------------------------------------------------------------
+class MemberIdentity(Struct):
+    member_id: str = string("3+")
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+    reason: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+
+
+@message(key=13, versions="0-5", flexible="4+")
+class LeaveGroupRequest(Message):
+    """Leave at once instead of by a missed heartbeat. KIP-345 many members (v3); KIP-482 (v4); KIP-800 reason (v5).
+
+    One member may be given as `member_id` or in `members`, whatever the version.
+    """
+
+    group_id: str = string()
+    member_id: str = string("0-2")
+    members: list[MemberIdentity] = array(MemberIdentity, "3+")
+
+    def for_version(self, version: int) -> LeaveGroupRequest:
+        """A single member goes where the version has its place (KIP-345). A static one needs version 3."""
+        if version >= 3 and self.member_id and not self.members:
+            return LeaveGroupRequest(group_id=self.group_id, members=[MemberIdentity(member_id=self.member_id)])
+        if version < 3 and not self.member_id and len(self.members) == 1 and self.members[0].group_instance_id is None:
+            return LeaveGroupRequest(group_id=self.group_id, member_id=self.members[0].member_id)
+        return self
+
+
+class MemberResponse(Struct):
+    member_id: str = string("3+")
+    group_instance_id: str | None = string("3+", nullable="3+")
+    error_code: int = int16("3+")
+
+
+@message(key=13, versions="0-5", flexible="4+")
+class LeaveGroupResponse(Message):
+    """How it went, from version 3 on also for each member. KIP-124 throttle (v1); KIP-345 (v3); KIP-482 (v4)."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16()
+    members: list[MemberResponse] = array(MemberResponse, "3+")

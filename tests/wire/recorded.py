@@ -67,8 +67,10 @@ def build(cls: type[S], values: dict[str, Any]) -> S:
 
 
 def convert(field: Field, value: Any) -> Any:
-    if value is None or field.kind in ("number", "string", "bytes"):
+    if value is None or field.kind in ("number", "string"):
         return value
+    if field.kind == "bytes":
+        return base64.b64decode(value) if isinstance(value, str) else value
     if field.kind == "uuid":
         return UUID(bytes=_base64url(value))
     if field.kind == "struct":

@@ -12,7 +12,7 @@ from gkafka.exceptions import SerializationError, UnsupportedVersion
 from gkafka.wire.admin import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from gkafka.wire.apis import APIS, Versions, decode_request, decode_response, encode_request, encode_response
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
-from gkafka.wire.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from gkafka.wire.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse, LeaveGroupRequest, MemberIdentity
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from gkafka.wire.offsets import (
     ListOffsetsPartitionResponse,
@@ -189,6 +189,22 @@ def test_one_coordinator_is_asked_for_and_answered_alike_at_every_version(versio
     failed = over_the_wire(FindCoordinatorResponse(coordinators=[Coordinator(key="g", node_id=-1, error_code=15)]), version)
     assert [c.error_code for c in failed.answers] == [15]
     assert over_the_wire(FindCoordinatorResponse(), version).answers == []
+
+
+@pytest.mark.parametrize("version", LeaveGroupRequest.API.versions.each())
+def test_one_member_leaves_alike_at_every_version(version: int) -> None:
+    for request in (
+        LeaveGroupRequest(group_id="g", member_id="m"),
+        LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")]),
+    ):
+        received = over_the_wire(request, version)
+        assert [received.member_id] * (received.member_id != "") + [m.member_id for m in received.members] == ["m"]
+
+
+def test_a_static_member_does_not_leave_by_its_member_id_alone() -> None:
+    static = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m", group_instance_id="i")])
+    with pytest.raises(UnsupportedVersion, match="members"):
+        over_the_wire(static, 2)
 
 
 @pytest.mark.parametrize("version", DeleteTopicsRequest.API.versions.each())

@@ -20,6 +20,7 @@ import java.lang.reflect.Type;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
@@ -41,8 +42,8 @@ import org.apache.kafka.common.utils.AppInfoParser;
 
 public class Record {
     static final String[] APIS = {
-        "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator", "ApiVersions", "CreateTopics",
-        "DeleteTopics", "InitProducerId"};
+        "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup",
+        "SyncGroup", "ApiVersions", "CreateTopics", "DeleteTopics", "InitProducerId"};
     static final String[] KINDS = {"default", "nulls", "rich"};
     static final String CLIENT_ID = "golden-é";
     static final byte[] RECORDS = new byte[300];
@@ -140,6 +141,7 @@ public class Record {
         if (kind == int.class || kind == Integer.class) return count % 2 == 0 ? -1000000 - count : 1000000 + count;
         if (kind == long.class || kind == Long.class) return count % 2 == 0 ? -5000000000L - count : 5000000000L + count;
         if (kind == String.class) return (count % 2 == 0 ? "grüße-✓-" : "name-") + count + (count % 5 == 0 ? "x".repeat(150) : "");
+        if (kind == byte[].class) return Arrays.copyOf(RECORDS, 20 + count);
         if (kind == Uuid.class) return new Uuid(0x0123456789abcdefL + count, -count);
         if (kind.getName().endsWith("BaseRecords")) return MemoryRecords.readableRecords(ByteBuffer.wrap(RECORDS, 0, 100 + count));
         if (Collection.class.isAssignableFrom(kind)) return collection(kind, generic, wire, rich);
