@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 CHECKPOINT_EVERY = 64
 """Records that the fast path takes between two looks at the time and at the process id."""
 
+INITIAL_BYTES = 4096
+"""Memory that a new batch takes; it doubles as records come."""
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -55,11 +58,13 @@ class NativeProducer:
         self._check_times(config)
         self._slow_lock = self._handler.Lock()
         self._flushers = 0
+        self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
         self._appender = records.Appender(
             self,
             batch_bytes=config.batch_bytes,
             buffer_bytes=config.buffer_bytes,
             max_record_bytes=config.max_request_bytes,
+            initial_bytes=self._initial_bytes,
             lock=self._handler.Lock(),
         )
         self._appender.checkpoint_every = CHECKPOINT_EVERY
@@ -250,7 +255,7 @@ class NativeProducer:
     def _wait_for_room(self, deadline: float, topic: str, size: int) -> None:
         """Wait until some memory was given back. Raises BufferFull at the deadline."""
         left = deadline - self._handler.monotonic()
-        if left > 0 and self._driver.wait_for_room(size, min(left, TICK_S)):
+        if left > 0 and self._driver.wait_for_room(max(size, self._initial_bytes), min(left, TICK_S)):
             return
         self._check_usable()
         if self._handler.monotonic() >= deadline:

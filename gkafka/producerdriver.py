@@ -287,7 +287,7 @@ class ProducerDriver:
             waiter = batch.waiter
             if waiter is not None:
                 waiter.set()
-            if outcome.error is None:
+            if outcome.error is None and not callbacks:
                 self._appender.release(batch)
         if settled:
             self.outcome.set()
@@ -325,7 +325,10 @@ class ProducerDriver:
 
     # -- room ------------------------------------------------------------------------------------------------------------------
     def wait_for_room(self, size: int, seconds: float) -> bool:
-        """Wait until some memory was given back, at most so long. First come, first served. False: the time is over."""
+        """Wait until `size` bytes may be free, at most so long. First come, first served. False: the time is over.
+
+        size: what opening a batch takes; with less than that free it would be no use to try again.
+        """
         event = self._handler.Event()
         with self.lock:
             # What failed holds its records until flush() or close() reports them, but not at the cost of what is still to be sent.
@@ -371,6 +374,9 @@ class ProducerDriver:
                     log.exception("a delivery callback failed")
                 if n % CALLBACK_CHUNK == CALLBACK_CHUNK - 1:
                     self._handler.checkpoint()
+            if batch.error is None:  # until now, so that the callbacks could look at the records
+                self._appender.release(batch)
+                self._give_room()
 
 
 def _work(ref: weakref.ref[ProducerDriver]) -> None:
