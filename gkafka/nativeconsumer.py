@@ -515,6 +515,9 @@ class NativeConsumer:
                 else:
                     self._note(error)
                     raise error
+            for topic, partition in wanted:
+                text = f"the answer to an offset commit leaves {topic}-{partition} out"
+                raise ProtocolError(text, topic=topic, partition=partition, api="OffsetCommit")
 
         deadline = self._handler.monotonic() + timeout_s
         self._with_tries(f"committing offsets of group {group!r}", attempt, deadline, tries, backoff_s)
