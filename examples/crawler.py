@@ -23,30 +23,34 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
+import gevent
 import gevent.queue
 import gevent.socket
 from gevent.pool import Pool
 from tqdm import tqdm
 
 from gkafka import KafkaClient
-from gkafka.exceptions import KafkaException, TopicAlreadyExists
+from gkafka.exceptions import DeliveryError, KafkaException, TopicAlreadyExists
 
 START = "/index.html"
 ANCHOR_CHARS = 120
 HTTP_TIMEOUT_S = 30
 ACKNOWLEDGED_WITHIN_S = 120
+# What a wrong address, a lost connection or a refused option looks like.
+EXPECTED = (KafkaException, OSError, http.client.HTTPException, ValueError)
 
 
-# -- HTML: one regular expression over the markup that matters -------------------------------------------------------------------------
+# -- HTML: one regular expression, tag by tag: what looks like a tag inside a quoted attribute is none -------------------------------------------------------------------------
 ATTRIBUTES = r"""(?:[^>"']|"[^"]*"|'[^']*')*"""
 MARKUP = re.compile(
-    rf"""<!--.*?--> | <(?P<raw>script|style)\b{ATTRIBUTES}>.*?</(?P=raw)\s*> | <(?P<close>/?)(?P<tag>a|title)(?=[\s/>])(?P<attributes>{ATTRIBUTES})>""",
+    rf"""<!--.*?--> | <(?P<raw>script|style)\b{ATTRIBUTES}>.*?</(?P=raw)\s*> | <(?P<close>/?)(?P<tag>[a-z][^\s/>]*)(?P<attributes>{ATTRIBUTES})>""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 ATTRIBUTE = re.compile(r"""([^\s=/"'>]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
@@ -289,25 +293,34 @@ def create_topics(client: Any, names: list[str], partitions: int) -> None:
 
 def main() -> int:
     args = arguments()
-    client = KafkaClient(args.hosts, handler="gevent")
+    # A greenlet's error ends the crawl and is told there; gevent would print it as well.
+    gevent.get_hub().NOT_ERROR += EXPECTED
     try:
-        browser = Browser(args.site)
-        topics = {"pages": args.pages_topic, "links": args.links_topic}
-        create_topics(client, list(topics.values()), args.partitions)
-        with client.get_producer(compression=args.compression) as producer, Bar() as bar:
-            ledger = Ledger(producer, topics)
-            crawl = Crawl(browser, ledger, args.greenlets, args.max_pages, bar)
-            began = time.perf_counter()
-            crawl.run()
-            crawled = time.perf_counter()
-            acknowledged = ledger.settle(ACKNOWLEDGED_WITHIN_S)
-            settled = time.perf_counter()
-    except (KafkaException, OSError, http.client.HTTPException, ValueError) as exc:
+        with KafkaClient(args.hosts, handler="gevent") as client:
+            summary = crawl_into(client, args)
+    except EXPECTED as exc:
         print(f"crawler.py: {type(exc).__name__}: {exc}", file=sys.stderr)
         return 1
-    finally:
-        client.close()
-    summary = {
+    if args.write:
+        args.write.write_text(json.dumps(summary, indent=1), encoding="utf-8")
+    return tell(summary)
+
+
+def crawl_into(client: Any, args: argparse.Namespace) -> dict[str, Any]:
+    """The crawl's figures, whether or not every record was acknowledged. Raises one of EXPECTED if there was no crawl."""
+    browser = Browser(args.site)
+    topics = {"pages": args.pages_topic, "links": args.links_topic}
+    create_topics(client, list(topics.values()), args.partitions)
+    # The ledger has counted what failed; close() would name it once more.
+    with suppress(DeliveryError), client.get_producer(compression=args.compression) as producer, Bar() as bar:
+        ledger = Ledger(producer, topics)
+        crawl = Crawl(browser, ledger, args.greenlets, args.max_pages, bar)
+        began = time.perf_counter()
+        crawl.run()
+        crawled = time.perf_counter()
+        acknowledged = ledger.settle(ACKNOWLEDGED_WITHIN_S)
+        settled = time.perf_counter()
+    return {
         "site": args.site,
         "handler": client.handler.name,
         "greenlets": args.greenlets,
@@ -320,9 +333,6 @@ def main() -> int:
         "acknowledged": acknowledged,
         "errors": dict(ledger.errors),
     }
-    if args.write:
-        args.write.write_text(json.dumps(summary, indent=1), encoding="utf-8")
-    return tell(summary)
 
 
 def tell(summary: dict[str, Any]) -> int:

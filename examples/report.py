@@ -232,12 +232,13 @@ def map_chart(tables: dict[str, Any]) -> go.Figure:
                 counts[folder] += tables["inlinks"].get(path, 0)
                 parents[folder] = "" if folder == "/" else str(PurePosixPath(folder).parent)
     ids = list(parents)
+    numbers = {each: str(number) for number, each in enumerate(ids, 1)}
     names = {each: label(PurePosixPath(each).name or "the site") for each in ids}
     figure = go.Figure(
         go.Treemap(
-            ids=ids,
+            ids=[numbers[each] for each in ids],
             labels=[names[each] for each in ids],
-            parents=[parents[each] for each in ids],
+            parents=[numbers.get(parents[each], "") for each in ids],
             values=[sizes[each] for each in ids],
             branchvalues="total",
             maxdepth=3,

@@ -1,0 +1,61 @@
+# gkafka: everything a clone needs. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+BUILT  := $(VENV)/.built
+SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/records/*.pxi gkafka/records/*.h)
+
+# Tests that start Apache Kafka, Spark or the demo; all others are pure.
+WITH_KAFKA := $(wildcard tests/live tests/*/live)
+PURE := $(PY) -m pytest -q tests $(addprefix --ignore=,$(WITH_KAFKA))
+
+# The part of the demo's site that `make test` crawls.
+TEST_PAGES := 40
+
+.DELETE_ON_ERROR:
+.PHONY: help venv lint check test demo bench clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "  PYTHON=python3.12 chooses the interpreter of a new .venv, SITE=folder the site of the demo, DEMO_PAGES=n its size."
+
+venv: $(BUILT)  ## .venv with all packages and gkafka, compiled if there is a C compiler
+
+# pip knows what is there already: a second run with other requirements only adds to it.
+$(READY): requirements.txt
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "gkafka needs Python 3.10 or newer: make venv PYTHON=python3.12")'
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(BUILT): $(READY) $(SOURCES)
+	PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@$(PY) -c 'from gkafka.records import IMPLEMENTATION as name; print("gkafka.records:", name)'
+	@touch $@
+
+lint: $(BUILT)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m mypy --disable-error-code import-untyped examples/*.py
+
+check: lint  ## lint, types and the tests that need no broker, on both implementations (3 minutes at most)
+	GKAFKA_IMPL=cython $(PURE)
+	GKAFKA_IMPL=python $(PURE)
+
+test: check  ## everything: also real Kafka of all versions, Spark, the demo in a small form
+	$(PY) -m pytest -q $(WITH_KAFKA)
+	$(PY) examples/demo.py --max-pages $(TEST_PAGES) --out demo-out/test
+
+demo: $(BUILT)  ## crawl a web site into a real Kafka, read it in PySpark, report, compare every number
+	$(PY) examples/demo.py
+
+bench: $(BUILT)  ## gkafka beside the other clients that are installed, as a table
+	$(PY) benchmarks/run.py
+
+clean:  ## remove what was built; .venv goes, too
+	rm -rf $(VENV) build dist demo-out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -f gkafka/records/_speed.c gkafka/records/_speed*.so
+	find gkafka tests examples benchmarks pyspark_gkafka -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,77 @@
+"""The demo on a real Kafka and in a real Spark, in a small form."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.examples.conftest import EXAMPLES
+from tests.examples.marked import MARK, marked
+from tests.live.kafka import KafkaNode
+
+pytestmark = [
+    pytest.mark.timeout(420),
+    pytest.mark.skipif(os.environ.get("GKAFKA_LIVE") == "skip", reason="GKAFKA_LIVE=skip"),
+]
+
+
+@pytest.fixture
+def kafka() -> Iterator[KafkaNode]:
+    with KafkaNode() as node:
+        yield node
+
+
+def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(EXAMPLES / program), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+
+
+def test_every_number_is_equal_until_one_link_is_left_out(kafka: KafkaNode, site: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run("demo.py", "--site", site, "--hosts", kafka.hosts, "--out", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all equal" in done.stdout
+    assert (out / "report.html").stat().st_size > 1e6
+    assert all((out / f"{name}.parquet" / "_SUCCESS").exists() for name in ("pages", "links", "inlinks", "dead"))
+
+    stored = {(topic, number): last for topic, number, _, _, last, _ in json.loads((out / "tables.json").read_text())["partitions"]}
+    links = next(topic for topic, _ in stored if topic.endswith("links"))
+    first = next(number for topic, number in stored if topic == links)
+    offsets = json.dumps({links: {str(number): 1 if number == first else -2 for number in range(4)}})
+    topics = ["--pages-topic", links.replace("links", "pages"), "--links-topic", links]
+    done = run("pipeline.py", "--hosts", kafka.hosts, *topics, "--links-from", offsets, "--out", out)
+    assert done.returncode == 0, done.stderr
+
+    done = run("verify.py", site, out / "tables.json")
+    assert done.returncode == 1
+    assert re.search(r"^links +26 +25 +DIFFERS$", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.parametrize("step", ["3/7", "4/7", "5/7"])
+def test_ctrl_c_at_any_step_leaves_no_process_and_no_half_report(site: Path, tmp_path: Path, step: str) -> None:
+    out, mark = tmp_path / "out", uuid.uuid4().hex
+    command = [sys.executable, str(EXAMPLES / "demo.py"), "--site", str(site), "--out", str(out)]
+    demo = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, MARK: mark})
+    assert demo.stdout
+    try:
+        for line in demo.stdout:
+            # In Spark's step, once it is up and reads.
+            if (line.startswith(step) and step != "5/7") or (step == "5/7" and "Spark" in line and "up in" in line):
+                break
+        assert marked(mark)
+    finally:
+        demo.send_signal(signal.SIGINT)
+    rest = demo.stdout.read()
+    assert demo.wait(60) == 128 + signal.SIGINT, rest
+    demo.stdout.close()
+    assert marked(mark) == []
+    assert [path.name for path in out.iterdir()] == [".lock"]

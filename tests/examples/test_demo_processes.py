@@ -1,0 +1,97 @@
+"""The demo ends what it started, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import demo
+import pytest
+
+from tests.examples.conftest import EXAMPLES
+from tests.examples.marked import MARK, marked
+
+# A program that starts another one in a process group of its own, as Spark's Python workers are, and ignores SIGTERM.
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], preexec_fn=lambda: os.setpgid(0, 0))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> str:
+    """In the environment of every process that the test starts, and of those that they start."""
+    value = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, value)
+    return value
+
+
+def test_a_child_ends_with_all_of_its_session(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "GRACE_S", 0.3)
+    children = demo.Children()
+    child = children.start([sys.executable, "-c", STUBBORN])
+    assert child.stdout
+    assert child.stdout.readline() == "ready\n"
+    assert len(marked(mark)) == 2
+    children.end_all()
+    assert marked(mark) == []
+
+
+def test_a_program_that_does_not_start_is_an_error_that_names_it(tmp_path: Path) -> None:
+    children = demo.Children()
+    try:
+        run = demo.Demo(demo.argparse.Namespace(max_pages=None), children, tmp_path)
+        with pytest.raises(demo.StepFailed, match=r"serve\.py"):
+            run.background([demo.script("serve.py"), str(tmp_path)])
+    finally:
+        children.end_all()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_process_and_no_file(mark: str, site: Path, tmp_path: Path, number: int) -> None:
+    """While the crawler waits for a Kafka that never answers."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("of an earlier run")
+    command = [sys.executable, str(EXAMPLES / "demo.py"), "--site", str(site), "--hosts", "127.0.0.1:9", "--out", str(out)]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert run.stdout
+    for line in run.stdout:
+        if line.startswith("4/7"):
+            break
+    wait_for(lambda: any("crawler.py" in command for command in marked(mark)))
+    os.kill(run.pid, number)
+    os.kill(run.pid, number)  # an impatient user changes nothing
+    rest = run.stdout.read()
+    assert run.wait(60) == 128 + number, rest
+    run.stdout.close()
+    assert marked(mark) == []
+    assert sorted(path.name for path in out.iterdir()) == [".lock", "report.html"]
+    assert (out / "report.html").read_text() == "of an earlier run"
+
+
+def test_a_step_that_fails_ends_the_demo_and_leaves_nothing(mark: str, site: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, str(EXAMPLES / "demo.py"), "--site", str(site / "a" / "deep"), "--hosts", "127.0.0.1:9", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "website.py ended with status 1" in done.stderr
+    assert "no index.html" in done.stderr
+    assert marked(mark) == []
+    assert [path.name for path in out.iterdir()] == [".lock"]
+
+
+def wait_for(ready: object, timeout: float = 30) -> None:
+    assert callable(ready)
+    deadline = time.monotonic() + timeout
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

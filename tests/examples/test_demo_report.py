@@ -1,0 +1,113 @@
+"""The report: whole or not there, self-contained, and safe with a site's words."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import report
+import verify
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
+
+
+def tables_of(site: Path) -> dict[str, Any]:
+    """What the pipeline would give for the site."""
+    figures = verify.count(verify.Site(site).crawl())
+    count = figures["totals"]["fetched"]
+    return {
+        **figures,
+        "latency": {
+            "count": count,
+            "values": [1.5] * count,
+            "percentiles": {"p50": 1.5, "p90": 1.5, "p95": 1.5, "p99": 1.5, "p100": 1.5},
+            "slowest": [["/index.html", 1.5, 10]],
+        },
+        "timeline": [[0, 1, 10, 400], [500, 2, 20, 800]],
+        "timeline_bin_ms": 250,
+        "partitions": [["pages", 0, 3, 0, 2, 300]],
+        "pipeline": {"spark": "4.3.0", "start_s": 1.0, "read_s": 1.0, "compute_s": 1.0, "records": 33},
+    }
+
+
+def crawl_of(tables: dict[str, Any]) -> dict[str, Any]:
+    counted = {"pages": 3, "links": 30}
+    return {"fetched": 3, "bytes": 100, "crawl_s": 0.5, "settle_s": 0.1, "greenlets": 8, "produced": counted, "acknowledged": counted}
+
+
+class Elements(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_page_loads_nothing_from_elsewhere(site: Path) -> None:
+    tables = tables_of(site)
+    elements = Elements(report.page(tables, crawl_of(tables), {}, "a site")).found
+    assert not [attrs for _, attrs in elements if {"src", "href", "srcset", "data"} & attrs.keys()]
+    policies = [attrs["content"] for tag, attrs in elements if tag == "meta" and attrs.get("http-equiv") == "Content-Security-Policy"]
+    assert len(policies) == 1
+    assert "default-src 'none'" in (policies[0] or "")
+    assert "http" not in (policies[0] or "")
+
+
+def test_words_of_the_site_stay_words(site: Path) -> None:
+    tables = tables_of(site)
+    tables["paths"][f"/{EVIL}"] = [200, 1, 5, EVIL]
+    tables["inlinks"][f"/{EVIL}"] = 10**6
+    tables["outside"][EVIL] = 10**6
+    tables["dead"].append([f"/{EVIL}", EVIL, 10**6])
+    tables["partitions"].append([EVIL, 0, 1, 0, 0, 1])
+    clean = Elements(report.page(tables_of(site), crawl_of(tables), {}, "a site")).found
+    text = report.page(tables, crawl_of(tables), {}, EVIL)
+    assert [tag for tag, _ in Elements(text).found if tag in ("script", "img")] == [tag for tag, _ in clean if tag in ("script", "img")]
+    # The charting library knows a few tags itself: what reaches it must not hold any.
+    charts = text[text.index("const CHARTS") :]
+    assert "\\u003cimg" not in charts
+    assert "\\u003cscript" not in charts
+
+
+def test_every_chart_has_its_place(site: Path) -> None:
+    tables = tables_of(site)
+    text = report.page(tables, {}, {}, "a site")
+    places = re.findall(r'<div id="(chart-\d+)">', text)
+    assert len(places) >= 7
+    assert all(f'"{name}":' in text for name in places)
+
+
+def test_the_comparison_is_told_as_it_ended(site: Path) -> None:
+    tables = tables_of(site)
+    row = {"name": "links", "values": 1, "files": "33", "kafka": "33", "equal": True}
+    equal = report.page(tables, {}, {"equal": True, "seconds": 1.0, "rows": [row]}, "a site")
+    other = report.page(tables, {}, {"equal": False, "seconds": 1.0, "rows": [{**row, "equal": False}]}, "a site")
+    assert "all equal" in equal
+    assert "differ from the HTML files" not in equal
+    assert "differ from the HTML files" in other
+    assert "all equal" not in other
+
+
+def test_a_site_of_one_page_without_links_has_a_report(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<title>Alone</title>")
+    text = report.page(tables_of(tmp_path), {}, {}, "alone")
+    assert "None: every link within the site leads somewhere." in text
+
+
+def test_an_interrupted_write_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "report.html"
+    report.write_whole(target, "old")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(report.os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        report.write_whole(target, "new")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]

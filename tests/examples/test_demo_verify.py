@@ -1,0 +1,109 @@
+"""The checker finds every difference, and needs nothing of what it checks."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import verify
+
+from tests.examples.conftest import EXAMPLES
+
+Tables = dict[str, Any]
+
+
+def figures_of(site: Path) -> Tables:
+    figures = verify.count(verify.Site(site).crawl())
+    return {**figures, "latency": {"count": figures["totals"]["fetched"]}}
+
+
+def crawl_of(figures: Tables) -> dict[str, dict[str, int]]:
+    counted = {"pages": figures["totals"]["fetched"], "links": figures["totals"]["links"]}
+    return {"produced": dict(counted), "acknowledged": dict(counted)}
+
+
+def differing(site: Path, tables: Tables, crawl: dict[str, dict[str, int]] | None = None) -> list[str]:
+    expected = verify.count(verify.Site(site).crawl())
+    return [row.name for row in verify.compare(expected, tables, crawl or crawl_of(expected)) if not row.equal]
+
+
+def test_equal_figures_are_equal(site: Path) -> None:
+    assert differing(site, figures_of(site)) == []
+
+
+def test_one_link_less_is_found_wherever_it_was(site: Path) -> None:
+    whole = verify.Site(site).crawl()
+    for page, fetched in whole.items():
+        for at in range(len(fetched.links or [])):
+            less = copy.deepcopy(whole)
+            del (less[page].links or [])[at]
+            tables = {**verify.count(less), "latency": {"count": len(less)}}
+            found = differing(site, tables)
+            assert "links" in found
+            assert "digest of each page's links and anchors" in found
+
+
+def swapped(tables: Tables) -> None:
+    tables["inlinks"]["/a/one.html"] += 1
+    tables["inlinks"]["/a/two.html"] -= 1
+
+
+CHANGES: dict[str, Callable[[Tables], object]] = {
+    "bytes": lambda t: t["totals"].update(bytes=t["totals"]["bytes"] + 1),
+    "status codes": lambda t: t["status"].pop("404"),
+    "paths by depth": lambda t: t["depth"].update({"9": 1}),
+    "links by depth": lambda t: t.pop("links_by_depth"),
+    "status, depth, bytes, title of each path": lambda t: t["paths"].update({"/up.html": [200, 1, 66, "Down"]}),
+    "in-links of each path": swapped,
+    "out-links of each page": lambda t: t["outlinks"].clear(),
+    "digest of each page's links and anchors": lambda t: t["digests"].update({"/up.html": "0" * 64}),
+    "dead links": lambda t: t["dead"].pop(),
+    "links out, by host": lambda t: t["outside"].update({"example.org": 2}),
+    "paths by number of in-links": lambda t: t["inlink_degrees"].popitem(),
+    "latencies measured": lambda t: t["latency"].update(count=0),
+    "pages": lambda t: t["totals"].pop("pages"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_figure_is_compared(site: Path, name: str) -> None:
+    tables = figures_of(site)
+    CHANGES[name](tables)
+    assert differing(site, tables) == [name]
+
+
+@pytest.mark.parametrize("what", ["produced", "acknowledged"])
+def test_what_the_crawler_counted_is_compared(site: Path, what: str) -> None:
+    tables = figures_of(site)
+    crawl = crawl_of(tables)
+    crawl[what]["links"] -= 1
+    assert differing(site, tables, crawl) == [f"records {what}: links"]
+
+
+def test_the_exit_status_says_whether_all_is_equal(site: Path, tmp_path: Path) -> None:
+    tables = figures_of(site)
+    path, result = tmp_path / "tables.json", tmp_path / "verify.json"
+    command = [sys.executable, str(EXAMPLES / "verify.py"), str(site), str(path), "--write", str(result)]
+    for wrong in (0, 1):
+        tables["totals"]["links"] += wrong
+        path.write_text(json.dumps(tables))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == wrong
+        assert ("DIFFERS" in done.stdout) == bool(wrong)
+        assert json.loads(result.read_text())["equal"] is not bool(wrong)
+
+
+def test_the_checker_is_independent() -> None:
+    """It imports the standard library alone: nothing of gkafka, of the crawler, or of what reads Kafka."""
+    tree = ast.parse((EXAMPLES / "verify.py").read_text())
+    imported = {name.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    imported |= {(node.module or "").partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert imported <= sys.stdlib_module_names
+    assert imported.isdisjoint({"http", "urllib", "socket", "importlib", "subprocess"})
