@@ -6,6 +6,7 @@ what must not wait; see `Role`. A connection opens when it is first used and aga
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +199,7 @@ class Broker:
                 self._config,
                 role=name,
                 broker_id=self._id,
-                on_close=self._on_close,
+                on_close=_weakly(self),
                 buffers=self._buffers,
             )
             self._channels[role] = channel
@@ -252,6 +253,11 @@ class Broker:
             return True, 0
         return not channel.opened, channel.in_flight
 
+    def __del__(self) -> None:
+        # A client that was dropped without close(): flags only, no lock and no wait in a finalizer.
+        for channel in list(getattr(self, "_channels", {}).values()):
+            channel.abandon()
+
     def is_known_as(self, id_: int) -> None:
         """The metadata told the id of a broker that so far was only an address to start from."""
         self._id = id_
@@ -281,6 +287,18 @@ class Broker:
             "failures": self._retry.failures,
             "connections": [{"role": c.role, "open": c.opened and not c.closed, "in_flight": c.in_flight} for _, c in channels],
         }
+
+
+def _weakly(broker: Broker) -> Callable[[Channel, KafkaException | None], None]:
+    """The broker's on_close, without keeping the broker: a connection's worker must not keep its client alive."""
+    me = weakref.ref(broker)
+
+    def on_close(channel: Channel, error: KafkaException | None) -> None:
+        owner = me()
+        if owner is not None:
+            owner._on_close(channel, error)
+
+    return on_close
 
 
 def _config(

@@ -19,7 +19,7 @@ from gkafka.config import ClientConfig
 from gkafka.core.connection import Connection, Outcome, Sent, State
 from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, SerializationError, SocketDisconnectedError
 from gkafka.handlers import Future, Handler, Stream
-from gkafka.net.buffers import BufferPool, FrameReader
+from gkafka.net.buffers import STAGE, BufferPool, FrameReader
 from gkafka.net.outbox import OnDone, Out, Outbox
 from gkafka.net.stream import open_stream
 from gkafka.wire.apis import Versions
@@ -64,7 +64,8 @@ class Channel:
     """One connection, used once: after it closed, make another.
 
     role: what it is for, in logs and worker names. on_close(channel, error): called once when it is closed, after everything pending
-    failed; error is None if `close()` was called without one. buffers: a pool to share among channels.
+    failed; error is None if `close()` was called without one. buffers: a pool to share among channels. receive_bytes: what one system call
+    may bring of small answers. versions: what the broker speaks, so that it is not asked.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class Channel:
         broker_id: int | None = None,
         on_close: Callable[[Channel, KafkaException | None], None] | None = None,
         buffers: BufferPool | None = None,
+        receive_bytes: int = STAGE,
+        versions: Versions | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -97,8 +100,10 @@ class Channel:
             software=("gkafka", gkafka.__version__),
             broker=broker_id,
             known_as=_taken_for.get(handler, {}).get((host, port)),
+            versions=versions,
             connect_timeout_s=config.connect_timeout_ms / 1000,
         )
+        self._receive_bytes = receive_bytes
         self._buffers = BufferPool(handler.Lock()) if buffers is None else buffers
         self._frames: FrameReader  # one for each socket: _connect makes it
         self._lock = handler.Lock()  # never held across a wait, nor while anyone's callback runs
@@ -110,6 +115,7 @@ class Channel:
         self._stream: Stream | None = None
         self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
         self._started = False
+        self._abandoned = False
         self._opened = False
         self._closed = False
         self._wait_s = min(LONGEST_WAIT_S, config.socket_timeout_ms / 10_000)
@@ -204,6 +210,10 @@ class Channel:
         Does not wait for the workers: `join` does.
         """
         self._shut(error)
+
+    def abandon(self) -> None:
+        """For finalizers: its owner is gone. Only sets a flag; the reader sees it when it wakes, within a second, and closes."""
+        self._abandoned = True
 
     def join(self, timeout_s: float) -> bool:
         """Wait until the worker of a closed channel is gone and its descriptor closed. Not from on_done."""
@@ -339,6 +349,8 @@ class Channel:
         with self._lock:
             if self._closed:
                 raise self._closed_error()
+            if self._abandoned:
+                raise SocketDisconnectedError(f"{self.peer}: the client was dropped without close()", broker=self._about)
             overdue = self._connection.poll(now)
             deadline = self._connection.deadline
         if overdue:
@@ -397,7 +409,7 @@ class Channel:
         if self._stream is not stream:
             stream.close()
             raise self._closed_error()
-        self._frames = FrameReader(self._receive, self._connection.frame_size, self._buffers)
+        self._frames = FrameReader(self._receive, self._connection.frame_size, self._buffers, self._receive_bytes)
         try:
             self._negotiate(stream)
         except Unanswered:
