@@ -28,7 +28,7 @@ __all__ = ["decode_columns", "microseconds"]
 
 Skip = Container[int] | Callable[[BatchHeader], bool] | None
 MOST_RECORDS = 2**31 - 2
-TOGETHER = 8 * 1024 * 1024  # bytes of records that numpy decodes at once: larger arrays leave the caches
+TOGETHER = 512 * 1024  # bytes of records that numpy decodes at once: larger arrays leave the caches
 
 HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 

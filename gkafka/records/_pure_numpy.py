@@ -40,10 +40,9 @@ class Stop(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Where records lie in the joined data. Each list has an entry per record; `damaged`: the one behind the last, or the last's rest."""
+    """Where records lie in the joined data, each beginning where the one before ends; `damaged`: what stands behind the last one is."""
 
-    first: list[int]
-    body: list[int]
+    body: list[int]  # behind the record's length
     end: list[int]
     counts: list[int]  # records of each segment
     damaged: bool
@@ -55,7 +54,7 @@ def put_segments(sink: Sink, segments: list[Segment]) -> Stop | None:
     bounds = _boundaries(data, segments)
     fields = _fields(data, bounds, segments)
     good = fields.good
-    damage_at = good if bounds.damaged or good < len(bounds.first) else None
+    damage_at = good if bounds.damaged or good < len(bounds.end) else None
     stop_at, at_end = _selected(sink, fields)
     if stop_at is not None:
         _put(sink, data, fields, stop_at)
@@ -67,34 +66,35 @@ def put_segments(sink: Sink, segments: list[Segment]) -> Stop | None:
 
 
 def _boundaries(data: bytes, segments: list[Segment]) -> Bounds:
-    first: list[int] = []
     body: list[int] = []
     ends: list[int] = []
     counts: list[int] = []
     base = 0
     for header, records, _, _ in segments:
         limit = base + len(records)
-        pos, before = base, len(first)
+        pos, before = base, len(ends)
         try:
             for _ in range(header.count):
                 raw = data[pos]
                 at = pos + 1
                 if raw > 0x7F:
-                    raw, at = take_unsigned(data, pos, 32)
-                end = at + (raw >> 1)
-                if raw & 1 or end > limit or at >= limit:
+                    if (byte := data[at]) < 0x80:
+                        raw += (byte << 7) - 0x80
+                        at += 1
+                    else:
+                        raw, at = take_unsigned(data, pos, 32)
+                pos = at + (raw >> 1)
+                if raw & 1 or pos > limit or at >= limit:
                     raise ValueError("length")
-                first.append(pos)
                 body.append(at)
-                ends.append(end)
-                pos = end
+                ends.append(pos)
         except (IndexError, ValueError):
             pos = -1
-        counts.append(len(first) - before)
+        counts.append(len(ends) - before)
         if pos != limit:
-            return Bounds(first, body, ends, counts, True)
+            return Bounds(body, ends, counts, True)
         base = limit
-    return Bounds(first, body, ends, counts, False)
+    return Bounds(body, ends, counts, False)
 
 
 class Fields:
@@ -143,7 +143,7 @@ def _fields(data: bytes, bounds: Bounds, segments: list[Segment]) -> Fields:
     fields.timestamp = np.where(np.repeat(np.array(fixed, bool), counts), append_time, timestamp)
     fields.offset = per_record([s.header.base_offset for s in segments]) + np.where(bad, 0, delta)
     fields.types = per_record([int(s.header.timestamp_type) for s in segments]).astype(np.int32)
-    fields.first, fields.end = np.array(bounds.first, np.int64), end
+    fields.first, fields.end = np.concatenate([np.zeros(1, np.int64), end])[: len(end)], end
     fields.good = int(np.argmax(bad)) if bad.any() else len(end)
     return fields
 

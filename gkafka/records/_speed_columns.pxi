@@ -66,6 +66,7 @@ cdef class Strings:
     cdef Block valid
     cdef Py_ssize_t size
     cdef Py_ssize_t nulls
+    cdef Py_ssize_t most   # bytes that there can be, as far as that is known
 
     def __cinit__(self):
         self.offsets = Block()
@@ -86,7 +87,7 @@ cdef inline bint put_string(Strings strings, Py_ssize_t index, bytes_at p, int32
     cdef unsigned char* byte
     (<int32_t*> strings.offsets.at)[index] = <int32_t> strings.size
     if size > 0:
-        if not room(strings.data, strings.size + size):
+        if strings.size + size > strings.data.capacity and not more_data(strings, index, strings.size + size):
             return False
         memcpy(strings.data.at + strings.size, p, size)
         strings.size += size
@@ -95,6 +96,13 @@ cdef inline bint put_string(Strings strings, Py_ssize_t index, bytes_at p, int32
         byte[0] = <unsigned char> (byte[0] & ~(1 << <int> (index & 7)))
         strings.nulls += 1
     return True
+
+
+cdef bint more_data(Strings strings, Py_ssize_t index, Py_ssize_t needed) noexcept nogil:
+    """Room for what all reserved strings will need if the rest are like those so far: growing by steps touches twice the memory."""
+    cdef Py_ssize_t likely = needed // (index + 1) * (strings.offsets.capacity >> 2)
+    likely = min(likely + (likely >> 3), strings.most)
+    return room(strings.data, max(likely, needed))
 
 
 cdef object binary_column(Strings strings, Py_ssize_t count):
@@ -170,6 +178,7 @@ cdef bint expect(Sink sink, bytes_at data, Py_ssize_t size) noexcept nogil:
         count = sink.max_records
     if in_all > sink.max_data:
         in_all = sink.max_data
+    sink.keys.most = sink.keys.size + in_all
     return reserve(sink, sink.count + count) and (not sink.want_values or room(sink.values.data, sink.values.size + in_all))
 
 
