@@ -10,15 +10,16 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from gkafka.brokercalls import BrokerCalls
 from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff, Retry
-from gkafka.exceptions import KafkaException, SocketDisconnectedError
+from gkafka.exceptions import ConfigurationError, KafkaException, SocketDisconnectedError
 from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
+from gkafka.wire.apis import Versions
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
-    from gkafka.wire.apis import Versions
 
 __all__ = ["CONTROL", "OFFSETS", "PRODUCE", "Broker"]
 
@@ -28,13 +29,16 @@ OFFSETS = "offsets"
 """Offset commits and fetches of groups (pykafka's offsets channel, with a timeout of its own)."""
 PRODUCE = "produce"
 """All producers of a client."""
+SMALLEST_BUFFER = 4
+"""Bytes: what tells an answer's size."""
 
 
-class Broker:
+class Broker(BrokerCalls):
     """One broker of a cluster.
 
     The first seven parameters and the two that follow are documented (reference: pykafka-2.x broker). id_: the broker's id; times in
-    milliseconds; buffer_size: the receive buffer that an answer starts in, answers larger than it are received whole all the same.
+    milliseconds; buffer_size: the receive buffer that answers start in, one for each connection; larger answers are received whole all the
+    same. api_versions: what the broker speaks, so that it is not asked: a `gkafka.wire.versions.Versions`, or API key -> (oldest, newest).
     """
 
     def __init__(
@@ -64,8 +68,10 @@ class Broker:
         self._config = config or _config(
             socket_timeout_ms, offsets_channel_socket_timeout_ms, source_host, source_port, ssl_config, broker_version
         )
+        if not isinstance(buffer_size, int) or buffer_size < SMALLEST_BUFFER:
+            raise ConfigurationError(f"buffer_size={buffer_size!r}: must be {SMALLEST_BUFFER} bytes or more")
         self._buffer_size = buffer_size
-        self._api_versions = api_versions
+        self._api_versions = _versions(api_versions, f"{self._host}:{port}")
         self._buffers = buffers
         self._backoff = Backoff(self._config.reconnect_backoff_ms / 1000, self._config.reconnect_backoff_max_ms / 1000)
         self._chance = handler.random()
@@ -191,7 +197,7 @@ class Broker:
                 raise SocketDisconnectedError(
                     f"{self._host}:{self._port}: not tried again for {left:.2f} s after: {self._last_error}", broker=self._id
                 ) from self._last_error
-            name = role if isinstance(role, str) else "fetch"
+            name = role if isinstance(role, str) else _kind(role)
             channel = Channel(
                 self._handler,
                 self._host,
@@ -201,6 +207,8 @@ class Broker:
                 broker_id=self._id,
                 on_close=_weakly(self),
                 buffers=self._buffers,
+                receive_bytes=self._buffer_size,
+                versions=self._api_versions,
             )
             self._channels[role] = channel
         channel.start()
@@ -299,6 +307,24 @@ def _weakly(broker: Broker) -> Callable[[Channel, KafkaException | None], None]:
             owner._on_close(channel, error)
 
     return on_close
+
+
+def _kind(role: object) -> str:
+    """What a connection is for, in logs: "group" of ("group", "member-1")."""
+    return role[0] if isinstance(role, tuple) and role and isinstance(role[0], str) else "fetch"
+
+
+def _versions(given: Any, peer: str) -> Versions | None:
+    """What a user says of a broker. Ranges are (oldest, newest), or end so, as pykafka's (key, oldest, newest)."""
+    if given is None or isinstance(given, Versions):
+        return given
+    try:
+        ranges = {int(key): (int(spoken[-2]), int(spoken[-1])) for key, spoken in given.items()}
+    except (AttributeError, TypeError, ValueError, LookupError):
+        raise ConfigurationError(
+            f"api_versions={given!r}: must be Versions, as Versions.for_broker('2.8'), or a mapping of API keys to (oldest, newest)"
+        ) from None
+    return Versions(ranges, peer)
 
 
 def _config(

@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 FIRST_TRIES = 3
 """Times that each bootstrap host is tried before a client that never had an answer gives up."""
+RECEIVE_BYTES = 64 * 1024
+"""The buffer_size of brokers that the metadata names, as `Broker.from_metadata` has it."""
 TICK_S = 1.0
 """Longest wait of a caller between two looks at what is due."""
 KNOWN_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -160,6 +162,7 @@ class Cluster:
         if zookeeper_hosts is not None:
             raise ConfigurationError("zookeeper_hosts: finding brokers through ZooKeeper is not available yet; give hosts=... instead")
         self._buffers = BufferPool(handler.Lock())  # one for all connections: its bound is the client's
+        Versions.for_broker(self.config.broker_version)  # one that is not known is told now and not when the first connection opens
         self._bootstrap = [self._make_broker(-1 - i, host, port) for i, (host, port) in enumerate(parse_hosts(_text(hosts)))]
         self._chance = handler.random()
         self.metadata = Metadata(
@@ -184,7 +187,15 @@ class Cluster:
     def _make_broker(self, id_: int, host: str, port: int) -> Broker:
         c = self.config
         return Broker(
-            id_, host, port, self._handler, c.socket_timeout_ms, c.offsets_channel_socket_timeout_ms, config=c, buffers=self._buffers
+            id_,
+            host,
+            port,
+            self._handler,
+            c.socket_timeout_ms,
+            c.offsets_channel_socket_timeout_ms,
+            buffer_size=RECEIVE_BYTES,
+            config=c,
+            buffers=self._buffers,
         )
 
     def __repr__(self) -> str:
@@ -271,7 +282,7 @@ class Cluster:
             if response is None:
                 tries, _ = self._failures.get(f"{broker.host}:{broker.port}", (0, ""))
                 self._failures[f"{broker.host}:{broker.port}"] = (tries + 1, f"{error}")
-                if self._whom_to_ask(now) is None:
+                if self._whom_to_ask(now) in (None, broker):  # nobody else: a broker that answers nonsense is not asked in a loop
                     self.metadata.on_failure(now)
                 else:
                     self.metadata.invalidate()
@@ -349,6 +360,7 @@ class Cluster:
 
     def connect(self, timeout_s: float | None = None) -> None:
         """Reach the cluster: returns once metadata is there."""
+        self._check_open()
         if self.metadata.version:
             return
         self.metadata.invalidate()
@@ -397,12 +409,17 @@ class Cluster:
     def wait_for_leader(self, topic: str, partition: int, deadline: float) -> Broker:
         """The broker that leads a partition."""
         self.wait_for_topic(topic, deadline)
+        version = self.metadata.version
 
         def known() -> bool:
-            if self.metadata.leader(topic, partition) is None:
-                self.metadata.invalidate()
-                return False
-            return True
+            if self.metadata.leader(topic, partition) is not None:
+                return True
+            info = self.metadata.topic(topic)
+            if info is not None and partition not in info.partitions and self.metadata.version > version:
+                text = f"topic {topic!r} has no partition {partition}: it has 0 to {len(info.partitions) - 1}"
+                raise UnknownTopicOrPartition(text, topic=topic, partition=partition, api="Metadata")
+            self.metadata.invalidate()
+            return False
 
         try:
             self._wait(known, deadline, f"the leader of {topic}-{partition}")
@@ -426,8 +443,8 @@ class Cluster:
                 if exc.stale is Stale.METADATA:
                     self.metadata.invalidate()
                 pause = backoff.pause_s(failures, self._chance)
-                if not exc.retriable:
-                    raise
+                if not exc.retriable or (isinstance(exc, UnknownTopicOrPartition) and exc.api == "Metadata"):
+                    raise  # what the metadata do not have after fresh ones, a retry does not bring
                 if self._handler.monotonic() + pause >= deadline:
                     raise KafkaTimeoutError(f"{what}: not done in time, last: {exc}") from exc
             self.poll()

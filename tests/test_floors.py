@@ -20,6 +20,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
         5,
         (
             "broker",
+            "brokercalls",
             "client",
             "cluster",
             "connection",

@@ -160,7 +160,8 @@ class Sent:
 class Connection:
     """The state of one connection. peer: host:port, for the texts of errors; broker: what their `broker` attribute holds.
 
-    known_as: what an earlier connection to this broker was taken for; nothing is asked then. connect_timeout_s: how long all the questions
+    known_as: what an earlier connection to this broker was taken for; nothing is asked then. versions: what the broker speaks, as the user
+    says; nothing is asked then either. connect_timeout_s: how long all the questions
     together may take. Not locked: the driver sees to it that one worker at a time is in here.
     """
 
@@ -174,6 +175,7 @@ class Connection:
         software: tuple[str, str] = ("gkafka", "unknown"),
         broker: str | int | None = None,
         known_as: str | None = None,
+        versions: Versions | None = None,
         connect_timeout_s: float = 10.0,
     ) -> None:
         self.peer = peer
@@ -191,7 +193,11 @@ class Connection:
         self._asks: list[str] = []
         self._asked_at = 0.0
         self._quiet_s = min(QUIET_S, connect_timeout_s / 5)
-        if known_as is None and broker_version != ASK_FIRST:
+        self._told = versions
+        if versions is not None:
+            self.taken_for = known_as = None
+            self._ask = Ask.NOTHING
+        if known_as is None and broker_version != ASK_FIRST and versions is None:
             self.taken_for = broker_version
         if known_as is not None or (_has_no_api_versions(broker_version) and broker_version != ASK_FIRST):
             self._ask = Ask.NOTHING
@@ -292,9 +298,12 @@ class Connection:
         return list(encode_request(request, self._asked_version, self._asked_id, self._client_id))
 
     def _take_at_word(self) -> list[Buffer]:
-        assert self.taken_for is not None
-        self.versions = Versions.for_broker(self.taken_for)
-        self.spoken = f"taken for {self.taken_for}"
+        if self._told is not None:
+            self.versions, self.spoken = self._told, "as api_versions says"
+        else:
+            assert self.taken_for is not None
+            self.versions = Versions.for_broker(self.taken_for)
+            self.spoken = f"taken for {self.taken_for}"
         self._move(Event.KNOWN)
         return []
 

@@ -93,14 +93,18 @@ def _capacity(size: int) -> int:
 class FrameReader:
     """Cuts frames from a stream. receive(view) -> bytes received, at least 1; size_of(four bytes) -> the frame's size, or raises.
 
-    Memory is taken for what arrived and at most FIRST_CLAIM beyond it, never for what a size claims.
+    Memory is taken for what arrived and at most FIRST_CLAIM beyond it, never for what a size claims. stage_bytes, at least 4: the buffer
+    that answers start in; those that do not fit are received whole all the same.
     """
 
-    def __init__(self, receive: Callable[[memoryview], int], size_of: Callable[[memoryview], int], pool: BufferPool) -> None:
+    def __init__(
+        self, receive: Callable[[memoryview], int], size_of: Callable[[memoryview], int], pool: BufferPool, stage_bytes: int = STAGE
+    ) -> None:
         self._receive = receive
         self._size_of = size_of
         self._pool = pool
-        self._stage = memoryview(bytearray(STAGE))
+        self._stage = memoryview(bytearray(stage_bytes))
+        self._small_up_to = min(SMALL, stage_bytes)
         self._start = 0  # of what is in the stage and not yet cut
         self._end = 0
         self._cutting = False  # the size of a frame is known, the frame is not there yet
@@ -117,7 +121,7 @@ class FrameReader:
         size = self._size_of(self._stage[start : start + 4])
         self._start = start + 4
         self._cutting = True
-        frame = self._small(size) if size <= SMALL else self._large(size)
+        frame = self._small(size) if size <= self._small_up_to else self._large(size)
         self._cutting = False
         return frame
 
@@ -144,7 +148,7 @@ class FrameReader:
         """Receive until the stage holds `wanted` bytes, and as many more as one call brings."""
         if self._start == self._end:
             self._start = self._end = 0
-        elif self._start + wanted > STAGE:
+        elif self._start + wanted > len(self._stage):
             rest = self._end - self._start
             self._stage[:rest] = bytes(self._stage[self._start : self._end])
             self._start, self._end = 0, rest

@@ -1,13 +1,17 @@
 """FindCoordinator: which broker looks after a group or a transactional id. JoinGroup, SyncGroup, Heartbeat, LeaveGroup: being a member.
 
-The metadata of a JoinGroup and the assignments of a SyncGroup are bytes to the broker and to this room.
+The metadata of a JoinGroup and the assignments of a SyncGroup are bytes to the broker; what consumers put there stands last.
 """
 
 from __future__ import annotations
 
+from gkafka.wire.codec import encoder
+from gkafka.wire.primitives import Writer
 from gkafka.wire.schema import Message, Struct, array, boolean, bytes_, int8, int16, int32, message, string
 
 __all__ = [
+    "ConsumerProtocolAssignment",
+    "ConsumerProtocolSubscription",
     "Coordinator",
     "FindCoordinatorRequest",
     "FindCoordinatorResponse",
@@ -20,6 +24,7 @@ __all__ = [
     "LeaveGroupRequest",
     "LeaveGroupResponse",
     "MemberIdentity",
+    "MemberPartitions",
     "MemberResponse",
     "SyncGroupRequest",
     "SyncGroupRequestAssignment",
@@ -233,3 +238,40 @@ class LeaveGroupResponse(Message):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()
     members: list[MemberResponse] = array(MemberResponse, "3+")
+
+
+# -- what consumers say to each other ----------------------------------------------------------------------------------
+class MemberPartitions(Struct):
+    topic: str = string()
+    partitions: list[int] = array(int32())
+
+
+class ConsumerProtocolSubscription(Struct):
+    """The metadata of a consumer's JoinGroup. KIP-429 owned partitions (v1); KIP-792 generation (v2); KIP-881 rack (v3)."""
+
+    topics: list[str] = array(string())
+    user_data: bytes | memoryview | None = bytes_(nullable="0+", default=None)
+    owned_partitions: list[MemberPartitions] = array(MemberPartitions, "1+", ignorable=True)
+    generation_id: int = int32("2+", default=-1, ignorable=True)
+    rack_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
+
+    def to_bytes(self, version: int = 0) -> bytes:
+        """Its version and itself."""
+        return _versioned(self, version)
+
+
+class ConsumerProtocolAssignment(Struct):
+    """What a consumer gets: an assignment of SyncGroup. Its versions 0 to 3 are alike."""
+
+    assigned_partitions: list[MemberPartitions] = array(MemberPartitions)
+    user_data: bytes | memoryview | None = bytes_(nullable="0+", default=None)
+
+    def to_bytes(self, version: int = 0) -> bytes:
+        """Its version and itself."""
+        return _versioned(self, version)
+
+
+def _versioned(what: Struct, version: int) -> bytes:
+    out = Writer()
+    encoder(type(what), version, False)(out, what)
+    return version.to_bytes(2, "big") + b"".join(out.finish())
