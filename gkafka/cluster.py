@@ -376,6 +376,8 @@ class Cluster:
         """The topic with at least one partition known. Raises UnknownTopicOrPartition, another error of the broker, or KafkaTimeoutError."""
         info = self.metadata.topic(name)
         if info is not None:
+            # Known from a list of everything is not enough: only topics of interest are asked for again when their leaders move.
+            self.metadata.add_topics([name])
             return info
         if not isinstance(name, str) or not name:
             raise ConfigurationError(f"topic={name!r}: must be a name")
