@@ -16,7 +16,7 @@ import pytest
 from gkafka.exceptions import HandlerThreadError
 from gkafka.handlers import GEventHandler
 from gkafka.handlers.hubs import BUDGET_S
-from tests.handlers.hub import NOISE_S, Ticker, run_script
+from tests.handlers.hub import Ticker, assert_no_stall, run_script
 
 
 @pytest.fixture
@@ -122,12 +122,12 @@ def test_a_herd_that_waits_for_one_event_is_woken_without_a_stall(handler: GEven
 
 # -- offload -----------------------------------------------------------------------------------------------------------
 def test_offloaded_work_runs_off_the_hub(handler: GEventHandler) -> None:
-    with Ticker() as ticker:
+    def work() -> None:
         started = perf_counter()
         assert handler.offload(lambda: (time.sleep(0.3), threading.get_ident())[1]) != threading.get_ident()
         assert 0.29 <= perf_counter() - started <= 0.6
-    assert ticker.worst_cpu <= 0.010
-    assert ticker.worst_wall(2) <= 0.010 + NOISE_S
+
+    assert_no_stall(work, 0.010)
 
 
 def test_offload_does_not_wait_for_the_users_thread_pool(handler: GEventHandler) -> None:
@@ -328,11 +328,10 @@ def test_two_hubs_work_side_by_side_and_pass_things_over(handler: GEventHandler)
         try:
             mine = GEventHandler()
             assert mine.hub is not handler.hub
-            ticks: list[int] = []
             with Ticker() as ticker:
                 worker = mine.spawn(lambda: [back.put(there.get(timeout=5) * 2) for _ in range(300)])
                 assert worker.join(20)  # this hub runs while its greenlet waits for the other one
-            ticks.append(len(ticker.gaps))
+            assert len(ticker.gaps) >= 1
             assert mine.stop()
         except BaseException as exc:
             failures.append(exc)

@@ -361,6 +361,8 @@ def test_close_is_idempotent_and_everything_after_it_is_a_disconnect(handler: Ha
     with serve(echo) as port:
         stream = connect(handler, port)
         assert not stream.closed
+        stream.send_all([b"x"])
+        assert read(stream, 1) == b"x"  # the server has accepted: its descriptor cannot take our number
         fd = stream.fileno()
         stream.close()
         stream.close()
@@ -377,6 +379,8 @@ def test_close_is_idempotent_and_everything_after_it_is_a_disconnect(handler: Ha
 def test_the_descriptor_of_a_closed_stream_goes_with_its_last_worker(handler: Handler) -> None:
     with serve(echo) as port:
         stream = connect(handler, port)
+        stream.send_all([b"x"])
+        assert read(stream, 1) == b"x"
         fd = stream.fileno()
         reader = handler.spawn(stream.recv_into, bytearray(10), _on_failure=lambda e: None)
         handler.sleep(0.05)
