@@ -77,6 +77,7 @@ class KafkaClient:
             given.update(ssl_config.client_options())
         self._config = build(ClientConfig, {**given, **options}, where="KafkaClient()")
         self._handler = resolve_handler(handler, use_greenlets=use_greenlets)
+        self._owns_handler = self._handler is not handler
         self._cluster = Cluster(
             hosts, self._handler, exclude_internal_topics=exclude_internal_topics, zookeeper_hosts=zookeeper_hosts, config=self._config
         )
@@ -248,7 +249,8 @@ class KafkaClient:
                     failures.append(exc)
         finally:
             self._cluster.close()
-            self._handler.stop(self._handler.monotonic() + STOP_S)
+            if self._owns_handler:  # one that was given may serve others: whoever made it stops it
+                self._handler.stop(self._handler.monotonic() + STOP_S)
         if failures:
             raise (
                 failures[0]

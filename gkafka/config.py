@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, TypeVar
 
 from gkafka.exceptions import ConfigurationError
@@ -19,6 +20,7 @@ C = TypeVar("C")
 CODECS = (None, "none", "gzip", "snappy", "lz4", "zstd", "auto")
 ACKS = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1, "-1": -1}
 MiB = 1 << 20
+INT32 = (1 << 31) - 1  # of a time in ms that goes to the broker
 
 
 class Secret(str):
@@ -49,7 +51,7 @@ def option(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[Any, ...] | None = None,
-    types: tuple[type, ...] = (),
+    types: tuple[Any, ...] = (),
     aliases: tuple[str, ...] = (),
     none: bool = False,
     secret: bool = False,
@@ -63,32 +65,34 @@ def option(
     return dataclasses.field(default=default, metadata=meta, repr=not secret)
 
 
-def check(name: str, value: Any, meta: Mapping[str, Any]) -> Any:
-    """The value of an option, or a ConfigurationError that says what it may be."""
+def check(name: str, value: Any, meta: Mapping[str, Any], *, whole: bool = False) -> Any:
+    """The value of an option, or a ConfigurationError that says what it may be. whole: a number without a fraction."""
     if value is None and (meta["none"] or (meta["choices"] is not None and None in meta["choices"])):
         return value
     if meta["choices"] is not None:
-        if value not in meta["choices"]:
+        if value not in meta["choices"] or isinstance(value, bool):  # True == 1, and is not meant so
             raise ConfigurationError(
                 f"{name}={value!r}: must be one of {', '.join(map(repr, meta['choices']))}{_near(value, meta['choices'])}"
             )
         return value
     if meta["low"] is not None or meta["high"] is not None:
-        return _number(name, value, meta)
+        return _number(name, value, meta, whole)
     if meta["types"] and not isinstance(value, meta["types"]):
-        wanted = " or ".join(t.__name__ for t in meta["types"])
+        wanted = " or ".join("callable" if t is Callable else t.__name__ for t in meta["types"])
         raise ConfigurationError(f"{name}={value!r}: must be {wanted}, not {type(value).__name__}")
     return value
 
 
-def _number(name: str, value: Any, meta: Mapping[str, Any]) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+def _number(name: str, value: Any, meta: Mapping[str, Any], whole: bool) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigurationError(f"{name}={value!r}: must be a number, not {type(value).__name__}")
+    if not isfinite(value) or (whole and value != int(value)):
+        raise ConfigurationError(f"{name}={value!r}: must be a {'whole' if whole else 'finite'} number")
     if meta["low"] is not None and value < meta["low"]:
         raise ConfigurationError(f"{name}={value!r}: must be {meta['low']} or more")
     if meta["high"] is not None and value > meta["high"]:
         raise ConfigurationError(f"{name}={value!r}: must be {meta['high']} or less")
-    return value
+    return int(value) if whole else value
 
 
 def _near(value: Any, names: Any) -> str:
@@ -110,7 +114,7 @@ def build(cls: type[C], given: Mapping[str, Any], *, where: str) -> C:
             raise ConfigurationError(f"{where}: unknown option {key!r}{_near(key, spellings) or '; see docs/options.md'}")
         if name in values:
             raise ConfigurationError(f"{where}: {key!r} is given twice (it is another spelling of {name!r})")
-        checked = check(name, value, fields[name].metadata)
+        checked = check(name, value, fields[name].metadata, whole=str(fields[name].type).startswith("int"))
         values[name] = Secret(checked) if fields[name].metadata["secret"] and isinstance(checked, str) else checked
     return cls(**values)
 
@@ -135,7 +139,7 @@ class ClientConfig:
     """Connections and metadata: the keyword-only options of KafkaClient."""
 
     client_id: str = option("gkafka", "name shown in the broker's logs and quotas", types=(str,))
-    socket_timeout_ms: float = option(30000, "longest wait for an answer on the control, produce and fetch connections", low=1)
+    socket_timeout_ms: float = option(30000, "longest wait for an answer on the control, produce and fetch connections", low=1, high=INT32)
     offsets_channel_socket_timeout_ms: float = option(10000, "longest wait for an answer to an offset commit or fetch", low=1)
     connect_timeout_ms: float = option(10000, "TCP, TLS and version negotiation together", low=1)
     reconnect_backoff_ms: float = option(50, "first pause before a broker is tried again; doubles, with 20 % jitter", low=0)
@@ -152,7 +156,9 @@ class ClientConfig:
     ssl_cafile: str | None = option(None, "PEM file of the authorities to trust; the system's if not given", none=True, types=(str,))
     ssl_certfile: str | None = option(None, "PEM file of this client's certificate", none=True, types=(str,))
     ssl_keyfile: str | None = option(None, "PEM file of its key", none=True, types=(str,))
-    ssl_password: str | Callable[[], str] | None = option(None, "pass phrase of the key, or a callable that gives it", none=True, secret=True)
+    ssl_password: str | Callable[[], str] | None = option(
+        None, "pass phrase of the key, or a callable that gives it", none=True, secret=True
+    )
     tls_verify: bool = option(True, "check the broker's certificate and host name; False takes a warning", types=(bool,))
     auto_create_topics: bool = option(
         True, "asking for a topic by name lets the broker create it, where the broker allows that", types=(bool,)
@@ -181,7 +187,7 @@ class ProducerConfig:
     )
     max_block_ms: float = option(60000, "longest that produce() waits for metadata or buffer room", low=0)
     delivery_timeout_ms: float = option(120000, "from produce() to its result: lingering, retries and all", low=1)
-    request_timeout_ms: float = option(30000, "longest wait for one answer of a broker", low=1)
+    request_timeout_ms: float = option(30000, "longest wait for one answer of a broker", low=1, high=INT32)
     retries: int | None = option(None, "tries of a batch after the first; None: until delivery_timeout_ms", low=0, none=True)
     retry_backoff_ms: float = option(100, "first pause before a retry; doubles up to retry_backoff_max_ms, with jitter", low=0)
     retry_backoff_max_ms: float = option(1000, "longest pause before a retry", low=0)
@@ -203,11 +209,14 @@ class ProducerConfig:
     )
     compression_level: int | None = option(None, "the codec's own level; None: its default", low=-131072, high=22, none=True)
     partitioner: Any = option(
-        None, "callable (partition ids, key) -> partition id; None: murmur2 of the key, uniform sticky without one", none=True
+        None,
+        "callable (partition ids, key) -> partition id; None: murmur2 of the key, uniform sticky without one",
+        none=True,
+        types=(Callable,),
     )
-    key_serializer: Any = option(None, "callable applied to each key", none=True)
-    value_serializer: Any = option(None, "callable applied to each value", none=True)
-    on_delivery: Any = option(None, "callable (delivery) for each record, run by the producer's worker", none=True)
+    key_serializer: Any = option(None, "callable applied to each key", none=True, types=(Callable,))
+    value_serializer: Any = option(None, "callable applied to each value", none=True, types=(Callable,))
+    on_delivery: Any = option(None, "callable (delivery) for each record, run by the producer's worker", none=True, types=(Callable,))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class Producer:
     max_request_size: bytes of one message and of one request. sync: produce() returns when the message is acknowledged.
     delivery_reports: get_delivery_report() gives the outcome of each message. pending_timeout_ms: longest that stop() waits, per the
     documentation after the last message was sent; here until it gives up on those without an outcome. auto_start: start at once.
-    serializer: callable (message, partition_key) -> (message, partition_key).
+    serializer: callable (message, partition_key) -> (message, partition_key). options: further fields of `gkafka.config.ProducerConfig`.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Producer:
         pending_timeout_ms: int = 5 * 1000,
         auto_start: bool = True,
         serializer: Callable[[Any, Any], tuple[Any, Any]] | None = None,
+        **options: Any,
     ) -> None:
         if compression not in CODECS:
             raise ConfigurationError(f"compression={compression!r}: must be a CompressionType: {', '.join(map(str, CompressionType))}")
@@ -70,6 +71,9 @@ class Producer:
         for name, number, low in (("max_queued_messages", max_queued_messages, 1), ("min_queued_messages", min_queued_messages, 1)):
             if isinstance(number, bool) or not isinstance(number, int) or number < low:
                 raise ConfigurationError(f"{name}={number!r}: must be {low} or more")
+        for name, fn in (("partitioner", partitioner), ("serializer", serializer)):
+            if fn is not None and not callable(fn):
+                raise ConfigurationError(f"{name}={fn!r}: must be callable")
         self._config = build(
             ProducerConfig,
             {
@@ -83,6 +87,7 @@ class Producer:
                 "max_request_bytes": max_request_size,
                 "max_in_flight": 1,
                 "max_block_ms": 1000.0 * 3600 * 24 * 365,
+                **options,
             },
             where="Producer()",
         )

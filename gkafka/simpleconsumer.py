@@ -83,6 +83,16 @@ class SimpleConsumer:
     ) -> None:
         if auto_offset_reset not in (OffsetType.EARLIEST, OffsetType.LATEST):
             raise ConfigurationError(f"auto_offset_reset={auto_offset_reset!r}: must be OffsetType.EARLIEST (-2) or OffsetType.LATEST (-1)")
+        for name, number, low in (
+            ("auto_commit_interval_ms", auto_commit_interval_ms, 1),
+            ("offsets_channel_backoff_ms", offsets_channel_backoff_ms, 0),
+            ("offsets_commit_max_retries", offsets_commit_max_retries, 0),
+            ("consumer_timeout_ms", consumer_timeout_ms, -1),
+        ):
+            if isinstance(number, bool) or not isinstance(number, (int, float)) or not number >= low:
+                raise ConfigurationError(f"{name}={number!r}: must be a number, {low} or more")
+        if deserializer is not None and not callable(deserializer):
+            raise ConfigurationError(f"deserializer={deserializer!r}: must be a callable (value, key) -> (value, key)")
         self._config = build(
             ConsumerConfig,
             {

@@ -10,7 +10,10 @@ from gkafka.testing import MockCluster
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
 def test_a_topic_known_from_the_list_of_all_topics_is_followed_when_its_leader_moves(handler: str) -> None:
-    with MockCluster(brokers=2, topics={"t": 1}, replication_factor=2) as brokers, KafkaClient(brokers.bootstrap, handler=handler) as client:
+    with (
+        MockCluster(brokers=2, topics={"t": 1}, replication_factor=2) as brokers,
+        KafkaClient(brokers.bootstrap, handler=handler) as client,
+    ):
         client.update_cluster()
         with client.get_producer() as producer:
             producer.produce("t", b"before", partition=0).result(10)

@@ -1,0 +1,146 @@
+"""What the public suite is written with: waits with a deadline, work beside the test, records in and out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+from gkafka.exceptions import KafkaException
+from gkafka.testing import MockCluster, StoredRecord
+
+T = TypeVar("T")
+LIMIT_S = 15.0
+"""Longest wait for something that must happen. Passing tests never wait that long."""
+
+
+class Aside(Generic[T]):
+    """A function that runs beside the test: in a greenlet under gevent, else in a thread."""
+
+    def __init__(self, gevent: bool, fn: Callable[..., T], args: tuple[Any, ...]) -> None:
+        self._fn, self._args = fn, args
+        self.value: T | None = None
+        self.error: BaseException | None = None
+        self.worker: Any
+        if gevent:
+            import gevent as library
+
+            self.worker = library.spawn(self._run)
+        else:
+            self.worker = threading.Thread(target=self._run, daemon=True)
+            self.worker.start()
+
+    def _run(self) -> None:
+        try:
+            self.value = self._fn(*self._args)
+        except BaseException as error:
+            self.error = error
+
+    @property
+    def running(self) -> bool:
+        return bool(self.worker.is_alive()) if isinstance(self.worker, threading.Thread) else not self.worker.dead
+
+    def result(self, timeout: float = LIMIT_S) -> T:
+        self.worker.join(timeout)
+        assert not self.running, f"{self._fn} is not done after {timeout:g} s"
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]
+
+
+class Runner:
+    """One way of concurrency, as tests use it. name: "threading" or "gevent"."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.gevent = name == "gevent"
+
+    def aside(self, fn: Callable[..., T], *args: Any) -> Aside[T]:
+        """Run fn beside the test."""
+        return Aside(self.gevent, fn, args)
+
+    def sleep(self, seconds: float) -> None:
+        if self.gevent:
+            import gevent as library
+
+            library.sleep(seconds)
+        else:
+            time.sleep(seconds)
+
+    def until(self, what: Callable[[], T], timeout: float = LIMIT_S) -> T:
+        """What what() returns, once that is true."""
+        deadline = time.monotonic() + timeout
+        while not (found := what()):
+            assert time.monotonic() < deadline, f"not true within {timeout:g} s"
+            self.sleep(0.005)
+        return found
+
+    def stays(self, what: Callable[[], Any], seconds: float = 0.2) -> bool:
+        """Is it true all the time?"""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not what():
+                return False
+            self.sleep(0.005)
+        return True
+
+
+class Clock:
+    """`with Clock() as clock:` and afterwards clock.seconds."""
+
+    def __enter__(self) -> Clock:
+        self._begun = time.monotonic()
+        self.seconds = float("inf")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.monotonic() - self._begun
+
+    @property
+    def so_far(self) -> float:
+        return time.monotonic() - self._begun
+
+
+def stored(cluster: MockCluster, topic: str = "t", partitions: Iterable[int] = (0,)) -> list[StoredRecord]:
+    return [record for p in partitions for record in cluster.log(topic, p)]
+
+
+def stored_values(cluster: MockCluster, topic: str = "t", partitions: Iterable[int] = (0,)) -> list[bytes | None]:
+    return [record.value for record in stored(cluster, topic, partitions)]
+
+
+def fill(client: Any, values: Sequence[bytes | None], *, topic: str = "t", partition: int = 0, batches: int = 1) -> None:
+    """Write values into a partition, in so many batches."""
+    with client.get_producer(linger_ms=1000) as producer:
+        size = -(-len(values) // batches)
+        for start in range(0, len(values), size):
+            for value in values[start : start + size]:
+                producer.produce(topic, value, partition=partition)
+            producer.flush(LIMIT_S)
+
+
+def read(consumer: Any, count: int, timeout: float = LIMIT_S) -> list[Any]:
+    """The next `count` messages; errors are raised."""
+    got: list[Any] = []
+    deadline = time.monotonic() + timeout
+    while len(got) < count:
+        assert time.monotonic() < deadline, f"{len(got)} of {count} messages within {timeout:g} s"
+        got += consumer.consume_batch(count - len(got), timeout_ms=200)
+    return got
+
+
+def by_partition(messages: Iterable[Any]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for message in messages:
+        found.setdefault(message.partition_id, []).append(message.offset)
+    return found
+
+
+def error_of(fn: Callable[..., Any], *args: Any, **about: Any) -> KafkaException:
+    """The error of gkafka that a call raises."""
+    try:
+        fn(*args, **about)
+    except KafkaException as error:
+        return error
+    raise AssertionError(f"{fn} raised nothing")

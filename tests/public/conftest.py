@@ -1,0 +1,79 @@
+"""The public suite: each test runs on threads and on greenlets (unpatched), against brokers in this process.
+
+Which implementation of the records is used is the environment's: GKAFKA_IMPL=python and GKAFKA_IMPL=cython run the suite twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.exceptions import KafkaException
+from gkafka.testing import MockCluster
+from tests.public.aids import Runner
+
+Connect = Callable[..., KafkaClient]
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown topic is given up after less than the 5 s that a real cluster may need to tell all its brokers."""
+    monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.5)
+
+
+@pytest.fixture(params=["threading", "gevent"])
+def run(request: pytest.FixtureRequest) -> Runner:
+    """The way of concurrency under test."""
+    return Runner(request.param)
+
+
+@pytest.fixture
+def make_cluster() -> Iterator[Callable[..., MockCluster]]:
+    """Makes clusters that end with the test."""
+    made: list[MockCluster] = []
+
+    def make(brokers: int = 1, topics: dict[str, int] | None = None, **options: Any) -> MockCluster:
+        made.append(MockCluster(brokers, {"t": 1} if topics is None else topics, **options))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.close()
+        assert not cluster.errors, cluster.errors
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
+    """One broker with the topic "t" of one partition."""
+    return make_cluster()
+
+
+@pytest.fixture
+def connect(run: Runner) -> Iterator[Connect]:
+    """Makes clients; each is closed at the end, and must have ended its workers then."""
+    made: list[KafkaClient] = []
+
+    def make(hosts: MockCluster | str, **options: Any) -> KafkaClient:
+        address = hosts if isinstance(hosts, str) else hosts.bootstrap
+        made.append(KafkaClient(address, **{"handler": run.name, **options}))
+        return made[-1]
+
+    yield make
+    for client in made:
+        begun = time.monotonic()
+        with contextlib.suppress(KafkaException):  # what could not be delivered is the test's business
+            client.close(2.0)
+        assert time.monotonic() - begun < 4.0, "close() took long"
+        left = [w for w in client.handler.workers() if w.is_alive()]
+        assert not left, f"workers that did not end: {left}"
+
+
+@pytest.fixture
+def client(connect: Connect, cluster: MockCluster) -> KafkaClient:
+    """A client of `cluster`."""
+    return connect(cluster)
