@@ -167,6 +167,10 @@ class SyncGroupRequest(Message):
     protocol_name: str | None = string("5+", nullable="5+", default=None, ignorable=True)
     assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
 
+    def newest_version(self) -> int:
+        """From version 5 on brokers refuse a request without the protocol's type and name: INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
+        return super().newest_version() if self.protocol_type is not None and self.protocol_name is not None else 4
+
 
 @message(key=14, versions="0-5", flexible="4+")
 class SyncGroupResponse(Message):

@@ -12,7 +12,14 @@ from gkafka.exceptions import SerializationError, UnsupportedVersion
 from gkafka.wire.admin import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from gkafka.wire.apis import APIS, Versions, decode_request, decode_response, encode_request, encode_response
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
-from gkafka.wire.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse, LeaveGroupRequest, MemberIdentity
+from gkafka.wire.groups import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+)
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from gkafka.wire.offsets import (
     ListOffsetsPartitionResponse,
@@ -199,6 +206,12 @@ def test_one_member_leaves_alike_at_every_version(version: int) -> None:
     ):
         received = over_the_wire(request, version)
         assert [received.member_id] * (received.member_id != "") + [m.member_id for m in received.members] == ["m"]
+
+
+def test_a_sync_without_the_protocol_goes_in_a_version_that_needs_none() -> None:
+    newest = Versions.for_broker("4.2")
+    assert newest.pick_for(SyncGroupRequest(group_id="g")) == 4
+    assert newest.pick_for(SyncGroupRequest(group_id="g", protocol_type="consumer", protocol_name="range")) == 5
 
 
 def test_a_static_member_does_not_leave_by_its_member_id_alone() -> None:
