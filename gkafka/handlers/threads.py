@@ -78,7 +78,8 @@ class ThreadWorker(Worker):
             self._workers.discard(self)
 
     def join(self, timeout: float | None = None) -> bool:
-        if self._thread is threading.current_thread():
+        # Without an ident it is just being started by another worker: stop() of a handler may see it that early.
+        if self._thread is threading.current_thread() or self._thread.ident is None:
             return False
         self._thread.join(timeout)
         return not self._thread.is_alive()

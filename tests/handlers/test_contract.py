@@ -550,3 +550,12 @@ def test_the_documented_names_work_on_the_class(handler: Handler) -> None:
     with cls.Lock(), cls.RLock(), cls.Semaphore(1):
         cls.sleep(0.001)
         cls.sleep()
+
+
+def test_joining_a_thread_that_is_just_being_started_says_that_it_has_not_ended() -> None:
+    from gkafka.handlers.threads import ThreadWorker
+
+    worker = ThreadWorker("late", lambda: None, None, set())
+    assert worker.join(0) is False
+    worker.start()
+    assert worker.join(10) is True
