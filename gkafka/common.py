@@ -51,8 +51,20 @@ class TopicPartition(NamedTuple):
 class Message(abc.ABC):
     """A record as a consumer hands it out. What `consume()` returns is an instance of this.
 
-    topic: str; partition_id, offset: int; timestamp: ms since the epoch (-1: none); timestamp_type: TimestampType;
-    key (= partition_key), value: bytes or None; headers: list of (str, bytes or None).
+    timestamp: ms since the epoch, -1 for none. key is partition_key, and payload is value, under other documented names. response_code:
+    the error code of the fetch, always 0 here: an error is raised, and makes no message.
     """
 
     __slots__ = ()
+
+    response_code: int
+    topic: str
+    partition_id: int
+    offset: int
+    timestamp: int
+    timestamp_type: TimestampType
+    key: bytes | None
+    partition_key: bytes | None
+    value: bytes | None
+    payload: bytes | None
+    headers: list[tuple[str, bytes | None]]
