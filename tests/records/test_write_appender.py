@@ -86,7 +86,7 @@ def test_a_topic_is_known_by_value_and_not_by_object(impl: Any) -> None:
         ("t", None, None, 0, None, [("a", b"x" * 2000)]),
         ("t", None, None, 0, None, [("x" * 2000, None)]),
     ],
-    ids=lambda r: repr(r)[:60],
+    ids=lambda r: repr(r).split(" object at ")[0][:60],
 )
 def test_what_the_fast_path_does_not_take_goes_to_the_owner_untouched(impl: Any, record: tuple[Any, ...]) -> None:
     owner = Owner()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from uuid import uuid4
+from uuid import UUID
 
 import pytest
 
@@ -85,7 +85,7 @@ def test_supports_asks_both_sides() -> None:
     assert not versions.supports(FETCH, 4)
 
 
-ID = uuid4()
+ID = UUID(int=7)
 
 
 @pytest.mark.parametrize(
