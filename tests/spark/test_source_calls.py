@@ -44,7 +44,7 @@ CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
 
 def produce(cluster: MockCluster, records: list[dict[str, Any]], topic: str = "t", **options: Any) -> None:
-    with KafkaClient(cluster.bootstrap) as client, client.get_producer(**options) as producer:
+    with KafkaClient(cluster.bootstrap, handler="threading") as client, client.get_producer(**options) as producer:
         for each in records:
             producer.produce(topic, **{"partition": 0, **each})
         producer.flush(20)
