@@ -129,7 +129,7 @@ class NativeProducer:
         """What the appender's fast path does not take: checks, conversions, waiting for metadata or room, rolling full batches."""
         self._check_usable()
         if isinstance(topic, bytes):
-            topic = topic.decode()
+            topic = _topic_text(topic)
         value, key, headers = records.check_record(
             topic, _serialize("value", value, self.config.value_serializer), _serialize("key", key, self.config.key_serializer), headers
         )
@@ -143,14 +143,18 @@ class NativeProducer:
                 topic=topic,
             )
         count = self._know_topic(topic, deadline)
-        default = partition is None and (key is None or self.config.partitioner is None)
+        sticky = partition is None and key is None and self.config.partitioner is None
+        if sticky and (topic, self._appender.sticky(topic)) not in self._driver.accumulator.open:
+            # The batch before this record lingered and went: the next one goes elsewhere, or a slow producer would stay on one
+            # partition for ever (KIP-480).
+            self._move_sticky(topic, count)
         while True:
             target = self._partition(topic, count, partition, key)
             delivery = self._append(topic, target, value, key, timestamp, headers, size)
             if delivery is not None:
                 break
             self._wait_for_room(deadline, topic, size)
-            if default and key is None:
+            if sticky:
                 self._move_sticky(topic, count)
         if self.config.on_delivery is not None:
             delivery.add_done_callback(self.config.on_delivery)
@@ -405,6 +409,13 @@ class NativeProducer:
             "producer_id": self._driver.sender.producer[0] if self._driver.sender.producer else -1,
             "buffer_bytes_free": self._appender.available,
         }
+
+
+def _topic_text(topic: bytes) -> str:
+    try:
+        return topic.decode()
+    except UnicodeDecodeError as exc:
+        raise ConfigurationError(f"topic={topic!r}: must be a name in UTF-8") from exc
 
 
 def _serialize(what: str, thing: Any, serializer: Callable[[Any], Any] | None) -> Any:

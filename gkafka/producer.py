@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gkafka.common import CompressionType
+from gkafka import records
+from gkafka.common import CompressionType, TimestampType
 from gkafka.config import ProducerConfig, build
 from gkafka.exceptions import ConfigurationError, KafkaException, ProducerQueueFullError, ProducerStoppedException
 from gkafka.nativeproducer import NativeProducer
 from gkafka.partitioners import random_partitioner
+from gkafka.records._message import Origin
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -173,10 +175,22 @@ class Producer:
             self._running_engine()
 
     def _report(self, delivery: Delivery) -> None:
-        self._reports.put((delivery, delivery.exception(0)))
+        error = delivery.exception(0)
+        offset = -1 if error is not None else delivery.result(0).offset
+        self._reports.put((self._message(delivery, offset), error))
+
+    def _message(self, delivery: Delivery, offset: int) -> Any:
+        """The message as it was sent: its delivery gives its memory back soon after this."""
+        record = delivery.record or records.Record(delivery.topic, delivery.partition, None, None, [], -1)
+        topic, partition, key, value, headers, timestamp = record
+        origin = Origin(topic, partition, self._topic.partitions.get(partition))
+        return records.make_message(origin, offset, timestamp, TimestampType.CREATE_TIME, key, value, headers)
 
     def get_delivery_report(self, block: bool = True, timeout: float | None = None) -> tuple[Any, KafkaException | None]:
-        """(delivery, error or None) of a message whose outcome is known. Raises the handler's QueueEmptyError (queue.Empty); needs delivery_reports=True."""
+        """(message, error or None) of a message whose outcome is known; its offset is -1 if there is an error or the broker did not say.
+
+        Raises the handler's QueueEmptyError (queue.Empty); needs delivery_reports=True.
+        """
         if self._reports is None:
             raise ConfigurationError("get_delivery_report needs delivery_reports=True")
         report: tuple[Any, KafkaException | None] = self._reports.get(block, timeout)
