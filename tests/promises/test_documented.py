@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import os
+import queue
+import socket
 import subprocess
 import sys
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +25,7 @@ import gkafka.records
 from gkafka import KafkaClient
 from gkafka.broker import Broker
 from gkafka.common import CompressionType, OffsetType
+from gkafka.connection import SslConfig
 from gkafka.exceptions import (
     ConfigurationError,
     ConsumerStoppedException,
@@ -41,6 +47,8 @@ from gkafka.partition import Partition
 from gkafka.partitioners import BasePartitioner, HashingPartitioner, random_partitioner
 from gkafka.records import scan
 from gkafka.testing import Close, Delay, Drop, Error, MockCluster
+from tests.net.certificates import Certificates
+from tests.net.servers import serve
 
 Connect = Callable[..., KafkaClient]
 LIMIT_S = 10.0
@@ -466,8 +474,6 @@ def test_a_broker_connects_from_its_source_address(handler: Handler, cluster: Mo
 
 
 def gkafka_socket(descriptor: int) -> Any:
-    import socket
-
     return socket.socket(fileno=os.dup(descriptor))
 
 
@@ -521,6 +527,36 @@ def test_zookeeper_hosts_are_refused_until_they_can_be_used(handler: Handler) ->
 def test_use_greenlets_chooses_greenlets() -> None:
     with KafkaClient(use_greenlets=True) as client:
         assert client.handler.name == "gevent"
+
+
+def test_ssl_config_makes_tls_connections(handler: Handler, cluster: MockCluster, tmp_path: Path) -> None:
+    """A TLS server in front of the broker: only what came encrypted reaches it."""
+    certificates = Certificates(tmp_path)
+    ((_, address),) = cluster.brokers.items()
+
+    def relay(conn: Any) -> None:
+        with socket.create_connection(address, timeout=LIMIT_S) as broker:
+            back = threading.Thread(target=pump, args=(broker, conn), daemon=True)
+            back.start()
+            pump(conn, broker)
+            back.join(LIMIT_S)
+
+    def encrypted(conn: Any) -> Any:
+        return certificates.server().wrap_socket(conn, server_side=True)
+
+    with serve(relay, wrap=encrypted) as port:
+        client = KafkaClient(f"127.0.0.1:{port}", ssl_config=SslConfig(certificates.ca), handler=handler)
+        client.connect(LIMIT_S)
+        assert sorted(client.cluster.metadata.brokers) == sorted(cluster.brokers)
+        client.close()
+    assert cluster.count("Metadata") >= 1
+
+
+def pump(source: Any, sink: Any) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_RDWR)
 
 
 def test_messages_without_a_key_are_spread_evenly(client: KafkaClient, cluster: MockCluster) -> None:
@@ -581,14 +617,11 @@ def test_a_commit_with_too_much_metadata_is_an_answer_with_code_12(handler: Hand
 
 # -- handlers (112, 113, 117) ------------------------------------------------------------------------------------------------
 def test_a_threading_handler_works_on_threads() -> None:
-    import queue
-    import threading
-
     handler = ThreadingHandler()
     seen: list[threading.Thread] = []
     handler.spawn(lambda: seen.append(threading.current_thread())).join(LIMIT_S)
     assert seen != [threading.current_thread()]
-    assert type(seen[0]).__module__ == "threading" or isinstance(seen[0], threading.Thread)
+    assert isinstance(seen[0], threading.Thread)
     assert ThreadingHandler.QueueEmptyError is queue.Empty
     handler.stop(handler.monotonic() + 5)
 
