@@ -75,6 +75,14 @@ class Peer:
         assert len(seen) == count, f"{len(seen)} records in {topic}, expected {count}"
         return sorted(seen, key=lambda record: record[:2])
 
+    def wait_for(self, topic: str, count: int) -> None:
+        """Until partition 0 holds `count` records: nobody says when those of acks=0 are there."""
+        consumer = Consumer({**self._settings, "group.id": "peer", "enable.auto.commit": False})
+        deadline = time.monotonic() + DEADLINE_S
+        while (end := consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S)[1]) < count:
+            assert time.monotonic() < deadline, f"{end} of {count} records in {topic} after {DEADLINE_S:g} s"
+        consumer.close()
+
     def committed(self, group: str, topic: str, partitions: int = 1) -> dict[int, int]:
         """Partition -> committed offset, without the partitions that have none."""
         consumer = Consumer({**self._settings, "group.id": group, "enable.auto.commit": False})

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,26 @@ def test_only_the_word_skip_skips_live_tests(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("GKAFKA_LIVE", "skip")
     with pytest.raises(pytest.skip.Exception, match="NOT TESTED"):
         Pool().get()
+
+
+FAKE_MVN = """#!/bin/sh
+echo called >> "$GKAFKA_CACHE/calls"
+for argument; do case "$argument" in -DoutputDirectory=*) folder="${argument#*=}";; esac; done
+mkdir "$folder" && echo > "$folder/a.jar"
+"""
+
+
+def test_runs_that_start_together_fetch_a_set_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GKAFKA_CACHE", str(tmp_path))
+    fake = tmp_path / "bin" / "mvn"
+    fake.parent.mkdir()
+    fake.write_text(FAKE_MVN)
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    with ThreadPoolExecutor(8) as runs:
+        found = list(runs.map(lambda _: maven.jars("a-set", ["a:b:1"]), range(8)))
+    assert found == [[tmp_path / "jars" / "a-set" / "a.jar"]] * 8
+    assert (tmp_path / "calls").read_text() == "called\n"
 
 
 def test_an_interrupted_download_leaves_no_half_filled_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -133,6 +133,7 @@ def test_every_kind_of_acknowledgement_delivers(
         deliveries = [producer.produce(topic, b"%d" % i) for i in range(20)]
     offsets = [delivery.result(30).offset for delivery in deliveries]
     assert offsets == ([-1] * 20 if acks == 0 else list(range(20)))
+    peer.wait_for(topic, 20)
     assert [record.value for record in peer.read(topic, 20)] == [b"%d" % i for i in range(20)]
 
 
