@@ -22,147 +22,151 @@ class Promise(NamedTuple):
     reason: str
 
 
-DOC = "promises/test_documented.py::"
+CLIENTS = "promises/test_documented_clients.py::"
+CONSUMERS = "promises/test_documented_consumers.py::"
+PRODUCERS = "promises/test_documented_producers.py::"
 CALLS = "promises/test_broker_calls.py::"
 SIMPLE = "live/test_simple_consumer.py::"
 
+SHORT = {"CLIENTS ": CLIENTS, "CONSUMERS ": CONSUMERS, "PRODUCERS ": PRODUCERS, "CALLS ": CALLS, "SIMPLE ": SIMPLE}
+
 TABLE = """
-1 | a client of a running broker works with no further call | DOC test_four_messages_come_back_in_order
-2 | client.topics is a dictionary of the cluster's topics | DOC test_four_messages_come_back_in_order, live/test_client.py::test_topics_are_a_dict_of_what_the_cluster_has
-3 | repr of a topic: module and class, id, name | DOC test_a_topic_shows_its_class_its_id_and_its_name
-4 | leaving a producer's block sends what is pending and stops it | DOC test_leaving_a_producers_block_sends_what_is_pending_and_stops
-5 | four messages come back by iteration as offsets 0 to 3 | DOC test_four_messages_come_back_in_order
-6 | two SimpleConsumers each receive every message | DOC test_two_consumers_each_receive_everything
-11 | no compiled extension is needed | DOC test_it_runs_without_any_compiled_part
-12 | auto_offset_reset and reset_offset_on_start set the start | DOC test_where_a_group_starts
-13 | without a commit the start is auto_offset_reset | SIMPLE test_a_new_group_starts_at_auto_offset_reset_whatever_reset_offset_on_start_says, DOC test_where_a_group_starts
-14 | with a commit the start is right after it | SIMPLE test_a_group_with_a_commit_goes_on_right_after_it, DOC test_where_a_group_starts
-15 | reset_offset_on_start outweighs the commit | SIMPLE test_reset_offset_on_start_outweighs_the_commit, DOC test_where_a_group_starts
+1 | a client of a running broker works with no further call | CLIENTS test_four_messages_come_back_in_order
+2 | client.topics is a dictionary of the cluster's topics | CLIENTS test_four_messages_come_back_in_order, live/test_client.py::test_topics_are_a_dict_of_what_the_cluster_has
+3 | repr of a topic: module and class, id, name | CLIENTS test_a_topic_shows_its_class_its_id_and_its_name
+4 | leaving a producer's block sends what is pending and stops it | CLIENTS test_leaving_a_producers_block_sends_what_is_pending_and_stops
+5 | four messages come back by iteration as offsets 0 to 3 | CLIENTS test_four_messages_come_back_in_order
+6 | two SimpleConsumers each receive every message | CLIENTS test_two_consumers_each_receive_everything
+11 | no compiled extension is needed | CLIENTS test_it_runs_without_any_compiled_part
+12 | auto_offset_reset and reset_offset_on_start set the start | CONSUMERS test_where_a_group_starts
+13 | without a commit the start is auto_offset_reset | SIMPLE test_a_new_group_starts_at_auto_offset_reset_whatever_reset_offset_on_start_says, CONSUMERS test_where_a_group_starts
+14 | with a commit the start is right after it | SIMPLE test_a_group_with_a_commit_goes_on_right_after_it, CONSUMERS test_where_a_group_starts
+15 | reset_offset_on_start outweighs the commit | SIMPLE test_reset_offset_on_start_outweighs_the_commit, CONSUMERS test_where_a_group_starts
 16 | each partition starts by its own commit | SIMPLE test_each_partition_of_a_group_starts_by_its_own_commit
-17 | a new group with LATEST starts at the end | DOC test_where_a_group_starts
-18 | after consume and commit_offsets a second consumer goes on there | DOC test_where_a_group_starts, SIMPLE test_a_group_with_a_commit_goes_on_right_after_it
-19 | EARLIEST with reset_offset_on_start starts at the beginning in spite of commits | DOC test_where_a_group_starts
-20 | group and topic names are text or bytes | DOC test_names_are_text_or_bytes, SIMPLE test_names_are_taken_as_bytes_and_as_text
-21 | a SimpleConsumer owns all partitions of its topic | DOC test_partitions_take_turns, SIMPLE test_it_reads_every_partition_whole_and_in_order
-22 | no partition keeps the others waiting | DOC test_partitions_take_turns, SIMPLE test_no_partition_is_starved_by_another
+17 | a new group with LATEST starts at the end | CONSUMERS test_where_a_group_starts
+18 | after consume and commit_offsets a second consumer goes on there | CONSUMERS test_where_a_group_starts, SIMPLE test_a_group_with_a_commit_goes_on_right_after_it
+19 | EARLIEST with reset_offset_on_start starts at the beginning in spite of commits | CONSUMERS test_where_a_group_starts
+20 | group and topic names are text or bytes | CONSUMERS test_names_are_text_or_bytes, SIMPLE test_names_are_taken_as_bytes_and_as_text
+21 | a SimpleConsumer owns all partitions of its topic | CONSUMERS test_partitions_take_turns, SIMPLE test_it_reads_every_partition_whole_and_in_order
+22 | no partition keeps the others waiting | CONSUMERS test_partitions_take_turns, SIMPLE test_no_partition_is_starved_by_another
 23 | its offsets go through the commit and fetch API | SIMPLE test_a_commit_is_the_next_offset_to_read_as_other_clients_understand_it
-28 | use_rdkafka asks for the compiled implementation | DOC test_use_rdkafka_asks_for_the_compiled_part
-29 | without it that is an ImportError and everything else works | DOC test_use_rdkafka_asks_for_the_compiled_part, DOC test_it_runs_without_any_compiled_part
+28 | use_rdkafka asks for the compiled implementation | CLIENTS test_use_rdkafka_asks_for_the_compiled_part
+29 | without it that is an ImportError and everything else works | CLIENTS test_use_rdkafka_asks_for_the_compiled_part, CLIENTS test_it_runs_without_any_compiled_part
 31 | works with Kafka 0.8.2 and newer | live/test_roundtrip.py::test_another_client_reads_what_gkafka_wrote_and_so_does_gkafka
 32 | one source tree serves every version | live/test_roundtrip.py::test_gkafka_reads_what_another_client_wrote
-34 | auto commit needs a group and commits what was consumed | DOC test_auto_commit_needs_a_group, DOC test_auto_commit_commits_what_was_consumed, SIMPLE test_messages_that_were_fetched_but_not_consumed_are_not_committed
-35 | without auto commit its interval means nothing | DOC test_without_auto_commit_the_interval_means_nothing
-36 | fetch_message_max_bytes is asked of each partition | DOC test_a_fetch_asks_for_what_the_settings_say
-37 | num_consumer_fetchers is the number of fetch workers | DOC test_there_are_as_many_fetch_workers_as_it_says
+34 | auto commit needs a group and commits what was consumed | CONSUMERS test_auto_commit_needs_a_group, CONSUMERS test_auto_commit_commits_what_was_consumed, SIMPLE test_messages_that_were_fetched_but_not_consumed_are_not_committed
+35 | without auto commit its interval means nothing | CONSUMERS test_without_auto_commit_the_interval_means_nothing
+36 | fetch_message_max_bytes is asked of each partition | CONSUMERS test_a_fetch_asks_for_what_the_settings_say
+37 | num_consumer_fetchers is the number of fetch workers | CONSUMERS test_there_are_as_many_fetch_workers_as_it_says
 38 | queued_max_messages bounds what is buffered | SIMPLE test_the_queue_is_bounded_and_nothing_is_lost_by_it, core/test_fetcher.py::test_a_partition_whose_queue_is_full_is_left_out_and_the_fetch_beside_it_does_not_park
-39 | fetch_min_bytes is what the broker waits for | DOC test_a_fetch_asks_for_what_the_settings_say
-40 | fetch_wait_max_ms is how long it waits | DOC test_a_fetch_asks_for_what_the_settings_say
-41 | offsets_channel_backoff_ms is the pause before offset requests are tried again | DOC test_a_commit_is_tried_as_often_as_it_is_told_with_a_pause
-42 | offsets_commit_max_retries bounds the tries of a commit | DOC test_a_commit_is_tried_as_often_as_it_is_told_with_a_pause
+39 | fetch_min_bytes is what the broker waits for | CONSUMERS test_a_fetch_asks_for_what_the_settings_say
+40 | fetch_wait_max_ms is how long it waits | CONSUMERS test_a_fetch_asks_for_what_the_settings_say
+41 | offsets_channel_backoff_ms is the pause before offset requests are tried again | CONSUMERS test_a_commit_is_tried_as_often_as_it_is_told_with_a_pause
+42 | offsets_commit_max_retries bounds the tries of a commit | CONSUMERS test_a_commit_is_tried_as_often_as_it_is_told_with_a_pause
 43 | an offset out of range is reset by auto_offset_reset | SIMPLE test_a_position_out_of_range_is_reset_by_auto_offset_reset
-44 | consume gives None after consumer_timeout_ms | DOC test_consume_ends_at_its_timeout_and_does_not_wait_without_block, SIMPLE test_consume_gives_none_after_consumer_timeout_ms
-49 | a reset at the start is committed at once | DOC test_a_reset_at_the_start_is_committed_at_once
-50 | iteration ends when the consumer times out | DOC test_consume_ends_at_its_timeout_and_does_not_wait_without_block, SIMPLE test_iteration_yields_messages_in_order_and_ends_when_nothing_comes
-52 | consume(block=False) returns at once | DOC test_consume_ends_at_its_timeout_and_does_not_wait_without_block, SIMPLE test_consume_without_blocking_gives_none_at_once
-53 | held_offsets maps partition ids to held offsets | DOC test_what_a_consumer_says_of_itself, SIMPLE test_held_offsets_are_those_of_the_messages_consumed_last
-54 | reset_offsets takes pairs of a partition and an offset | DOC test_offsets_are_reset_by_time_or_to_a_number, SIMPLE test_reset_offsets_moves_the_position
-64 | what a worker met is raised in the caller | DOC test_what_a_worker_met_is_raised_where_messages_are_consumed
-65 | Broker.connect opens the broker's connection | DOC test_a_brokers_two_connections_are_opened_apart
-66 | connect_offsets_channel opens another one | DOC test_a_brokers_two_connections_are_opened_apart
-67 | connected tells whether it is active | DOC test_a_brokers_two_connections_are_opened_apart, DOC test_a_connection_that_the_broker_closed_is_not_connected
-68 | group offsets go over the offsets channel, the rest does not | CALLS test_committed_offsets_are_fetched_on_the_offsets_channel, DOC test_a_brokers_two_connections_are_opened_apart
+44 | consume gives None after consumer_timeout_ms | CONSUMERS test_consume_ends_at_its_timeout_and_does_not_wait_without_block, SIMPLE test_consume_gives_none_after_consumer_timeout_ms
+49 | a reset at the start is committed at once | CONSUMERS test_a_reset_at_the_start_is_committed_at_once
+50 | iteration ends when the consumer times out | CONSUMERS test_consume_ends_at_its_timeout_and_does_not_wait_without_block, SIMPLE test_iteration_yields_messages_in_order_and_ends_when_nothing_comes
+52 | consume(block=False) returns at once | CONSUMERS test_consume_ends_at_its_timeout_and_does_not_wait_without_block, SIMPLE test_consume_without_blocking_gives_none_at_once
+53 | held_offsets maps partition ids to held offsets | CONSUMERS test_what_a_consumer_says_of_itself, SIMPLE test_held_offsets_are_those_of_the_messages_consumed_last
+54 | reset_offsets takes pairs of a partition and an offset | CONSUMERS test_offsets_are_reset_by_time_or_to_a_number, SIMPLE test_reset_offsets_moves_the_position
+64 | what a worker met is raised in the caller | CONSUMERS test_what_a_worker_met_is_raised_where_messages_are_consumed
+65 | Broker.connect opens the broker's connection | CLIENTS test_a_brokers_two_connections_are_opened_apart
+66 | connect_offsets_channel opens another one | CLIENTS test_a_brokers_two_connections_are_opened_apart
+67 | connected tells whether it is active | CLIENTS test_a_brokers_two_connections_are_opened_apart, CLIENTS test_a_connection_that_the_broker_closed_is_not_connected
+68 | group offsets go over the offsets channel, the rest does not | CALLS test_committed_offsets_are_fetched_on_the_offsets_channel, CLIENTS test_a_brokers_two_connections_are_opened_apart
 69 | fetch_messages waits up to timeout for min_bytes | CALLS test_a_fetch_waits_for_min_bytes_as_long_as_it_is_told
 70 | group offsets are committed and fetched by a broker's calls | CALLS test_committed_offsets_are_fetched_on_the_offsets_channel, live/test_broker_calls.py::test_offsets_of_a_group_by_single_requests
 71 | produce, metadata and offset requests return the parsed answer | CALLS test_messages_that_are_produced_are_fetched, CALLS test_the_limits_of_a_log_are_told, CALLS test_metadata_is_asked_for_some_topics_or_all, live/test_broker_calls.py::test_records_and_offsets_by_single_requests
-72 | a Broker is made from metadata, with a default buffer of 64 KiB | DOC test_a_broker_is_made_from_metadata
-73 | a Broker has a source address, and a timeout for each channel | DOC test_a_broker_connects_from_its_source_address, DOC test_each_channel_has_a_timeout_of_its_own
+72 | a Broker is made from metadata, with a default buffer of 64 KiB | CLIENTS test_a_broker_is_made_from_metadata
+73 | a Broker has a source address, and a timeout for each channel | CLIENTS test_a_broker_connects_from_its_source_address, CLIENTS test_each_channel_has_a_timeout_of_its_own
 74 | answers larger than buffer_size are received whole | CALLS test_answers_of_any_size_are_received_whole_whatever_the_buffer
-75 | a broker's id, host and port are read-only | DOC test_where_a_broker_is_cannot_be_changed
+75 | a broker's id, host and port are read-only | CLIENTS test_where_a_broker_is_cannot_be_changed
 76 | hosts is a comma-separated list; ZooKeeper has a parameter of its own | public/test_clients.py::test_hosts_as_users_write_them
-77 | ignore_rdkafka is accepted | DOC test_ignore_rdkafka_is_accepted_and_changes_nothing
+77 | ignore_rdkafka is accepted | CLIENTS test_ignore_rdkafka_is_accepted_and_changes_nothing
 78 | internal topics are hidden unless asked for | live/test_client.py::test_internal_topics_are_hidden_unless_asked_for, public/test_clients.py::test_internal_topics_are_shown_to_whoever_asks
 79 | source_address is where sockets come from | public/test_clients.py::test_sockets_come_from_the_source_address
-80 | update_cluster refreshes what is known and adds what is new | DOC test_an_update_brings_what_is_new, public/test_clients.py::test_update_cluster_learns_of_new_topics_partitions_and_leaders
-81 | a Cluster has dictionaries of brokers and topics, and a handler | DOC test_a_cluster_has_brokers_topics_and_a_handler
-82 | get_offset_manager finds the group's broker | DOC test_the_offset_manager_is_the_groups_coordinator
+80 | update_cluster refreshes what is known and adds what is new | CLIENTS test_an_update_brings_what_is_new, public/test_clients.py::test_update_cluster_learns_of_new_topics_partitions_and_leaders
+81 | a Cluster has dictionaries of brokers and topics, and a handler | CLIENTS test_a_cluster_has_brokers_topics_and_a_handler
+82 | get_offset_manager finds the group's broker | CLIENTS test_the_offset_manager_is_the_groups_coordinator
 83 | hosts are asked in turn until one answers | public/test_clients.py::test_hosts_of_all_brokers_are_tried_until_one_answers
-84 | OffsetType and CompressionType have Kafka's numbers | DOC test_the_constants_have_kafkas_numbers
+84 | OffsetType and CompressionType have Kafka's numbers | CLIENTS test_the_constants_have_kafkas_numbers
 85 | a message has its documented names | records/test_read_messages.py::test_a_message_has_the_documented_names
-89 | KafkaException is the base of all, ProtocolClientError of those with a code | DOC test_an_error_code_is_raised_under_its_documented_name, DOC test_errors_without_a_code_are_kafka_exceptions_too
-90 | code 15 is ConsumerCoordinatorNotAvailable | DOC test_an_error_code_is_raised_under_its_documented_name
-91 | a stopped consumer raises ConsumerStoppedException | DOC test_a_stopped_consumer_says_so_and_can_be_started_again
-92 | NoPartitionsForConsumerException is a ConsumerStoppedException | DOC test_errors_without_a_code_are_kafka_exceptions_too
-93 | codes 2 and 4 are InvalidMessageError and InvalidMessageSize | DOC test_an_error_code_is_raised_under_its_documented_name
-94 | code 5 is LeaderNotAvailable | DOC test_an_error_code_is_raised_under_its_documented_name
-95 | code 6 is NotLeaderForPartition | DOC test_an_error_code_is_raised_under_its_documented_name
-96 | code 10 is MessageSizeTooLarge | DOC test_a_sync_producer_returns_when_the_message_is_there, live/test_wrong_things.py::test_a_record_over_the_brokers_limit_fails_alone
-97 | NoMessagesConsumedError is one of ours | DOC test_errors_without_a_code_are_kafka_exceptions_too
-98 | code 16 is NotCoordinatorForConsumer | DOC test_an_error_code_is_raised_under_its_documented_name
-99 | code 12 is OffsetMetadataTooLarge | DOC test_a_commit_with_too_much_metadata_is_an_answer_with_code_12
-100 | code 1 is OffsetOutOfRangeError | DOC test_an_error_code_is_raised_under_its_documented_name, core/test_fetcher.py::test_without_a_policy_an_offset_out_of_range_is_an_error_that_halts
-101 | a look-up that keeps failing raises OffsetRequestFailedError | DOC test_a_look_up_that_keeps_failing_is_an_offset_request_failed
-102 | code 14 is OffsetsLoadInProgress | DOC test_an_error_code_is_raised_under_its_documented_name, core/test_offsets.py::test_errors_of_a_coordinator_that_moves_are_retried
-103 | PartitionOwnedError keeps its partition | DOC test_errors_without_a_code_are_kafka_exceptions_too
-104 | ProduceFailureError is one of ours | DOC test_errors_without_a_code_are_kafka_exceptions_too
-105 | a full queue raises ProducerQueueFullError | DOC test_a_full_queue_is_an_error_or_a_wait
-106 | a stopped producer raises ProducerStoppedException | DOC test_leaving_a_producers_block_sends_what_is_pending_and_stops
-107 | code 7 is RequestTimedOut | DOC test_an_error_code_is_raised_under_its_documented_name
+89 | KafkaException is the base of all, ProtocolClientError of those with a code | CLIENTS test_an_error_code_is_raised_under_its_documented_name, CLIENTS test_errors_without_a_code_are_kafka_exceptions_too
+90 | code 15 is ConsumerCoordinatorNotAvailable | CLIENTS test_an_error_code_is_raised_under_its_documented_name
+91 | a stopped consumer raises ConsumerStoppedException | CONSUMERS test_a_stopped_consumer_says_so_and_can_be_started_again
+92 | NoPartitionsForConsumerException is a ConsumerStoppedException | CLIENTS test_errors_without_a_code_are_kafka_exceptions_too
+93 | codes 2 and 4 are InvalidMessageError and InvalidMessageSize | CLIENTS test_an_error_code_is_raised_under_its_documented_name
+94 | code 5 is LeaderNotAvailable | CLIENTS test_an_error_code_is_raised_under_its_documented_name
+95 | code 6 is NotLeaderForPartition | CLIENTS test_an_error_code_is_raised_under_its_documented_name
+96 | code 10 is MessageSizeTooLarge | PRODUCERS test_a_sync_producer_returns_when_the_message_is_there, live/test_wrong_things.py::test_a_record_over_the_brokers_limit_fails_alone
+97 | NoMessagesConsumedError is one of ours | CLIENTS test_errors_without_a_code_are_kafka_exceptions_too
+98 | code 16 is NotCoordinatorForConsumer | CLIENTS test_an_error_code_is_raised_under_its_documented_name
+99 | code 12 is OffsetMetadataTooLarge | CLIENTS test_a_commit_with_too_much_metadata_is_an_answer_with_code_12
+100 | code 1 is OffsetOutOfRangeError | CLIENTS test_an_error_code_is_raised_under_its_documented_name, core/test_fetcher.py::test_without_a_policy_an_offset_out_of_range_is_an_error_that_halts
+101 | a look-up that keeps failing raises OffsetRequestFailedError | CONSUMERS test_a_look_up_that_keeps_failing_is_an_offset_request_failed
+102 | code 14 is OffsetsLoadInProgress | CLIENTS test_an_error_code_is_raised_under_its_documented_name, core/test_offsets.py::test_errors_of_a_coordinator_that_moves_are_retried
+103 | PartitionOwnedError keeps its partition | CLIENTS test_errors_without_a_code_are_kafka_exceptions_too
+104 | ProduceFailureError is one of ours | CLIENTS test_errors_without_a_code_are_kafka_exceptions_too
+105 | a full queue raises ProducerQueueFullError | PRODUCERS test_a_full_queue_is_an_error_or_a_wait
+106 | a stopped producer raises ProducerStoppedException | CLIENTS test_leaving_a_producers_block_sends_what_is_pending_and_stops
+107 | code 7 is RequestTimedOut | CLIENTS test_an_error_code_is_raised_under_its_documented_name
 108 | a lost socket raises SocketDisconnectedError | net/test_channel.py::test_a_broker_that_goes_away_fails_what_is_in_flight
-109 | codes -1 and 3 are UnknownError and UnknownTopicOrPartition | DOC test_an_error_code_is_raised_under_its_documented_name, public/test_clients.py::test_an_unknown_topic_is_told_by_name
+109 | codes -1 and 3 are UnknownError and UnknownTopicOrPartition | CLIENTS test_an_error_code_is_raised_under_its_documented_name, public/test_clients.py::test_an_unknown_topic_is_told_by_name
 112 | spawn makes a worker; the base class does not | handlers/test_contract.py::test_a_worker_gets_its_arguments_and_its_name, handlers/test_contract.py::test_spawn_of_the_base_class_is_not_implemented
-113 | a ThreadingHandler works on threads | DOC test_a_threading_handler_works_on_threads
+113 | a ThreadingHandler works on threads | CLIENTS test_a_threading_handler_works_on_threads
 114 | a handler's events and locks | handlers/test_contract.py::test_an_event_wakes_everyone_who_waits, handlers/test_contract.py::test_a_lock_excludes
 115 | a handler's queues, bounded and not | handlers/test_contract.py::test_a_full_queue_raises_full_and_an_empty_one_empty, handlers/test_contract.py::test_a_queue_without_a_size_is_unbounded
 116 | join waits until each item is done | handlers/test_contract.py::test_join_waits_until_every_item_is_done
-117 | QueueEmptyError is the queue module's Empty | DOC test_a_threading_handler_works_on_threads
-121 | a Partition has id, leader, replicas, isr and topic | DOC test_what_a_partition_says_of_itself, live/test_offsets.py::test_a_partition_knows_its_leader_and_replicas
-122 | a partition's earliest and latest offset | DOC test_the_ends_of_partitions, live/test_offsets.py::test_earliest_and_latest_offsets_of_each_partition
-123 | offsets of a partition by time | DOC test_offsets_by_time, live/test_offsets.py::test_a_timestamp_gives_the_first_record_that_is_not_older
-124 | Partition.update takes fresh metadata | DOC test_a_partition_takes_fresh_metadata
-125 | random_partitioner takes any partition, and is the default | DOC test_the_random_partitioner_takes_any, DOC test_messages_without_a_key_are_spread_evenly
-126 | BasePartitioner is a callable to derive from | DOC test_a_partitioner_is_a_callable_of_ones_own
-127 | HashingPartitioner: same key and partitions, same partition | DOC test_the_hashing_partitioner_is_stable_for_a_key_and_its_partitions
+117 | QueueEmptyError is the queue module's Empty | CLIENTS test_a_threading_handler_works_on_threads
+121 | a Partition has id, leader, replicas, isr and topic | PRODUCERS test_what_a_partition_says_of_itself, live/test_offsets.py::test_a_partition_knows_its_leader_and_replicas
+122 | a partition's earliest and latest offset | PRODUCERS test_the_ends_of_partitions, live/test_offsets.py::test_earliest_and_latest_offsets_of_each_partition
+123 | offsets of a partition by time | PRODUCERS test_offsets_by_time, live/test_offsets.py::test_a_timestamp_gives_the_first_record_that_is_not_older
+124 | Partition.update takes fresh metadata | PRODUCERS test_a_partition_takes_fresh_metadata
+125 | random_partitioner takes any partition, and is the default | PRODUCERS test_the_random_partitioner_takes_any, CLIENTS test_messages_without_a_key_are_spread_evenly
+126 | BasePartitioner is a callable to derive from | PRODUCERS test_a_partitioner_is_a_callable_of_ones_own
+127 | HashingPartitioner: same key and partitions, same partition | PRODUCERS test_the_hashing_partitioner_is_stable_for_a_key_and_its_partitions
 128 | HashingPartitioner promises nothing once partitions change | waived: -: a statement that nothing is promised
-129 | the default hash may differ between runs | DOC test_the_hashing_partitioner_is_stable_for_a_key_and_its_partitions
+129 | the default hash may differ between runs | PRODUCERS test_the_hashing_partitioner_is_stable_for_a_key_and_its_partitions
 130 | messages go in batches to the broker that leads their partition, each broker apart | core/test_sender.py::test_one_request_holds_at_most_one_batch_of_a_partition_and_all_partitions_of_the_broker, live/test_failover.py::test_partitions_of_the_other_brokers_do_not_wait_for_a_frozen_one
-131 | workers come from the cluster's handler | DOC test_a_producer_is_a_context_that_is_started_already
-132 | a producer is a context that is started already | DOC test_a_producer_is_a_context_that_is_started_already
-133 | compression compresses what is sent | DOC test_messages_are_compressed
-134 | max_retries and retry_backoff_ms | DOC test_a_batch_is_tried_again_as_often_as_it_is_told
-135 | required_acks -1, 0 and 1; no broker since 0.9 takes 2 | DOC test_acknowledgements_and_their_timeout_are_asked_of_the_broker, DOC test_a_number_of_acknowledgements_that_no_broker_takes_is_refused, live/test_roundtrip.py::test_every_kind_of_acknowledgement_delivers
-136 | ack_timeout_ms is sent to the broker | DOC test_acknowledgements_and_their_timeout_are_asked_of_the_broker
-137 | max_queued_messages bounds what waits | DOC test_a_full_queue_is_an_error_or_a_wait
-138 | min_queued_messages are sent whatever the linger | DOC test_enough_messages_do_not_linger
-139 | linger_ms is the longest wait for more messages | DOC test_few_messages_linger_as_long_as_they_may, DOC test_the_default_linger_is_five_seconds
-140 | a full queue makes produce wait or raise | DOC test_a_full_queue_is_an_error_or_a_wait
-141 | sync=True returns when the message was sent | DOC test_a_sync_producer_returns_when_the_message_is_there
-142 | None is a null payload | DOC test_none_is_a_null_payload
-143 | the partitioner gets the partition key | DOC test_a_partitioner_is_a_callable_of_ones_own
-144 | what a producer's worker met is raised in the caller | DOC test_what_could_not_be_delivered_is_raised_to_the_caller
-145 | messages that were queued when a leader moved are sent to the new one | DOC test_messages_that_were_queued_when_the_leader_moved_are_not_lost, core/test_sender.py::test_whatever_gets_lost_every_batch_arrives_once_and_in_order
-146 | queues of a broker that is gone lose nothing | DOC test_messages_that_were_queued_when_the_leader_moved_are_not_lost, DOC test_a_connection_that_breaks_loses_nothing
-147 | _wait_all waits for every message | DOC test_waiting_for_all_waits_for_all
-167 | a fetched message knows its partition | DOC test_what_a_consumer_says_of_itself, SIMPLE test_a_fetched_message_knows_its_partition
+131 | workers come from the cluster's handler | PRODUCERS test_a_producer_is_a_context_that_is_started_already
+132 | a producer is a context that is started already | PRODUCERS test_a_producer_is_a_context_that_is_started_already
+133 | compression compresses what is sent | PRODUCERS test_messages_are_compressed
+134 | max_retries and retry_backoff_ms | PRODUCERS test_a_batch_is_tried_again_as_often_as_it_is_told
+135 | required_acks -1, 0 and 1; no broker since 0.9 takes 2 | PRODUCERS test_acknowledgements_and_their_timeout_are_asked_of_the_broker, PRODUCERS test_a_number_of_acknowledgements_that_no_broker_takes_is_refused, live/test_roundtrip.py::test_every_kind_of_acknowledgement_delivers
+136 | ack_timeout_ms is sent to the broker | PRODUCERS test_acknowledgements_and_their_timeout_are_asked_of_the_broker
+137 | max_queued_messages bounds what waits | PRODUCERS test_a_full_queue_is_an_error_or_a_wait
+138 | min_queued_messages are sent whatever the linger | PRODUCERS test_enough_messages_do_not_linger
+139 | linger_ms is the longest wait for more messages | PRODUCERS test_few_messages_linger_as_long_as_they_may, PRODUCERS test_the_default_linger_is_five_seconds
+140 | a full queue makes produce wait or raise | PRODUCERS test_a_full_queue_is_an_error_or_a_wait
+141 | sync=True returns when the message was sent | PRODUCERS test_a_sync_producer_returns_when_the_message_is_there
+142 | None is a null payload | PRODUCERS test_none_is_a_null_payload
+143 | the partitioner gets the partition key | PRODUCERS test_a_partitioner_is_a_callable_of_ones_own
+144 | what a producer's worker met is raised in the caller | PRODUCERS test_what_could_not_be_delivered_is_raised_to_the_caller
+145 | messages that were queued when a leader moved are sent to the new one | PRODUCERS test_messages_that_were_queued_when_the_leader_moved_are_not_lost, core/test_sender.py::test_whatever_gets_lost_every_batch_arrives_once_and_in_order
+146 | queues of a broker that is gone lose nothing | PRODUCERS test_messages_that_were_queued_when_the_leader_moved_are_not_lost, PRODUCERS test_a_connection_that_breaks_loses_nothing
+147 | _wait_all waits for every message | PRODUCERS test_waiting_for_all_waits_for_all
+167 | a fetched message knows its partition | CONSUMERS test_what_a_consumer_says_of_itself, SIMPLE test_a_fetched_message_knows_its_partition
 172 | a group does not make a SimpleConsumer balance | SIMPLE test_two_consumers_of_one_group_each_receive_every_message
-173 | partitions= restricts what is consumed | DOC test_some_partitions_only, SIMPLE test_it_reads_only_the_partitions_it_was_given
+173 | partitions= restricts what is consumed | CONSUMERS test_some_partitions_only, SIMPLE test_it_reads_only_the_partitions_it_was_given
 174 | queued_max_messages bounds what is buffered | SIMPLE test_the_queue_is_bounded_and_nothing_is_lost_by_it
-175 | consumer_timeout_ms ends consume and iteration | DOC test_consume_ends_at_its_timeout_and_does_not_wait_without_block
-176 | auto_start=False asks nothing of Kafka | DOC test_without_auto_start_nothing_is_asked
-177 | start fetches offsets and begins to work | DOC test_without_auto_start_nothing_is_asked, DOC test_auto_commit_commits_what_was_consumed
-178 | stop ends the workers, and so does deletion | DOC test_a_stopped_consumer_says_so_and_can_be_started_again, DOC test_a_consumer_that_is_deleted_stops_fetching
+175 | consumer_timeout_ms ends consume and iteration | CONSUMERS test_consume_ends_at_its_timeout_and_does_not_wait_without_block
+176 | auto_start=False asks nothing of Kafka | CONSUMERS test_without_auto_start_nothing_is_asked
+177 | start fetches offsets and begins to work | CONSUMERS test_without_auto_start_nothing_is_asked, CONSUMERS test_auto_commit_commits_what_was_consumed
+178 | stop ends the workers, and so does deletion | CONSUMERS test_a_stopped_consumer_says_so_and_can_be_started_again, CONSUMERS test_a_consumer_that_is_deleted_stops_fetching
 179 | one fetch request for each broker | core/test_fetcher.py::test_each_leader_is_asked_once_for_all_its_partitions
-180 | fetch_offsets returns pairs of partition id and answer | DOC test_committed_offsets_are_fetched_by_partition
-181 | commit_offsets commits this consumer's partitions | DOC test_names_are_text_or_bytes, SIMPLE test_a_commit_is_the_next_offset_to_read_as_other_clients_understand_it
-182 | held_offsets, partitions and topic | DOC test_what_a_consumer_says_of_itself
-183 | reset_offsets takes a time or an offset | DOC test_offsets_are_reset_by_time_or_to_a_number
-184 | what is no time is the next offset itself | DOC test_offsets_are_reset_by_time_or_to_a_number
-185 | _auto_commit commits once the interval has passed | DOC test_auto_commit_waits_for_its_interval
-186 | without a group no offset manager is looked for | DOC test_a_consumer_without_a_group_looks_for_no_coordinator
-187 | a consumer follows a leader that moved | DOC test_a_consumer_follows_a_leader_that_moved, live/test_failover.py::test_a_consumer_goes_on_after_its_leader_was_killed
-188 | offsets of a topic's partitions by time | DOC test_offsets_by_time
-189 | earliest and latest offsets of each partition | DOC test_the_ends_of_partitions, live/test_offsets.py::test_earliest_and_latest_offsets_of_each_partition
-190 | get_producer and get_sync_producer pass their keywords | DOC test_keywords_go_through_to_producers_and_consumers
-192 | a topic's partitions, name and update | DOC test_what_a_partition_says_of_itself, DOC test_an_update_brings_what_is_new, DOC test_keywords_go_through_to_producers_and_consumers
+180 | fetch_offsets returns pairs of partition id and answer | CONSUMERS test_committed_offsets_are_fetched_by_partition
+181 | commit_offsets commits this consumer's partitions | CONSUMERS test_names_are_text_or_bytes, SIMPLE test_a_commit_is_the_next_offset_to_read_as_other_clients_understand_it
+182 | held_offsets, partitions and topic | CONSUMERS test_what_a_consumer_says_of_itself
+183 | reset_offsets takes a time or an offset | CONSUMERS test_offsets_are_reset_by_time_or_to_a_number
+184 | what is no time is the next offset itself | CONSUMERS test_offsets_are_reset_by_time_or_to_a_number
+185 | _auto_commit commits once the interval has passed | CONSUMERS test_auto_commit_waits_for_its_interval
+186 | without a group no offset manager is looked for | CONSUMERS test_a_consumer_without_a_group_looks_for_no_coordinator
+187 | a consumer follows a leader that moved | CONSUMERS test_a_consumer_follows_a_leader_that_moved, live/test_failover.py::test_a_consumer_goes_on_after_its_leader_was_killed
+188 | offsets of a topic's partitions by time | PRODUCERS test_offsets_by_time
+189 | earliest and latest offsets of each partition | PRODUCERS test_the_ends_of_partitions, live/test_offsets.py::test_earliest_and_latest_offsets_of_each_partition
+190 | get_producer and get_sync_producer pass their keywords | PRODUCERS test_keywords_go_through_to_producers_and_consumers
+192 | a topic's partitions, name and update | PRODUCERS test_what_a_partition_says_of_itself, CLIENTS test_an_update_brings_what_is_new, PRODUCERS test_keywords_go_through_to_producers_and_consumers
 202 | a connection_id has its own request handler | CALLS test_a_join_that_waits_holds_up_no_other_connection_id
 203 | group requests of one connection_id do not hold up another's | CALLS test_a_join_that_waits_holds_up_no_other_connection_id, live/test_broker_calls.py::test_two_members_of_a_group_by_single_requests
 204 | join_group joins, with an empty id for a new member | CALLS test_a_new_member_takes_the_id_that_it_is_given, live/test_broker_calls.py::test_two_members_of_a_group_by_single_requests
@@ -170,14 +174,14 @@ TABLE = """
 206 | a follower hands in none | CALLS test_a_leader_hands_in_assignments_and_a_follower_none
 207 | heartbeat is for a generation | CALLS test_a_member_beats_and_leaves
 208 | leave_group leaves | CALLS test_a_member_beats_and_leaves, live/test_broker_calls.py::test_two_members_of_a_group_by_single_requests
-209 | topics are held weakly | DOC test_topics_are_held_weakly
-210 | producers and consumers need no reference to the topic | DOC test_producers_and_consumers_need_no_reference_to_their_topic
+209 | topics are held weakly | CLIENTS test_topics_are_held_weakly
+210 | producers and consumers need no reference to the topic | CLIENTS test_producers_and_consumers_need_no_reference_to_their_topic
 213 | a SimpleConsumer needs no ZooKeeper | SIMPLE test_it_reads_every_partition_whole_and_in_order
-216 | a Producer needs no ZooKeeper and spreads messages evenly | DOC test_messages_without_a_key_are_spread_evenly
-217 | use_greenlets=True works on greenlets | DOC test_use_greenlets_chooses_greenlets
-218 | ssl_config makes TLS connections | DOC test_ssl_config_makes_tls_connections
+216 | a Producer needs no ZooKeeper and spreads messages evenly | CLIENTS test_messages_without_a_key_are_spread_evenly
+217 | use_greenlets=True works on greenlets | CLIENTS test_use_greenlets_chooses_greenlets
+218 | ssl_config makes TLS connections | CLIENTS test_ssl_config_makes_tls_connections
 219 | broker_version is what brokers are taken for that cannot be asked | core/test_connection.py::test_a_version_below_0_10_is_taken_at_its_word, live/test_roundtrip.py::test_a_broker_without_apiversions_is_found_out_without_being_told
-220 | exclude_internal_topics, source_address and the timeouts as in the older page | public/test_clients.py::test_sockets_come_from_the_source_address, DOC test_each_channel_has_a_timeout_of_its_own
+220 | exclude_internal_topics, source_address and the timeouts as in the older page | public/test_clients.py::test_sockets_come_from_the_source_address, CLIENTS test_each_channel_has_a_timeout_of_its_own
 
 [waived: gkafka.cli.kafka_tools: the command is not built yet]
 9 | kafka-tools --help prints the interface
@@ -404,7 +408,7 @@ _GROUP = re.compile(r"\[waived: (\S+): (.+)\]")
 
 
 def _test_id(text: str) -> str:
-    for short, long in (("DOC ", DOC), ("CALLS ", CALLS), ("SIMPLE ", SIMPLE)):
+    for short, long in SHORT.items():
         if text.startswith(short):
             return long + text.removeprefix(short)
     return text

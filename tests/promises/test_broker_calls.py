@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.broker import Broker
 from gkafka.exceptions import ConfigurationError, SocketDisconnectedError, UnsupportedCodec
-from gkafka.handlers import GEventHandler, Handler, ThreadingHandler
+from gkafka.handlers import Handler
 from gkafka.records import Records, scan
 from gkafka.testing import Delay, MockCluster, Reply
 from gkafka.wire.apis import Request, Versions
@@ -23,13 +22,6 @@ from gkafka.wire.groups import (
 )
 
 GROUP_APIS: dict[str, Any] = {"JoinGroup": (0, 9), "SyncGroup": (0, 5), "Heartbeat": (0, 4), "LeaveGroup": (0, 5)}
-
-
-@pytest.fixture(params=["threading", "gevent"])
-def handler(request: pytest.FixtureRequest) -> Iterator[Handler]:
-    made: Handler = ThreadingHandler() if request.param == "threading" else GEventHandler()
-    yield made
-    made.stop(made.monotonic() + 10)
 
 
 def broker_of(cluster: MockCluster, handler: Handler, **options: Any) -> Broker:
