@@ -7,9 +7,11 @@ READY  := $(VENV)/.ready
 BUILT  := $(VENV)/.built
 SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/records/*.pxi gkafka/records/*.h)
 
-# Tests that start Apache Kafka, Spark or the demo; all others are pure.
+# Tests that start Apache Kafka, Spark or the demo; all others are pure. Pure ones often wait, so four run at a time.
 WITH_KAFKA := $(wildcard tests/live tests/*/live)
-PURE := $(PY) -m pytest -q tests $(addprefix --ignore=,$(WITH_KAFKA))
+PURE := $(PY) -m pytest -q -n 4 --dist loadfile $(addprefix --ignore=,$(WITH_KAFKA))
+# The rooms that meet the records' implementation: they run on its Python twin, too.
+TWICE := tests/records tests/testing tests/public tests/spark tests/examples
 
 # The part of the demo's site that `make test` crawls.
 TEST_PAGES := 40
@@ -42,8 +44,8 @@ lint: $(BUILT)
 	$(PY) -m mypy --disable-error-code import-untyped examples/*.py
 
 check: lint  ## lint, types and the tests that need no broker, on both implementations (3 minutes at most)
-	GKAFKA_IMPL=cython $(PURE)
-	GKAFKA_IMPL=python $(PURE)
+	GKAFKA_IMPL=cython $(PURE) tests
+	GKAFKA_IMPL=python $(PURE) $(TWICE)
 
 test: check  ## everything: also real Kafka of all versions, Spark, the demo in a small form
 	$(PY) -m pytest -q $(WITH_KAFKA)

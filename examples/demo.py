@@ -95,9 +95,13 @@ class Children:
         while (child.poll() is None or session_members(child.pid)) and time.monotonic() < deadline:
             time.sleep(0.02)
         signal_group(child.pid, signal.SIGKILL)
-        for pid in session_members(child.pid):  # Spark's Python workers have process groups of their own
-            signal_process(pid, signal.SIGKILL)
         child.wait()
+        deadline = time.monotonic() + GRACE_S
+        # Spark's Python workers have process groups of their own. A killed process is gone a little later.
+        while (left := session_members(child.pid)) and time.monotonic() < deadline:
+            for pid in left:
+                signal_process(pid, signal.SIGKILL)
+            time.sleep(0.02)
         for pipe in (child.stdin, child.stdout):
             if pipe:
                 pipe.close()
