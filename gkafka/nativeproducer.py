@@ -17,6 +17,7 @@ from gkafka.config import ACKS, ProducerConfig
 from gkafka.exceptions import (
     BufferFull,
     ConfigurationError,
+    ForkedClientError,
     KafkaTimeoutError,
     ProducerStoppedException,
     RecordTooLarge,
@@ -352,22 +353,23 @@ class NativeProducer:
         timeout: seconds, None is delivery_timeout_ms. Records that are not delivered by then are failed. Raises DeliveryError listing
         every record that was not delivered since the last flush().
         """
-        if self._closed:
+        self._closed = True
+        self._appender.fast = False
+        if self._driver.closed:
             return
         try:
             self._handler.check_fork()
-            self._closed = True
-            self._appender.fast = False
-            try:
-                self._wait_settled(self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else timeout)
-            except KafkaTimeoutError as exc:
-                with self._driver.lock:
-                    settled = self._driver.sender.abandon(exc)
-                self._driver.finish(settled)
-        finally:
-            self._closed = True
-            self._appender.fast = False
-            self._driver.stop()
+        except ForkedClientError:
+            self._driver.closed = True
+            raise
+        # Whoever is killed while it waits here leaves the rest to the next close(); one that comes meanwhile waits too.
+        try:
+            self._wait_settled(self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else timeout)
+        except KafkaTimeoutError as exc:
+            with self._driver.lock:
+                settled = self._driver.sender.abandon(exc)
+            self._driver.finish(settled)
+        self._driver.stop()
         self._raise_failures()
 
     @property

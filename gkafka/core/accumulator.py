@@ -25,17 +25,18 @@ class Flight:
     """The sender's notes on one batch; stands in `batch.extra` from the moment the batch is rolled.
 
     order: rank in its partition. sequence: base sequence number, -1 until one is given at the first send. producer: the id that the
-    sequence belongs to. persisted: "no" until the batch went to a broker, then "maybe", "yes" once acknowledged.
+    sequence belongs to. persisted: "no" until a broker may have written the batch, then "maybe", "yes" once acknowledged; before: what it
+    was before the present try.
     """
 
-    __slots__ = ("order", "persisted", "producer", "queue", "sequence")
+    __slots__ = ("before", "order", "persisted", "producer", "queue", "sequence")
 
     def __init__(self, queue: PartitionQueue, order: int) -> None:
         self.queue = queue
         self.order = order
         self.sequence = -1
         self.producer: ProducerId | None = None
-        self.persisted = "no"
+        self.persisted = self.before = "no"
 
 
 class PartitionQueue:

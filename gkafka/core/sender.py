@@ -16,8 +16,14 @@ from gkafka.brokererrors import (
     PRODUCER_ID,
     BrokerError,
     DuplicateSequenceNumber,
+    KafkaStorageError,
+    NetworkException,
+    NotEnoughReplicasAfterAppend,
     OutOfOrderSequenceNumber,
+    RequestTimedOut,
     Stale,
+    UnknownBrokerError,
+    UnknownError,
     error_for,
 )
 from gkafka.core.accumulator import Accumulator, PartitionQueue, ProducerId
@@ -38,6 +44,8 @@ NEVER = float("inf")
 MAX_EPOCH = (1 << 15) - 1
 SEQUENCES = 1 << 31
 MAX_THROTTLE_S = 30.0
+MAYBE_WRITTEN = (UnknownError, RequestTimedOut, NetworkException, NotEnoughReplicasAfterAppend, KafkaStorageError, UnknownBrokerError)
+"""Errors with which a broker does not say that it has not written the batch."""
 
 
 class Idempotence(enum.Enum):
@@ -259,7 +267,7 @@ class Sender:
             self._number(queue, batch)
         queue.on_wire.append(batch)
         batch.attempts += 1
-        batch.extra.persisted = "maybe"
+        batch.extra.before, batch.extra.persisted = batch.extra.persisted, "maybe"
         return batch
 
     def _number(self, queue: PartitionQueue, batch: Batch) -> None:
@@ -332,8 +340,8 @@ class Sender:
         if batch not in queue.on_wire:
             return None  # its delivery timeout passed while it was under way: it is settled already
         queue.on_wire.remove(batch)
-        if isinstance(error, ConnectionFailedError) and batch.attempts <= 1:
-            batch.extra.persisted = "no"  # no connection was ever made: nothing was sent
+        if isinstance(error, ConnectionFailedError) or (isinstance(error, BrokerError) and not isinstance(error, MAYBE_WRITTEN)):
+            batch.extra.persisted = batch.extra.before  # this try did not write it: no connection was made, or the broker refused
         if error is None or isinstance(error, DuplicateSequenceNumber):
             queue.retry.succeeded()
             batch.extra.persisted = "yes"
@@ -360,8 +368,6 @@ class Sender:
         return error.retriable or self._is_numbering_error(error)
 
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaException) -> Settled:
-        if batch.attempts <= 1 and isinstance(error, BrokerError) and not error.retriable and batch.extra.persisted == "maybe":
-            batch.extra.persisted = "no"  # its only try was refused; an earlier try without an answer would leave it open
         if batch.extra.sequence >= 0:
             # Its numbers will never arrive: what follows would be refused for ever. A new epoch closes the gap (KIP-360).
             queue.reset_wanted = True
@@ -473,7 +479,7 @@ class Sender:
         """The driver could not seal a batch that was to go out: it fails, and leaves no trace on the wire."""
         queue: PartitionQueue = batch.extra.queue
         queue.on_wire.remove(batch)
-        batch.extra.persisted = "no"
+        batch.extra.persisted = batch.extra.before
         return self._fail(queue, batch, error)
 
     def abandon(self, error: KafkaException) -> list[Settled]:

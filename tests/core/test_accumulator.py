@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gkafka.core.accumulator import Accumulator
+from gkafka.exceptions import ConnectionFailedError, SocketDisconnectedError
 from tests.core.fakes import FakeBatch, Rig
 
 
@@ -90,3 +91,30 @@ def test_somebody_who_waits_for_a_batch_behind_one_on_the_wire_ends_its_linger_w
     assert rig.sent() == [], "what comes meanwhile rides along"
     rig.answer(request)
     assert [r.batches for r in rig.sent()] == [[batch]]
+
+
+def outcome(*tries: int | Exception) -> str:
+    """What is said of a batch whose tries ended so: error codes, or the loss of the connection."""
+    rig = Rig(retries=len(tries) - 1)
+    batch = rig.full()
+    for end in tries:
+        rig.now += 10
+        (request,) = rig.sent()
+        rig.lose(request, end) if isinstance(end, Exception) else rig.answer(request, end)  # type: ignore[arg-type]
+    assert batch not in rig.accumulator.unsettled
+    told: str = batch.extra.persisted
+    return told
+
+
+def test_a_batch_is_maybe_persisted_if_any_of_its_tries_may_have_written_it() -> None:
+    gone, refused = SocketDisconnectedError("gone"), ConnectionFailedError("refused")
+    not_leader, timed_out, too_few_after_append, unauthorized = 6, 7, 20, 29
+    assert outcome(refused, refused, not_leader) == "no"
+    assert outcome(unauthorized) == "no"
+    assert outcome(refused, unauthorized) == "no"
+    assert outcome(gone, refused, refused) == "maybe"
+    assert outcome(gone, unauthorized) == "maybe"
+    assert outcome(timed_out, not_leader) == "maybe"
+    assert outcome(not_leader, too_few_after_append) == "maybe"
+    assert outcome(-1) == "maybe"
+    assert outcome(not_leader, 0) == "yes"

@@ -54,8 +54,8 @@ def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
 
 
 @pytest.fixture
-def connect(run: Runner) -> Iterator[Connect]:
-    """Makes clients; each is closed at the end, and must have ended its workers then."""
+def connect(run: Runner, make_cluster: Callable[..., MockCluster]) -> Iterator[Connect]:
+    """Makes clients; each is closed at the end, before its cluster, and must have ended its workers then."""
     made: list[KafkaClient] = []
 
     def make(hosts: MockCluster | str, **options: Any) -> KafkaClient:

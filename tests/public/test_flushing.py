@@ -1,0 +1,291 @@
+"""flush, close, with, a full buffer: what they wait for, what they say, what they leave behind."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.exceptions import BufferFull, DeliveryError, KafkaTimeoutError, ProducerStoppedException, TopicAuthorizationFailed
+from gkafka.testing import Delay, Drop, Error, MockCluster
+from tests.public.aids import LIMIT_S, Clock, Runner, error_of, stored, stored_values
+
+
+def undelivered(fn: Any, *args: Any) -> DeliveryError:
+    error = error_of(fn, *args)
+    assert isinstance(error, DeliveryError)
+    return error
+
+
+# -- flush -----------------------------------------------------------------------------------------------------------------
+def test_flush_covers_everything_that_was_produced_before_it(client: KafkaClient, cluster: MockCluster) -> None:
+    producer = client.get_producer(linger_ms=60_000, batch_bytes=500)
+    deliveries = [producer.produce("t", b"%d" % i * 20) for i in range(500)]
+    with Clock() as clock:
+        producer.flush(LIMIT_S)
+    assert clock.seconds < 5
+    assert all(d.done() for d in deliveries)
+    assert len(stored(cluster)) == 500
+
+
+def test_flush_of_nothing_returns_at_once(connect: Any, cluster: MockCluster) -> None:
+    cluster.stop_broker(1)
+    producer = connect(cluster).get_producer()
+    with Clock() as clock:
+        producer.flush()
+        producer.close()
+    assert clock.seconds < 0.5
+
+
+def test_flush_does_not_wait_for_what_comes_after_it(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    producer = client.get_producer(linger_ms=0)
+    producer.produce("t", b"0").result(LIMIT_S)
+    cluster.on("Produce", Delay(0.3))
+    producer.produce("t", b"1")
+    flushing = run.aside(producer.flush, LIMIT_S)
+    run.until(lambda: cluster.count("Produce") == 2)
+    busy = [True]
+
+    def go_on() -> None:
+        while busy:
+            producer.produce("t", b"x").result(LIMIT_S)
+
+    others = run.aside(go_on)
+    flushing.result(5)
+    busy.clear()
+    others.result()
+
+
+def test_flush_that_runs_out_of_time_says_so_and_loses_nothing(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(0.6))
+    producer = client.get_producer()
+    delivery = producer.produce("t", b"x")
+    with Clock() as clock:
+        error = error_of(producer.flush, 0.1)
+    assert isinstance(error, KafkaTimeoutError)
+    assert "1 record" in str(error)
+    assert clock.seconds < 0.5
+    assert delivery.result(LIMIT_S).offset == 0
+    producer.flush(LIMIT_S)
+
+
+def test_flush_lists_what_failed_since_the_last_one_and_only_once(client: KafkaClient, cluster: MockCluster) -> None:
+    producer = client.get_producer(linger_ms=50)
+    cluster.on("Produce", Error(29))
+    for i in range(3):
+        producer.produce("t", b"bad%d" % i, b"k", headers=[("h", b"1")])
+    error = undelivered(producer.flush, LIMIT_S)
+    assert [r.record.value for r in error.records] == [b"bad0", b"bad1", b"bad2"]
+    assert {type(r.error) for r in error.records} == {TopicAuthorizationFailed}
+    assert {r.persisted for r in error.records} == {"no"}
+    assert error.records[0].record[:3] == ("t", 0, b"k")
+    assert isinstance(error.__cause__, TopicAuthorizationFailed)
+    assert b"bad" not in str(error).encode()
+    producer.flush(LIMIT_S)
+    producer.produce("t", b"good")
+    producer.flush(LIMIT_S)
+    producer.close()
+    assert stored_values(cluster) == [b"good"]
+
+
+def test_a_record_whose_answer_never_came_may_be_persisted_and_is_said_to_be(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Drop(), times=None)
+    producer = client.get_producer(delivery_timeout_ms=400, request_timeout_ms=10_000)
+    producer.produce("t", b"x")
+    error = undelivered(producer.flush, LIMIT_S)
+    assert [r.persisted for r in error.records] == ["maybe"]
+    assert isinstance(error.records[0].error, KafkaTimeoutError)
+    assert stored_values(cluster) == [b"x"], "and indeed it is there"
+
+
+def test_a_record_that_never_left_is_not_persisted_and_is_said_to_be(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    producer = client.get_producer(delivery_timeout_ms=400, linger_ms=0)
+    producer.produce("t", b"0").result(LIMIT_S)
+    cluster.stop_broker(1)
+    run.until(lambda: not any(c["open"] for b in client.stats()["brokers"] for c in b["connections"]))
+    producer.produce("t", b"x")
+    error = undelivered(producer.flush, LIMIT_S)
+    assert [r.persisted for r in error.records] == ["no"]
+
+
+def test_many_flushes_at_once_all_return(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    cluster.on("Produce", Delay(0.02), times=None)
+    producer = client.get_producer(linger_ms=60_000)
+
+    def work(n: int) -> None:
+        for i in range(5):
+            delivery = producer.produce("t", b"%d-%d" % (n, i))
+            producer.flush(LIMIT_S)
+            assert delivery.done()
+
+    with Clock() as clock:
+        for worker in [run.aside(work, n) for n in range(8)]:
+            worker.result()
+    assert clock.seconds < 5
+    assert len(stored(cluster)) == 40
+
+
+# -- close -----------------------------------------------------------------------------------------------------------------
+def test_close_delivers_what_lingers(client: KafkaClient, cluster: MockCluster) -> None:
+    producer = client.get_producer(linger_ms=60_000)
+    delivery = producer.produce("t", b"x")
+    with Clock() as clock:
+        producer.close()
+    assert clock.seconds < 3
+    assert delivery.result(0).offset == 0
+    assert isinstance(error_of(producer.produce, "t", b"y"), ProducerStoppedException)
+    producer.close()
+    producer.flush()
+    assert len(stored(cluster)) == 1
+
+
+def test_close_gives_up_at_its_timeout_and_lists_what_was_not_delivered(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(30), times=None)
+    producer = client.get_producer()
+    deliveries = [producer.produce("t", b"%d" % i) for i in range(10)]
+    with Clock() as clock:
+        error = undelivered(producer.close, 0.3)
+    assert clock.seconds < 0.3 + 0.5
+    assert [r.record.value for r in error.records] == [b"%d" % i for i in range(10)]
+    assert all(d.done() for d in deliveries)
+    assert isinstance(error_of(deliveries[0].result, 0), KafkaTimeoutError)
+
+
+def test_close_of_zero_fails_the_rest_at_once(client: KafkaClient, cluster: MockCluster) -> None:
+    producer = client.get_producer(linger_ms=60_000)
+    delivery = producer.produce("t", b"x")
+    with Clock() as clock:
+        undelivered(producer.close, 0)
+    assert clock.seconds < 0.5
+    assert delivery.done()
+
+
+def test_with_raises_what_was_not_delivered(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Error(29))
+    with pytest.raises(DeliveryError) as caught, client.get_producer() as producer:
+        producer.produce("t", b"x")
+    assert [r.record.value for r in caught.value.records] == [b"x"]
+
+
+def test_with_does_not_hide_the_error_of_its_block(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Error(29))
+
+    def block() -> None:
+        with client.get_producer() as producer:
+            producer.produce("t", b"x")
+            raise ZeroDivisionError
+
+    with pytest.raises((ZeroDivisionError, DeliveryError)) as caught:
+        block()
+    seen: list[BaseException | None] = [caught.value]
+    for error in seen:
+        if error is not None:
+            seen += [e for e in (error.__cause__, error.__context__) if e not in seen]
+    assert any(isinstance(e, ZeroDivisionError) for e in seen)
+
+
+def test_closing_the_client_delivers_what_all_its_producers_hold(run: Runner, make_cluster: Any) -> None:
+    cluster = make_cluster(topics={"a": 1, "b": 1, "c": 1}, limits={"Produce": (3, 12)})  # newer versions do not name topics
+    client = KafkaClient(cluster.bootstrap, handler=run.name)
+    one, two, three = client.get_producer(linger_ms=60_000), client.get_producer(linger_ms=60_000), client.topics["c"].get_producer()
+    one.produce("a", b"1")
+    two.produce("b", b"2")
+    three.produce(b"3")
+    cluster.on("Produce", Error(29), when=lambda request: request.message.topic_data[0].name == "a")
+    error = undelivered(client.close)
+    assert [r.record.value for r in error.records] == [b"1"]
+    assert [stored_values(cluster, t) for t in "abc"] == [[], [b"2"], [b"3"]]
+
+
+def test_a_second_close_while_the_first_waits_waits_too(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    cluster.on("Produce", Delay(0.3))
+    producer = client.get_producer()
+    delivery = producer.produce("t", b"x")
+    first = run.aside(producer.close)
+    run.until(lambda: producer.closed)
+    producer.close()
+    assert delivery.done()
+    first.result()
+
+
+def test_a_producer_that_is_dropped_with_records_in_it_says_so(client: KafkaClient, cluster: MockCluster, run: Runner, caplog: Any) -> None:
+    import gc
+
+    client.connect()
+    cluster.on("Produce", Delay(30), times=None)
+    caplog.set_level(logging.ERROR)
+    producer = client.get_producer(linger_ms=60_000)
+    producer.produce("t", b"x")
+    del producer
+    run.until(lambda: gc.collect() >= 0 and "without close()" in caplog.text, 5)
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------------
+def test_a_full_buffer_blocks_and_then_raises_and_what_was_accepted_is_kept(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(0.8))
+    producer = client.get_producer(
+        buffer_bytes=40_000, batch_bytes=10_000, max_request_bytes=10_000, max_block_ms=200, linger_ms=0, max_in_flight=1
+    )
+    accepted = 0
+    with Clock() as clock:
+        while True:
+            begun = clock.so_far
+            try:
+                producer.produce("t", b"x" * 1000)
+            except BufferFull as error:
+                refused = error
+                break
+            accepted += 1
+            assert accepted < 1000
+    assert "max_block_ms=200" in str(refused)
+    assert "buffer_bytes=40000" in str(refused)
+    assert 0.15 < clock.seconds - begun < 0.6
+    assert 20 < accepted < 45
+    producer.flush(LIMIT_S)
+    assert len(stored(cluster)) == accepted
+    producer.produce("t", b"again").result(LIMIT_S)
+    assert producer.stats()["buffer_bytes_free"] == 40_000
+
+
+def test_a_caller_that_waits_for_room_goes_on_when_there_is_some(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    cluster.on("Produce", Delay(0.02), times=None)
+    producer = client.get_producer(buffer_bytes=20_000, batch_bytes=4_000, max_request_bytes=4_000)
+
+    def work(n: int) -> None:
+        for i in range(50):
+            producer.produce("t", b"%d-%02d" % (n, i) + b"x" * 500)
+
+    for worker in [run.aside(work, n) for n in range(4)]:
+        worker.result()
+    producer.flush(LIMIT_S)
+    values = [(v or b"")[:4] for v in stored_values(cluster)]
+    for n in range(4):
+        assert [v for v in values if v.startswith(b"%d-" % n)] == [b"%d-%02d" % (n, i) for i in range(50)]
+
+
+def test_max_block_ms_of_zero_never_blocks(client: KafkaClient, cluster: MockCluster) -> None:
+    client.topics["t"]
+    cluster.on("Produce", Delay(0.5))
+    producer = client.get_producer(max_block_ms=0, buffer_bytes=4096, batch_bytes=1024, max_request_bytes=4096)
+    with Clock() as clock:
+        for _ in range(100):
+            try:
+                producer.produce("t", b"x" * 300)
+            except BufferFull:
+                break
+        else:
+            raise AssertionError("the buffer never filled")
+    assert clock.seconds < 0.3
+
+
+def test_memory_comes_back_when_records_fail(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Error(29), times=None)
+    producer = client.get_producer(buffer_bytes=20_000, batch_bytes=4_000, max_request_bytes=4_000, linger_ms=0, max_block_ms=5000)
+    for _ in range(200):
+        producer.produce("t", b"x" * 1000)
+    error = undelivered(producer.flush, LIMIT_S)
+    assert len(error.records) == 200 or "more were logged" in str(error)
+    del error
+    assert producer.stats()["buffer_bytes_free"] == 20_000
