@@ -16,7 +16,7 @@ import pytest
 
 from tests.live import maven
 from tests.live.kafka import KafkaNode, MissingToolError, StartError, main
-from tests.live.pool import Pool
+from tests.live.pool import Pool, skip_if_told
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +28,11 @@ def until(what: Callable[[], bool], seconds: float = 20) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+@pytest.fixture
+def starts_kafka() -> None:
+    skip_if_told()
 
 
 @pytest.fixture
@@ -90,11 +95,13 @@ def test_an_interrupted_download_leaves_no_half_filled_set(monkeypatch: pytest.M
     assert [path.name for path in (tmp_path / "jars").iterdir()] == ["a-set.lock"]
 
 
+@pytest.mark.usefixtures("starts_kafka")
 def test_a_broker_that_does_not_start_shows_the_end_of_its_log() -> None:
     with pytest.raises(StartError, match=r"num\.io\.threads"):
         KafkaNode("0.9.0.1", properties={"num.io.threads": "many"}).start()
 
 
+@pytest.mark.usefixtures("starts_kafka")
 def test_a_taken_port_is_told_as_a_clash() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         with pytest.raises(StartError, match="in use") as caught:
@@ -112,6 +119,7 @@ signal.pause()
 """
 
 
+@pytest.mark.usefixtures("starts_kafka")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_is_ended_by_a_signal_leaves_no_process_and_no_data(number: int) -> None:
     run = subprocess.run(
@@ -121,6 +129,7 @@ def test_a_run_that_is_ended_by_a_signal_leaves_no_process_and_no_data(number: i
     assert until(lambda: not _runs(int(pid)) and not Path(folder).exists()), run.stderr
 
 
+@pytest.mark.usefixtures("starts_kafka")
 def test_as_a_program_it_prints_where_it_listens_and_ends_with_its_input() -> None:
     command = [sys.executable, "-m", "tests.live.kafka", "--version", "0.9.0.1"]
     with subprocess.Popen(
@@ -136,6 +145,7 @@ def test_as_a_program_it_prints_where_it_listens_and_ends_with_its_input() -> No
         socket.create_connection((host, int(port)))
 
 
+@pytest.mark.usefixtures("starts_kafka")
 def test_a_killed_node_comes_back_with_its_data() -> None:
     with KafkaNode("0.9.0.1") as kafka:
         kafka.create_topic("kept", 2)
