@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gkafka import records
 from gkafka.common import CompressionType, TimestampType
 from gkafka.config import ProducerConfig, build
-from gkafka.exceptions import ConfigurationError, KafkaException, ProducerQueueFullError, ProducerStoppedException
+from gkafka.exceptions import ConfigurationError, DeliveryError, KafkaException, ProducerQueueFullError, ProducerStoppedException
 from gkafka.nativeproducer import NativeProducer
 from gkafka.partitioners import random_partitioner
 from gkafka.records._message import Origin
@@ -89,6 +89,8 @@ class Producer:
                 "max_request_bytes": max_request_size,
                 "max_in_flight": 1,
                 "max_block_ms": 1000.0 * 3600 * 24 * 365,
+                # The documented linger has no upper bound; a message lingers before its delivery can begin.
+                "delivery_timeout_ms": 120000 + max(0.0, float(linger_ms) if isinstance(linger_ms, (int, float)) else 0.0),
                 **options,
             },
             where="Producer()",
@@ -118,10 +120,17 @@ class Producer:
             self._engine, self._produced, self._running = NativeProducer(self._cluster, self._config), 0, True
 
     def stop(self) -> None:
-        """Send what is pending, then stop. Idempotent. Raises DeliveryError listing the messages that could not be delivered."""
+        """Send what is pending, then stop. Idempotent.
+
+        Raises DeliveryError listing the messages that could not be delivered; not with sync=True, where each produce() has raised its own.
+        """
         if self._running and self._engine is not None:
             self._running = False
-            self._engine.close(self._pending_timeout_ms / 1000)
+            try:
+                self._engine.close(self._pending_timeout_ms / 1000)
+            except DeliveryError:
+                if not self._synchronous:
+                    raise
 
     def __enter__(self) -> Producer:
         self.start()

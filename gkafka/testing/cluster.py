@@ -373,7 +373,7 @@ class MockCluster:
         self._answers.act(call, then)
 
     def _refusal(self, call: Call, code: int) -> Message | None:
-        return refusal(call.request, code, error_for(code))
+        return refusal(call.request, code, type(error_for(code)).__doc__ or "")
 
     def _remember(self, call: Call, size: int) -> None:
         request = call.request
