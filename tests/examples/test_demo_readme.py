@@ -21,7 +21,9 @@ PRINTS = [f"{sum(number**2 for number in range(1000))}\n", "1000 acknowledged\n"
 def test_an_example_of_the_readme_runs(source: str, printed: str) -> None:
     with MockCluster() as cluster:
         source = source.replace("127.0.0.1:9092", cluster.bootstrap)
-        done = subprocess.run([sys.executable, "-W", "error", "-c", source], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", source], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        )
     assert (done.returncode, done.stdout) == (0, printed), done.stderr
 
 
