@@ -34,7 +34,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'gkafka' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"gkafka.{home}"), name)
+    try:
+        module = importlib.import_module(f"gkafka.{home}")
+    except AttributeError as exc:
+        # Python would take it for this module's own and say no more than "cannot import name".
+        raise ImportError(f"gkafka.{home} does not load: {exc}") from exc
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -24,6 +24,7 @@ from gkafka.exceptions import (
     LeaderNotFoundError,
     NoBrokersAvailableError,
     Stale,
+    UnknownTopicError,
     UnknownTopicOrPartition,
     error_for,
 )
@@ -402,7 +403,7 @@ class Cluster:
     def _topic_error(self, name: str, error: KafkaException) -> KafkaException:
         if isinstance(error, UnknownTopicOrPartition):
             text = f"topic {name!r} does not exist on {self._addresses()} and the broker does not create it: create it, or check the name"
-            return UnknownTopicOrPartition(text, topic=name, api="Metadata")
+            return UnknownTopicError(text, topic=name, api="Metadata")
         return error
 
     def _addresses(self) -> str:

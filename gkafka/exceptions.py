@@ -15,6 +15,7 @@ from gkafka.brokererrors import (
     GroupLoadInProgress,
     KafkaException,
     NotCoordinatorForGroup,
+    UnknownTopicOrPartition,
 )
 from gkafka.brokererrors import __all__ as _broker_errors
 
@@ -51,6 +52,7 @@ __all__ = [
     "SerializationError",
     "SocketDisconnectedError",
     "UnicodeException",
+    "UnknownTopicError",
     "UnsupportedCodec",
 ]
 
@@ -113,6 +115,12 @@ class LeaderNotFoundError(KafkaException):
     """A partition has no leader that is known."""
 
     retriable = True
+
+
+class UnknownTopicError(UnknownTopicOrPartition):
+    """No broker knows the topic, after a while of asking; the text says where it was looked for. Asking again would not help."""
+
+    retriable = False
 
 
 # -- the broker's bytes ------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ class Partition:
     """
 
     def __init__(self, topic: Topic, id_: int, leader: Broker | None, replicas: list[Broker], isr: list[Broker]) -> None:
-        self._topic = weakref.ref(topic)
+        self._topic = topic
         self._name = topic.name
         self._id = id_
         self._leader = leader
@@ -55,10 +54,7 @@ class Partition:
     @property
     def topic(self) -> Topic:
         """The topic that this is a partition of."""
-        topic = self._topic()
-        if topic is None:
-            raise ReferenceError(f"the Topic object of {self._name}-{self._id} is gone: keep a reference to it")
-        return topic
+        return self._topic
 
     def fetch_offset_limit(self, offsets_before: int, max_offsets: int = 1) -> list[int]:
         """Offsets from before a time. offsets_before: ms since the epoch, -1 latest, -2 earliest; at most max_offsets of them.

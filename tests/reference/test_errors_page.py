@@ -6,7 +6,7 @@ import inspect
 from pathlib import Path
 
 import gkafka.exceptions
-from gkafka.exceptions import BrokerError, KafkaException
+from gkafka.exceptions import BrokerError, KafkaException, UnknownBrokerError
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "errors.md"
 
@@ -49,8 +49,8 @@ def names_of(cls: type[KafkaException]) -> list[str]:
 
 def client_rows() -> list[str]:
     exported = {getattr(gkafka.exceptions, name) for name in gkafka.exceptions.__all__}
-    classes = [c for c in exported if inspect.isclass(c) and issubclass(c, KafkaException) and not issubclass(c, BrokerError)]
-    classes.remove(KafkaException)
+    elsewhere = {KafkaException, BrokerError, UnknownBrokerError, *BrokerError.by_code.values()}
+    classes = [c for c in exported if inspect.isclass(c) and issubclass(c, KafkaException) and c not in elsewhere]
     return [
         f"| `{c.__name__}` | {', '.join(f'`{b.__name__}`' for b in c.__bases__ if b is not KafkaException)} | {yes(c.retriable)} | {text_of(c)} |"
         for c in sorted(classes, key=lambda c: c.__name__)
