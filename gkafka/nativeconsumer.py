@@ -238,8 +238,8 @@ class NativeConsumer:
         other errors that stand in the way of a partition; records before the error were handed out.
         """
         self._check_running()
-        if max_messages is not None and max_messages < 1:
-            raise ConfigurationError(f"max_messages={max_messages}: must be 1 or more")
+        if max_messages is not None and (isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1):
+            raise ConfigurationError(f"max_messages={max_messages!r}: must be a whole number, 1 or more")
         wanted = DEFAULT_BATCH if max_messages is None else max_messages
         deadline = None
         # Before anything is taken: a caller that is killed here has lost nothing.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.config import ConsumerConfig, build
-from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, OffsetRequestFailedError
+from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, OffsetRequestFailedError, SerializationError
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.partition import Partition
 
@@ -286,7 +286,35 @@ class SimpleConsumer:
             if unblock_event is not None and unblock_event.is_set():
                 break
             self._raise_worker_exceptions()
-        return messages if self._deserializer is None else [_Deserialized(m, self._deserializer) for m in messages]
+        return messages if self._deserializer is None else self._deserialize(engine, messages, self._deserializer)
+
+    def _deserialize(
+        self, engine: NativeConsumer, messages: Sequence[Message], deserializer: Callable[[Any, Any], tuple[Any, Any]]
+    ) -> list[Any]:
+        """Apply the deserializer. Where it fails, the messages before are handed out, and the position goes back to the one that failed."""
+        done: list[Any] = []
+        for message in messages:
+            try:
+                done.append(_Deserialized(message, deserializer))
+            except Exception as exc:
+                self._give_back(engine, messages[len(done) :])
+                if done:
+                    break  # the next call fails, with nothing before it
+                text = (
+                    f"deserializer failed on {message.topic}[{message.partition_id}] offset {message.offset}: {type(exc).__name__}: {exc}"
+                )
+                raise SerializationError(text, topic=message.topic, partition=message.partition_id, offset=message.offset) from exc
+            except BaseException:  # the caller was killed in there: nothing of this was handed out
+                self._give_back(engine, messages)
+                raise
+        return done
+
+    def _give_back(self, engine: NativeConsumer, messages: Sequence[Message]) -> None:
+        first: dict[int, int] = {}
+        for message in messages:
+            first.setdefault(message.partition_id, message.offset)
+        for partition, offset in first.items():
+            engine.seek(self._tp(partition), offset)
 
     def __iter__(self) -> Iterator[Any]:
         """Messages until consumer_timeout_ms passes without one."""
