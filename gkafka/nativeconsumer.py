@@ -152,7 +152,9 @@ class NativeConsumer:
         for topic in {tp.topic for tp in start}:
             self._cluster.wait_for_topic(topic)
         with self._lock:
+            parked = [(share, broker_id) for share in self._shares for broker_id in share.fetcher.busy]
             for share in self._shares:
+                share.fetcher.forget_requests()
                 share.fetcher.positions.clear()
             self._queues.clear()
             self._order.clear()
@@ -166,7 +168,15 @@ class NativeConsumer:
                 for share in self._shares:
                     share.fetcher.positions[tp] = position
             self._divide()
+        self._hang_up(parked)
         self._kick()
+
+    def _hang_up(self, parked: Iterable[tuple[Fetching, int | None]]) -> None:
+        """Close the connections on which brokers have parked what is not wanted any more: the next fetch would wait behind it."""
+        for share, broker_id in parked:
+            broker = self._cluster.broker_by_id(broker_id) if broker_id is not None else None
+            if broker is not None:
+                broker.drop_channel(share.role)
 
     def _divide(self) -> None:
         """Give each leader's partitions to one of the fetch workers."""
@@ -186,10 +196,12 @@ class NativeConsumer:
         self._check_running()
         with self._lock:
             queue = self._queue(tp)
+            parked = [(share, share.fetcher.cancel_parked(tp)) for share in self._shares]
             queue.clear()
             _place(queue.position, offset)
             for error in [e for e in self._errors if (e.topic, e.partition) == tp]:
                 self._errors.remove(error)
+        self._hang_up(parked)
         self._kick()
 
     def _queue(self, tp: TopicPartition) -> Queue:

@@ -190,6 +190,19 @@ class Fetcher:
         made = self.busy[broker_id] = Asked(broker_id, request, asked)
         return made
 
+    def cancel_parked(self, tp: TopicPartition) -> int | None:
+        """Forget the fetch that asks for the partition if its broker has parked it: nothing it asks for has a record that was not fetched.
+
+        Returns that broker's id. Its connection is to be closed, else the next fetch on it waits for as long as this one may.
+        """
+        for broker_id, asked in self.busy.items():
+            if tp in asked.partitions and all(0 <= p.high_watermark <= p.fetch_offset for p, _ in asked.partitions.values()):
+                del self.busy[broker_id]
+                for position, _ in asked.partitions.values():
+                    position.in_flight = False
+                return broker_id
+        return None
+
     def forget_requests(self) -> None:
         """Whatever is under way is nobody's any more: its answers are dropped, and brokers may be asked anew."""
         self.busy.clear()
