@@ -89,7 +89,7 @@ class ProducerDriver:
         self._worker: Any = None
         self._room: deque[Any] = deque()
         self._callbacks: deque[tuple[Batch, list[tuple[int, Callable[[Any], Any]]]]] = deque()
-        self._failed: deque[Batch] = deque()
+        self._failed: deque[tuple[Batch, KafkaException]] = deque()
         self._failed_records = 0
         self._dropped_failures = 0
 
@@ -280,8 +280,9 @@ class ProducerDriver:
                 self.delivered += batch.count
                 callbacks = batch.complete(outcome.base_offset, outcome.log_append_time)
             else:
-                callbacks = batch.fail(outcome.error)
+                # Kept before it is done: a flush() that sees the last batch done must find it among the failures.
                 self._keep_failure(batch, outcome.error)
+                callbacks = batch.fail(outcome.error)
             if callbacks:
                 self._callbacks.append((batch, callbacks))
             waiter = batch.waiter
@@ -305,14 +306,14 @@ class ProducerDriver:
             error,
         )
         with self.lock:
-            self._failed.append(batch)
+            self._failed.append((batch, error))
             self._failed_records += batch.count
             while self._failed_records > KEPT_FAILURES and len(self._failed) > 1:
                 self._drop_failure()
 
     def _drop_failure(self) -> None:
         """Give up the oldest failed batch that waits to be reported: it was logged. Called under the lock."""
-        dropped = self._failed.popleft()
+        dropped, _ = self._failed.popleft()
         self._failed_records -= dropped.count
         self._dropped_failures += dropped.count
         self._appender.release(dropped)
@@ -354,9 +355,9 @@ class ProducerDriver:
             dropped, self._dropped_failures, self._failed_records = self._dropped_failures, 0, 0
         if not failed:
             return None
-        entries = [Undelivered(batch.record(i), batch.error, batch.extra.persisted) for batch in failed for i in range(batch.count)]
-        first = failed[0].error
-        for batch in failed:
+        entries = [Undelivered(batch.record(i), why, batch.extra.persisted) for batch, why in failed for i in range(batch.count)]
+        first = failed[0][1]
+        for batch, _ in failed:
             self._appender.release(batch)
         more = f" ({dropped} more were logged)" if dropped else ""
         error = DeliveryError(f"{len(entries)} record(s) were not delivered{more}; the first: {first}", entries)
