@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gkafka.brokercalls import BrokerCalls
 from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff, Retry
-from gkafka.exceptions import ConfigurationError, KafkaException, SocketDisconnectedError
+from gkafka.exceptions import ConfigurationError, ConnectionFailedError, KafkaException
 from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
 from gkafka.wire.apis import Versions
@@ -183,7 +183,7 @@ class Broker(BrokerCalls):
     def channel(self, role: object) -> Channel:
         """The connection for a kind of work, open or opening.
 
-        Raises SocketDisconnectedError while the pause after a failure lasts.
+        Raises ConnectionFailedError while the pause after a failure lasts.
         """
         with self._lock:
             channel = self._channels.get(role)
@@ -191,10 +191,10 @@ class Broker(BrokerCalls):
                 return channel
             now = self._handler.monotonic()
             if self._shut:
-                raise SocketDisconnectedError(f"{self._host}:{self._port}: the client was closed", broker=self._id)
+                raise ConnectionFailedError(f"{self._host}:{self._port}: the client was closed", broker=self._id)
             if now < self._retry.not_before:
                 left = self._retry.not_before - now
-                raise SocketDisconnectedError(
+                raise ConnectionFailedError(
                     f"{self._host}:{self._port}: not tried again for {left:.2f} s after: {self._last_error}", broker=self._id
                 ) from self._last_error
             name = role if isinstance(role, str) else _kind(role)

@@ -28,7 +28,14 @@ from gkafka.brokererrors import (
 )
 from gkafka.core.accumulator import Accumulator, PartitionQueue, ProducerId
 from gkafka.core.backoff import Backoff, Retry
-from gkafka.exceptions import ConnectionFailedError, KafkaException, KafkaTimeoutError, ProtocolError, UnsupportedVersion
+from gkafka.exceptions import (
+    ConnectionFailedError,
+    KafkaException,
+    KafkaTimeoutError,
+    LeaderNotFoundError,
+    ProtocolError,
+    UnsupportedVersion,
+)
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
@@ -340,7 +347,9 @@ class Sender:
         if batch not in queue.on_wire:
             return None  # its delivery timeout passed while it was under way: it is settled already
         queue.on_wire.remove(batch)
-        if isinstance(error, ConnectionFailedError) or (isinstance(error, BrokerError) and not isinstance(error, MAYBE_WRITTEN)):
+        if isinstance(error, (ConnectionFailedError, LeaderNotFoundError)) or (
+            isinstance(error, BrokerError) and not isinstance(error, MAYBE_WRITTEN)
+        ):
             batch.extra.persisted = batch.extra.before  # this try did not write it: no connection was made, or the broker refused
         if error is None or isinstance(error, DuplicateSequenceNumber):
             queue.retry.succeeded()
