@@ -24,6 +24,7 @@ from gkafka.core.positions import Position, State
 from gkafka.exceptions import (
     ConfigurationError,
     ConsumerStoppedException,
+    ForkedClientError,
     KafkaException,
     KafkaTimeoutError,
     ProtocolError,
@@ -394,7 +395,10 @@ class NativeConsumer:
             self._started, self._stopped = True, False
         self._handler.start()
         for share in self._shares:
-            share.worker = self._handler.spawn(_work, weakref.ref(self), share, self._cluster, _name=f"gkafka-fetcher-{share.index}")
+            me = weakref.ref(self)
+            share.worker = self._handler.spawn(
+                _work, me, share, self._cluster, _name=f"gkafka-fetcher-{share.index}", _on_failure=lambda error: _failed(me, error)
+            )
 
     def _kick(self) -> None:
         """Something may have become fetchable: ask at once, whoever notices it. Nothing here waits."""
@@ -641,6 +645,21 @@ def _on_fetched(me: weakref.ref[NativeConsumer], share: Fetching, asked: Asked, 
     consumer = me()
     if consumer is not None and not consumer._stopped:
         consumer._fetched(share, asked, response, error)
+
+
+def _failed(me: weakref.ref[NativeConsumer], error: BaseException) -> None:
+    """A fetch worker was killed, or met a bug: whoever consumes is told, nobody waits for it in silence."""
+    consumer = me()
+    if consumer is None or consumer._stopped or isinstance(error, ForkedClientError):
+        return
+    log.error("a fetch worker ended by %s", type(error).__name__, exc_info=error)
+    told = ConsumerStoppedException(
+        f"a fetch worker of this consumer ended by {type(error).__name__}: {error}; stop() and start() it again"
+    )
+    told.__cause__ = error
+    with consumer._lock:
+        consumer._tell([told])
+    consumer._filled.set()
 
 
 def _work(me: weakref.ref[NativeConsumer], share: Fetching, cluster: Cluster) -> None:

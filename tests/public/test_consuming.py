@@ -471,3 +471,19 @@ def test_latest_begins_behind_what_is_there(client: KafkaClient, consume: Consum
     assert consumer.consume(block=False) is None
     fill(client, numbers(2, 5))
     assert [m.offset for m in read(consumer, 2)] == [5, 6]
+
+
+def test_a_fetch_worker_that_dies_is_told_to_whoever_consumes(client: KafkaClient, consume: Consume, run: Runner, monkeypatch: Any) -> None:
+    fill(client, numbers(5))
+    consumer = consume("g")
+    assert len(read(consumer, 5)) == 5
+    with monkeypatch.context() as broken:
+        broken.setattr("gkafka.core.fetcher.Fetcher.poll", lambda self, now: 1 // 0)
+        error = error_of(consumer.consume_batch, 1, 5000)
+    assert isinstance(error, ConsumerStoppedException)
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    consumer.commit_offsets()
+    consumer.stop()
+    consumer.start()
+    fill(client, numbers(2, 5))
+    assert [m.offset for m in read(consumer, 2)] == [5, 6]
