@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gkafka import records
 from gkafka.broker import Broker
 from gkafka.common import IsolationLevel
-from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, RecordTooLarge, Stale, error_for
+from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, ProtocolError, RecordTooLarge, Stale, error_for
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 
 if TYPE_CHECKING:
@@ -118,12 +118,13 @@ class Reader:
         min_bytes: int,
     ) -> None:
         self._cluster, self._handler, self._topic, self._partition = cluster, cluster.handler, topic, partition
-        self._max_bytes = max_bytes or DEFAULT_BYTES
+        self._max_bytes = _checked("max_bytes", DEFAULT_BYTES if max_bytes is None else max_bytes, 1)
         self._isolation = int(IsolationLevel.READ_COMMITTED if isolation is None else isolation)
         self._max_wait_ms, self._min_bytes = max_wait_ms, min_bytes
 
     def fetch(self, role: tuple[str, int], offset: int, deadline: float, pending: Any) -> RawFetch:
         """One answer. pending: the future of a fetch that was sent before, for this offset."""
+        _checked("offset", offset, 0)
         sent = [pending]
 
         def attempt() -> RawFetch:
@@ -225,3 +226,9 @@ class Reader:
             text = f"{self._topic}-{self._partition}: the record at offset {offset} is larger than max_response_bytes={limit}: raise it"
             raise RecordTooLarge(text, topic=self._topic, partition=self._partition, offset=offset)
         self._max_bytes = min(max(self._max_bytes, got) * 2, limit)
+
+
+def _checked(name: str, number: Any, low: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not low <= number < 1 << 63:
+        raise ConfigurationError(f"{name}={number!r}: must be a whole number, {low} or more")
+    return number
