@@ -1,0 +1,119 @@
+"""Arguments of public calls, checked where they come in: one converter per kind, each gives the value that the inside works with.
+
+Every one takes the argument's name first and raises ConfigurationError with the name, the value and what it may be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from operator import index
+from typing import Any
+
+from gkafka.exceptions import ConfigurationError
+
+__all__ = [
+    "check_count",
+    "check_mapping",
+    "check_name",
+    "check_offset",
+    "check_pairs",
+    "check_partition",
+    "check_seconds",
+    "check_timestamp",
+    "check_topic_name",
+]
+
+INT32 = (1 << 31) - 1
+INT64 = (1 << 63) - 1
+MAX_STRING = (1 << 15) - 1  # a text on the wire: an int16 of UTF-8 bytes
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TOPIC_RULE = "must be 1 to 249 of the characters A-Z a-z 0-9 . _ -, and not '.' or '..'"
+
+
+def check_count(name: str, value: Any, *, low: int = 1, high: int = INT32) -> int:
+    """A whole number from low to high (inclusive); True and False are none, numpy's integers are."""
+    try:
+        number = index(value)
+    except TypeError:
+        number = low - 1
+    if isinstance(value, bool) or not low <= number <= high:
+        raise ConfigurationError(f"{name}={value!r}: must be a whole number from {low} to {high}")
+    return number
+
+
+def check_offset(name: str, value: Any, *, low: int = 0) -> int:
+    """An offset: 0 or more; low=-2 lets OffsetType.LATEST (-1) and EARLIEST (-2) pass."""
+    return check_count(name, value, low=low, high=INT64)
+
+
+def check_timestamp(name: str, value: Any) -> int:
+    """Milliseconds since the epoch, or -1 (latest) or -2 (earliest); -3 and lower are the special times of newer brokers."""
+    return check_count(name, value, low=-5, high=INT64)
+
+
+def check_partition(name: str, value: Any) -> int:
+    """The id of a partition."""
+    return check_count(name, value, low=0)
+
+
+def check_seconds(name: str, value: Any, *, low: float = 0.0) -> float:
+    """A time: finite and low or more."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(_float(value)) or value < low:
+        raise ConfigurationError(f"{name}={value!r}: must be a finite number, {low:g} or more")
+    return float(value)
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+def check_name(name: str, value: Any) -> str:
+    """A text that Kafka can carry, such as a consumer group's name: bytes are decoded as UTF-8, at least one character."""
+    text = _text(name, value)
+    if not text:
+        raise ConfigurationError(f"{name}={value!r}: must not be empty")
+    return text
+
+
+def check_topic_name(name: Any) -> str:
+    """A topic's name by Kafka's rule; bytes are decoded.
+
+    Source: org.apache.kafka.common.internals.Topic.validate.
+    """
+    text = _text("topic", name)
+    if TOPIC_NAME.fullmatch(text) is None or text in (".", ".."):
+        raise ConfigurationError(f"topic={name!r}: {TOPIC_RULE}")
+    return text
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, (str, bytes)):
+        raise ConfigurationError(f"{name}={value!r}: must be a text, not {type(value).__name__}")
+    try:
+        text = value.decode() if isinstance(value, bytes) else value
+        length = len(text.encode())
+    except UnicodeError as exc:
+        raise ConfigurationError(f"{name}={value!r}: is not UTF-8: {exc.reason if isinstance(exc, UnicodeDecodeError) else exc}") from exc
+    if length > MAX_STRING:
+        raise ConfigurationError(f"{name}={text[:40]!r}...: holds {length} bytes, must hold {MAX_STRING} or fewer")
+    return text
+
+
+def check_mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:
+    """A mapping. example: what one looks like, for the error's text."""
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{name}={value!r}: must be a mapping such as {example}, not {type(value).__name__}")
+    return value
+
+
+def check_pairs(name: str, value: Any, example: str) -> list[tuple[Any, Any]]:
+    """The pairs of an iterable. example: what one looks like, for the error's text."""
+    pairs = list(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else None
+    if pairs is None or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
+        raise ConfigurationError(f"{name}={value!r}: must be pairs such as {example}")
+    return [(first, second) for first, second in pairs]
