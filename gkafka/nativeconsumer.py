@@ -103,7 +103,7 @@ class Fetching:
 
 
 class NativeConsumer:
-    """Reads assigned partitions. Not for several workers at once: one caller consumes, others may seek, commit and stop.
+    """Reads assigned partitions. Several workers may consume at once: each record goes to one of them.
 
     reset_policy: -2 earliest, -1 latest, None raises, for a partition without a start and for an offset that is out of range.
     """
@@ -112,6 +112,8 @@ class NativeConsumer:
         self._cluster, self.config, self._handler, self._group = cluster, config, cluster.handler, group
         self._share_of_time = TURN_S if cluster.handler.name == "gevent" else float("inf")
         self._lock = self._handler.Lock()
+        # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
+        self._taking = self._handler.Lock()
         self._filled = self._handler.Event()
         self._queues: dict[TopicPartition, Queue] = {}
         self._order: deque[Queue] = deque()
@@ -259,7 +261,8 @@ class NativeConsumer:
         self._handler.checkpoint()
         while True:
             self._raise_errors()
-            taken = self._take(wanted)
+            with self._taking:
+                taken = self._take(wanted)
             if taken:
                 return taken
             self._raise_errors()
@@ -394,8 +397,8 @@ class NativeConsumer:
                 return
             self._started, self._stopped = True, False
         self._handler.start()
+        me = weakref.ref(self)
         for share in self._shares:
-            me = weakref.ref(self)
             share.worker = self._handler.spawn(
                 _work, me, share, self._cluster, _name=f"gkafka-fetcher-{share.index}", _on_failure=lambda error: _failed(me, error)
             )
