@@ -231,20 +231,27 @@ class NativeProducer:
             delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
             if delivery is not None:
                 return delivery
-            full = self._appender.roll(topic, partition)
-            if full is not None:
-                with self._driver.lock:
-                    self._driver.accumulator.rolled(full)
-                if self._appender.sticky(topic) == partition:
-                    self._move_sticky(topic, self._partition_counts.get(topic, 1))
-            capacity = size if size > self.config.batch_bytes else None
             try:
-                batch = self._appender.open(topic, partition, self._handler.monotonic(), capacity)
+                self._roll(topic, partition)
+                capacity = size if size > self.config.batch_bytes else None
+                with self._driver.lock:
+                    batch = self._appender.open(topic, partition, self._handler.monotonic(), capacity)
+                    self._driver.accumulator.opened(batch)
+                return self._appender.append(topic, partition, value, key, timestamp, headers)
             except BufferFull:
                 return None
-            with self._driver.lock:
-                self._driver.accumulator.opened(batch)
-            return self._appender.append(topic, partition, value, key, timestamp, headers)
+            except BaseException:
+                self._driver.reconcile()  # a signal handler's exception may have come between the appender and the accumulator
+                raise
+
+    def _roll(self, topic: str, partition: int) -> None:
+        """Take the full batch away from the appender: the driver sends it."""
+        with self._driver.lock:
+            full = self._appender.roll(topic, partition)
+            if full is not None:
+                self._driver.accumulator.rolled(full)
+        if full is not None and self._appender.sticky(topic) == partition:
+            self._move_sticky(topic, self._partition_counts.get(topic, 1))
 
     def _after_append(self) -> None:
         """A batch was opened or rolled: see that somebody looks after it."""

@@ -19,7 +19,17 @@ from gkafka.config import ProducerConfig
 from gkafka.core.accumulator import Accumulator
 from gkafka.core.backoff import Backoff
 from gkafka.core.sender import Outgoing, Sender, Settled
-from gkafka.exceptions import DeliveryError, KafkaException, KafkaTimeoutError, LeaderNotFoundError, UnsupportedCodec, UnsupportedVersion
+from gkafka.exceptions import (
+    ConnectionFailedError,
+    DeliveryError,
+    ForkedClientError,
+    KafkaException,
+    KafkaTimeoutError,
+    LeaderNotFoundError,
+    ProduceFailureError,
+    UnsupportedCodec,
+    UnsupportedVersion,
+)
 from gkafka.wire.produce import ProduceRequest, holds_zstd, record_format
 
 if TYPE_CHECKING:
@@ -87,18 +97,21 @@ class ProducerDriver:
         self._wake = self._handler.Event()
         self._sleeps_until = float("inf")
         self._worker: Any = None
+        self._caller: Any = None
+        self._called = self._handler.Event()
         self._room: deque[Any] = deque()
         self._callbacks: deque[tuple[Batch, list[tuple[int, Callable[[Any], Any]]]]] = deque()
         self._failed: deque[tuple[Batch, KafkaException]] = deque()
         self._failed_records = 0
         self._dropped_failures = 0
+        self._first_dropped: KafkaException | None = None
 
     def start(self) -> None:
         """Start the worker, once."""
         with self.lock:
             if self._worker is None:
                 self._handler.start()
-                self._worker = self._handler.spawn(_work, weakref.ref(self), _name="gkafka-producer")
+                self._worker = self._handler.spawn(_work, weakref.ref(self), _name="gkafka-producer", _on_failure=_died(weakref.ref(self)))
 
     @property
     def started(self) -> bool:
@@ -109,8 +122,25 @@ class ProducerDriver:
         """End the worker once nothing is left to do for it."""
         self.closed = True
         self._wake.set()
-        if self._worker is not None:
-            self._worker.join(TICK_S * 2)
+        self._called.set()
+        for worker in (self._worker, self._caller):
+            if worker is not None:
+                worker.join(TICK_S * 2)
+
+    def _call(self, batch: Batch, callbacks: list[tuple[int, Callable[[Any], Any]]]) -> None:
+        """Leave callbacks to a worker of their own: they may wait for deliveries, which others drive."""
+        self._callbacks.append((batch, callbacks))
+        with self.lock:
+            if self._caller is None:
+                self._caller = self._handler.spawn(_run_callbacks, weakref.ref(self), _name="gkafka-callbacks")
+        self._called.set()
+
+    def _worker_died(self, error: BaseException) -> None:
+        """Without its worker nothing lingers or times out: everybody is told at once."""
+        self.fatal = ProduceFailureError(f"the producer's worker was ended by {type(error).__name__}: {error}; make a new producer")
+        with self.lock:
+            settled = self.sender.abandon(self.fatal)
+        self.finish(settled)
 
     # -- driving -------------------------------------------------------------------------------------------------------------
     def kick(self) -> None:
@@ -155,9 +185,33 @@ class ProducerDriver:
         due = self._cluster.poll() if plan.want_metadata or self._cluster.metadata.due(now) <= now else plan.deadline
         if plan.ask_producer_id:
             self._ask_producer_id()
-        for outgoing in plan.requests:
-            self._send(outgoing)
+        self._send_all(plan.requests)
         return min(plan.deadline, due)
+
+    def _send_all(self, requests: list[Outgoing]) -> None:
+        """Send them. If an exception from outside ends this (a signal handler's, in the caller's thread), the rest goes back."""
+        unsent = list(requests)
+        try:
+            while unsent:
+                self._send(unsent[0])
+                unsent.pop(0)
+        except BaseException:
+            for outgoing in unsent:
+                self._answered(outgoing, None, ConnectionFailedError("the request was interrupted before it was sent"))
+            self.reconcile()
+            raise
+
+    def reconcile(self) -> None:
+        """Make the bookkeeping match the appender, after an exception from outside may have come between the two."""
+        with self.lock:
+            opened = {(b.topic, b.partition): b for b in self._appender.open_batches()}
+            for key, batch in list(self.accumulator.open.items()):
+                if opened.get(key) is not batch:
+                    self.accumulator.rolled(batch)
+            for key, batch in opened.items():
+                if self.accumulator.open.get(key) is not batch:
+                    self.accumulator.opened(batch)
+        self._wake.set()
 
     def _ready_at(self, broker_id: int) -> float:
         broker = self._cluster.broker_by_id(broker_id)
@@ -250,7 +304,7 @@ class ProducerDriver:
 
     def _ask_producer_id(self) -> None:
         request = self.sender.producer_id_request()
-        broker = min(self._cluster._brokers.values(), key=lambda b: (b.ready_at, *b.load), default=None)
+        broker = min(list(self._cluster._brokers.values()), key=lambda b: (b.ready_at, *b.load), default=None)
         timeout_s = self._config.request_timeout_ms / 1000
         try:
             if broker is None:
@@ -284,7 +338,7 @@ class ProducerDriver:
                 self._keep_failure(batch, outcome.error)
                 callbacks = batch.fail(outcome.error)
             if callbacks:
-                self._callbacks.append((batch, callbacks))
+                self._call(batch, callbacks)
             waiter = batch.waiter
             if waiter is not None:
                 waiter.set()
@@ -293,8 +347,6 @@ class ProducerDriver:
         if settled:
             self.outcome.set()
             self._give_room()
-            if self._callbacks:
-                self._wake.set()
 
     def _keep_failure(self, batch: Batch, error: KafkaException) -> None:
         log.error(
@@ -313,9 +365,10 @@ class ProducerDriver:
 
     def _drop_failure(self) -> None:
         """Give up the oldest failed batch that waits to be reported: it was logged. Called under the lock."""
-        dropped, _ = self._failed.popleft()
+        dropped, why = self._failed.popleft()
         self._failed_records -= dropped.count
         self._dropped_failures += dropped.count
+        self._first_dropped = self._first_dropped or why
         self._appender.release(dropped)
 
     def _give_room(self) -> None:
@@ -353,25 +406,26 @@ class ProducerDriver:
         with self.lock:
             failed, self._failed = list(self._failed), deque()
             dropped, self._dropped_failures, self._failed_records = self._dropped_failures, 0, 0
-        if not failed:
+            gone, self._first_dropped = self._first_dropped, None
+        if not failed and not dropped:
             return None
         entries = [Undelivered(batch.record(i), why, batch.extra.persisted) for batch, why in failed for i in range(batch.count)]
-        first = failed[0][1]
+        first = gone or failed[0][1]
         for batch, _ in failed:
             self._appender.release(batch)
-        more = f" ({dropped} more were logged)" if dropped else ""
-        error = DeliveryError(f"{len(entries)} record(s) were not delivered{more}; the first: {first}", entries)
+        more = f" ({dropped} of them only logged: their memory was needed)" if dropped else ""
+        error = DeliveryError(f"{len(entries) + dropped} record(s) were not delivered{more}; the first: {first}", entries)
         error.__cause__ = first
         return error
 
     def run_callbacks(self) -> None:
-        """User code, on the producer's worker, under no lock."""
+        """User code, under no lock. Whatever it raises is logged: the next callback is somebody else's."""
         while self._callbacks:
             batch, callbacks = self._callbacks.popleft()
             for n, (index, fn) in enumerate(callbacks):
                 try:
                     fn(records.Delivery(batch, index))
-                except Exception:
+                except BaseException:
                     log.exception("a delivery callback failed")
                 if n % CALLBACK_CHUNK == CALLBACK_CHUNK - 1:
                     self._handler.checkpoint()
@@ -380,17 +434,44 @@ class ProducerDriver:
                 self._give_room()
 
 
-def _work(ref: weakref.ref[ProducerDriver]) -> None:
-    """The producer's worker: lingering, timeouts, callbacks; under gevent also everything else. Ends with its producer."""
+def _died(ref: weakref.ref[ProducerDriver]) -> Callable[[BaseException], None]:
+    def on_failure(error: BaseException) -> None:
+        driver = ref()
+        if driver is not None and not isinstance(error, ForkedClientError):
+            log.error("the producer's worker ended by %s", type(error).__name__, exc_info=error)
+            driver._worker_died(error)
+
+    return on_failure
+
+
+def _run_callbacks(ref: weakref.ref[ProducerDriver]) -> None:
+    """The worker of the callbacks. Ends with its producer, when the last one was called."""
     while True:
         driver = ref()
-        if driver is None or (driver.closed and not driver.accumulator.unsettled and not driver._callbacks):
+        if driver is None or (driver.closed and not driver._callbacks and not driver.accumulator.unsettled):
+            return
+        driver._handler.check_fork()
+        driver._called.clear()
+        driver.run_callbacks()
+        called = driver._called
+        if driver._callbacks:
+            continue
+        del driver
+        called.wait(TICK_S)
+
+
+def _work(ref: weakref.ref[ProducerDriver]) -> None:
+    """The producer's worker: lingering, timeouts; under gevent also everything else. Ends with its producer."""
+    while True:
+        driver = ref()
+        if driver is None or (driver.closed and not driver.accumulator.unsettled):
             return
         handler = driver._handler
         handler.check_fork()
+        # Whoever drives meanwhile cannot know when this worker would wake: it wakes it.
+        driver._sleeps_until = float("inf")
         driver._wake.clear()
         deadline = driver._drive()
-        driver.run_callbacks()
         now = handler.monotonic()
         wake, driver._sleeps_until = driver._wake, min(deadline, now + TICK_S)
         left = driver._sleeps_until - now

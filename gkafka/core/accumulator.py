@@ -100,11 +100,17 @@ class Accumulator:
         self.unsettled[batch] = None
 
     def rolled(self, batch: Batch) -> None:
-        """A batch takes no more records. Batches of a partition are rolled in the order in which they were opened."""
+        """A batch takes no more records. Batches of a partition are rolled in the order in which they were opened.
+
+        Telling it twice does nothing: whoever was interrupted may be repeated by another.
+        """
         key = (batch.topic, batch.partition)
         if self.open.get(key) is batch:
             del self.open[key]
             self.hurried.discard(key)
+        if batch.extra is not None:
+            return
+        self.unsettled.setdefault(batch)
         queue = self.queues.get(key)
         if queue is None:
             queue = self.queues[key] = PartitionQueue(key)

@@ -431,9 +431,7 @@ class Sender:
         for batch in list(self._overdue(now)):
             key = (batch.topic, batch.partition)
             if self.accumulator.open.get(key) is batch:
-                rolled = self._roll(*key)
-                if rolled is not batch:
-                    continue
+                self._roll(*key)
                 self.accumulator.rolled(batch)
             settled.append(self._expired(batch))
         return settled
@@ -496,7 +494,8 @@ class Sender:
         settled: list[Settled] = []
         for batch in list(self.accumulator.unsettled):
             key = (batch.topic, batch.partition)
-            if self.accumulator.open.get(key) is batch and self._roll(*key) is batch:
+            if self.accumulator.open.get(key) is batch:
+                self._roll(*key)
                 self.accumulator.rolled(batch)
             queue: PartitionQueue = batch.extra.queue
             if batch in queue.on_wire:
