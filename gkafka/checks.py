@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from math import isfinite
+from numbers import Real
 from operator import index
 from typing import Any
 
@@ -21,6 +22,7 @@ __all__ = [
     "check_pairs",
     "check_partition",
     "check_seconds",
+    "check_text",
     "check_timestamp",
     "check_topic_name",
 ]
@@ -60,21 +62,21 @@ def check_partition(name: str, value: Any) -> int:
 
 def check_seconds(name: str, value: Any, *, low: float = 0.0) -> float:
     """A time: finite and low or more."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(_float(value)) or value < low:
+    if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(_float(value)) or value < low:
         raise ConfigurationError(f"{name}={value!r}: must be a finite number, {low:g} or more")
     return float(value)
 
 
-def _float(value: float) -> float:
+def _float(number: Real) -> float:
     try:
-        return float(value)
+        return float(number)
     except OverflowError:
         return float("inf")
 
 
 def check_name(name: str, value: Any) -> str:
     """A text that Kafka can carry, such as a consumer group's name: bytes are decoded as UTF-8, at least one character."""
-    text = _text(name, value)
+    text = check_text(name, value)
     if not text:
         raise ConfigurationError(f"{name}={value!r}: must not be empty")
     return text
@@ -85,13 +87,14 @@ def check_topic_name(name: Any) -> str:
 
     Source: org.apache.kafka.common.internals.Topic.validate.
     """
-    text = _text("topic", name)
+    text = check_text("topic", name)
     if TOPIC_NAME.fullmatch(text) is None or text in (".", ".."):
         raise ConfigurationError(f"topic={name!r}: {TOPIC_RULE}")
     return text
 
 
-def _text(name: str, value: Any) -> str:
+def check_text(name: str, value: Any) -> str:
+    """A text of up to 32767 bytes of UTF-8, "" too; bytes are decoded."""
     if not isinstance(value, (str, bytes)):
         raise ConfigurationError(f"{name}={value!r}: must be a text, not {type(value).__name__}")
     try:

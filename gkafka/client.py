@@ -7,14 +7,23 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.broker import Broker
+from gkafka.checks import (
+    check_count,
+    check_mapping,
+    check_partition,
+    check_seconds,
+    check_text,
+    check_timestamp,
+    check_topic_name,
+)
 from gkafka.cluster import Cluster, TopicDict
 from gkafka.common import IsolationLevel
 from gkafka.config import ClientConfig, ProducerConfig, build
-from gkafka.exceptions import DeliveryError, error_for
+from gkafka.exceptions import ConfigurationError, DeliveryError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
 from gkafka.nativeproducer import NativeProducer
-from gkafka.rawfetch import RawFetch, RawFetcher
+from gkafka.rawfetch import RawFetch, RawFetcher, check_isolation
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 
 if TYPE_CHECKING:
@@ -71,11 +80,14 @@ class KafkaClient:
             "offsets_channel_socket_timeout_ms": offsets_channel_socket_timeout_ms,
             "broker_version": broker_version,
         }
-        if source_address:
-            given["source_address"] = parse_source_address(source_address)
+        if source_address != "":
+            given["source_address"] = None if source_address is None else parse_source_address(source_address)
         if ssl_config is not None:
-            given.update(ssl_config.client_options())
+            given.update(_tls_options(ssl_config))
         self._config = build(ClientConfig, {**given, **options}, where="KafkaClient()")
+        check_text("client_id", self._config.client_id)
+        if not isinstance(use_greenlets, bool):
+            raise ConfigurationError(f"use_greenlets={use_greenlets!r}: must be True or False")
         self._handler = resolve_handler(handler, use_greenlets=use_greenlets)
         self._owns_handler = self._handler is not handler
         self._cluster = Cluster(
@@ -142,7 +154,9 @@ class KafkaClient:
 
         -1 where no record has the timestamp or a later one. timeout: seconds.
         """
-        found = self._cluster.list_offsets(wanted, self._cluster._deadline(timeout), isolation_level=int(isolation))
+        asked = _wanted_offsets(wanted)
+        level = int(check_isolation(isolation))
+        found = self._cluster.list_offsets(asked, self._deadline(timeout), isolation_level=level)
         return {key: offsets[0] if offsets else -1 for key, offsets in found.items()}
 
     def fetch_raw(
@@ -162,6 +176,7 @@ class KafkaClient:
         max_bytes: None is 1 MiB. isolation: None is READ_COMMITTED. Retries until `timeout` seconds. `gkafka.records.decode_columns`
         turns the batches into columns. Raises OffsetOutOfRangeError and other errors of the broker.
         """
+        _check_timeout(timeout)
         return self._raw_fetcher().fetch(
             topic, partition, offset, max_bytes, isolation, max_wait_ms=max_wait_ms, min_bytes=min_bytes, timeout=timeout
         )
@@ -179,7 +194,12 @@ class KafkaClient:
         timeout: float | None = None,
     ) -> Iterator[RawFetch]:
         """fetch_raw() from start until the position reaches end; the next fetch is sent before an answer is handed out."""
+        _check_timeout(timeout)
         return self._raw_fetcher().stream(topic, partition, start, end, max_bytes, isolation, max_wait_ms=max_wait_ms, timeout=timeout)
+
+    def _deadline(self, timeout: float | None) -> float:
+        _check_timeout(timeout)
+        return self._cluster._deadline(timeout)
 
     def _raw_fetcher(self) -> RawFetcher:
         self._handler.check_fork()
@@ -197,13 +217,14 @@ class KafkaClient:
         timeout: float | None = None,
     ) -> None:
         """Create a topic and wait until it is known. Raises TopicAlreadyExists and other errors of the broker. timeout: seconds."""
-        deadline = self._cluster._deadline(timeout)
+        name = check_topic_name(name)
         topic = CreatableTopic(
             name=name,
-            num_partitions=partitions,
-            replication_factor=replication_factor,
-            configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
+            num_partitions=_count_or_default("partitions", partitions, (1 << 31) - 1),
+            replication_factor=_count_or_default("replication_factor", replication_factor, (1 << 15) - 1),
+            configs=_topic_configs(configs),
         )
+        deadline = self._deadline(timeout)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=int(self._config.socket_timeout_ms))
         response = self._cluster.call_controller(request, deadline)
         for entry in response.topics:
@@ -214,8 +235,9 @@ class KafkaClient:
 
     def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
         """Delete a topic. Raises UnknownTopicOrPartition and other errors of the broker. timeout: seconds."""
+        name = check_topic_name(name)
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=int(self._config.socket_timeout_ms))
-        response = self._cluster.call_controller(request, self._cluster._deadline(timeout))
+        response = self._cluster.call_controller(request, self._deadline(timeout))
         for entry in response.responses:
             error = error_for(entry.error_code, getattr(entry, "error_message", None), topic=name, api="DeleteTopics")
             if error is not None:
@@ -266,3 +288,39 @@ class KafkaClient:
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
+
+
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is not None:
+        check_seconds("timeout", timeout)
+
+
+def _tls_options(ssl_config: Any) -> dict[str, Any]:
+    try:
+        options: dict[str, Any] = ssl_config.client_options()
+    except (AttributeError, TypeError) as exc:
+        raise ConfigurationError(f"ssl_config={ssl_config!r}: must be a gkafka.connection.SslConfig") from exc
+    return options
+
+
+def _wanted_offsets(wanted: Any) -> dict[tuple[str, int], int]:
+    example = '{("topic", 0): -1}'
+    asked = {}
+    for key, timestamp in check_mapping("wanted", wanted, example).items():
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise ConfigurationError(f"wanted: the key {key!r} must be (topic, partition), as in {example}")
+        asked[check_topic_name(key[0]), check_partition("partition", key[1])] = check_timestamp("timestamp", timestamp)
+    return asked
+
+
+def _count_or_default(name: str, value: Any, high: int) -> int:
+    """A number of partitions or replicas; -1 leaves it to the broker (KIP-464)."""
+    return -1 if type(value) is int and value == -1 else check_count(name, value, high=high)
+
+
+def _topic_configs(configs: Any) -> list[CreatableTopicConfig]:
+    given = check_mapping("configs", {} if configs is None else configs, '{"retention.ms": "60000"}')
+    return [
+        CreatableTopicConfig(name=check_text("configs", key), value=None if value is None else check_text(f"configs[{key!r}]", value))
+        for key, value in given.items()
+    ]

@@ -48,10 +48,10 @@ def _is_port(port: str) -> bool:
 
 def parse_source_address(source_address: str) -> tuple[str, int] | None:
     """(host, port) of "host:port", "host" or "[address]:port" (any port where none stands); None for ""."""
-    if not source_address:
-        return None
     if not isinstance(source_address, str):
         raise ConfigurationError(f"source_address={source_address!r}: must be a text, host:port")
+    if not source_address:
+        return None
     many = source_address.count(":") > 1 and not source_address.startswith("[")
     host, port = ("", "") if many else _split(source_address)
     if not host or not _is_port(port):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka import records
 from gkafka.broker import Broker
+from gkafka.checks import check_count, check_offset, check_partition, check_topic_name
 from gkafka.common import IsolationLevel
 from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, ProtocolError, RecordTooLarge, Stale, error_for
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -117,14 +118,15 @@ class Reader:
         max_wait_ms: int,
         min_bytes: int,
     ) -> None:
-        self._cluster, self._handler, self._topic, self._partition = cluster, cluster.handler, topic, partition
-        self._max_bytes = _checked("max_bytes", DEFAULT_BYTES if max_bytes is None else max_bytes, 1)
-        self._isolation = int(IsolationLevel.READ_COMMITTED if isolation is None else isolation)
-        self._max_wait_ms, self._min_bytes = max_wait_ms, min_bytes
+        self._cluster, self._handler = cluster, cluster.handler
+        self._topic, self._partition = check_topic_name(topic), check_partition("partition", partition)
+        self._max_bytes = check_count("max_bytes", DEFAULT_BYTES if max_bytes is None else max_bytes)
+        self._isolation = int(check_isolation(IsolationLevel.READ_COMMITTED if isolation is None else isolation))
+        self._max_wait_ms, self._min_bytes = check_count("max_wait_ms", max_wait_ms, low=0), check_count("min_bytes", min_bytes, low=0)
 
     def fetch(self, role: tuple[str, int], offset: int, deadline: float, pending: Any) -> RawFetch:
         """One answer. pending: the future of a fetch that was sent before, for this offset."""
-        _checked("offset", offset, 0)
+        offset = check_offset("offset", offset)
         sent = [pending]
 
         def attempt() -> RawFetch:
@@ -138,7 +140,7 @@ class Reader:
         return found
 
     def stream(self, role: tuple[str, int], start: int, end: int, timeout: float | None) -> Iterator[RawFetch]:
-        position, pending = start, None
+        position, end, pending = check_offset("start", start), check_offset("end", end), None
         deadline = self._cluster._deadline(timeout)
         while position < end:
             raw = self.fetch(role, position, deadline, pending)
@@ -228,7 +230,8 @@ class Reader:
         self._max_bytes = min(max(self._max_bytes, got) * 2, limit)
 
 
-def _checked(name: str, number: Any, low: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or not low <= number < 1 << 63:
-        raise ConfigurationError(f"{name}={number!r}: must be a whole number, {low} or more")
-    return number
+def check_isolation(isolation: Any) -> IsolationLevel:
+    """READ_UNCOMMITTED (0) or READ_COMMITTED (1), of the enum or its number. Raises ConfigurationError."""
+    if isinstance(isolation, int) and not isinstance(isolation, bool) and isolation in (0, 1):
+        return IsolationLevel(isolation)
+    raise ConfigurationError(f"isolation={isolation!r}: must be IsolationLevel.READ_UNCOMMITTED (0) or READ_COMMITTED (1)")

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gkafka.checks import check_count, check_name, check_offset, check_pairs, check_partition, check_seconds, check_text, check_timestamp
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.config import ConsumerConfig, build
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, OffsetRequestFailedError, SerializationError
@@ -89,8 +90,7 @@ class SimpleConsumer:
             ("offsets_commit_max_retries", offsets_commit_max_retries, 0),
             ("consumer_timeout_ms", consumer_timeout_ms, -1),
         ):
-            if isinstance(number, bool) or not isinstance(number, (int, float)) or not number >= low:
-                raise ConfigurationError(f"{name}={number!r}: must be a number, {low} or more")
+            check_seconds(name, number, low=low)
         if deserializer is not None and not callable(deserializer):
             raise ConfigurationError(f"deserializer={deserializer!r}: must be a callable (value, key) -> (value, key)")
         self._config = build(
@@ -107,15 +107,15 @@ class SimpleConsumer:
             where="SimpleConsumer()",
         )
         self._topic, self._cluster, self._handler = topic, cluster, cluster.handler
-        self._group = consumer_group.decode() if isinstance(consumer_group, bytes) else consumer_group
+        self._group = check_name("consumer_group", consumer_group) if consumer_group not in (None, "", b"") else None
         if auto_commit_enable and not self._group:
             raise ConfigurationError("auto_commit_enable=True needs a consumer_group")
         self._auto_commit_enable, self._auto_commit_interval_ms = auto_commit_enable, auto_commit_interval_ms
         self._backoff_s, self._retries = offsets_channel_backoff_ms / 1000, offsets_commit_max_retries
         self._auto_offset_reset, self._timeout_ms = int(auto_offset_reset), consumer_timeout_ms
         self._reset_on_start, self._reset_on_fetch, self._compacted = reset_offset_on_start, reset_offset_on_fetch, compacted_topic
-        self._generation_id = generation_id
-        self._consumer_id = consumer_id.decode() if isinstance(consumer_id, bytes) else consumer_id
+        self._generation_id = check_count("generation_id", generation_id, low=-1)
+        self._consumer_id = check_text("consumer_id", consumer_id)
         self._deserializer = deserializer
         self._wanted = self._check_partitions(partitions)
         self._engine: NativeConsumer | None = None
@@ -131,7 +131,9 @@ class SimpleConsumer:
     def _check_partitions(self, partitions: Iterable[Partition | int] | None) -> list[int] | None:
         if partitions is None:
             return None
-        ids = [p.id if isinstance(p, Partition) else p for p in partitions]
+        if not isinstance(partitions, Iterable) or isinstance(partitions, (str, bytes)):
+            raise ConfigurationError(f"partitions={partitions!r}: must be a list of Partition objects or ids, or None for all")
+        ids = [_partition_id(p) for p in partitions]
         known = self._topic.partitions
         for p in ids:
             if p not in known:
@@ -270,7 +272,9 @@ class SimpleConsumer:
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""
-        return self._next(max_messages, True, self._timeout_ms if timeout_ms is None else timeout_ms, None)
+        wanted = None if max_messages is None else check_count("max_messages", max_messages, low=0, high=(1 << 63) - 1)
+        limit_ms = self._timeout_ms if timeout_ms is None else check_seconds("timeout_ms", timeout_ms, low=-1)
+        return self._next(wanted, True, limit_ms, None)
 
     def _next(self, wanted: int | None, block: bool, timeout_ms: float, unblock_event: Any) -> list[Any]:
         self._raise_worker_exceptions()
@@ -341,7 +345,8 @@ class SimpleConsumer:
             raise ConfigurationError("commit_offsets needs a consumer_group")
         offsets = engine.positions()
         if partition_offsets is not None:
-            offsets = {self._tp(p.id if isinstance(p, Partition) else p): int(offset) for p, offset in partition_offsets}
+            given = check_pairs("partition_offsets", partition_offsets, PAIRS)
+            offsets = {self._tp(_partition_id(p)): check_offset("offset", offset) for p, offset in given}
         self._commit(engine, offsets)
 
     def _commit(self, engine: NativeConsumer, offsets: dict[TopicPartition, int]) -> None:
@@ -375,8 +380,10 @@ class SimpleConsumer:
         Raises OffsetRequestFailedError if the look-up fails.
         """
         engine = self._running_engine()
-        pairs = [(p, self._auto_offset_reset) for p in self.partitions] if partition_offsets is None else list(partition_offsets)
-        wanted = {self._tp(p.id if isinstance(p, Partition) else p): int(offset) for p, offset in pairs}
+        pairs: list[tuple[Any, Any]] = [(p, self._auto_offset_reset) for p in self.partitions]
+        if partition_offsets is not None:
+            pairs = check_pairs("partition_offsets", partition_offsets, PAIRS)
+        wanted = {self._tp(_partition_id(p)): check_timestamp("offset", value) for p, value in pairs}
         try:
             found = self._cluster.list_offsets({(tp.topic, tp.partition): value for tp, value in wanted.items()})
         except KafkaException as exc:
@@ -414,6 +421,13 @@ class SimpleConsumer:
         except KafkaException as exc:
             log.error("group %s: auto commit failed: %s", self._group, exc)
             self._error = exc
+
+
+PAIRS = "[(partition, offset)]"
+
+
+def _partition_id(partition: Any) -> int:
+    return partition.id if isinstance(partition, Partition) else check_partition("partition", partition)
 
 
 FIRST_TIMESTAMP_MS = 1_000_000_000_000
