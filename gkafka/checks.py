@@ -56,8 +56,8 @@ def check_timestamp(name: str, value: Any) -> int:
 
 
 def check_partition(name: str, value: Any) -> int:
-    """The id of a partition."""
-    return check_count(name, value, low=0)
+    """The id of a partition as the wire can hold it: whether the topic has that one (it has no -1) is for the cluster to say."""
+    return check_count(name, value, low=-INT32 - 1)
 
 
 def check_seconds(name: str, value: Any, *, low: float = 0.0) -> float:

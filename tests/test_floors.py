@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,15 @@ FLOOR = {name: floor for floor, names in FLOORS for name in names}
 # Guests use floors 5 and 0. Spark and testing also read the wire and the records, as the house says.
 GUESTS_MAY_USE = {0, 1, 5}
 
-IMPURE = {"time", "socket", "threading", "random", "gevent", "select", "selectors", "ssl", "queue", "asyncio", "os", "concurrent"}
-CONCURRENT = {"threading", "queue", "gevent", "socket", "selectors", "select", "concurrent", "_thread", "asyncio", "multiprocessing"}
+# All that core may import: what is not listed (datetime, importlib, os ...) would bring a clock, chance or the world in.
+PURE = {"__future__", "logging", "enum", "collections", "collections.abc", "dataclasses", "typing", "uuid", "re", "struct"}
+CONCURRENT = {
+    *("threading", "queue", "gevent", "greenlet", "socket", "selectors", "select", "concurrent", "_thread", "asyncio"),
+    *("multiprocessing", "subprocess", "ssl"),
+}
+IO_ROOM = {"net": {"ssl"}}  # TLS over memory BIOs: no socket in it
+FORBIDDEN_CALLS = {("time", "sleep"), ("os", "fork"), ("os", "forkpty")}
+PUBLIC = {"Broker", "Cluster", "KafkaClient", "Partition", "Producer", "SimpleConsumer", "Topic"}
 # The broker for tests runs beside the client under test and must not depend on the handler that is tested.
 OWN_CONCURRENCY = {"testing"}
 # Types only, or a class that is instantiated by floor 2 with a Random that floor 5 hands in.
@@ -59,9 +67,12 @@ def room(path: Path) -> str:
     return relative.parts[0].removesuffix(".py") if relative.parts[0] != "__init__.py" else ""
 
 
-def imports(path: Path) -> list[tuple[str, set[str], bool]]:
-    """(module, names, whether it is imported at run time) of every import statement, those inside functions included."""
-    tree = ast.parse(path.read_text())
+def imports(source: str) -> list[tuple[str, set[str], bool]]:
+    """(module, names, whether it is imported at run time) of every import statement, those inside functions included.
+
+    importlib.import_module("x") and __import__("x") are import statements too.
+    """
+    tree = ast.parse(source)
     typing_only: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
@@ -72,60 +83,254 @@ def imports(path: Path) -> list[tuple[str, set[str], bool]]:
             found += [(alias.name, set(), node not in typing_only) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             found.append(("." * node.level + (node.module or ""), {a.name for a in node.names}, node not in typing_only))
+        elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
+            arguments = [*node.args, *(k.value for k in node.keywords)]
+            found += [(a.value, set(), True) for a in arguments[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     return found
+
+
+def called(node: ast.Call) -> str:
+    """The last name of what is called."""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
 
 
 def own(module: str, names: set[str]) -> set[str]:
     """The rooms of this package that an import statement reaches."""
     if module == "gkafka":
-        return {n for n in names if n in FLOOR}
+        return {"client" if n in PUBLIC else n for n in names if n in FLOOR or n in PUBLIC}
     return {module.split(".")[1]} if module.startswith("gkafka.") else set()
 
 
+# -- the checks: of (room, source), each gives its objections ----------------------------------------------------------------
+def floor_faults(here: str, source: str) -> list[str]:
+    """Imports of a higher floor, or of a room that a guest may not use."""
+    faults = []
+    for module, names, runs in imports(source):
+        if module.startswith("."):
+            faults.append(f"relative import of {module}")
+        if not here:
+            if runs and module.startswith("gkafka."):
+                faults.append("import gkafka must load nothing")
+            continue
+        for other in own(module, names) - {here}:
+            if other not in FLOOR:
+                faults.append(f"{module} stands on no floor")
+            elif FLOOR[here] == 6:
+                faults += [f"guest {here} imports {module}"] if FLOOR[other] not in GUESTS_MAY_USE else []
+            elif FLOOR[other] > FLOOR[here]:
+                faults.append(f"floor {FLOOR[here]} imports {module} of floor {FLOOR[other]}")
+    return faults
+
+
+def core_faults(source: str) -> list[str]:
+    """Imports of core that are not on its list."""
+    faults = []
+    for module, names, _ in imports(source):
+        if module in PURE_TYPES:
+            faults += [] if names and names <= PURE_TYPES[module] else [f"{module}: only {PURE_TYPES[module]} as a type"]
+        elif module.split(".")[0] == "gkafka":
+            faults += [f"core imports {module}" for other in own(module, names) if FLOOR.get(other, 9) > 2]
+        elif module not in PURE:
+            faults.append(f"core imports {module}")
+    faults += [
+        f"line {n.lineno}: core calls __import__" for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name) and n.id == "__import__"
+    ]
+    return faults
+
+
+def concurrency_faults(here: str, source: str) -> list[str]:
+    """What only handlers may do: make threads, locks, sockets or processes, and sleep, under whatever name it was imported."""
+    faults = []
+    for module, names, _ in imports(source):
+        head = module.split(".")[0]
+        if head in CONCURRENT - IO_ROOM.get(here, set()):
+            faults.append(f"{module}: concurrency comes from the handler")
+        faults += [f"from {module} import {name}" for name in names if (module, name) in FORBIDDEN_CALLS]
+    tree = ast.parse(source)
+    alias = {a.asname or a.name: a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+            continue
+        if (alias.get(node.value.id, node.value.id), node.attr) in FORBIDDEN_CALLS:
+            faults.append(f"line {node.lineno}: {node.value.id}.{node.attr}")
+    return faults
+
+
+def version_faults(source: str) -> list[str]:
+    """Questions after an API version: api_version compared with anything, or a version by order with a number of 1 or more."""
+    faults = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Compare) or all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            continue
+        words = {word for side in (node.left, *node.comparators) for n in ast.walk(side) for word in words_of(n)}
+        ordered = any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops)
+        literal = any(isinstance(s, ast.Constant) and type(s.value) is int and s.value >= 1 for s in (node.left, *node.comparators))
+        if any("api_version" in w for w in words) or ("version" in words and ordered and literal):
+            faults.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return faults
+
+
+def words_of(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Constant):
+        return [node.value] if isinstance(node.value, str) else []
+    return [node.id] if isinstance(node, ast.Name) else [node.attr] if isinstance(node, ast.Attribute) else []
+
+
+def compiled_faults(source: str) -> list[str]:
+    """Imports in Cython's sources, which ast does not read: forbidden modules, and rooms above the records' floor."""
+    faults = []
+    for line in source.splitlines():
+        match = re.match(r"\s*(?:from\s+([\w.]+)\s+c?import\s+(.+)|c?import\s+(.+))", line)
+        if match is None:
+            continue
+        named = [m.split()[0] for m in match[3].split(",")] if match[3] else [match[1]]
+        names = set(re.findall(r"\w+", match[2] or ""))
+        for module in named:
+            above = [r for r in own(module, names) if FLOOR.get(r, 9) > FLOOR["records"]]
+            sleeps = [n for n in names if (module, n) in FORBIDDEN_CALLS]
+            if module.split(".")[0] in CONCURRENT | {"time", "os"} or above or sleeps:
+                faults.append(line.strip())
+    return faults
+
+
+# -- what they say of this package -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_a_module_imports_its_own_floor_or_a_lower_one(path: Path) -> None:
     here = room(path)
-    if not here:
-        assert not [m for m, _, runs in imports(path) if runs and m.startswith("gkafka.")], "import gkafka must load nothing"
-        return
-    assert here in FLOOR, f"gkafka/{here} stands on no floor: add it to FLOORS and to DESIGN.md"
-    for module, names, _ in imports(path):
-        assert not module.startswith("."), f"relative import of {module}"
-        for other in own(module, names):
-            assert other in FLOOR, f"{module} stands on no floor"
-            if other == here:
-                continue
-            if FLOOR[here] == 6:
-                assert FLOOR[other] in GUESTS_MAY_USE, f"guest {here} imports {module}"
-            else:
-                assert FLOOR[other] <= FLOOR[here], f"floor {FLOOR[here]} imports {module} of floor {FLOOR[other]}"
+    assert not here or here in FLOOR, f"gkafka/{here} stands on no floor: add it to FLOORS and to DESIGN.md"
+    assert floor_faults(here, path.read_text()) == []
 
 
 @pytest.mark.parametrize("path", [p for p in modules() if room(p) == "core"], ids=lambda p: p.stem)
 def test_core_knows_no_clock_socket_thread_or_chance(path: Path) -> None:
-    for module, names, _ in imports(path):
-        head = module.split(".")[0]
-        if head in PURE_TYPES:
-            assert names <= PURE_TYPES[head], f"{module}: only {PURE_TYPES[head]} as a type"
-        else:
-            assert head not in IMPURE, f"core imports {module}"
+    assert core_faults(path.read_text()) == []
 
 
 @pytest.mark.parametrize(
     "path", [p for p in modules() if room(p) not in {"handlers", *OWN_CONCURRENCY}], ids=lambda p: str(p.relative_to(PACKAGE))
 )
 def test_only_handlers_make_threads_greenlets_locks_or_sockets(path: Path) -> None:
-    for module, names, _ in imports(path):
-        assert module.split(".")[0] not in CONCURRENT, f"{module}: concurrency comes from the handler"
-        assert not (module == "time" and "sleep" in names), "sleeping is the handler's"
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Attribute) and node.attr == "sleep" and isinstance(node.value, ast.Name):
-            assert node.value.id != "time", f"line {node.lineno}: time.sleep"
+    assert concurrency_faults(room(path), path.read_text()) == []
 
 
 def test_no_file_asks_for_an_api_version_outside_the_wire() -> None:
-    asked = [str(p.relative_to(PACKAGE)) for p in modules() if room(p) not in {"wire", "testing"} and "api_version >=" in p.read_text()]
-    assert asked == []
+    asked = {str(p.relative_to(PACKAGE)): version_faults(p.read_text()) for p in modules() if room(p) not in {"wire", "testing"}}
+    assert {path: faults for path, faults in asked.items() if faults} == {}
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "records").glob("*.p[yx][xi]")), ids=lambda p: p.name)
+def test_the_compiled_records_stand_on_the_same_floor(path: Path) -> None:
+    assert compiled_faults(path.read_text()) == []
+
+
+def test_the_public_names_are_known_to_the_floors() -> None:
+    import gkafka
+
+    assert set(gkafka.__all__) == PUBLIC
+
+
+# -- the checks object to what they are there for ----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import datetime",
+        "import importlib",
+        "import time as t",
+        "import os",
+        "import random",
+        "from random import random",
+        "from gkafka import KafkaClient",
+        "from gkafka.net import stream",
+        "from gkafka import handlers",
+        "__import__('time')",
+        "def f():\n    import secrets",
+    ],
+)
+def test_core_may_not(source: str) -> None:
+    assert core_faults(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import threading as th",
+        "import importlib\nimportlib.import_module('threading')",
+        "from importlib import import_module\nimport_module(name='socket')",
+        "__import__('gevent.lock')",
+        "import time as _t\n_t.sleep(1)",
+        "import time\ntime.sleep(1)",
+        "from time import sleep",
+        "from time import sleep as s",
+        "import ssl",
+        "import subprocess",
+        "import os\nos.fork()",
+        "import os as o\no.fork()",
+        "from os import fork",
+    ],
+)
+def test_no_room_but_handlers_may(source: str) -> None:
+    assert concurrency_faults("client", source)
+
+
+def test_tls_is_for_net_alone() -> None:
+    assert concurrency_faults("net", "import ssl") == []
+    assert concurrency_faults("net", "import socket")
+
+
+@pytest.mark.parametrize(
+    ("here", "source"),
+    [
+        ("wire", "from gkafka import KafkaClient"),
+        ("net", "from gkafka import Topic as T"),
+        ("handlers", "from gkafka.net import stream"),
+        ("core", "def f():\n    from gkafka.client import KafkaClient"),
+        ("wire", "import importlib\nimportlib.import_module('gkafka.client')"),
+        ("spark", "from gkafka.core import sender"),
+        ("client", "from . import cluster"),
+        ("", "import gkafka.client"),
+        ("client", "import gkafka.nowhere"),
+    ],
+)
+def test_a_higher_floor_is_seen(here: str, source: str) -> None:
+    assert floor_faults(here, source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "api_version >= 3",
+        "api_version>=3",
+        "3 <= self.api_version",
+        "request.api_version  <  LIMIT",
+        "getattr(request, 'api_version') == 4",
+        "api_version in (3, 4)",
+        "version > 2",
+        "7 <= found.version",
+        "1 <= version < 9",
+    ],
+)
+def test_a_question_after_a_version_is_seen(source: str) -> None:
+    assert version_faults(source)
+
+
+@pytest.mark.parametrize("source", ["metadata.version > 0", "metadata.version > version", "api_version is None", "versions.pick(api) == 3"])
+def test_what_is_no_question_after_an_api_version_passes(source: str) -> None:
+    assert version_faults(source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time",
+        "cimport gkafka.core",
+        "from threading import Lock",
+        "    import os, socket",
+        "from gkafka.core cimport x",
+        "from gkafka import KafkaClient",
+    ],
+)
+def test_an_import_of_the_compiled_records_is_seen(source: str) -> None:
+    assert compiled_faults(f"cdef int a\n{source}\n")
 
 
 def test_every_room_of_the_floors_exists() -> None:
