@@ -16,6 +16,8 @@ from typing import Any
 from gkafka.common import IsolationLevel
 from gkafka.config import ClientConfig, ConsumerConfig, check
 from gkafka.exceptions import ConfigurationError
+from gkafka.hosts import parse_hosts
+from gkafka.spark.offsets import whole_number
 
 __all__ = ["KafkaProperties", "translate"]
 
@@ -175,7 +177,7 @@ def _typed(config: type[Any], option: str, name: str, text: str) -> Any:
 
 def _number(name: str, text: str) -> int:
     try:
-        return int(text)
+        return whole_number(text)
     except ValueError:
         raise ConfigurationError(f"kafka.{name}={text!r}: must be a whole number") from None
 
@@ -187,6 +189,14 @@ def _boolean(name: str, text: str) -> bool:
 
 
 def _text(name: str, text: str) -> str:
+    return text.strip()
+
+
+def _hosts(name: str, text: str) -> str:
+    try:
+        parse_hosts(text)
+    except ConfigurationError as exc:  # told when the read is planned, under the name that the user wrote
+        raise ConfigurationError(f"kafka.{name}={text!r}: {exc}") from exc
     return text.strip()
 
 
@@ -240,7 +250,7 @@ def _check_stores(given: Mapping[str, str], values: Mapping[str, Any]) -> None:
 
 
 READERS: dict[str, Callable[[str, str], Any]] = {
-    "bootstrap.servers": _text,
+    "bootstrap.servers": _hosts,
     "group.id": _text,
     "security.protocol": _security_protocol,
     "isolation.level": _isolation,

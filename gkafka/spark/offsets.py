@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ __all__ = [
     "parse_timestamps",
     "ranges_between",
     "resolve",
+    "whole_number",
 ]
 
 log = logging.getLogger(__name__)
@@ -110,10 +112,20 @@ def parse_timestamps(option: str, text: str) -> Offsets:
     return _numbers(option, text, TIMESTAMPS_EXAMPLE, low=0)
 
 
+def whole_number(text: str) -> int:
+    """An int as Java's parsers take it: ASCII digits with an optional sign, white space around. int() takes 1_000 and other digits too.
+
+    Raises ValueError.
+    """
+    if re.fullmatch(r"\s*[+-]?[0-9]{1,30}\s*", text) is None:
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text)
+
+
 def parse_timestamp(option: str, text: str) -> int:
     """One timestamp in milliseconds. Raises ConfigurationError."""
     try:
-        value = int(text)
+        value = whole_number(text)
     except ValueError:
         value = -1
     if not 0 <= value <= MAX_LONG:
@@ -131,17 +143,36 @@ def _numbers(option: str, text: str, example: str, *, low: int) -> Offsets:
         for partition, number in by_partition.items():
             if not (partition.isascii() and partition.isdecimal() and int(partition) < 1 << 31 and _is_long(number, low, MAX_LONG)):
                 raise _not_like(option, text, example)
+            if (topic, int(partition)) in numbers:
+                raise ConfigurationError(f"{option}={text!r}: partition {int(partition)} of {topic!r} stands there twice")
             numbers[topic, int(partition)] = number
     return numbers
 
 
 def _json_object(option: str, text: str, example: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_without_repeats)
+    except _Repeated as exc:
+        raise ConfigurationError(
+            f"{option}={text!r}: the key {exc.args[0]!r} stands there twice; name each topic and partition once"
+        ) from exc
     except (ValueError, RecursionError) as exc:
         raise _not_like(option, text, example) from exc
     if not isinstance(found, dict):
         raise _not_like(option, text, example)
+    return found
+
+
+class _Repeated(Exception):
+    """A key that one JSON object holds twice; Python's json would silently keep the last."""
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Repeated(key)
+        found[key] = value
     return found
 
 

@@ -254,7 +254,7 @@ def _whole(given: Mapping[str, str], name: str, low: int) -> int:
 
 def _number(name: str, text: str, low: int | None) -> int:
     try:
-        value = int(text)
+        value = offsets.whole_number(text)
     except ValueError:
         raise ConfigurationError(f"{name}={text!r}: must be a whole number") from None
     if low is not None and value < low:

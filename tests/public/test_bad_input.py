@@ -1,0 +1,191 @@
+"""What cannot be used is refused at the call, as a ConfigurationError that names the argument and its value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.checks import check_topic_name
+from gkafka.exceptions import ConfigurationError, KafkaException
+from gkafka.spark.options import parse
+from gkafka.testing import MockCluster
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[KafkaClient]:
+    with MockCluster(topics={"t": 2}, auto_create=False) as cluster, KafkaClient(cluster.bootstrap, api_timeout_ms=3000) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def consumer(client: KafkaClient) -> Iterator[Any]:
+    with client.topics["t"].get_simple_consumer(consumer_group="g", consumer_timeout_ms=50) as consumer:
+        yield consumer
+
+
+def refused(call: Callable[[], Any], *words: str) -> None:
+    with pytest.raises(KafkaException) as caught:
+        call()
+    assert isinstance(caught.value, ConfigurationError), caught.value
+    for word in words:
+        assert word in str(caught.value), caught.value
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ssl_config": 1}, "ssl_config=1"),
+        ({"ssl_config": "x"}, "ssl_config='x'"),
+        ({"ssl_config": object}, "ssl_config="),
+        ({"use_greenlets": "x"}, "use_greenlets='x'"),
+        ({"use_greenlets": 0}, "use_greenlets=0"),
+        ({"source_address": []}, "source_address=[]"),
+        ({"source_address": 0}, "source_address=0"),
+        ({"client_id": "\ud800"}, "client_id="),
+        ({"client_id": "x" * 40000}, "40000 bytes"),
+    ],
+)
+def test_of_a_client(options: dict[str, Any], words: str) -> None:
+    refused(lambda: KafkaClient("localhost:1", **options), words)
+
+
+@pytest.mark.parametrize(
+    "wanted", [None, 1, [], "x", {"t": -1}, {("t",): -1}, {("t", "x"): -1}, {("t", None): -1}, {("t", 0.0): -1}, {(None, 0): -1}]
+)
+def test_of_list_offsets(client: KafkaClient, wanted: Any) -> None:
+    refused(lambda: client.list_offsets(wanted))
+
+
+@pytest.mark.parametrize("value", [None, "x", NAN, INF, 1.5, True, 2**70, -9])
+def test_of_a_timestamp(client: KafkaClient, value: Any) -> None:
+    refused(lambda: client.list_offsets({("t", 0): value}), f"timestamp={value!r}")
+
+
+@pytest.mark.parametrize("name", [None, 1, "", b"", ".", "..", "a/b", "a b", "ä", b"\xff", "\ud800", "x" * 250, [], "t\n"])
+def test_of_a_topics_name(client: KafkaClient, name: Any) -> None:
+    refused(lambda: check_topic_name(name), "topic=")
+    refused(lambda: client.create_topic(name), "topic=")
+    refused(lambda: client.delete_topic(name), "topic=")
+    refused(lambda: client.fetch_raw(name, 0, 0), "topic=")
+
+
+def test_a_topics_name_that_kafka_takes() -> None:
+    assert check_topic_name("a.B_c-9") == "a.B_c-9"
+    assert check_topic_name(b"t") == "t"
+    assert check_topic_name("x" * 249) == "x" * 249
+    assert check_topic_name("...") == "..."
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"partitions": "x"}, "partitions='x'"),
+        ({"partitions": 0}, "partitions=0"),
+        ({"partitions": True}, "partitions=True"),
+        ({"partitions": 2**70}, "partitions="),
+        ({"replication_factor": None}, "replication_factor=None"),
+        ({"replication_factor": 40000}, "replication_factor=40000"),
+        ({"configs": 1}, "configs=1"),
+        ({"configs": []}, "configs=[]"),
+        ({"configs": {"retention.ms": 1}}, "configs['retention.ms']=1"),
+        ({"configs": {1: "x"}}, "configs=1"),
+        ({"timeout": NAN}, "timeout=nan"),
+        ({"timeout": "x"}, "timeout='x'"),
+    ],
+)
+def test_of_create_topic(client: KafkaClient, options: dict[str, Any], words: str) -> None:
+    refused(lambda: client.create_topic("new", **options), words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"isolation": "x"}, "isolation='x'"),
+        ({"isolation": NAN}, "isolation=nan"),
+        ({"isolation": 2}, "isolation=2"),
+        ({"max_bytes": -1}, "max_bytes=-1"),
+        ({"max_bytes": 2**70}, "max_bytes="),
+        ({"max_wait_ms": NAN}, "max_wait_ms=nan"),
+        ({"offset": 1.5}, "offset=1.5"),
+        ({"offset": None}, "offset=None"),
+        ({"offset": -1}, "offset=-1"),
+        ({"partition": "x"}, "partition='x'"),
+        ({"timeout": INF}, "timeout=inf"),
+    ],
+)
+def test_of_fetch_raw(client: KafkaClient, options: dict[str, Any], words: str) -> None:
+    refused(lambda: client.fetch_raw(**({"topic": "t", "partition": 0, "offset": 0} | options)), words)
+
+
+@pytest.mark.parametrize("value", [None, "x", NAN, INF, 1.5, True, 2**70])
+def test_of_offsets_of_a_consumer(consumer: Any, value: Any) -> None:
+    refused(lambda: consumer.commit_offsets([(0, value)]), f"offset={value!r}")
+    refused(lambda: consumer.reset_offsets([(0, value)]), f"offset={value!r}")
+    refused(lambda: consumer.reset_offsets([(value, 0)]), f"partition={value!r}")
+
+
+@pytest.mark.parametrize("pairs", ["x", 1, [1], [(1,)], {0: 1}, [(0, 1, 2)]])
+def test_of_pairs(consumer: Any, pairs: Any) -> None:
+    refused(lambda: consumer.commit_offsets(pairs), "partition_offsets=")
+    refused(lambda: consumer.reset_offsets(pairs), "partition_offsets=")
+
+
+def test_a_negative_offset_is_not_committed(consumer: Any) -> None:
+    refused(lambda: consumer.commit_offsets([(0, -1)]), "offset=-1")
+
+
+@pytest.mark.parametrize("value", [1.5, "x", NAN, True, -1])
+def test_of_consume_batch(consumer: Any, value: Any) -> None:
+    refused(lambda: consumer.consume_batch(value), f"max_messages={value!r}")
+
+
+@pytest.mark.parametrize("value", ["x", NAN, INF, True, -2])
+def test_of_its_timeout(consumer: Any, value: Any) -> None:
+    refused(lambda: consumer.consume_batch(1, value), f"timeout_ms={value!r}")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"partitions": 0}, "partitions=0"),
+        ({"partitions": "x"}, "partitions='x'"),
+        ({"consumer_group": 0}, "consumer_group=0"),
+        ({"consumer_group": []}, "consumer_group=[]"),
+        ({"consumer_group": {}}, "consumer_group={}"),
+        ({"consumer_group": b"\xff"}, "consumer_group="),
+        ({"consumer_id": None}, "consumer_id=None"),
+        ({"generation_id": "x"}, "generation_id='x'"),
+        ({"generation_id": 2**70}, "generation_id="),
+        ({"consumer_timeout_ms": NAN}, "consumer_timeout_ms=nan"),
+    ],
+)
+def test_of_get_simple_consumer(client: KafkaClient, options: dict[str, Any], words: str) -> None:
+    refused(lambda: client.topics["t"].get_simple_consumer(**options), words)
+
+
+def test_of_get_producer(client: KafkaClient) -> None:
+    refused(lambda: client.get_producer(buffer_bytes=2**70), "buffer_bytes=", "or less")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": '{"t":{"0":1,"0":2}}'}, "'0' stands there twice"),
+        ({"startingOffsets": '{"t":{"0":1},"t":{"1":2}}'}, "'t' stands there twice"),
+        ({"startingOffsets": '{"t":{"0":1,"00":2}}'}, "partition 0 of 't'"),
+        ({"kafka.bootstrap.servers": "h:70000"}, "h:70000"),
+        ({"kafka.bootstrap.servers": "h:٩٠"}, "kafka.bootstrap.servers="),
+        ({"kafka.request.timeout.ms": "soon"}, "kafka.request.timeout.ms='soon'"),
+        ({"kafka.fetch.max.bytes": "1_000"}, "kafka.fetch.max.bytes='1_000'"),
+        ({"minPartitions": "٣"}, "minPartitions='٣'"),
+        ({"startingTimestamp": "٣"}, "startingTimestamp='٣'"),
+        ({"batchRows": "1e3"}, "batchRows='1e3'"),
+    ],
+)
+def test_of_a_spark_option(options: dict[str, str], words: str) -> None:
+    refused(lambda: parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t"} | options), words)
