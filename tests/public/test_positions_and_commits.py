@@ -150,7 +150,11 @@ def test_without_a_group_there_is_nothing_to_commit_to(consume: Consume) -> None
     assert isinstance(error_of(consumer.fetch_offsets), ConfigurationError)
 
 
-@pytest.mark.parametrize("fault", [Error(14), Error(15), Error(16), Close(before=True), Close(before=False)], ids=str)
+@pytest.mark.parametrize(
+    "fault",
+    [Error(14), Error(15), Error(16), Close(before=True), Close(before=False)],
+    ids=["loading", "no coordinator", "another coordinator", "closed before", "closed after"],
+)
 def test_commits_are_tried_again(client: KafkaClient, cluster: MockCluster, consume: Consume, fault: Any) -> None:
     """41, 42"""
     fill(client, numbers(3))

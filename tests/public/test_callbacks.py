@@ -1,0 +1,189 @@
+"""User code inside the library: callbacks that raise, wait, or call back in. Nothing deadlocks, others go on, each call ends by its time."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.exceptions import DeliveryError, KafkaException, KafkaTimeoutError, ProducerStoppedException
+from gkafka.testing import Delay, MockCluster
+from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, stored, stored_values
+
+
+def test_a_callback_that_raises_is_logged_and_the_others_run(client: KafkaClient, run: Runner, caplog: Any) -> None:
+    caplog.set_level(logging.ERROR)
+    producer = client.get_producer()
+    seen: list[int] = []
+
+    def callback(delivery: Any) -> None:
+        seen.append(delivery.result(0).offset)
+        if delivery.result(0).offset % 2:
+            raise ZeroDivisionError("in a callback")
+
+    for i in range(10):
+        producer.produce("t", b"%d" % i).add_done_callback(callback)
+    producer.flush(LIMIT_S)
+    run.until(lambda: len(seen) == 10)
+    assert seen == list(range(10))
+    assert caplog.text.count("in a callback") >= 5
+    assert producer.produce("t", b"on").result(LIMIT_S).offset == 10
+
+
+def test_a_callback_that_waits_holds_up_no_delivery(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    producer = client.get_producer(linger_ms=0)
+    entered, leave = client.handler.Event(), client.handler.Event()
+
+    def callback(delivery: Any) -> None:
+        entered.set()
+        leave.wait(LIMIT_S)
+
+    producer.produce("t", b"0").add_done_callback(callback)
+    assert entered.wait(LIMIT_S)
+    other = client.get_producer(linger_ms=0)
+    assert other.produce("t", b"1").result(LIMIT_S).offset == 1
+    leave.set()
+    assert producer.produce("t", b"2").result(LIMIT_S).offset == 2
+
+
+CALLS: dict[str, Callable[[KafkaClient, Any, Any], Any]] = {
+    "flush": lambda client, producer, delivery: producer.flush(5),
+    "close": lambda client, producer, delivery: producer.close(5),
+    "client.close": lambda client, producer, delivery: client.close(5),
+    "produce": lambda client, producer, delivery: producer.produce("t", b"more"),
+    "result of another": lambda client, producer, delivery: producer.produce("t", b"more").result(5),
+    "its own result": lambda client, producer, delivery: delivery.result(5),
+    "metadata": lambda client, producer, delivery: client.update_cluster(),
+    "list_offsets": lambda client, producer, delivery: client.list_offsets({("t", 0): -1}),
+    "another callback": lambda client, producer, delivery: delivery.add_done_callback(lambda d: None),
+    "stats": lambda client, producer, delivery: client.stats(),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_callback_may_call_back_in(client: KafkaClient, cluster: MockCluster, run: Runner, what: str) -> None:
+    """gevent acceptance 24 (c): returns within its deadline, and what it waited for is done."""
+    producer = client.get_producer(linger_ms=20, batch_bytes=300)
+    ended: list[Any] = []
+    begun: list[bool] = []
+
+    def callback(delivery: Any) -> None:
+        if begun:
+            return
+        begun.append(True)
+        with Clock() as clock:
+            try:
+                CALLS[what](client, producer, delivery)
+            except KafkaException as error:
+                ended.append(error)
+        ended.append(clock.seconds)
+
+    deliveries = [producer.produce("t", b"x" * 100) for _ in range(10)]
+    deliveries[0].add_done_callback(callback)
+    deliveries[0].result(LIMIT_S)
+    run.until(lambda: ended and isinstance(ended[-1], float), 10)
+    assert ended[-1] < 3
+    errors = [e for e in ended if isinstance(e, KafkaException)]
+    assert errors == []
+    if what not in ("close", "client.close"):
+        producer.flush(LIMIT_S)
+        assert len(stored(cluster)) >= 10
+    assert all(d.done() for d in deliveries)
+
+
+def test_on_delivery_may_produce_again_and_again(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    """A ping-pong of 50 records, each produced by the callback of the one before."""
+    producers: list[Any] = []
+
+    def again(delivery: Any) -> None:
+        number = int(delivery.record.value)
+        if number < 50:
+            producers[0].produce("t", b"%d" % (number + 1))
+
+    producers.append(client.get_producer(on_delivery=again, linger_ms=0))
+    producers[0].produce("t", b"0")
+    run.until(lambda: len(stored(cluster)) == 51)
+    assert stored_values(cluster) == [b"%d" % i for i in range(51)]
+
+
+def test_a_full_buffer_inside_a_callback_does_not_wait_for_itself(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    producer = client.get_producer(linger_ms=0, buffer_bytes=8192, batch_bytes=1024, max_request_bytes=4096, max_block_ms=3000)
+    outcome: list[Any] = []
+
+    def stuff(delivery: Any) -> None:
+        if outcome:
+            return
+        outcome.append("begun")
+        try:
+            for _ in range(50):
+                producer.produce("t", b"x" * 900)
+            outcome.append("done")
+        except KafkaException as error:
+            outcome.append(error)
+
+    producer.produce("t", b"first").add_done_callback(stuff)
+    run.until(lambda: len(outcome) == 2, 10)
+    assert outcome[1] == "done"
+    producer.flush(LIMIT_S)
+    assert len(stored(cluster)) == 51
+
+
+def test_a_partitioner_and_a_serializer_that_raise_leave_the_producer_usable(client: KafkaClient, cluster: MockCluster) -> None:
+    def bad(*_: Any) -> Any:
+        raise ZeroDivisionError("user code")
+
+    for options in ({"partitioner": bad}, {"value_serializer": bad}, {"key_serializer": bad}):
+        producer = client.get_producer(**options)
+        with pytest.raises(Exception, match="user code"):
+            producer.produce("t", b"x", b"k")
+        assert producer.stats()["buffer_bytes_free"] == producer.config.buffer_bytes
+        producer.close()
+    fill(client, [b"fine"])
+    assert stored_values(cluster) == [b"fine"]
+
+
+def test_a_partitioner_may_take_its_time_and_others_produce_meanwhile(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    """No lock is held while user code runs."""
+    leave = client.handler.Event()
+    entered = client.handler.Event()
+
+    def slow(partitions: Any, key: Any) -> int:
+        if key == b"slow":
+            entered.set()
+            leave.wait(LIMIT_S)
+        return 0
+
+    producer = client.get_producer(partitioner=slow, linger_ms=0)
+    waiting = run.aside(lambda: producer.produce("t", b"1", b"slow"))
+    assert entered.wait(LIMIT_S)
+    assert producer.produce("t", b"2", b"quick").result(LIMIT_S).offset == 0
+    producer.flush(LIMIT_S)
+    leave.set()
+    assert waiting.result().result(LIMIT_S).offset == 1
+
+
+def test_closing_while_others_wait_ends_their_waits(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    cluster.on("Produce", Delay(20), times=None)
+    producer = client.get_producer(buffer_bytes=8192, batch_bytes=1024, max_request_bytes=4096, max_block_ms=15_000, linger_ms=0)
+
+    def stuff() -> None:
+        while True:
+            producer.produce("t", b"x" * 900)
+
+    blocked = run.aside(stuff)
+    waiting = run.aside(lambda: producer.produce("t", b"y").result(15))
+    flushing = run.aside(lambda: producer.flush(15))
+    run.sleep(0.2)
+    with Clock() as clock:
+        error_of(producer.close, 0.1)
+        with pytest.raises(ProducerStoppedException):
+            blocked.result(5)
+        with pytest.raises((ProducerStoppedException, KafkaTimeoutError)):
+            waiting.result(5)
+        with contextlib.suppress(DeliveryError):  # unless close() has told it already
+            flushing.result(5)
+    assert clock.seconds < 3
