@@ -1,0 +1,198 @@
+"""Greenlets that are killed or timed out anywhere inside a call (F24, gevent acceptance 13 and 14): no record is skipped, lost or torn,
+and producer and consumer go on. And threads whose calls are cut off by an exception of a signal handler's kind are not tested here."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from random import Random
+from typing import Any
+
+import gevent
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.exceptions import KafkaException
+from gkafka.testing import Delay, MockCluster
+from tests.public.aids import LIMIT_S, Clock, Runner, fill, read, stored_values
+from tests.public.test_consuming import numbers
+
+
+@pytest.fixture
+def run() -> Runner:
+    """Only greenlets can be killed."""
+    return Runner("gevent")
+
+
+cuts = [0]  # how often cut_off() has cut off: a test in which that never happened proves nothing
+
+
+def cut_off(fn: Any, seconds: float) -> Any:
+    """What fn() gives, or None if a gevent.Timeout ended it."""
+    with gevent.Timeout(seconds, False):
+        return fn()
+    cuts[0] += 1
+    return None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_produce_and_result_may_be_cut_off_anywhere(connect: Any, cluster: MockCluster, seed: int) -> None:
+    """Each record that was accepted is in the log once, at the place that its delivery tells."""
+    chance, before = Random(seed), cuts[0]
+    cluster.on("Produce", Delay(0.003), times=None)
+    producer = connect(cluster).get_producer(linger_ms=1, batch_bytes=600, buffer_bytes=4096, max_request_bytes=2048)
+    accepted: dict[bytes, Any] = {}
+
+    def work(n: int) -> None:
+        for i in range(25):
+            value = b"%d-%d" % (n, i) + b"." * 100
+
+            def send(value: bytes = value) -> Any:
+                delivery = accepted[value] = producer.produce("t", value)
+                return delivery.result(LIMIT_S)
+
+            cut_off(send, chance.random() * 0.02)
+
+    workers = [gevent.spawn(work, n) for n in range(20)]
+    for victim in chance.sample(workers, 5):
+        gevent.sleep(chance.random() * 0.02)
+        victim.kill()
+    gevent.joinall(workers, timeout=LIMIT_S)
+    producer.flush(LIMIT_S)
+    log = cluster.log("t", 0)
+    counts = Counter(r.value for r in log)
+    assert max(counts.values()) == 1
+    for value, delivery in accepted.items():
+        assert delivery.done()
+        assert log[delivery.result(0).offset].value == value
+    unknown = set(counts) - set(accepted)
+    assert len(unknown) <= 25, "only a call that was cut off between accepting and returning leaves a record that nobody holds"
+    assert cuts[0] - before > 20
+    stats = producer.stats()
+    assert (stats["unsettled_records"], stats["buffer_bytes_free"]) == (0, 4096)
+    assert producer.produce("t", b"after").result(LIMIT_S).offset == len(log)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_consume_may_be_cut_off_anywhere(connect: Any, cluster: MockCluster, seed: int) -> None:
+    """What was handed out and what comes next fit together: nothing between is skipped, nothing comes twice."""
+    chance, before = Random(seed), cuts[0]
+    client = connect(cluster)
+    fill(client, numbers(3000), batches=150)
+    cluster.on("Fetch", Delay(0.003), times=None)
+    consumer = client.topics["t"].get_simple_consumer(consumer_group="g", fetch_message_max_bytes=2000, queued_max_messages=100)
+    got: list[int] = []
+    while len(got) < 3000:
+        size = chance.choice([1, 7, 200])
+        batch = cut_off(lambda size=size: consumer.consume_batch(size, 1000), chance.random() * 0.004)
+        if batch:
+            got += [m.offset for m in batch]
+        assert consumer.held_offsets[0] in (len(got) - 1, -2), "the position is what was handed out"
+    assert got == list(range(3000))
+    assert cuts[0] - before > 5
+    consumer.stop()
+
+
+def test_a_consumer_that_is_killed_while_it_waits_leaves_the_next_one_everything(connect: Any, cluster: MockCluster) -> None:
+    client = connect(cluster)
+    consumer = client.topics["t"].get_simple_consumer()
+    victims = [gevent.spawn(consumer.consume) for _ in range(5)]
+    gevent.sleep(0.02)
+    for victim in victims:
+        victim.kill()
+    fill(client, numbers(5))
+    assert [m.offset for m in read(consumer, 5)] == [0, 1, 2, 3, 4]
+    consumer.stop()
+
+
+def test_a_killed_flush_leaves_the_next_one_everything_to_wait_for(connect: Any, cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(0.3))
+    producer = connect(cluster).get_producer(linger_ms=60_000)
+    delivery = producer.produce("t", b"x")
+    flushing = gevent.spawn(producer.flush, LIMIT_S)
+    gevent.sleep(0.05)
+    flushing.kill()
+    later = producer.produce("t", b"y")
+    gevent.sleep(0.05)
+    assert not later.done(), "the killed flush does not end anybody's linger any more"
+    producer.flush(LIMIT_S)
+    assert delivery.done()
+    assert later.done()
+
+
+def test_a_killed_close_leaves_the_next_one_everything_to_wait_for(connect: Any, cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(0.4))
+    client = connect(cluster)
+    producer = client.get_producer()
+    delivery = producer.produce("t", b"x")
+    closing = gevent.spawn(producer.close)
+    gevent.sleep(0.05)
+    closing.kill()
+    assert not delivery.done()
+    with Clock() as clock:
+        client.close()
+    assert delivery.result(0).offset == 0
+    assert clock.seconds < 2
+
+
+def test_calls_of_the_client_may_be_cut_off_and_made_again(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(topics={"t": 2})
+    client = connect(cluster)
+    fill(client, numbers(20), batches=4)
+    consumer = client.topics["t"].get_simple_consumer(consumer_group="g")
+    calls = [
+        client.update_cluster,
+        lambda: client.list_offsets({("t", 0): -1, ("t", 1): -1}),
+        lambda: client.fetch_raw("t", 0, 0),
+        lambda: list(client.fetch_stream("t", 0, 0, 20, max_bytes=100)),
+        lambda: consumer.commit_offsets([(0, 3)]),
+        consumer.fetch_offsets,
+        lambda: client.cluster.get_group_coordinator("g"),
+    ]
+    for api in ("Metadata", "ListOffsets", "Fetch", "OffsetCommit", "OffsetFetch", "FindCoordinator"):
+        cluster.on(api, Delay(0.004), times=None)
+    before = cuts[0]
+    for call in calls:
+        for n in range(8):
+            cut_off(call, 0.001 * n)
+    assert cuts[0] - before > 15
+    cluster.clear_script()
+    with Clock() as clock:
+        for call in calls:
+            call()
+    assert clock.seconds < 5
+    assert cluster.committed("g")["t", 0].offset == 3
+    consumer.stop()
+
+
+def test_a_client_whose_first_call_was_cut_off_works(connect: Any, cluster: MockCluster) -> None:
+    for n in range(10):
+        client = connect(cluster)
+        cut_off(client.connect, 0.0005 * n)
+        producer = client.get_producer()
+        cut_off(lambda producer=producer: producer.produce("t", b"maybe"), 0.0005 * n)
+        producer.produce("t", b"%d" % n).result(LIMIT_S)
+        client.close()
+    assert [v for v in stored_values(cluster) if v != b"maybe"] == numbers(10)
+
+
+def test_workers_of_the_library_that_are_killed_are_told_and_nobody_waits_for_ever(connect: Any, cluster: MockCluster) -> None:
+    """gevent.killall of everything, as some servers do at their end."""
+    import gc
+
+    from gevent import Greenlet
+
+    client: KafkaClient = connect(cluster)
+    producer = client.get_producer(delivery_timeout_ms=1000)
+    producer.produce("t", b"x").result(LIMIT_S)
+    cluster.on("Produce", Delay(20), times=None)
+    delivery = producer.produce("t", b"y")
+    mine = [g for g in gc.get_objects() if isinstance(g, Greenlet) and not g.dead and "gkafka" in (getattr(g, "name", "") or "")]
+    assert mine
+    gevent.killall(mine, timeout=5)
+    begun = time.monotonic()
+    with pytest.raises(KafkaException):
+        delivery.result(5)
+    assert time.monotonic() - begun < 3
+    with pytest.raises(KafkaException):
+        producer.close(2)
