@@ -32,7 +32,6 @@ SLICE = {
     "consuming": ["an_event_ends_the_wait", "more_fetchers_read_the_same"],
     "flushing": ["close_gives_up_at_its_timeout_and_lists_what_was_not_delivered", "many_flushes_at_once_all_return"],
     "positions_and_commits": [
-        "a_seek_from_another_worker_is_not_undone_by_the_one_that_reads",
         "auto_commit_commits_what_was_consumed",
     ],
     "producing": [
@@ -41,7 +40,7 @@ SLICE = {
         "many_workers_share_a_producer",
     ],
     "raw": ["a_stream_goes_on_through_faults", "streams_side_by_side_do_not_wait_for_each_other"],
-    "retries": ["another_broker_takes_over", "with_idempotence_nothing_is_lost_doubled_or_overtaken"],
+    "retries": ["another_broker_takes_over", "a_leader_that_moved_is_followed"],
 }
 for _module, _names in SLICE.items():
     for _name in _names:  # collected here, a test gets this module's `connect`
