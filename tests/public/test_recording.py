@@ -150,7 +150,8 @@ def administer(client: KafkaClient, brokers: MockCluster) -> None:
     client.update_cluster()
 
 
-def live_through_faults(client: KafkaClient, brokers: MockCluster) -> None:
+def live_through_faults(client: KafkaClient, brokers: MockCluster) -> Any:
+    """Its producer, with a record that the close of the client has to deliver."""
     producer = client.get_producer(linger_ms=1, **QUICK)
     consumer = client.topics["f"].get_simple_consumer(fetch_wait_max_ms=50)
     for n, fault in enumerate((Error(6), Close(before=True), Close(before=False), Delay(0.05))):
@@ -169,6 +170,7 @@ def live_through_faults(client: KafkaClient, brokers: MockCluster) -> None:
     assert isinstance(error_of(lambda: client.fetch_raw("t", 9, 0)), KafkaException)
     consumer.stop()
     producer.produce("f", b"lingers", partition=0)
+    return producer
 
 
 EVERYTHING = (produce, consume_in_a_group, read_raw, administer, live_through_faults)
@@ -184,10 +186,11 @@ def test_everything_is_asked_of_the_users_handler(connect: Any, brokers: MockClu
     recorder = client.handler.recorder
     with Watch(recorder) as watch:
         for part in EVERYTHING:
-            part(client, brokers)
+            kept = part(client, brokers)
             if not run.gevent:  # greenlets are no threads, and the pool of `offload` is gevent's
                 assert until(lambda: not watch.running()), watch.running()
         close(client)
+    assert kept.closed
     judge(watch)
     assert {port for port, _, _ in watch.connects} == {port for _, port in brokers.brokers.values()}, "none went unheard"
     assert len(recorder.connected) <= len(watch.connects), "a connection that was refused is none"
