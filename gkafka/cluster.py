@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka.broker import CONTROL, OFFSETS, Broker
+from gkafka.checks import check_topic_name
 from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo
@@ -78,7 +79,8 @@ class TopicDict(dict[str, Topic]):
         return sorted(name for name, info in cluster.metadata.topics.items() if self._shows(info))
 
     def __getitem__(self, name: str | bytes) -> Topic:
-        key = _text(name)
+        self._owner().handler.check_fork()  # a child's copy would hand out topics whose sockets are the parent's
+        key = check_topic_name(name)
         made = self._made.get(key)
         if made is not None:
             return made
@@ -182,8 +184,11 @@ class Cluster:
         self._listed_at = -float("inf")
         self._closed = False
         self.versions: Versions | None = None
+        self._waiting: dict[str, int] = {}
         # Producers and consumers that live on these connections: close() ends them first.
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
+        # What their workers sleep on: close() wakes those whose engine was dropped without a word, too.
+        self.sleepers: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def _make_broker(self, id_: int, host: str, port: int) -> Broker:
         c = self.config
@@ -380,9 +385,19 @@ class Cluster:
             # Known from a list of everything is not enough: only topics of interest are asked for again when their leaders move.
             self.metadata.add_topics([name])
             return info
-        if not isinstance(name, str) or not name:
-            raise ConfigurationError(f"topic={name!r}: must be a name")
+        name = check_topic_name(name)
         deadline = self._deadline(None) if deadline is None else deadline
+        self._waiting[name] = self._waiting.get(name, 0) + 1
+        try:
+            return self._wait_for_unknown_topic(name, deadline)
+        finally:
+            self._waiting[name] -= 1
+            if not self._waiting[name]:
+                del self._waiting[name]
+                if self.metadata.topic(name) is None:
+                    self.metadata.forget_topic(name)  # nobody waits for it any more: other topics' requests need not name it
+
+    def _wait_for_unknown_topic(self, name: str, deadline: float) -> TopicInfo:
         with self._lock:
             self.metadata.add_topics([name])
             version = self.metadata.version
@@ -392,7 +407,6 @@ class Cluster:
         def settled() -> bool:
             error = self.metadata.topic_error(name)
             if error is not None and self.metadata.version > version and (not error.retriable or self._handler.monotonic() >= patience):
-                self.metadata.forget_topic(name)
                 raise self._topic_error(name, error)
             return self.metadata.topic(name) is not None
 
@@ -574,6 +588,8 @@ class Cluster:
         done.set()
         for broker in self._candidates():
             broker.close()
+        for event in list(self.sleepers):
+            event.set()
 
 
 UNKNOWN_TOPIC_PATIENCE_S = 5.0

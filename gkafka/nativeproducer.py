@@ -228,6 +228,7 @@ class NativeProducer:
     def _append(self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any, size: int) -> Delivery | None:
         """Put the record into its batch, rolling the one that is full. None: there is no room in the buffer."""
         with self._slow_lock:
+            self._check_usable()  # close() may have come while this caller waited for room
             delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
             if delivery is not None:
                 return delivery
@@ -241,7 +242,7 @@ class NativeProducer:
             except BufferFull:
                 return None
             except BaseException:
-                self._driver.reconcile()  # a signal handler's exception may have come between the appender and the accumulator
+                self._driver.suspect()  # a signal handler's exception may have come between the appender and the accumulator
                 raise
 
     def _roll(self, topic: str, partition: int) -> None:
@@ -324,7 +325,7 @@ class NativeProducer:
 
     def _wait_settled(self, timeout: float) -> None:
         deadline = self._handler.monotonic() + timeout
-        with self._driver.lock:
+        with self._slow_lock, self._driver.lock:  # whoever is about to accept a record has done so, or finds the producer closed
             waiting = list(self._driver.accumulator.unsettled)
             self._flushers += 1
             self._driver.sender.flushing = True

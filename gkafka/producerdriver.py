@@ -20,7 +20,6 @@ from gkafka.core.accumulator import Accumulator
 from gkafka.core.backoff import Backoff
 from gkafka.core.sender import Outgoing, Sender, Settled
 from gkafka.exceptions import (
-    ConnectionFailedError,
     DeliveryError,
     ForkedClientError,
     KafkaException,
@@ -43,6 +42,8 @@ log = logging.getLogger(__name__)
 TICK_S = 1.0
 """Longest sleep of the worker: forks and closed clients are noticed within it."""
 CALLBACK_CHUNK = 100
+STUCK_S = 5.0
+"""A driver that was not heard of for so long was interrupted before it could give its turn back."""
 BUSY_S = 0.005
 """When a worker that found another driver at work looks again."""
 KEPT_FAILURES = 10_000
@@ -94,11 +95,15 @@ class ProducerDriver:
         self.closed = False
         self._turn: list[None] = [None]  # who pops it drives; list.pop() is atomic, and nobody ever waits for it
         self._again = False
+        self._suspect = False
+        self._beat = 0.0
+        self._flying: list[Outgoing] = []
         self._wake = self._handler.Event()
         self._sleeps_until = float("inf")
         self._worker: Any = None
         self._caller: Any = None
         self._called = self._handler.Event()
+        cluster.sleepers.update((self._wake, self._called))
         self._room: deque[Any] = deque()
         self._callbacks: deque[tuple[Batch, list[tuple[int, Callable[[Any], Any]]]]] = deque()
         self._failed: deque[tuple[Batch, KafkaException]] = deque()
@@ -163,8 +168,11 @@ class ProducerDriver:
             try:
                 self._again = False
                 deadline = self._drive_once()
+            except BaseException:
+                self.suspect()
+                raise
             finally:
-                self._turn.append(None)
+                self._turn[:] = [None]
             if not self._again:
                 return deadline
 
@@ -176,7 +184,7 @@ class ProducerDriver:
         return True
 
     def _drive_once(self) -> float:
-        now = self._handler.monotonic()
+        now = self._beat = self._handler.monotonic()
         with self.lock:
             plan = self.sender.poll(now, self._ready_at)
         self.finish(plan.settled)
@@ -189,21 +197,31 @@ class ProducerDriver:
         return min(plan.deadline, due)
 
     def _send_all(self, requests: list[Outgoing]) -> None:
-        """Send them. If an exception from outside ends this (a signal handler's, in the caller's thread), the rest goes back."""
-        unsent = list(requests)
-        try:
-            while unsent:
-                self._send(unsent[0])
-                unsent.pop(0)
-        except BaseException:
-            for outgoing in unsent:
-                self._answered(outgoing, None, ConnectionFailedError("the request was interrupted before it was sent"))
-            self.reconcile()
-            raise
+        """Send them, in this order."""
+        for outgoing in requests:
+            self._send(outgoing)
 
-    def reconcile(self) -> None:
-        """Make the bookkeeping match the appender, after an exception from outside may have come between the two."""
+    def suspect(self) -> None:
+        """An exception from outside (a signal handler's) may have come between two steps that belong together: the worker looks.
+
+        Only a flag: another such exception may come at any step of waking it, and it wakes within a second by itself.
+        """
+        self._suspect = True
+
+    def mend(self) -> None:
+        """On the worker, which no signal interrupts: put right what an interrupted driver left half done."""
+        if not self._take_turn() and self._handler.monotonic() - self._beat < STUCK_S:
+            return  # somebody is driving: later
+        try:
+            self._suspect = False
+            self._reconcile()
+        finally:
+            self._turn[:] = [None]
+
+    def _reconcile(self) -> None:
+        """Make the bookkeeping match the appender and what connections really hold. Nobody drives meanwhile."""
         with self.lock:
+            self.sender.restore(self._flying)
             opened = {(b.topic, b.partition): b for b in self._appender.open_batches()}
             for key, batch in list(self.accumulator.open.items()):
                 if opened.get(key) is not batch:
@@ -211,7 +229,6 @@ class ProducerDriver:
             for key, batch in opened.items():
                 if self.accumulator.open.get(key) is not batch:
                     self.accumulator.opened(batch)
-        self._wake.set()
 
     def _ready_at(self, broker_id: int) -> float:
         broker = self._cluster.broker_by_id(broker_id)
@@ -240,6 +257,7 @@ class ProducerDriver:
                 self._answered(outgoing, None, None)
                 return
         request = self.sender.request(outgoing)
+        self._flying.append(outgoing)
         channel.send(
             request,
             lambda response, error: self._on_answer(outgoing, response, error),
@@ -294,6 +312,8 @@ class ProducerDriver:
 
     def _answered(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> None:
         with self.lock:
+            if outgoing in self._flying:
+                self._flying.remove(outgoing)
             settled, stale = self.sender.on_answer(outgoing, response, error, self._handler.monotonic())
             if stale:
                 self._cluster.metadata.invalidate()
@@ -347,6 +367,9 @@ class ProducerDriver:
         if settled:
             self.outcome.set()
             self._give_room()
+            if self.closed:
+                self._wake.set()
+                self._called.set()
 
     def _keep_failure(self, batch: Batch, error: KafkaException) -> None:
         log.error(
@@ -448,10 +471,12 @@ def _run_callbacks(ref: weakref.ref[ProducerDriver]) -> None:
     """The worker of the callbacks. Ends with its producer, when the last one was called."""
     while True:
         driver = ref()
-        if driver is None or (driver.closed and not driver._callbacks and not driver.accumulator.unsettled):
+        if driver is None:
+            return
+        driver._called.clear()  # before looking: whoever closes sets it after
+        if driver.closed and not driver._callbacks and not driver.accumulator.unsettled:
             return
         driver._handler.check_fork()
-        driver._called.clear()
         driver.run_callbacks()
         called = driver._called
         if driver._callbacks:
@@ -464,13 +489,17 @@ def _work(ref: weakref.ref[ProducerDriver]) -> None:
     """The producer's worker: lingering, timeouts; under gevent also everything else. Ends with its producer."""
     while True:
         driver = ref()
-        if driver is None or (driver.closed and not driver.accumulator.unsettled):
+        if driver is None:
+            return
+        driver._wake.clear()  # before looking: whoever closes sets it after
+        if driver.closed and not driver.accumulator.unsettled:
             return
         handler = driver._handler
         handler.check_fork()
         # Whoever drives meanwhile cannot know when this worker would wake: it wakes it.
         driver._sleeps_until = float("inf")
-        driver._wake.clear()
+        if driver._suspect or (not driver._turn and handler.monotonic() - driver._beat > STUCK_S):
+            driver.mend()
         deadline = driver._drive()
         now = handler.monotonic()
         wake, driver._sleeps_until = driver._wake, min(deadline, now + TICK_S)

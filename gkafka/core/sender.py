@@ -489,6 +489,22 @@ class Sender:
         batch.extra.persisted = batch.extra.before
         return self._fail(queue, batch, error)
 
+    def restore(self, flying: Iterable[Outgoing]) -> None:
+        """Put back what is marked as sent and is with no connection: its driver was interrupted. flying: what really is on the way."""
+        self.in_flight = {}
+        held: set[int] = set()
+        for outgoing in flying:
+            self.in_flight[outgoing.broker_id] = self.in_flight.get(outgoing.broker_id, 0) + 1
+            held.update(id(batch) for batch in outgoing.batches)
+        for batch in list(self.accumulator.unsettled):
+            queue: PartitionQueue | None = batch.extra.queue if batch.extra is not None else None
+            if queue is None or id(batch) in held or batch in queue.pending:
+                continue
+            if batch in queue.on_wire:
+                queue.on_wire.remove(batch)
+            queue.put_back(batch)
+            self.accumulator.active[queue.key] = queue
+
     def abandon(self, error: KafkaException) -> list[Settled]:
         """Fail everything that is not settled: the producer closes, or can never send."""
         settled: list[Settled] = []
