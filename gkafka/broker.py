@@ -221,7 +221,8 @@ class Broker(BrokerCalls):
             if channel.opened:
                 self._retry.succeeded()
             if error is not None:
-                self._last_error = error
+                # Without the frames that it was raised in: they hold the requests that were under way, and whoever made those.
+                self._last_error = error.with_traceback(None)
                 self._retry.failed(self._backoff, self._handler.monotonic(), self._chance)
 
     def send(

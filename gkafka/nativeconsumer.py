@@ -144,7 +144,9 @@ class NativeConsumer:
             chance=self._handler.random(),
         )
         # Not id(self): the next consumer may get the same one, and with it a connection that is still waiting for an answer.
-        return Fetching(index, object(), fetcher, self._handler.Lock(), self._handler.Event())
+        wake = self._handler.Event()
+        self._cluster.sleepers.add(wake)
+        return Fetching(index, object(), fetcher, self._handler.Lock(), wake)
 
     # -- what to read --------------------------------------------------------------------------------------------------------
     def assign(self, start: Mapping[TopicPartition, int], partitions: Mapping[TopicPartition, Any] | None = None) -> None:

@@ -124,6 +124,7 @@ class SimpleConsumer:
         self._running = False
         self._committer: Any = None
         self._wake = self._handler.Event()
+        cluster.sleepers.add(self._wake)
         self._committed_at = self._handler.monotonic()
         if auto_start:
             self.start()

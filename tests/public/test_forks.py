@@ -1,0 +1,170 @@
+"""Forks (F22, G23): the child is told at once, whatever it calls; the parent does not notice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.handlers.hub import run_script
+
+PREAMBLE = """
+    import os, sys, time
+    from gkafka import KafkaClient
+    from gkafka.exceptions import ForkedClientError, KafkaException
+    from gkafka.testing import MockCluster
+
+    def in_child(fn):
+        # What fn() says in a forked child.
+        r, w = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                text = fn()
+            except BaseException as exc:
+                text = f"failed: {exc!r}"
+            os.write(w, text.encode())
+            os._exit(0)
+        # One write, one read: in a patched process os.close() is late, and gevent's os.waitpid() now and then misses its child.
+        return os.read(r, 65536).decode()
+"""
+
+CALLS = """
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    producer = client.get_producer(linger_ms=1)
+    topic = client.topics["t"]
+    documented = topic.get_producer(linger_ms=1)
+    for i in range(300):
+        producer.produce("t", b"%d" % i)
+    producer.flush()
+    documented.produce(b"x")
+    consumer = topic.get_simple_consumer(consumer_group="g")
+    assert consumer.consume().value == b"0"
+    pending = producer.produce("t", b"300")
+
+    def child():
+        told = []
+        for name, call in {
+            "produce": lambda: producer.produce("t", b"child"),
+            "produce again": lambda: producer.produce("t", b"child"),
+            "flush": lambda: producer.flush(5),
+            "close": lambda: producer.close(5),
+            "result": lambda: pending.result(5),
+            "documented": lambda: documented.produce(b"child"),
+            "consume": lambda: consumer.consume(),
+            "batch": lambda: consumer.consume_batch(1, 1000),
+            "commit": lambda: consumer.commit_offsets(),
+            "topics": lambda: client.update_cluster(),
+            "new topic": lambda: client.topics["u"],
+            "list_offsets": lambda: client.list_offsets({("t", 0): -1}),
+            "fetch_raw": lambda: client.fetch_raw("t", 0, 0),
+            "get_producer": lambda: client.get_producer(),
+            "new consumer": lambda: topic.get_simple_consumer(),
+        }.items():
+            begun = time.monotonic()
+            try:
+                call()
+                told.append(f"{name}: nothing")
+            except ForkedClientError as exc:
+                if time.monotonic() - begun > 0.5:
+                    told.append(f"{name}: late")
+                if str(os.getppid()) not in str(exc) or "after the fork" not in str(exc):
+                    told.append(f"{name}: {exc}")
+            except BaseException as exc:
+                told.append(f"{name}: {exc!r}")
+        return "; ".join(told) or "all told"
+
+    print(in_child(child))
+"""
+
+PARENT = """
+    for i in range(301, 600):
+        producer.produce("t", b"%d" % i)
+    producer.flush(10)
+    documented.stop()
+    values = [r.value for r in cluster.log("t", 0) if r.value != b"x"]
+    assert values == [b"%d" % i for i in range(600)], values[:5]
+    assert consumer.consume().value == b"1"
+    consumer.commit_offsets()
+    client.close()
+    cluster.close()
+    print("parent fine")
+"""
+
+
+@pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
+def test_a_child_is_told_at_once_and_the_parent_goes_on(handler: str, patched: bool) -> None:
+    head = "    from gevent import monkey; monkey.patch_all()\n" if patched else ""
+    out = run_script(head + PREAMBLE + f"    HANDLER = {handler!r}\n" + CALLS + PARENT)
+    assert out.splitlines() == ["all told", "parent fine"]
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_child_may_make_a_client_of_its_own(handler: str) -> None:
+    out = run_script(
+        PREAMBLE
+        + f"""
+    cluster = MockCluster(topics={{"t": 1}})
+    client = KafkaClient(cluster.bootstrap, handler={handler!r})
+    client.get_producer().produce("t", b"parent").result(5)
+
+    def child():
+        with KafkaClient(cluster.bootstrap, handler={handler!r}) as mine, mine.get_producer() as producer:
+            return str(producer.produce("t", b"child").result(10).offset)
+
+    print(in_child(child))
+    print([r.value for r in cluster.log("t", 0)])
+    client.close()
+    cluster.close()
+    """
+    )
+    assert out.splitlines() == ["1", "[b'parent', b'child']"]
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_child_that_ends_like_any_process_takes_nothing_with_it(handler: str) -> None:
+    """sys.exit with finalizers and atexit hooks, objects collected: the parent's connections stay."""
+    out = run_script(
+        PREAMBLE
+        + f"""
+    cluster = MockCluster(topics={{"t": 1}})
+    client = KafkaClient(cluster.bootstrap, handler={handler!r})
+    producer = client.get_producer()
+    producer.produce("t", b"0").result(5)
+    before = cluster.connections()
+    pid = os.fork()
+    if pid == 0:
+        import gc
+        del producer, client
+        gc.collect()
+        sys.exit(0)
+    begun = time.monotonic()
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, status
+    assert time.monotonic() - begun < 5
+    producer.produce("t", b"1").result(5)
+    assert cluster.connections() == before
+    client.close()
+    cluster.close()
+    print("fine")
+    """
+    )
+    assert out == "fine"
+
+
+def test_an_interpreter_that_ends_without_close_ends_soon_and_quietly() -> None:
+    """gevent acceptance 26, F23."""
+    for handler in ("threading", "gevent"):
+        out = run_script(
+            PREAMBLE
+            + f"""
+    cluster = MockCluster(topics={{"t": 1}})
+    client = KafkaClient(cluster.bootstrap, handler={handler!r})
+    producer = client.get_producer()
+    producer.produce("t", b"0").result(5)
+    consumer = client.topics["t"].get_simple_consumer()
+    assert consumer.consume().value == b"0"
+    print("end")
+    """,
+            timeout=15,
+        )
+        assert out == "end"

@@ -1,0 +1,198 @@
+"""What is closed, or dropped without a word, leaves nothing behind: no thread, no greenlet, no descriptor (B57, B58, G20)."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.exceptions import KafkaException
+from gkafka.testing import Delay, MockCluster
+from tests.public.aids import LIMIT_S, Clock, Runner, fill, read
+from tests.public.test_consuming import numbers
+
+FDS = "/proc/self/fd"
+
+
+def greenlets() -> int:
+    return sum(isinstance(o, gevent.Greenlet) and not o.dead for o in gc.get_objects())
+
+
+def held(cluster: MockCluster) -> tuple[int, int, int, int]:
+    """Threads, live greenlets, descriptors, connections at the broker."""
+    gc.collect()
+    fds = len(os.listdir(FDS)) if os.path.isdir(FDS) else 0
+    # A thread that is not Python's own (the mock's) gets a dummy when it logs.
+    return sum(not isinstance(t, threading._DummyThread) for t in threading.enumerate()), greenlets(), fds, cluster.connections()
+
+
+def use(cluster: MockCluster, run: Runner) -> KafkaClient:
+    """A client that has done a bit of everything."""
+    client = KafkaClient(cluster.bootstrap, handler=run.name)
+    fill(client, numbers(3))
+    producer = client.topics["t"].get_producer(delivery_reports=True)
+    producer.produce(b"x")
+    consumer = client.topics["t"].get_simple_consumer(consumer_group="g", auto_commit_enable=True)
+    read(consumer, 3)
+    client.fetch_raw("t", 0, 0)
+    next(client.fetch_stream("t", 0, 0, 2))
+    client.get_producer().produce("t", b"y").add_done_callback(lambda d: None)
+    return client
+
+
+def settle(cluster: MockCluster, run: Runner, baseline: tuple[int, ...], seconds: float = 5.0) -> None:
+    try:
+        run.until(lambda: all(now <= then for now, then in zip(held(cluster), baseline, strict=True)), seconds)
+    except AssertionError:
+        names = [t.name for t in threading.enumerate()]
+        raise AssertionError(f"(threads, greenlets, descriptors, connections): {held(cluster)}, before: {baseline}; {names}") from None
+
+
+def test_fifty_clients_that_were_closed_leave_nothing(cluster: MockCluster, run: Runner) -> None:
+    use(cluster, run).close()
+    baseline = held(cluster)
+    for _ in range(50):
+        use(cluster, run).close()
+    settle(cluster, run, baseline)
+
+
+def test_clients_that_were_dropped_leave_nothing(cluster: MockCluster, run: Runner) -> None:
+    """Nobody called close(): the garbage collector did the rest."""
+    use(cluster, run).close()
+    baseline = held(cluster)
+    for _ in range(10):
+        use(cluster, run)
+    gc.collect()
+    settle(cluster, run, baseline, 10.0)
+
+
+def made_and_dropped(client: KafkaClient, make: Callable[[KafkaClient], Any]) -> weakref.ref[Any]:
+    thing = make(client)
+    return weakref.ref(thing)
+
+
+def a_consumer(client: KafkaClient) -> Any:
+    consumer = client.topics["t"].get_simple_consumer(consumer_group="g", auto_commit_enable=True, num_consumer_fetchers=2)
+    read(consumer, 3)
+    return consumer
+
+
+def a_producer(client: KafkaClient) -> Any:
+    producer = client.get_producer()
+    delivery = producer.produce("t", b"x")
+    delivery.add_done_callback(lambda d: None)
+    delivery.result(LIMIT_S)
+    return producer
+
+
+def a_documented_producer(client: KafkaClient) -> Any:
+    producer = client.topics["t"].get_producer()
+    producer.produce(b"x").result(LIMIT_S)
+    return producer
+
+
+@pytest.mark.parametrize("make", [a_consumer, a_producer, a_documented_producer], ids=lambda make: make.__name__)
+def test_what_is_dropped_without_stop_ends_its_workers(client: KafkaClient, cluster: MockCluster, run: Runner, make: Any) -> None:
+    fill(client, numbers(3))
+    before = len(client.handler.workers())
+    connections = cluster.connections()
+    refs = [made_and_dropped(client, make) for _ in range(5)]
+    run.until(lambda: gc.collect() >= 0 and all(ref() is None for ref in refs), 5)
+    # One connection of the client's own came with it, for offsets or for producing.
+    run.until(lambda: len(client.handler.workers()) <= before + 1, 5)
+    run.until(lambda: cluster.connections() <= connections + 1, 5)
+    fill(client, numbers(1))
+
+
+def test_messages_outlive_everything_they_came_from(run: Runner, cluster: MockCluster) -> None:
+    client = KafkaClient(cluster.bootstrap, handler=run.name)
+    fill(client, [b"%03d" % i * 50 for i in range(100)])
+    with client.topics["t"].get_simple_consumer() as consumer:
+        got = read(consumer, 100)
+        detached = [m.detach() for m in got[:10]]
+    client.close()
+    ref = weakref.ref(client)
+    del client, consumer
+    run.until(lambda: gc.collect() >= 0 and ref() is None, 5)
+    assert [m.value for m in got] == [b"%03d" % i * 50 for i in range(100)]
+    assert [m.value for m in detached] == [b"%03d" % i * 50 for i in range(10)]
+
+
+def test_deliveries_outlive_their_producer(run: Runner, cluster: MockCluster) -> None:
+    client = KafkaClient(cluster.bootstrap, handler=run.name)
+    producer = client.get_producer()
+    delivery = producer.produce("t", b"x")
+    client.close()
+    del client, producer
+    gc.collect()
+    assert delivery.result(0).offset == 0
+
+
+def test_callers_errors_keep_nothing_alive(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    """B58: an error that is raised again and again must not collect tracebacks, nor keep the producer."""
+    cluster.on("Produce", Delay(20), times=None)
+    producer = client.get_producer(delivery_timeout_ms=100, request_timeout_ms=500)  # a request under way keeps its producer
+    delivery = producer.produce("t", b"x")
+    for _ in range(20):
+        with pytest.raises(KafkaException) as caught:
+            delivery.result(5)
+    depth, frame = 0, caught.value.__traceback__
+    while frame is not None:
+        depth, frame = depth + 1, frame.tb_next
+    assert depth < 20
+    ref = weakref.ref(producer)
+    del producer, delivery, caught, frame
+    run.until(lambda: gc.collect() >= 0 and ref() is None, 5)
+
+
+@pytest.mark.parametrize("state", ["fresh", "connecting", "idle", "long poll", "full buffer", "retrying", "broker gone"])
+def test_close_is_bounded_in_every_state(cluster: MockCluster, run: Runner, state: str) -> None:
+    """F23, G20: at most the timeout and half a second; nothing is left."""
+    baseline = held(cluster)
+    client = KafkaClient(cluster.bootstrap, handler=run.name)
+    keep: list[Any] = []
+    if state == "connecting":
+        cluster.on("ApiVersions", Delay(20), times=None)
+        keep.append(run.aside(client.connect, 20))
+        run.until(lambda: cluster.count("ApiVersions"))
+    elif state != "fresh":
+        client.connect()
+    if state == "long poll":
+        keep.append(client.topics["t"].get_simple_consumer(fetch_wait_max_ms=20_000))
+        run.until(lambda: cluster.count("Fetch"))
+    if state in ("full buffer", "retrying", "broker gone"):
+        producer = client.get_producer(buffer_bytes=8192, batch_bytes=1024, max_request_bytes=4096)
+        producer.produce("t", b"first").result(LIMIT_S)
+        if state == "broker gone":
+            cluster.stop_broker(1)
+        else:
+            from gkafka.testing import Error
+
+            cluster.on("Produce", Delay(20) if state == "full buffer" else Error(6), times=None)
+
+        def stuff() -> None:
+            while True:
+                producer.produce("t", b"x" * 900)
+
+        keep.append(run.aside(stuff))
+        run.sleep(0.1)
+    with Clock() as clock:
+        try:
+            client.close(0.3)
+        except KafkaException as error:
+            keep.append(error)
+    assert clock.seconds < 1.3
+    for thing in keep:
+        if hasattr(thing, "worker"):
+            with pytest.raises(KafkaException):
+                thing.result(5)
+    keep.clear()
+    # A broker that is busy with a request sees only later that its connection is gone: one side of it is in this process.
+    settle(cluster, run, (baseline[0], baseline[1], baseline[2] + 1, 1))
