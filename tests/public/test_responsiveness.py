@@ -1,0 +1,125 @@
+"""Greenlets beside gkafka get their time (gevent acceptance 1 to 7): the hub never stands still for long, whatever is produced or consumed.
+
+A gap is judged by the processor time that the hub's thread burned in it: what the machine does besides does not count.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gevent
+import pytest
+
+from gkafka.testing import Delay, MockCluster
+from tests.handlers.hub import Ticker
+from tests.public.aids import LIMIT_S, Clock, Runner, fill, read, stored
+
+LIMIT_CPU_S = 0.050
+"""Issue 3: at most 50 ms. The acceptance tests' 10 to 20 ms are for an idle machine; benchmarks measure them."""
+
+
+@pytest.fixture
+def run() -> Runner:
+    return Runner("gevent")
+
+
+def calm(ticker: Ticker, seconds: float) -> None:
+    assert ticker.worst_cpu <= LIMIT_CPU_S, f"{ticker.worst_cpu * 1000:.0f} ms of CPU without a turn for others"
+    assert len(ticker.gaps) >= 20 * seconds, f"{len(ticker.gaps)} turns in {seconds:.1f} s"
+
+
+def test_a_tight_loop_of_produce(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(topics={"t": 4})
+    producer = connect(cluster).get_producer()
+    producer.produce("t", b"warm").result(LIMIT_S)
+    value = b"x" * 500
+    with Ticker() as ticker, Clock() as clock:
+        for _ in range(30_000):
+            producer.produce("t", value)
+        producer.flush(LIMIT_S)
+    calm(ticker, clock.seconds)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "snappy", "zstd"])
+def test_compressing_large_batches(connect: Any, cluster: MockCluster, codec: str) -> None:
+    producer = connect(cluster).get_producer(compression=codec, batch_bytes=900_000, linger_ms=50)
+    producer.produce("t", b"warm").result(LIMIT_S)
+    values = [bytes((i * j) % 251 for j in range(2000)) for i in range(50)]
+    with Ticker() as ticker, Clock() as clock:
+        for i in range(2000):
+            producer.produce("t", values[i % 50])
+        producer.flush(LIMIT_S)
+    calm(ticker, clock.seconds)
+
+
+def test_hundreds_of_greenlets_that_each_wait_for_their_own_record(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(topics={"t": 4})
+    producer = connect(cluster).get_producer()
+    producer.produce("t", b"warm").result(LIMIT_S)
+
+    def work(n: int) -> int:
+        return sum(producer.produce("t", b"x" * 200, b"%d" % n).result(LIMIT_S).offset >= 0 for _ in range(10))
+
+    with Ticker() as ticker, Clock() as clock:
+        workers = []
+        for start in range(0, 500, 50):
+            workers += [gevent.spawn(work, n) for n in range(start, start + 50)]
+            gevent.sleep(0)
+        gevent.joinall(workers, timeout=LIMIT_S)
+    assert sum(w.value for w in workers) == 5000
+    calm(ticker, clock.seconds)
+
+
+@pytest.mark.parametrize("size", [1, 500, None])
+def test_consuming_at_full_speed(connect: Any, make_cluster: Any, size: int | None) -> None:
+    cluster = make_cluster(topics={"t": 4})
+    client = connect(cluster)
+    with client.get_producer(compression="lz4") as producer:
+        for i in range(40_000):
+            producer.produce("t", b"%0100d" % i, partition=i % 4)
+    total = 40_000 if size != 1 else 8000
+    with Ticker() as ticker, Clock() as clock, client.topics["t"].get_simple_consumer(queued_max_messages=20_000) as consumer:
+        got = 0
+        while got < total:
+            got += len(consumer.consume_batch(size, 2000))
+    calm(ticker, clock.seconds)
+
+
+def test_waiting_for_anything_leaves_the_hub_free(connect: Any, cluster: MockCluster) -> None:
+    """4, 5, 10: with a broker that does not answer, each call returns at its time."""
+    client = connect(cluster)
+    fill(client, [b"x"])
+    consumer = client.topics["t"].get_simple_consumer(consumer_group="g", offsets_commit_max_retries=0)
+    read(consumer, 1)
+    for api in ("Produce", "Metadata", "OffsetCommit", "ListOffsets"):
+        cluster.on(api, Delay(30), times=None)
+    producer = client.get_producer()
+    producer.produce("t", b"y")
+    for call in (
+        lambda: producer.flush(0.2),
+        lambda: client.list_offsets({("t", 0): -1}, timeout=0.2),
+        lambda: consumer.consume_batch(1, 200),
+        lambda: producer.close(0.2),
+    ):
+        with Ticker() as ticker, Clock() as clock:
+            gevent.spawn(call).join(5)
+        assert 0.15 < clock.seconds < 1.2
+        assert ticker.worst_cpu < LIMIT_CPU_S
+        assert len(ticker.gaps) > 50 * clock.seconds
+    consumer.stop()
+
+
+def test_callbacks_of_many_records_let_others_in(connect: Any, cluster: MockCluster, run: Runner) -> None:
+    seen = [0]
+
+    def count(delivery: Any) -> None:
+        seen[0] += 1
+
+    producer = connect(cluster).get_producer(linger_ms=100, batch_bytes=900_000)
+    producer.produce("t", b"warm").result(LIMIT_S)
+    with Ticker() as ticker, Clock() as clock:
+        for _ in range(20_000):
+            producer.produce("t", b"x").add_done_callback(count)
+        run.until(lambda: seen[0] == 20_000)
+    calm(ticker, clock.seconds)
+    assert len(stored(cluster)) == 20_001
