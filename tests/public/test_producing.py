@@ -367,6 +367,14 @@ def test_a_topics_producer_sends_when_its_block_ends(client: KafkaClient, cluste
     assert stored_values(cluster)[-1] == b"again"
 
 
+def test_a_producer_that_is_not_started_takes_nothing(client: KafkaClient, cluster: MockCluster) -> None:
+    producer = client.topics["t"].get_producer(auto_start=False)
+    assert isinstance(error_of(producer.produce, b"x"), ProducerStoppedException)
+    with producer:
+        producer.produce(b"y")
+    assert stored_values(cluster) == [b"y"]
+
+
 def test_a_sync_producer_returns_when_the_message_is_acknowledged(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
     with client.topics["t"].get_sync_producer() as producer, Clock() as clock:
         for i in range(5):

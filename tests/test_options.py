@@ -1,0 +1,191 @@
+"""No option is swallowed: for each one a test is named here that would fail if the option did nothing.
+
+The table is checked both ways: an option that is not in it fails, and so does a line whose option or test is not there, or
+whose test does not so much as mention the option.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from gkafka.client import KafkaClient
+from gkafka.config import ClientConfig, ConsumerConfig, ProducerConfig
+from gkafka.producer import Producer
+from gkafka.simpleconsumer import SimpleConsumer
+
+ROOT = Path(__file__).resolve().parent
+
+CLIENTS, PRODUCING, CONSUMING = "public/test_clients.py", "public/test_producing.py", "public/test_consuming.py"
+COMMITS, EFFECTS, FLUSHING = "public/test_positions_and_commits.py", "public/test_option_effects.py", "public/test_flushing.py"
+RETRIES, DAMAGE, TLS, CHANNELS = "public/test_retries.py", "public/test_damage.py", "net/test_tls.py", "public/test_channels.py"
+PROMISED = "promises/test_documented_clients.py"
+
+OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
+    "KafkaClient": {
+        "hosts": (CLIENTS, "test_hosts_of_all_brokers_are_tried_until_one_answers"),
+        "zookeeper_hosts": (CLIENTS, "test_a_value_that_cannot_be_is_told_with_its_name_and_what_may_be"),
+        "socket_timeout_ms": (EFFECTS, "test_socket_timeout_ms_is_how_long_an_answer_may_take"),
+        "offsets_channel_socket_timeout_ms": (COMMITS, "test_offsets_channel_socket_timeout_ms_bounds_a_commit"),
+        "use_greenlets": (PROMISED, "test_use_greenlets_chooses_greenlets"),
+        "exclude_internal_topics": (CLIENTS, "test_internal_topics_are_shown_to_whoever_asks"),
+        "source_address": (CLIENTS, "test_sockets_come_from_the_source_address"),
+        "ssl_config": (PROMISED, "test_ssl_config_makes_tls_connections"),
+        "broker_version": (RETRIES, "test_brokers_of_every_age_are_written_to_and_read_from"),
+        "ignore_rdkafka": (PROMISED, "test_ignore_rdkafka_is_accepted_and_changes_nothing"),
+        "handler": (CLIENTS, "test_two_clients_share_a_handler_and_the_end_of_one_is_not_the_end_of_the_other"),
+    },
+    "ClientConfig": {
+        "client_id": (CHANNELS, "test_clients_name_themselves"),
+        "socket_timeout_ms": (EFFECTS, "test_socket_timeout_ms_is_how_long_an_answer_may_take"),
+        "offsets_channel_socket_timeout_ms": (EFFECTS, "test_offsets_channel_socket_timeout_ms_is_not_that_of_the_other_connections"),
+        "connect_timeout_ms": (CLIENTS, "test_a_server_that_accepts_and_stays_silent_costs_the_connect_timeout_and_no_more"),
+        "reconnect_backoff_ms": (EFFECTS, "test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms"),
+        "reconnect_backoff_max_ms": (EFFECTS, "test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms"),
+        "metadata_max_age_ms": (CLIENTS, "test_metadata_is_asked_anew_when_it_is_old"),
+        "api_timeout_ms": (CLIENTS, "test_api_timeout_ms_bounds_calls_that_are_given_no_timeout"),
+        "max_response_bytes": (DAMAGE, "test_a_record_over_max_response_bytes_is_told_and_can_be_passed"),
+        "keepalive": ("net/test_stream.py", "test_a_stream_has_nodelay_and_keepalive"),
+        "keepalive_idle_s": ("net/test_stream.py", "test_a_stream_has_nodelay_and_keepalive"),
+        "source_address": ("net/test_stream.py", "test_options_and_source_address_are_set_before_connecting"),
+        "broker_version": ("net/test_channel.py", "test_a_told_old_version_is_spoken_at_once"),
+        "security_protocol": (TLS, "test_a_users_context_is_used_unchanged"),
+        "ssl_context": (TLS, "test_a_users_context_is_used_unchanged"),
+        "ssl_cafile": (TLS, "test_a_renewed_file_is_taken_up_by_the_next_connection"),
+        "ssl_certfile": (TLS, "test_a_client_certificate_with_a_pass_phrase_is_shown"),
+        "ssl_keyfile": (TLS, "test_a_client_certificate_with_a_pass_phrase_is_shown"),
+        "ssl_password": (TLS, "test_a_client_certificate_with_a_pass_phrase_is_shown"),
+        "tls_verify": (TLS, "test_without_verification_anything_goes_and_one_warning_says_so"),
+        "auto_create_topics": (CLIENTS, "test_asking_for_a_topic_creates_it_where_the_broker_and_the_option_allow_that"),
+    },
+    "ProducerConfig": {
+        "acks": (PRODUCING, "test_records_arrive_with_every_kind_of_acknowledgement"),
+        "enable_idempotence": (RETRIES, "test_idempotence_that_was_asked_for_is_refused_where_it_cannot_be"),
+        "linger_ms": (EFFECTS, "test_linger_ms_is_how_long_a_lone_record_waits"),
+        "batch_bytes": (EFFECTS, "test_batch_bytes_is_when_a_batch_is_sent_before_its_linger"),
+        "buffer_bytes": (FLUSHING, "test_a_full_buffer_blocks_and_then_raises_and_what_was_accepted_is_kept"),
+        "max_block_ms": (FLUSHING, "test_a_full_buffer_blocks_and_then_raises_and_what_was_accepted_is_kept"),
+        "delivery_timeout_ms": (RETRIES, "test_delivery_timeout_ms_ends_the_retries"),
+        "request_timeout_ms": (RETRIES, "test_a_request_that_gets_no_answer_is_sent_again_on_a_new_connection"),
+        "retries": (RETRIES, "test_retries_are_bounded_by_the_option"),
+        "retry_backoff_ms": (RETRIES, "test_retries_pause_as_the_options_say"),
+        "retry_backoff_max_ms": (EFFECTS, "test_retry_backoff_max_ms_ends_the_doubling"),
+        "max_request_bytes": (EFFECTS, "test_max_request_bytes_bounds_a_request"),
+        "max_in_flight": (CHANNELS, "test_requests_on_a_connection_are_pipelined"),
+        "compression": (PRODUCING, "test_every_codec"),
+        "compression_level": (PRODUCING, "test_a_compression_level_is_obeyed"),
+        "partitioner": (PRODUCING, "test_a_partitioner_of_the_users_own"),
+        "key_serializer": (PRODUCING, "test_serializers_are_applied_and_what_they_raise_is_told"),
+        "value_serializer": (PRODUCING, "test_serializers_are_applied_and_what_they_raise_is_told"),
+        "on_delivery": (PRODUCING, "test_on_delivery_is_called_for_each_record"),
+    },
+    "ConsumerConfig": {
+        "fetch_message_max_bytes": (CONSUMING, "test_fetch_min_bytes_and_fetch_wait_max_ms_reach_the_broker"),
+        "fetch_max_bytes": (CONSUMING, "test_fetch_min_bytes_and_fetch_wait_max_ms_reach_the_broker"),
+        "fetch_min_bytes": (CONSUMING, "test_fetch_min_bytes_and_fetch_wait_max_ms_reach_the_broker"),
+        "fetch_wait_max_ms": (CONSUMING, "test_fetch_min_bytes_and_fetch_wait_max_ms_reach_the_broker"),
+        "fetch_error_backoff_ms": (CONSUMING, "test_fetch_error_backoff_ms_is_the_pause"),
+        "queued_max_messages": (CONSUMING, "test_a_partition_with_queued_max_messages_is_not_fetched"),
+        "num_consumer_fetchers": (CONSUMING, "test_more_fetchers_read_the_same"),
+        "isolation_level": (CONSUMING, "test_records_of_aborted_transactions_are_hidden_unless_asked_for"),
+        "check_crcs": (DAMAGE, "test_check_crcs_off_means_what_it_says"),
+        "request_timeout_ms": (EFFECTS, "test_request_timeout_ms_of_a_consumer_is_how_long_a_fetch_may_take_beyond_its_wait"),
+    },
+    "Producer": {
+        "partitioner": (PRODUCING, "test_pykafkas_partitioners"),
+        "compression": (PRODUCING, "test_pykafkas_keywords_reach_the_wire"),
+        "max_retries": (PRODUCING, "test_retries_of_pykafkas_producer_are_bounded"),
+        "retry_backoff_ms": (PRODUCING, "test_retries_of_pykafkas_producer_are_bounded"),
+        "required_acks": (PRODUCING, "test_pykafkas_keywords_reach_the_wire"),
+        "ack_timeout_ms": (PRODUCING, "test_pykafkas_keywords_reach_the_wire"),
+        "max_queued_messages": (PRODUCING, "test_a_full_queue_blocks_or_raises"),
+        "min_queued_messages": (PRODUCING, "test_min_queued_messages_end_the_linger"),
+        "linger_ms": (PRODUCING, "test_min_queued_messages_end_the_linger"),
+        "block_on_queue_full": (PRODUCING, "test_a_full_queue_blocks_or_raises"),
+        "max_request_size": (PRODUCING, "test_pykafkas_keywords_reach_the_wire"),
+        "sync": (PRODUCING, "test_a_sync_producer_returns_when_the_message_is_acknowledged"),
+        "delivery_reports": (PRODUCING, "test_delivery_reports_come_for_each_message"),
+        "pending_timeout_ms": (PRODUCING, "test_a_stopped_producer_gives_up_after_pending_timeout_ms"),
+        "auto_start": (PRODUCING, "test_a_producer_that_is_not_started_takes_nothing"),
+        "serializer": (PRODUCING, "test_pykafkas_keywords_reach_the_wire"),
+    },
+    "SimpleConsumer": {
+        "consumer_group": (COMMITS, "test_group_and_topic_names_may_be_bytes"),
+        "partitions": (CONSUMING, "test_only_the_partitions_asked_for"),
+        "fetch_message_max_bytes": (CONSUMING, "test_fetch_min_bytes_and_fetch_wait_max_ms_reach_the_broker"),
+        "num_consumer_fetchers": (CONSUMING, "test_more_fetchers_read_the_same"),
+        "auto_commit_enable": (COMMITS, "test_auto_commit_commits_what_was_consumed"),
+        "auto_commit_interval_ms": (COMMITS, "test_auto_commit_waits_for_its_interval"),
+        "queued_max_messages": (CONSUMING, "test_a_partition_with_queued_max_messages_is_not_fetched"),
+        "fetch_min_bytes": (CONSUMING, "test_fetch_min_bytes_and_fetch_wait_max_ms_reach_the_broker"),
+        "fetch_error_backoff_ms": (CONSUMING, "test_fetch_error_backoff_ms_is_the_pause"),
+        "fetch_wait_max_ms": (CONSUMING, "test_fetch_min_bytes_and_fetch_wait_max_ms_reach_the_broker"),
+        "offsets_channel_backoff_ms": (COMMITS, "test_offsets_channel_backoff_ms_is_the_pause_between_tries"),
+        "offsets_commit_max_retries": (COMMITS, "test_commits_give_up_after_offsets_commit_max_retries"),
+        "auto_offset_reset": (COMMITS, "test_a_new_group_starts_at_the_policy"),
+        "consumer_timeout_ms": (CONSUMING, "test_consume_gives_none_after_consumer_timeout_ms"),
+        "auto_start": (CONSUMING, "test_a_consumer_that_is_not_started_asks_nothing"),
+        "reset_offset_on_start": (COMMITS, "test_reset_offset_on_start_outweighs_the_commit_and_is_committed"),
+        "compacted_topic": (COMMITS, "test_compacted_topics_are_read_and_committed_like_others"),
+        "generation_id": (COMMITS, "test_a_members_generation_and_id_go_with_its_commits"),
+        "consumer_id": (COMMITS, "test_a_members_generation_and_id_go_with_its_commits"),
+        "deserializer": (CONSUMING, "test_a_deserializer_makes_values_and_keys"),
+        "reset_offset_on_fetch": (COMMITS, "test_fetch_offsets_goes_on_from_what_is_committed"),
+    },
+}
+
+MADE_FROM = {"cluster", "topic"}
+"""Parameters that are no options: what a producer or consumer is made from."""
+
+
+def options() -> dict[str, set[str]]:
+    """Every option there is: the fields of the dataclasses and the documented keywords."""
+    found = {cls.__name__: {f.name for f in dataclasses.fields(cls)} for cls in (ClientConfig, ProducerConfig, ConsumerConfig)}
+    for cls in (KafkaClient, Producer, SimpleConsumer):
+        parameters = inspect.signature(cls.__init__).parameters.values()
+        named = {p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD}
+        found[cls.__name__] = named - {"self"} - MADE_FROM
+    return found
+
+
+@cache
+def sources_of(path: str) -> dict[str, str]:
+    """Test name -> its source, decorators included; fixtures and helpers of the file are not."""
+    source = (ROOT / path).read_text()
+    lines = source.splitlines()
+    return {
+        node.name: "\n".join(lines[min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1 : node.end_lineno])
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+SHOWN_OTHERWISE = {
+    ("KafkaClient", "hosts"),  # given as the first argument
+    ("Producer", "sync"),  # get_sync_producer()
+    ("SimpleConsumer", "consumer_group"),
+    ("SimpleConsumer", "partitions"),
+}
+"""Options whose test need not spell the name."""
+
+
+def test_every_option_is_observed_and_every_line_is_about_an_option() -> None:
+    for name, there in options().items():
+        listed = set(OBSERVED[name])
+        assert there - listed == set(), f"{name}: no test observes these; write one that fails if the option does nothing, and name it here"
+        assert listed - there == set(), f"{name}: these options are not there"
+    assert set(OBSERVED) == set(options())
+
+
+@pytest.mark.parametrize(("owner", "option"), [(owner, option) for owner, table in OBSERVED.items() for option in table])
+def test_the_test_that_observes_an_option_is_there_and_speaks_of_it(owner: str, option: str) -> None:
+    path, name = OBSERVED[owner][option]
+    tests = sources_of(path)
+    assert name in tests, f"{path} has no {name}"
+    if (owner, option) not in SHOWN_OTHERWISE:
+        assert option in tests[name], f"{path}: {name} does not mention {option}"
