@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from gkafka.handlers import GEventHandler, Handler, Stream, ThreadingHandler, Worker
@@ -21,6 +22,7 @@ from gkafka.handlers import GEventHandler, Handler, Stream, ThreadingHandler, Wo
 __all__ = ["Connected", "Recorder", "RecordingGEventHandler", "RecordingHandler", "Spawned", "Started", "Watch"]
 
 MACHINERY = ("/threading.py", "/tests/public/recording.py", "/gkafka/handlers/base.py", "/gkafka/handlers/primitives.py")
+CHECKOUT = f"{Path(__file__).resolve().parents[2].as_posix()}/"
 Site = str  # "gkafka/net/channel.py:109"
 
 
@@ -29,12 +31,12 @@ def site(depth: int = 1) -> Site:
     frame = sys._getframe(depth)
     while frame.f_back is not None and frame.f_code.co_filename.replace("\\", "/").endswith(MACHINERY):
         frame = frame.f_back
-    path = frame.f_code.co_filename.replace("\\", "/")
-    for root in ("/gkafka/", "/tests/"):
-        if root in path:
-            path = root[1:] + path.rpartition(root)[2]
-            break
-    return f"{path}:{frame.f_lineno}"
+    return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _short(path: str) -> str:
+    """A file of this checkout by its path in it, whatever the checkout's own folder is called."""
+    return path.replace("\\", "/").removeprefix(CHECKOUT)
 
 
 # -- what is written down ------------------------------------------------------------------------------------------------------
@@ -473,7 +475,7 @@ def _first(frame: Any) -> Site:
         frame = frame.f_back
     for path in reversed(frames):
         if not path.endswith("/threading.py"):
-            return next((root[1:] + path.rpartition(root)[2] for root in ("/gkafka/", "/tests/") if root in path), path)
+            return _short(path)
     return "tests/: a thread that has just begun or is about to end; its start was heard"
 
 
