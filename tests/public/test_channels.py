@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gkafka.testing import Delay, MockCluster
-from tests.public.aids import LIMIT_S, Clock, Runner, fill, read
+from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read
 from tests.public.test_consuming import Consume, consume, numbers
 
 __all__ = ["consume"]
@@ -105,6 +105,7 @@ def test_a_broker_that_is_frozen_holds_up_no_other(connect: Any, make_cluster: A
     assert clock.seconds < 2
     assert not stuck.done()
     cluster.clear_script()
+    error_of(producer.close, 0)
 
 
 def test_all_producers_of_a_client_share_a_connection_and_consumers_have_their_own(

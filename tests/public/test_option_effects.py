@@ -118,3 +118,4 @@ def test_max_block_ms_and_buffer_bytes_are_what_the_error_names(client: Any, clu
     assert clock.seconds < 1.0
     assert "max_block_ms=50" in str(errors[0])
     assert "buffer_bytes=5000" in str(errors[0])
+    error_of(producer.close, 0)
