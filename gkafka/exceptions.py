@@ -51,6 +51,7 @@ __all__ = [
     "RecordTooLarge",
     "SerializationError",
     "SocketDisconnectedError",
+    "TlsError",
     "UnicodeException",
     "UnknownTopicError",
     "UnsupportedCodec",
@@ -105,6 +106,12 @@ class SocketDisconnectedError(KafkaException, ConnectionError):
 
 class ConnectionFailedError(SocketDisconnectedError):
     """No connection to a broker could be made: the text names each address that was tried and why it failed."""
+
+
+class TlsError(ConnectionFailedError):
+    """TLS with this peer cannot work as it is configured: a certificate, a host name, a version. Trying again does not help."""
+
+    retriable = False
 
 
 class NoBrokersAvailableError(KafkaException):

@@ -110,7 +110,7 @@ class NativeConsumer:
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, *, reset_policy: int | None = -2, group: str | None = None) -> None:
         self._cluster, self.config, self._handler, self._group = cluster, config, cluster.handler, group
-        self._share_of_time = TURN_S if cluster.handler.name == "gevent" else float("inf")
+        self._share_of_time = TURN_S if cluster.handler.cooperative else float("inf")
         self._lock = self._handler.Lock()
         # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
         self._taking = self._handler.Lock()
@@ -376,7 +376,7 @@ class NativeConsumer:
         """
         for error in list(self._errors):
             queue = self._queues.get(TopicPartition(error.topic or "", -1 if error.partition is None else error.partition))
-            if starting and queue is not None and queue.position.consumed >= 0:
+            if starting and all(q.position.consumed >= 0 for q in ([queue] if queue is not None else self._queues.values())):
                 continue
             if queue is None or queue.is_empty:
                 with self._lock:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
+from gkafka.checks import check_topic_name
 from gkafka.config import ACKS, ProducerConfig
 from gkafka.exceptions import (
     BufferFull,
@@ -129,8 +130,8 @@ class NativeProducer:
     def produce_slow(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
         """What the appender's fast path does not take: checks, conversions, waiting for metadata or room, rolling full batches."""
         self._check_usable()
-        if isinstance(topic, bytes):
-            topic = _topic_text(topic)
+        if not isinstance(topic, str):
+            topic = check_topic_name(topic)
         value, key, headers = records.check_record(
             topic, _serialize("value", value, self.config.value_serializer), _serialize("key", key, self.config.key_serializer), headers
         )
@@ -317,13 +318,19 @@ class NativeProducer:
         """Wait until everything produced before this call is delivered or failed.
 
         timeout: seconds, None is delivery_timeout_ms. Raises KafkaTimeoutError if it passes (nothing is lost, delivery goes on), and
-        DeliveryError listing the records that failed since the last flush() or close().
+        DeliveryError listing the records that failed since the last flush() or close(). Raises ProducerStoppedException if close() gave
+        records up while this waited: close() lists them.
         """
         self._handler.check_fork()
-        self._wait_settled(self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else timeout)
+        waited = self._wait_settled(self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else timeout)
+        if self._closed and any(batch.error is not None for batch in waited):
+            raise ProducerStoppedException(
+                "the producer was closed while flush() waited: close() lists the records that were not delivered"
+            )
         self._raise_failures()
 
-    def _wait_settled(self, timeout: float) -> None:
+    def _wait_settled(self, timeout: float) -> list[Batch]:
+        """Wait for all that is not settled now; returns those batches."""
         deadline = self._handler.monotonic() + timeout
         with self._slow_lock, self._driver.lock:  # whoever is about to accept a record has done so, or finds the producer closed
             waiting = list(self._driver.accumulator.unsettled)
@@ -337,6 +344,7 @@ class NativeProducer:
             with self._driver.lock:
                 self._flushers -= 1
                 self._driver.sender.flushing = self._flushers > 0
+        return waiting
 
     def _wait_flushed(self, batch: Batch, deadline: float, timeout: float) -> None:
         while not batch.done:
@@ -419,13 +427,6 @@ class NativeProducer:
             "producer_id": self._driver.sender.producer[0] if self._driver.sender.producer else -1,
             "buffer_bytes_free": self._appender.available,
         }
-
-
-def _topic_text(topic: bytes) -> str:
-    try:
-        return topic.decode()
-    except UnicodeDecodeError as exc:
-        raise ConfigurationError(f"topic={topic!r}: must be a name in UTF-8") from exc
 
 
 def _serialize(what: str, thing: Any, serializer: Callable[[Any], Any] | None) -> Any:

@@ -69,7 +69,7 @@ class ProducerDriver:
     def __init__(self, cluster: Cluster, config: ProducerConfig, appender: Appender, *, acks: int, codec: int, level: int | None) -> None:
         self._cluster, self._config, self._handler, self._appender = cluster, config, cluster.handler, appender
         self._acks, self._codec, self._level = acks, codec, level
-        self.cooperative = self._handler.name == "gevent"
+        self.cooperative = self._handler.cooperative
         self.lock = self._handler.Lock()
         self.accumulator = Accumulator()
         self.sender = Sender(

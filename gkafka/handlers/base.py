@@ -141,6 +141,8 @@ class Handler(abc.ABC):
     """
 
     name: ClassVar[str]
+    cooperative: ClassVar[bool]
+    """Its workers take turns on one thread: whoever works without waiting must let the others run."""
     QueueEmptyError: ClassVar[type[Exception]]
     QueueFullError: ClassVar[type[Exception]]
 

@@ -232,6 +232,7 @@ class GEventHandler(Handler):
     """
 
     name = "gevent"
+    cooperative = True
     QueueEmptyError = queue.Empty
     QueueFullError = queue.Full
     Queue: ClassVar[type[Any]] = GreenletQueue

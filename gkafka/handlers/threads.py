@@ -233,6 +233,7 @@ class ThreadingHandler(Handler):
     """Does its work on threading.Thread's. The primitives can be used on the class as well: ThreadingHandler.Queue()."""
 
     name = "threading"
+    cooperative = False
     QueueEmptyError = queue.Empty
     QueueFullError = queue.Full
     Queue: ClassVar[type[Any]] = queue.Queue

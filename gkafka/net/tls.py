@@ -15,22 +15,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
 from gkafka.config import ClientConfig, Secret
-from gkafka.exceptions import ConfigurationError, ConnectionFailedError, ForkedClientError, SocketDisconnectedError
+from gkafka.exceptions import ConfigurationError, ConnectionFailedError, ForkedClientError, SocketDisconnectedError, TlsError
 from gkafka.handlers.base import Buffer, Handler, Stream
 from gkafka.handlers.sockets import drop, flatten
 
-__all__ = ["TlsError", "TlsStream", "make_context", "start_tls"]
+__all__ = ["TlsStream", "make_context", "start_tls"]
 
 log = logging.getLogger(__name__)
 RECORD: Final = 16384  # most plaintext in one TLS record
 INPUT: Final = 65536  # ciphertext taken from the stream at once; what OpenSSL holds undecrypted is bounded by it
 TURN: Final = 262144  # plaintext encrypted before the lock is given up and other workers get a turn
-
-
-class TlsError(ConnectionFailedError):
-    """TLS with this peer cannot work as it is configured: a certificate, a host name, a version. Trying again does not help."""
-
-    retriable = False
 
 
 # -- contexts ----------------------------------------------------------------------------------------------------------

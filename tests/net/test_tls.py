@@ -19,10 +19,10 @@ import greenlet
 import pytest
 
 from gkafka.config import ClientConfig, Secret
-from gkafka.exceptions import ConfigurationError, ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError
+from gkafka.exceptions import ConfigurationError, ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError, TlsError
 from gkafka.handlers import Handler, Stream, resolve_handler
 from gkafka.net.stream import open_stream
-from gkafka.net.tls import TlsError, TlsStream, make_context, server_name
+from gkafka.net.tls import TlsStream, make_context, server_name
 from tests.handlers.hub import assert_no_stall, run_script
 from tests.net.certificates import PASS_PHRASE, Certificates
 from tests.net.servers import echo, serve

@@ -353,6 +353,7 @@ class RecordingHandler(_Records, ThreadingHandler):
     """Threads, and a name that gkafka has never heard of."""
 
     name = "recording"
+    cooperative = False
 
 
 class RecordingGEventHandler(_Records, GEventHandler):

@@ -18,7 +18,10 @@ NAN, INF = float("nan"), float("inf")
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[KafkaClient]:
-    with MockCluster(topics={"t": 2}, auto_create=False) as cluster, KafkaClient(cluster.bootstrap, api_timeout_ms=3000) as client:
+    with (
+        MockCluster(topics={"t": 2}, auto_create=False) as cluster,
+        KafkaClient(cluster.bootstrap, handler="threading", api_timeout_ms=3000) as client,
+    ):
         yield client
 
 
@@ -51,7 +54,7 @@ def refused(call: Callable[[], Any], *words: str) -> None:
     ],
 )
 def test_of_a_client(options: dict[str, Any], words: str) -> None:
-    refused(lambda: KafkaClient("localhost:1", **options), words)
+    refused(lambda: KafkaClient("localhost:1", **{"handler": "threading", **options}), words)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +75,9 @@ def test_of_a_topics_name(client: KafkaClient, name: Any) -> None:
     refused(lambda: client.create_topic(name), "topic=")
     refused(lambda: client.delete_topic(name), "topic=")
     refused(lambda: client.fetch_raw(name, 0, 0), "topic=")
+    refused(lambda: client.topics[name], "topic=")
+    with client.get_producer() as producer:
+        refused(lambda: producer.produce(name, b"x"), "topic=")
 
 
 def test_a_topics_name_that_kafka_takes() -> None:
