@@ -34,6 +34,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "rawfetch",
             "simpleconsumer",
             "topic",
+            "topicdict",
         ),
     ),
     (6, ("spark", "testing")),

@@ -1,0 +1,95 @@
+"""The topics of a cluster by name: what `client.topics` and `cluster.topics` are."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from gkafka.checks import check_topic_name
+from gkafka.exceptions import ClientClosedError
+from gkafka.topic import Topic
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+    from gkafka.core.metadata import TopicInfo
+
+__all__ = ["TopicDict"]
+
+KNOWN_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class TopicDict(dict[str, Topic]):
+    """Topics by name: `topics["t"]` asks the cluster for a topic that is not known yet, iteration lists those that are.
+
+    Names are str; bytes are accepted. The objects are held weakly, as documented: keep the Topic that you work with.
+    """
+
+    def __init__(self, cluster: Cluster, exclude_internal_topics: bool) -> None:
+        super().__init__()
+        self._cluster = weakref.ref(cluster)
+        self._exclude_internal = exclude_internal_topics
+        self._made: weakref.WeakValueDictionary[str, Topic] = weakref.WeakValueDictionary()
+
+    def _owner(self) -> Cluster:
+        cluster = self._cluster()
+        if cluster is None:
+            raise ClientClosedError("the client of these topics is gone: keep a reference to the KafkaClient")
+        return cluster
+
+    def _shows(self, info: TopicInfo) -> bool:
+        return info.error is None and not (self._exclude_internal and (info.is_internal or info.name in KNOWN_INTERNAL))
+
+    def _names(self) -> list[str]:
+        cluster = self._owner()
+        cluster.ensure_listed()
+        return sorted(name for name, info in cluster.metadata.topics.items() if self._shows(info))
+
+    def __getitem__(self, name: str | bytes) -> Topic:
+        self._owner().handler.check_fork()  # a child's copy would hand out topics whose sockets are the parent's
+        key = check_topic_name(name)
+        made = self._made.get(key)
+        if made is not None:
+            return made
+        cluster = self._owner()
+        info = cluster.wait_for_topic(key)
+        if not self._shows(info):
+            raise KeyError(f"{key!r} is an internal topic: KafkaClient(exclude_internal_topics=False) shows it")
+        topic = self._made[key] = Topic(cluster, info)
+        return topic
+
+    def __iter__(self) -> Any:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, (str, bytes)) and (name.decode() if isinstance(name, bytes) else name) in self._names()
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def keys(self) -> Any:
+        return self._names()
+
+    def values(self) -> Any:
+        return [self[name] for name in self._names()]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self._names()]
+
+    def get(self, name: str | bytes, default: Any = None) -> Any:
+        """The topic if the cluster has it. Never creates one."""
+        shown = name in self
+        return self[name] if shown else default
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {sorted(self._made)}>"
+
+    def refresh(self) -> None:
+        """Bring the Topic objects that are in use up to date with the metadata."""
+        cluster = self._owner()
+        for name, topic in list(self._made.items()):
+            info = cluster.metadata.topics.get(name)
+            if info is not None and info.error is None:
+                topic.update(info)
