@@ -53,6 +53,10 @@ APIS: dict[int, Api] = {
         admin.CreateTopicsRequest,
         admin.DeleteTopicsRequest,
         txn.InitProducerIdRequest,
+        txn.AddPartitionsToTxnRequest,
+        txn.AddOffsetsToTxnRequest,
+        txn.EndTxnRequest,
+        txn.TxnOffsetCommitRequest,
     )
 }
 API_VERSIONS = ApiVersionsResponse.API

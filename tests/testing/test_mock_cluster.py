@@ -37,7 +37,8 @@ from gkafka.wire.produce import PartitionProduceData, ProduceRequest, TopicProdu
 from gkafka.wire.txn import InitProducerIdRequest
 from tests.testing.client import PlainClient, batch, fetch_request, message
 
-ANSWERED_APIS = [api for api in APIS.values() if api.name not in ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup")]
+SCRIPTED = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit")
+ANSWERED_APIS = [api for api in APIS.values() if api.name not in SCRIPTED]
 
 
 def values(cluster: MockCluster, partition: int = 0) -> list[bytes | None]:

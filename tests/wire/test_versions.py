@@ -22,7 +22,7 @@ from gkafka.wire.offsets import (
 )
 from gkafka.wire.produce import ProduceRequest, TopicProduceData, holds_zstd, record_format
 from gkafka.wire.schema import Message, VersionRange
-from gkafka.wire.txn import InitProducerIdRequest
+from gkafka.wire.txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTransaction, InitProducerIdRequest
 
 METADATA, FETCH, PRODUCE = MetadataRequest.API, FetchRequest.API, ProduceRequest.API
 RELEASES = [
@@ -101,10 +101,12 @@ ID = UUID(int=7)
         (OffsetFetchRequest(group_id="g", topics=None), 10),
         (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(topics=[OffsetFetchRequestTopics(topic_id=ID)])]), 10),
         (MetadataRequest(), 13),
+        (AddPartitionsToTxnRequest(v3_and_below_transactional_id="x"), 3),
+        (AddPartitionsToTxnRequest(transactions=[AddPartitionsToTxnTransaction(transactional_id="x")]), 5),
     ],
     ids=repr,
 )
-def test_topics_without_an_id_keep_a_request_below_the_versions_that_name_by_id(message: Message, newest: int) -> None:
+def test_what_a_request_holds_keeps_it_below_the_versions_that_cannot_carry_it(message: Message, newest: int) -> None:
     broker = Versions.for_broker("4.2")
     assert broker.pick_for(message) == newest
     assert broker.pick_for(message, max_version=newest - 1) == newest - 1

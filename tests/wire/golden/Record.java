@@ -43,7 +43,8 @@ import org.apache.kafka.common.utils.AppInfoParser;
 public class Record {
     static final String[] APIS = {
         "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup",
-        "SyncGroup", "ApiVersions", "CreateTopics", "DeleteTopics", "InitProducerId"};
+        "SyncGroup", "ApiVersions", "CreateTopics", "DeleteTopics", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn",
+        "EndTxn", "TxnOffsetCommit"};
     static final String[] KINDS = {"default", "nulls", "rich"};
     static final String CLIENT_ID = "golden-é";
     static final byte[] RECORDS = new byte[300];
