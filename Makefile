@@ -10,8 +10,8 @@ SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/record
 # Tests that start Apache Kafka, Spark or the demo; all others are pure. Pure ones often wait, so four run at a time.
 WITH_KAFKA := $(wildcard tests/live tests/*/live)
 PURE := $(PY) -m pytest -q -n 4 --dist loadfile $(addprefix --ignore=,$(WITH_KAFKA))
-# The rooms that meet the records' implementation: they run on its Python twin, too.
-TWICE := tests/records tests/testing tests/public tests/spark tests/examples
+# The rooms above the records: they run on the Python twin, too (tests/records takes both implementations as a parameter).
+TWICE := tests/public tests/spark
 
 # The part of the demo's site that `make test` crawls.
 TEST_PAGES := 40
