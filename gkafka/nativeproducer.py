@@ -235,9 +235,8 @@ class NativeProducer:
                 return delivery
             try:
                 self._roll(topic, partition)
-                capacity = size if size > self.config.batch_bytes else None
                 with self._driver.lock:
-                    batch = self._appender.open(topic, partition, self._handler.monotonic(), capacity)
+                    batch = self._appender.open(topic, partition, self._handler.monotonic(), size)
                     self._driver.accumulator.opened(batch)
                 return self._appender.append(topic, partition, value, key, timestamp, headers)
             except BufferFull:
@@ -279,19 +278,20 @@ class NativeProducer:
                 topic=topic,
             )
 
-    def wait(self, batch: Batch, timeout: float | None) -> None:
-        """Wait until a batch is settled; used by its deliveries. Raises KafkaTimeoutError."""
+    def wait(self, batch: Batch, timeout: float | None, index: int) -> None:
+        """Wait until a record of a batch is settled; used by its deliveries. Raises KafkaTimeoutError."""
         self._handler.check_fork()
         limit = (self.config.delivery_timeout_ms + self.config.request_timeout_ms) / 1000 if timeout is None else timeout
         deadline = self._handler.monotonic() + limit
         with self._driver.lock:
-            if batch.done:
-                return
-            if batch.waiter is None:
-                batch.waiter = self._handler.Event()
             self._driver.accumulator.hurry(batch)
         self._driver.kick()
-        while not batch.done:
+        while True:
+            with self._driver.lock:
+                part = batch.part(index)
+                waiter = self._waiter(part)
+            if part.done:
+                return
             left = deadline - self._handler.monotonic()
             if left <= 0:
                 raise KafkaTimeoutError(
@@ -299,8 +299,14 @@ class NativeProducer:
                     topic=batch.topic,
                     partition=batch.partition,
                 )
-            batch.waiter.wait(min(left, TICK_S))
+            waiter.wait(min(left, TICK_S))
             self._handler.check_fork()
+
+    def _waiter(self, batch: Batch) -> Any:
+        """What is set when the batch is done or split. Called under the driver's lock."""
+        if batch.waiter is None:
+            batch.waiter = self._handler.Event()
+        return batch.waiter
 
     def send_now(self) -> None:
         """Let no batch linger any longer."""
@@ -349,14 +355,13 @@ class NativeProducer:
     def _wait_flushed(self, batch: Batch, deadline: float, timeout: float) -> None:
         while not batch.done:
             with self._driver.lock:
-                if batch.waiter is None:
-                    batch.waiter = self._handler.Event()
+                waiter = self._waiter(batch)
             left = deadline - self._handler.monotonic()
             if left <= 0:
                 left_over = sum(b.count for b in list(self._driver.accumulator.unsettled))
                 raise KafkaTimeoutError(f"flush: {left_over} record(s) not delivered within {timeout:g} s; they are still being delivered")
             if not batch.done:
-                batch.waiter.wait(min(left, TICK_S))
+                waiter.wait(min(left, TICK_S))
 
     def _raise_failures(self) -> None:
         error = self._driver.take_failures()
@@ -413,7 +418,7 @@ class NativeProducer:
             log.error("a producer with undelivered records was dropped without close(): they are lost")
 
     def stats(self) -> dict[str, Any]:
-        """Counters: delivered, retried and unsettled records and batches, requests, epoch bumps, buffer."""
+        """Counters: delivered, retried, split and unsettled records and batches, requests, epoch bumps, buffer."""
         with self._driver.lock:
             unsettled = list(self._driver.accumulator.unsettled)
         return {
@@ -421,6 +426,7 @@ class NativeProducer:
             "unsettled_batches": len(unsettled),
             "unsettled_records": sum(b.count for b in unsettled),
             "retried_batches": self._driver.sender.retried,
+            "split_batches": self._driver.sender.splits,
             "requests": self._driver.sender.sent_requests,
             "epoch_bumps": self._driver.sender.epoch_bumps,
             "idempotence": self._driver.sender.state.value,

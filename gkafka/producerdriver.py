@@ -87,6 +87,7 @@ class ProducerDriver:
             retries=config.retries,
             backoff=Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
             chance=self._handler.random(),
+            set_limit=appender.set_limit,
         )
         self.fatal: KafkaException | None = None
         self.delivered = 0
@@ -105,7 +106,7 @@ class ProducerDriver:
         self._called = self._handler.Event()
         cluster.sleepers.update((self._wake, self._called))
         self._room: deque[Any] = deque()
-        self._callbacks: deque[tuple[Batch, list[tuple[int, Callable[[Any], Any]]]]] = deque()
+        self._callbacks: deque[tuple[Batch, Batch, list[tuple[int, Callable[[Any], Any]]]]] = deque()
         self._failed: deque[tuple[Batch, KafkaException]] = deque()
         self._failed_records = 0
         self._dropped_failures = 0
@@ -132,9 +133,9 @@ class ProducerDriver:
             if worker is not None:
                 worker.join(TICK_S * 2)
 
-    def _call(self, batch: Batch, callbacks: list[tuple[int, Callable[[Any], Any]]]) -> None:
-        """Leave callbacks to a worker of their own: they may wait for deliveries, which others drive."""
-        self._callbacks.append((batch, callbacks))
+    def _call(self, batch: Batch, whole: Batch, callbacks: list[tuple[int, Callable[[Any], Any]]]) -> None:
+        """Leave callbacks to a worker of their own: they may wait for deliveries, which others drive. whole: what deliveries refer to."""
+        self._callbacks.append((batch, whole, callbacks))
         with self.lock:
             if self._caller is None:
                 self._caller = self._handler.spawn(_run_callbacks, weakref.ref(self), _name="gkafka-callbacks")
@@ -317,10 +318,21 @@ class ProducerDriver:
             settled, stale = self.sender.on_answer(outgoing, response, error, self._handler.monotonic())
             if stale:
                 self._cluster.metadata.invalidate()
+            woken = self._forget_waiters()
+        for waiter in woken:
+            waiter.set()
         if isinstance(error, UnsupportedVersion):
             log.error("broker %s: %s", outgoing.broker_id, error)
         self.finish(settled)
         self._again = True
+
+    def _forget_waiters(self) -> list[Any]:
+        """Those who wait for a batch that was split have to look again for what they wait for. Called under the lock."""
+        divided, self.sender.divided = self.sender.divided, []
+        waiters = [batch.waiter for batch in divided if batch.waiter is not None]
+        for batch in divided:
+            batch.waiter = None
+        return waiters
 
     def _ask_producer_id(self) -> None:
         request = self.sender.producer_id_request()
@@ -349,6 +361,7 @@ class ProducerDriver:
         """One completion for each batch: waiters wake, callbacks are queued for the worker, memory is given back."""
         for outcome in settled:
             batch = outcome.batch
+            whole = batch.parent or batch
             self.settled_records += batch.count
             if outcome.error is None:
                 self.delivered += batch.count
@@ -358,10 +371,10 @@ class ProducerDriver:
                 self._keep_failure(batch, outcome.error)
                 callbacks = batch.fail(outcome.error)
             if callbacks:
-                self._call(batch, callbacks)
-            waiter = batch.waiter
-            if waiter is not None:
-                waiter.set()
+                self._call(batch, whole, callbacks)
+            for ended in (batch, whole):
+                if ended.done and ended.waiter is not None:
+                    ended.waiter.set()
             if outcome.error is None and not callbacks:
                 self._appender.release(batch)
         if settled:
@@ -444,10 +457,10 @@ class ProducerDriver:
     def run_callbacks(self) -> None:
         """User code, under no lock. Whatever it raises is logged: the next callback is somebody else's."""
         while self._callbacks:
-            batch, callbacks = self._callbacks.popleft()
+            batch, whole, callbacks = self._callbacks.popleft()
             for n, (index, fn) in enumerate(callbacks):
                 try:
-                    fn(records.Delivery(batch, index))
+                    fn(records.Delivery(whole, index))
                 except BaseException:
                     log.exception("a delivery callback failed")
                 if n % CALLBACK_CHUNK == CALLBACK_CHUNK - 1:

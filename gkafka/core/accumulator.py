@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Accumulator", "Flight", "PartitionQueue", "ProducerId"]
 
 Key = tuple[str, int]
+SEQUENCES = 1 << 31
 ProducerId = tuple[int, int]
 """(producer id, producer epoch) of KIP-98."""
 
@@ -24,19 +25,30 @@ ProducerId = tuple[int, int]
 class Flight:
     """The sender's notes on one batch; stands in `batch.extra` from the moment the batch is rolled.
 
-    order: rank in its partition. sequence: base sequence number, -1 until one is given at the first send. producer: the id that the
+    order: rank in its partition; of a part the whole batch's rank and where in it the part begins. is_part: it was made by a split: like
+    a retry it stands for numbers that were sent before. sequence: base sequence number, -1 until one is given at the first send. producer: the id that the
     sequence belongs to. persisted: "no" until a broker may have written the batch, then "maybe", "yes" once acknowledged; before: what it
     was before the present try.
     """
 
-    __slots__ = ("before", "order", "persisted", "producer", "queue", "sequence")
+    __slots__ = ("before", "is_part", "order", "persisted", "producer", "queue", "sequence")
 
-    def __init__(self, queue: PartitionQueue, order: int) -> None:
+    def __init__(self, queue: PartitionQueue, order: tuple[int, int]) -> None:
         self.queue = queue
         self.order = order
+        self.is_part = False
         self.sequence = -1
         self.producer: ProducerId | None = None
         self.persisted = self.before = "no"
+
+    def of_part(self, first: int, first_of_all: int) -> Flight:
+        """The notes on a part of this batch. first: the number of its first record; first_of_all: that of this batch's."""
+        part = Flight(self.queue, (self.order[0], first))
+        part.is_part = True
+        if self.sequence >= 0:
+            part.sequence, part.producer = (self.sequence + first - first_of_all) % SEQUENCES, self.producer
+        part.persisted = part.before = self.persisted
+        return part
 
 
 class PartitionQueue:
@@ -60,7 +72,7 @@ class PartitionQueue:
 
     def push(self, batch: Batch) -> None:
         """Take a freshly rolled batch: it is the newest of the partition."""
-        batch.extra = Flight(self, self.orders)
+        batch.extra = Flight(self, (self.orders, 0))
         self.orders += 1
         self.pending.append(batch)
 
@@ -135,6 +147,11 @@ class Accumulator:
     def settled(self, batch: Batch) -> None:
         """The batch was delivered or failed."""
         self.unsettled.pop(batch, None)
+
+    def replaced(self, batch: Batch, parts: list[Batch]) -> None:
+        """The batch was split: its parts stand in its place, among those of its age."""
+        if batch in self.unsettled:
+            self.unsettled = {new: None for old in self.unsettled for new in (parts if old is batch else (old,))}
 
     def keys(self) -> Iterator[Key]:
         """Every partition that holds something which could be sent: retries and rolled batches first."""

@@ -17,16 +17,18 @@ from gkafka.brokererrors import (
     BrokerError,
     DuplicateSequenceNumber,
     KafkaStorageError,
+    MessageSizeTooLarge,
     NetworkException,
     NotEnoughReplicasAfterAppend,
     OutOfOrderSequenceNumber,
+    RecordListTooLarge,
     RequestTimedOut,
     Stale,
     UnknownBrokerError,
     UnknownError,
     error_for,
 )
-from gkafka.core.accumulator import Accumulator, PartitionQueue, ProducerId
+from gkafka.core.accumulator import SEQUENCES, Accumulator, Flight, PartitionQueue, ProducerId
 from gkafka.core.backoff import Backoff, Retry
 from gkafka.exceptions import (
     ConnectionFailedError,
@@ -49,10 +51,11 @@ log = logging.getLogger(__name__)
 
 NEVER = float("inf")
 MAX_EPOCH = (1 << 15) - 1
-SEQUENCES = 1 << 31
 MAX_THROTTLE_S = 30.0
 MAYBE_WRITTEN = (UnknownError, RequestTimedOut, NetworkException, NotEnoughReplicasAfterAppend, KafkaStorageError, UnknownBrokerError)
 """Errors with which a broker does not say that it has not written the batch."""
+
+TOO_LARGE = (MessageSizeTooLarge, RecordListTooLarge)
 
 
 class Idempotence(enum.Enum):
@@ -112,7 +115,9 @@ class Poll(NamedTuple):
 class Sender:
     """Decides what a producer sends.
 
-    roll: takes an open batch out of the appender (the driver's `Appender.roll`); None if it is empty or gone.
+    roll: takes an open batch out of the appender (the driver's `Appender.roll`); None if it is empty or gone. set_limit: tells it how
+    many bytes the batches of a topic may hold (`Appender.set_limit`). divided: batches that were split and whose waiters do not know it
+    yet; the driver empties it.
     """
 
     def __init__(
@@ -132,8 +137,9 @@ class Sender:
         retries: int | None,
         backoff: Backoff,
         chance: Random,
+        set_limit: Callable[[str, int], None] = lambda topic, size: None,
     ) -> None:
-        self.accumulator, self._metadata, self._roll = accumulator, metadata, roll
+        self.accumulator, self._metadata, self._roll, self._set_limit = accumulator, metadata, roll, set_limit
         self.acks, self._linger_s, self._batch_bytes, self._max_request_bytes = acks, linger_s, batch_bytes, max_request_bytes
         self._max_in_flight, self._delivery_timeout_s, self._request_timeout_s = max_in_flight, delivery_timeout_s, request_timeout_s
         self._retries, self._backoff, self._chance = retries, backoff, chance
@@ -147,6 +153,9 @@ class Sender:
         self.retried = 0
         self.epoch_bumps = 0
         self.sent_requests = 0
+        self.limits: dict[str, int] = {}
+        self.divided: list[Batch] = []
+        self.splits = 0
         self._throttled: dict[int, float] = {}
         self._turn = 0
 
@@ -217,7 +226,7 @@ class Sender:
         if now < queue.retry.not_before:
             return False
         if queue.on_wire:
-            again = bool(queue.pending) and queue.pending[0].attempts > 0
+            again = bool(queue.pending) and (queue.pending[0].attempts > 0 or queue.pending[0].extra.is_part)
             stale = self.state is Idempotence.READY and queue.producer != self.producer
             return not (again or stale or queue.reset_wanted)
         return True
@@ -355,6 +364,11 @@ class Sender:
             queue.retry.succeeded()
             batch.extra.persisted = "yes"
             return self._done(queue, Settled(batch, offset, log_append_time, None))
+        if isinstance(error, TOO_LARGE):
+            if batch.count > 1 and now < batch.created + self._delivery_timeout_s:
+                self._split(queue, batch)
+                return None
+            return self._fail(queue, batch, self._alone_too_large(batch, error))
         if self._is_numbering_error(error) and not queue.has_older(batch):
             queue.reset_wanted = True
             self._bump_epoch(queue)
@@ -365,6 +379,36 @@ class Sender:
             self.accumulator.active[queue.key] = queue
             return None
         return self._fail(queue, batch, error)
+
+    def _split(self, queue: PartitionQueue, batch: Batch) -> None:
+        """Put the batch's records back in parts (KIP-126); they share its numbers, and it was no try of theirs.
+
+        Nobody knows beforehand what compression makes of records, so the limit is found by halves. Later batches of the topic keep
+        to it. A split always makes parts of fewer records: it ends with records that fail alone (B05).
+        """
+        limit = min(batch.size // 2, self.limits.get(batch.topic, batch.size))
+        if batch.topic not in self.limits:
+            log.info("topic %s: a batch of %d bytes is too large for the broker, it goes in parts (KIP-126)", batch.topic, batch.wire_size)
+        self.limits[batch.topic] = limit
+        self._set_limit(batch.topic, limit)
+        self.splits += 1
+        flight: Flight = batch.extra
+        parts: list[Batch] = batch.split(limit)
+        for part in parts:
+            part.attempts = batch.attempts - 1
+            part.extra = flight.of_part(part.first, batch.first)
+            queue.put_back(part)
+        self.accumulator.replaced(batch, parts)
+        self.accumulator.active[queue.key] = queue
+        self.divided.append(batch)
+
+    @staticmethod
+    def _alone_too_large(batch: Batch, error: KafkaException) -> KafkaException:
+        text = (
+            f"{batch.topic}-{batch.partition}: {batch.count} record(s) in a batch of {batch.wire_size} bytes are too large for the broker: "
+            f"raise the topic's max.message.bytes (for all topics the broker's message.max.bytes), or send less ({error})"
+        )
+        return type(error)(text, topic=batch.topic, partition=batch.partition, broker=error.broker, api="Produce")
 
     def _is_numbering_error(self, error: KafkaException) -> bool:
         return self.state is Idempotence.READY and (isinstance(error, OutOfOrderSequenceNumber) or error.stale is PRODUCER_ID)

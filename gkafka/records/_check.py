@@ -9,6 +9,7 @@ from gkafka.exceptions import RecordTooLarge, SerializationError, UnsupportedCod
 __all__ = ["check_record", "record_size"]
 
 HEADER_BYTES = 61  # of a v2 batch, before its first record (KIP-98)
+MIN_BATCH_BYTES = 128
 MAX_BATCH_BYTES = 1 << 30  # sizes are int32 on the wire, and a codec may add to them
 
 Headers = list[tuple[str, "bytes | None"]]
@@ -96,7 +97,7 @@ def varint_size(n: int) -> int:
 def check_sizes(batch_bytes: int, buffer_bytes: int, max_record_bytes: int, initial_bytes: int) -> None:
     """Raises ValueError for sizes that no batch can have."""
     for name, size, low, high in (
-        ("batch_bytes", batch_bytes, 128, MAX_BATCH_BYTES),
+        ("batch_bytes", batch_bytes, MIN_BATCH_BYTES, MAX_BATCH_BYTES),
         ("buffer_bytes", buffer_bytes, 128, 1 << 62),
         ("max_record_bytes", max_record_bytes, 1, MAX_BATCH_BYTES),
         ("initial_bytes", initial_bytes, 128, MAX_BATCH_BYTES),

@@ -7,15 +7,16 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from gkafka.exceptions import KafkaTimeoutError
-from gkafka.records._check import HEADER_BYTES, Headers, check_seal
+from gkafka.records._check import HEADER_BYTES, MAX_BATCH_BYTES, Headers, check_seal
 from gkafka.records._legacy_write import Row, check_legacy, decode_message_set, encode_message_set
 from gkafka.records._pure_crc import crc32c
-from gkafka.records._pure_memory import NULL, SMALL, SMALLS, Memory, read_blob, read_varint, size_of, varint
+from gkafka.records._pure_memory import NULL, SMALL, SMALLS, Memory, Pool, read_blob, read_varint, size_of, varint
 from gkafka.records._results import Record, RecordMetadata, fresh_error, run_callback
+from gkafka.records._split import Cut, cuts
 from gkafka.records.compression import compress, decompress
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Batch:
 
     Made by `Appender.open`. count: records; size: bytes so far, uncompressed, header included; created: monotonic seconds;
     base_timestamp, max_timestamp: ms, -1 while empty; sealed: `wire` is fixed; done: delivered or failed, `error` says which;
-    owner: the appender's, None once done; attempts, extra, waiter: the owner's.
+    owner: the appender's, None once done; attempts, extra, waiter: the owner's. A batch that was split has `parts`; a part knows its
+    `parent`, until it is done, and which of the parent's records is its `first`.
     """
 
     __slots__ = (
@@ -59,6 +61,7 @@ class Batch:
         "_run_room",
         "_run_timestamps",
         "_sealing",
+        "_unfinished",
         "attempts",
         "base_offset",
         "base_timestamp",
@@ -67,11 +70,14 @@ class Batch:
         "done",
         "error",
         "extra",
+        "first",
         "has_headers",
         "log_append_time",
         "max_timestamp",
         "owner",
+        "parent",
         "partition",
+        "parts",
         "sealed",
         "size",
         "topic",
@@ -90,18 +96,21 @@ class Batch:
     def __init__(self) -> None:
         raise TypeError("a Batch is made by Appender.open()")
 
-    def _begin(self, appender: Appender, topic: str, partition: int, created: float, capacity: int) -> None:
-        self.topic, self.partition, self.created, self.owner = topic, partition, created, appender.owner
+    def _begin(self, appender: Appender, topic: str, partition: int, created: float, capacity: int, limit: int) -> None:
+        self._start(topic, partition, appender.owner, created, appender._lock or nullcontext(), appender._pool)
+        self._memory: Memory | None = Memory(HEADER_BYTES, appender._pool, capacity)
+        self._capacity, self._limit = capacity, limit
+
+    def _start(self, topic: str, partition: int, owner: Any, created: float, lock: AbstractContextManager[Any], pool: Pool) -> None:
+        self.topic, self.partition, self.owner, self.created, self._lock, self._pool = topic, partition, owner, created, lock, pool
         self.count, self.size, self.attempts = 0, HEADER_BYTES, 0
         self.base_timestamp = self.max_timestamp = self._last_timestamp = -1
         self.has_headers = self.sealed = self.done = self._sealing = False
         self.error = self.extra = self.waiter = None
         self.base_offset = self.log_append_time = -1
         self.wire_size = 0
-        self._lock: AbstractContextManager[Any] = appender._lock or nullcontext()
-        self._pool = appender._pool
-        self._memory: Memory | None = Memory(HEADER_BYTES, appender._pool, capacity)
-        self._capacity, self._limit = capacity, max(capacity, appender.batch_bytes)  # both 0 when nothing more may be appended
+        self._memory = None
+        self._capacity = self._limit = 0  # both 0 when nothing more may be appended
         self._run_firsts: list[int] = []  # where the timestamp changes; none while all have base_timestamp
         self._run_timestamps: list[int] = []
         self._run_room = self._run_charge = 0
@@ -109,6 +118,9 @@ class Batch:
         self._codec, self._magic = 0, 2
         self._plain: Any = None  # what a compressed wire holds, once somebody asked: bytes, or rows of a message set
         self._at = self._cursor = 0  # where record number `cursor` stands, counted from the first record
+        self.parent: Batch | None = None
+        self.parts: list[Batch] | None = None
+        self.first = self._unfinished = 0
 
     def __repr__(self) -> str:
         state = f"{', sealed' if self.sealed else ''}{', done' if self.done else ''}"
@@ -217,6 +229,72 @@ class Batch:
             raise ValueError(f"{self!r} {'has released its memory' if self.sealed else 'is not sealed yet'}")
         return memoryview(memory).toreadonly()
 
+    # -- splitting
+    def split(self, limit: int) -> list[Batch]:
+        """The records in two batches or more, each of about limit bytes (uncompressed) or one record: for a broker that finds this one
+        too large (KIP-126).
+
+        The parts take no more records and are not sealed. Each ends by itself; the deliveries and callbacks of this batch follow
+        their records, and it is done when all parts are. Its memory is given back, the parts' is taken, if need be beyond
+        buffer_bytes. Parts of a part belong to the batch that was split first. Raises ValueError for less than two records, and for
+        a batch that is done, being sealed, split or released.
+        """
+        with self._lock:
+            self._check_split()
+        rows = [self._row(i) for i in range(self.count)]
+        parts = [self._part(cut) for cut in cuts(rows, limit)]
+        with self._lock:
+            self._check_split()
+            whole = self.parent or self
+            whole._divide(self, parts)
+            self._hand_over(parts)
+            self._release()
+        return parts
+
+    def _check_split(self) -> None:
+        if self.count < 2 or self.done or self._sealing or self.parts is not None or self._memory is None:
+            raise ValueError(f"{self!r} cannot be split")
+
+    def _row(self, index: int) -> Record:
+        row = self.record(index)
+        if row is None:
+            raise ValueError(f"{self!r} has released its memory")
+        return row
+
+    def _part(self, cut: Cut) -> Batch:
+        part = Batch.__new__(Batch)
+        part._start(self.topic, self.partition, self.owner, self.created, self._lock, self._pool)
+        part.parent, part.first = self.parent or self, self.first + cut.first
+        with self._lock:
+            self._pool.reserved += cut.size + cut.turns * RUN_BYTES
+        part._memory = Memory(HEADER_BYTES, self._pool, cut.size)
+        part._run_room, part._run_charge = cut.turns, cut.turns * RUN_BYTES
+        part._capacity = part._limit = cut.size
+        for row in cut.rows:
+            index = part._put(row.value, row.key, row.headers, row.timestamp, MAX_BATCH_BYTES)
+            assert index >= 0, index
+        part._close()
+        return part
+
+    def _divide(self, old: Batch, parts: list[Batch]) -> None:
+        if self.parts is None:
+            self.parts, self._unfinished = list(parts), len(parts)
+        else:
+            self.parts = [new for part in self.parts for new in (parts if part is old else [part])]
+            self._unfinished += len(parts) - 1
+
+    def _hand_over(self, parts: list[Batch]) -> None:
+        """Callbacks go where their records went. Their numbers stay those of the whole batch."""
+        callbacks, self._callbacks = self._callbacks or [], None
+        for index, fn in callbacks:
+            part = part_of(parts, index)
+            part._callbacks = part._callbacks or []
+            part._callbacks.append((index, fn))
+
+    def part(self, index: int) -> Batch:
+        """The batch that holds record number index: this one, or the part that it went to."""
+        return self if self.parts is None else part_of(self.parts, index)
+
     def _release(self) -> None:
         self._close()
         memory, self._memory = self._memory, None
@@ -236,6 +314,9 @@ class Batch:
         """Record number index as it was produced, None once the memory is released."""
         if not 0 <= index < self.count:
             raise IndexError(f"{self!r} has no record {index}")
+        if self.parts is not None:
+            part = self.part(index)
+            return part.record(index - part.first)
         if self._memory is None:
             return None
         key: bytes | None
@@ -405,7 +486,22 @@ class Batch:
         self.owner = None  # nobody waits any more, and a delivery that is kept does not keep its producer
         callbacks, self._callbacks = self._callbacks or [], None
         callbacks.sort(key=itemgetter(0))
+        parent, self.parent = self.parent, None
+        if parent is not None:
+            parent._part_ended(self.error)
         return callbacks
+
+    def _part_ended(self, error: BaseException | None) -> None:
+        self._unfinished -= 1
+        self.error = self.error or error
+        if not self._unfinished:
+            self.done = True
+            self.owner = None
+
+
+def part_of(parts: list[Batch], index: int) -> Batch:
+    """The part that holds a record of the whole batch."""
+    return parts[bisect_right(parts, index, key=attrgetter("first")) - 1]
 
 
 def _encode_headers(headers: Any) -> bytes | None:
@@ -459,18 +555,19 @@ class Delivery:
 
     def done(self) -> bool:
         """True once it is delivered or has failed."""
-        return self.batch.done
+        return self.batch.part(self.index).done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """RecordMetadata once the record is delivered. Raises its error, or KafkaTimeoutError after timeout seconds."""
         batch = self._settled(timeout)
         if batch.error is not None:
             raise fresh_error(batch.error)
+        index = self.index - batch.first
         return RecordMetadata(
             batch.topic,
             batch.partition,
-            batch.base_offset + self.index if batch.base_offset >= 0 else -1,
-            batch.log_append_time if batch.log_append_time >= 0 else batch._timestamp_of(self.index),
+            batch.base_offset + index if batch.base_offset >= 0 else -1,
+            batch.log_append_time if batch.log_append_time >= 0 else batch._timestamp_of(index),
         )
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -479,10 +576,11 @@ class Delivery:
         return None if error is None else fresh_error(error)
 
     def _settled(self, timeout: float | None) -> Batch:
-        batch = self.batch
+        batch = self.batch.part(self.index)
         owner = batch.owner  # before `done`, in the other order than a batch ends
         if not batch.done:
-            owner.wait(batch, timeout)
+            owner.wait(self.batch, timeout, self.index)
+            batch = self.batch.part(self.index)
             if not batch.done:
                 text = f"a record for {batch.topic}-{batch.partition} is not delivered yet"
                 raise KafkaTimeoutError(text, topic=batch.topic, partition=batch.partition)
@@ -492,8 +590,9 @@ class Delivery:
         """Call fn(delivery) when the record is delivered or has failed; at once if it is already."""
         if not callable(fn):
             raise TypeError(f"a callback is {type(fn).__name__}: must be callable")
-        batch = self.batch
-        with batch._lock:
+        whole = self.batch
+        with whole._lock:
+            batch = whole.part(self.index)
             pending = not batch.done
             if pending:
                 batch._callbacks = batch._callbacks or []
@@ -508,6 +607,7 @@ class Delivery:
         return hash((id(self.batch), self.index))
 
     def __repr__(self) -> str:
-        error = self.batch.error
-        state = "pending" if not self.batch.done else "delivered" if error is None else f"failed: {type(error).__name__}"
+        batch = self.batch.part(self.index)
+        error = batch.error
+        state = "pending" if not batch.done else "delivered" if error is None else f"failed: {type(error).__name__}"
         return f"<Delivery {self.topic}-{self.partition} #{self.index}: {state}>"

@@ -11,7 +11,16 @@ from time import time_ns
 from typing import Any
 
 from gkafka.exceptions import BufferFull
-from gkafka.records._check import MAX_BATCH_BYTES, check_capacity, check_record, check_sizes, check_timestamp, record_size, too_large
+from gkafka.records._check import (
+    MAX_BATCH_BYTES,
+    MIN_BATCH_BYTES,
+    check_capacity,
+    check_record,
+    check_sizes,
+    check_timestamp,
+    record_size,
+    too_large,
+)
 from gkafka.records._pure_batch import BIG, FULL, ODD, Batch, Delivery
 from gkafka.records._pure_memory import Pool, live_buffers, murmur2
 from gkafka.records._results import Record, RecordMetadata, run_callback
@@ -32,9 +41,10 @@ __all__ = [
 
 # -- from a topic to its open batch --------------------------------------------------------------------------------------
 class Topic:
-    __slots__ = ("batches", "hot", "partitions", "sticky")
+    __slots__ = ("batches", "hot", "limit", "partitions", "sticky")
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self.limit = limit  # bytes of a batch: batch_bytes, less where the broker takes less
         self.partitions = 0  # 0: the fast path does not take this topic
         self.sticky = 0
         self.batches: list[Batch | None] = []  # by partition
@@ -146,7 +156,7 @@ class Appender:
         if partition_count < 1 or not 0 <= sticky < partition_count:
             raise ValueError(f"{topic}: no sticky partition {sticky} among {partition_count}")
         with self._guard:
-            found = self._topics.setdefault(topic, Topic())
+            found = self._topic(topic)
             found.widen(partition_count)
             found.partitions, found.sticky = partition_count, sticky
 
@@ -159,6 +169,22 @@ class Appender:
             found.partitions = found.sticky = 0
             if not any(found.batches):
                 del self._topics[topic]
+
+    def _topic(self, topic: str) -> Topic:
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = Topic(self.batch_bytes)
+        return found
+
+    def set_limit(self, topic: str, size: int) -> None:
+        """Batches of the topic that are opened from now on hold at most so many bytes (at least 128, at most batch_bytes)."""
+        with self._guard:
+            self._topic(topic).limit = min(max(size, MIN_BATCH_BYTES), self.batch_bytes)
+
+    def limit(self, topic: str) -> int:
+        """Bytes that a new batch of the topic may hold; a larger record gets one of its own."""
+        found = self._topics.get(topic)
+        return self.batch_bytes if found is None else found.limit
 
     def set_sticky(self, topic: str, partition: int) -> None:
         found = self._topics.get(topic)
@@ -184,33 +210,28 @@ class Appender:
         with self._guard:
             if self._open_batch(topic, partition) is not None:
                 raise ValueError(f"{topic}-{partition} has an open batch: roll it first")
-            start = self._first_capacity(topic, partition, need)
+            found = self._topic(topic)
+            start = self._first_capacity(found, partition, need)
             if not self._pool.reserve(start):
                 free = max(0, self._pool.limit - self._pool.reserved)
                 text = f"{topic}-{partition}: {start} bytes wanted, {free} of buffer_bytes={self.buffer_bytes} are free"
                 raise BufferFull(text, topic=topic, partition=partition)
             batch = Batch.__new__(Batch)
-            batch._begin(self, topic, partition, created, start)
-            found = self._topics.setdefault(topic, Topic())
+            batch._begin(self, topic, partition, created, start, max(start, found.limit))
             found.widen(partition + 1)
             found.batches[partition] = batch
             return batch
 
-    def _first_capacity(self, topic: str, partition: int, need: int) -> int:
-        start = self.initial_bytes
+    def _first_capacity(self, found: Topic, partition: int, need: int) -> int:
+        start = min(self.initial_bytes, found.limit)
         self._pool.settle()
         # A partition that fills its batches gets the next one whole: growing would copy every record twice. Not when memory is
         # scarce, there many partitions must share it.
-        found = self._topics.get(topic)
-        if (
-            found is not None
-            and partition < len(found.hot)
-            and found.hot[partition]
-            and self.batch_bytes <= self._pool.limit - self._pool.reserved - self.buffer_bytes // 2
-        ):
-            start = self.batch_bytes
-        while start < need and start < self.batch_bytes:
-            start = min(start * 2, self.batch_bytes)
+        whole = found.limit <= self._pool.limit - self._pool.reserved - self.buffer_bytes // 2
+        if whole and partition < len(found.hot) and found.hot[partition]:
+            start = found.limit
+        while start < need and start < found.limit:
+            start = min(start * 2, found.limit)
         return max(start, need)
 
     def roll(self, topic: str, partition: int) -> Batch | None:
@@ -220,7 +241,7 @@ class Appender:
             batch = None if found is None else found.batch(partition)
             if found is not None and batch is not None:
                 found.batches[partition] = None
-                found.hot[partition] = batch.size > self.batch_bytes // 2
+                found.hot[partition] = batch.size > found.limit // 2
                 batch._close()
             return batch
 

@@ -20,7 +20,8 @@ cdef class Batch:
 
     Made by `Appender.open`. count: records; size: bytes so far, uncompressed, header included; created: monotonic seconds;
     base_timestamp, max_timestamp: ms, -1 while empty; sealed: `wire` is fixed; done: delivered or failed, `error` says which;
-    owner: the appender's, None once done; attempts, extra, waiter: the owner's.
+    owner: the appender's, None once done; attempts, extra, waiter: the owner's. A batch that was split has `parts`; a part knows its
+    `parent`, until it is done, and which of the parent's records is its `first`.
     """
 
     cdef readonly str topic
@@ -36,6 +37,10 @@ cdef class Batch:
     cdef readonly Py_ssize_t wire_size
     cdef public object extra, waiter
     cdef public long attempts
+    cdef readonly Batch parent
+    cdef readonly list parts
+    cdef readonly int first
+    cdef int unfinished
     cdef object __weakref__
 
     cdef _Pool pool
@@ -186,6 +191,96 @@ cdef class Batch:
             raise ValueError(f"{self!r} {'has released its memory' if self.sealed else 'is not sealed yet'}")
         return memoryview(self.memory)
 
+    # -- splitting
+    def split(self, Py_ssize_t limit):
+        """The records in two batches or more, each of about limit bytes (uncompressed) or one record: for a broker that finds this one
+        too large (KIP-126).
+
+        The parts take no more records and are not sealed. Each ends by itself; the deliveries and callbacks of this batch follow
+        their records, and it is done when all parts are. Its memory is given back, the parts' is taken, if need be beyond
+        buffer_bytes. Parts of a part belong to the batch that was split first. Raises ValueError for less than two records, and for
+        a batch that is done, being sealed, split or released.
+        """
+        cdef int i
+        cdef list rows = []
+        cdef list parts = []
+        cdef Batch whole = self if self.parent is None else self.parent
+        self.check_split()
+        for i in range(self.count):
+            row = self.record(i)
+            if row is None:
+                raise ValueError(f"{self!r} has released its memory")
+            rows.append(row)
+        for cut in cuts(rows, limit):
+            parts.append(self.new_part(whole, cut.first, cut.rows, cut.size, cut.turns))
+        self.check_split()  # reading may have let another thread run
+        whole.divide(self, parts)
+        self.hand_over(parts)
+        self.release()
+        return list(parts)
+
+    cdef check_split(self):
+        if self.count < 2 or self.done or self.sealing or self.parts is not None or self.memory is None:
+            raise ValueError(f"{self!r} cannot be split")
+
+    cdef Batch new_part(self, Batch whole, int first, list rows, Py_ssize_t size, Py_ssize_t turns):
+        cdef Batch part = Batch.__new__(Batch)
+        cdef Put put
+        self.pool.charge(size)
+        part.memory = new_memory(self.pool, size)
+        part.pool = self.pool
+        part.owner = self.owner
+        part.topic = self.topic
+        part.partition = self.partition
+        part.created = self.created
+        part.parent = whole
+        part.first = self.first + first
+        part.data = part.memory.data
+        part.capacity = part.limit = size
+        part.size = HEADER
+        if turns:
+            part.runs = <Run*> malloc(turns * sizeof(Run))
+            if part.runs == NULL:
+                raise MemoryError
+            self.pool.charge(turns * <Py_ssize_t> sizeof(Run))
+            part.run_room = turns
+            part.run_charge = turns * <Py_ssize_t> sizeof(Run)
+        for topic, partition, key, value, headers, timestamp in rows:
+            put = _put(part, value, key, headers, timestamp, 1 << 30)
+            assert put == DONE, put
+        part.close()
+        return part
+
+    cdef divide(self, Batch old, list parts):
+        cdef Batch part
+        cdef list all = []
+        if self.parts is None:
+            self.parts = parts
+            self.unfinished = <int> len(parts)
+            return
+        for part in self.parts:
+            if part is old:
+                all += parts
+            else:
+                all.append(part)
+        self.parts = all
+        self.unfinished += <int> len(parts) - 1
+
+    cdef hand_over(self, list parts):
+        """Callbacks go where their records went. Their numbers stay those of the whole batch."""
+        cdef Batch part
+        cdef list callbacks = self.callbacks
+        self.callbacks = None
+        for index, fn in callbacks or ():
+            part = part_of(parts, index)
+            if part.callbacks is None:
+                part.callbacks = []
+            part.callbacks.append((index, fn))
+
+    cpdef Batch part(self, int index):
+        """The batch that holds record number index: this one, or the part that it went to."""
+        return self if self.parts is None else part_of(self.parts, index)
+
     cdef void release(self) noexcept:
         self.close()
         self.data = NULL
@@ -197,8 +292,12 @@ cdef class Batch:
     # -- what is in it
     def record(self, int index):
         """Record number index as it was produced, None once the memory is released."""
+        cdef Batch part
         if not 0 <= index < self.count:
             raise IndexError(f"{self!r} has no record {index}")
+        if self.parts is not None:
+            part = self.part(index)
+            return part.record(index - part.first)
         if self.memory is None:
             return None
         if self.magic != 2:
@@ -315,10 +414,35 @@ cdef class Batch:
         self.close()
         self.callbacks = None
         self.owner = None  # nobody waits any more, and a delivery that is kept does not keep its producer
+        if self.parent is not None:
+            self.parent.part_ended(self.error)
+            self.parent = None
         if callbacks is None:
             return []
         callbacks.sort(key=_index_of)
         return callbacks
+
+    cdef void part_ended(self, object error) noexcept:
+        self.unfinished -= 1
+        if self.error is None:
+            self.error = error
+        if not self.unfinished:
+            self.done = True
+            self.owner = None
+
+
+cdef Batch part_of(list parts, int index):
+    """The part that holds a record of the whole batch."""
+    cdef Py_ssize_t low = 1
+    cdef Py_ssize_t high = len(parts)
+    cdef Py_ssize_t middle
+    while low < high:
+        middle = (low + high) >> 1
+        if (<Batch> parts[middle]).first <= index:
+            low = middle + 1
+        else:
+            high = middle
+    return <Batch> parts[low - 1]
 
 
 cdef object _index_of(tuple pair):
@@ -524,18 +648,19 @@ cdef class Delivery:
 
     def done(self):
         """True once it is delivered or has failed."""
-        return self.its_batch().done
+        return self.its_batch().part(self.index).done
 
     def result(self, timeout=None):
         """RecordMetadata once the record is delivered. Raises its error, or KafkaTimeoutError after timeout seconds."""
         cdef Batch batch = self.settled(timeout)
+        cdef int index = self.index - batch.first
         if batch.error is not None:
             raise fresh_error(batch.error)
         return RecordMetadata(
             batch.topic,
             batch.partition,
-            batch.base_offset + self.index if batch.base_offset >= 0 else -1,
-            batch.log_append_time if batch.log_append_time >= 0 else batch.timestamp_of(self.index),
+            batch.base_offset + index if batch.base_offset >= 0 else -1,
+            batch.log_append_time if batch.log_append_time >= 0 else batch.timestamp_of(index),
         )
 
     def exception(self, timeout=None):
@@ -544,9 +669,10 @@ cdef class Delivery:
         return None if batch.error is None else fresh_error(batch.error)
 
     cdef Batch settled(self, timeout):
-        cdef Batch batch = self.its_batch()
+        cdef Batch batch = self.its_batch().part(self.index)
         if not batch.done:
-            batch.owner.wait(batch, timeout)
+            batch.owner.wait(self.batch, timeout, self.index)
+            batch = self.batch.part(self.index)
             if not batch.done:
                 raise KafkaTimeoutError(
                     f"a record for {batch.topic}-{batch.partition} is not delivered yet", topic=batch.topic, partition=batch.partition
@@ -555,7 +681,7 @@ cdef class Delivery:
 
     def add_done_callback(self, fn):
         """Call fn(delivery) when the record is delivered or has failed; at once if it is already."""
-        cdef Batch batch = self.its_batch()
+        cdef Batch batch = self.its_batch().part(self.index)
         if not callable(fn):
             raise TypeError(f"a callback is {type(fn).__name__}: must be callable")
         if batch.done:
@@ -572,7 +698,7 @@ cdef class Delivery:
         return hash((id(self.batch), self.index))
 
     def __repr__(self):
-        cdef Batch batch = self.its_batch()
+        cdef Batch batch = self.its_batch().part(self.index)
         state = "pending" if not batch.done else "delivered" if batch.error is None else f"failed: {type(batch.error).__name__}"
         return f"<Delivery {batch.topic}-{batch.partition} #{self.index}: {state}>"
 

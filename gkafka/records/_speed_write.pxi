@@ -14,9 +14,10 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZ
 from libc.stdlib cimport free, malloc, realloc
 
 from gkafka.exceptions import BufferFull, KafkaTimeoutError
-from gkafka.records._check import check_capacity, check_record, check_seal, check_sizes, check_timestamp, record_size, too_large
+from gkafka.records._check import MIN_BATCH_BYTES, check_capacity, check_record, check_seal, check_sizes, check_timestamp, record_size, too_large
 from gkafka.records._legacy_write import check_legacy, decode_message_set, encode_message_set
 from gkafka.records._results import Record, RecordMetadata, fresh_error, run_callback
+from gkafka.records._split import cuts
 from gkafka.records.compression import compress, decompress
 
 include "_speed_memory.pxi"
@@ -30,6 +31,7 @@ cdef class _Topic:
     cdef str name
     cdef int partitions  # 0: the fast path does not take this topic
     cdef int sticky
+    cdef Py_ssize_t limit  # bytes of a batch: batch_bytes, less where the broker takes less
     cdef list batches  # by partition: the open Batch or None
     cdef bytearray hot  # by partition: 1 if its last batch was full, so that the next one starts at full size
 
@@ -183,6 +185,15 @@ cdef class Appender:
             del self.topics[topic]
             self.last_name = self.last_topic = None
 
+    def set_limit(self, str topic not None, Py_ssize_t size):
+        """Batches of the topic that are opened from now on hold at most so many bytes (at least 128, at most batch_bytes)."""
+        self.topic(topic).limit = min(max(size, MIN_BATCH_BYTES), self.batch_bytes)
+
+    def limit(self, str topic not None):
+        """Bytes that a new batch of the topic may hold; a larger record gets one of its own."""
+        cdef _Topic found = self.topics.get(topic)
+        return self.batch_bytes if found is None else found.limit
+
     def set_sticky(self, str topic not None, int partition):
         cdef _Topic found = self.topics.get(topic)
         if found is None or not 0 <= partition < found.partitions:
@@ -199,6 +210,7 @@ cdef class Appender:
         if found is None:
             found = _Topic.__new__(_Topic)
             found.name = name
+            found.limit = self.batch_bytes
             found.batches = []
             found.hot = bytearray()
             self.topics[name] = found
@@ -219,7 +231,7 @@ cdef class Appender:
         check_capacity(need, self.buffer_bytes, topic, partition)
         if self.open_batch(topic, partition) is not None:
             raise ValueError(f"{topic}-{partition} has an open batch: roll it first")
-        found = self.topics.get(topic)
+        found = self.topic(topic)
         start = self.first_capacity(found, partition, need)
         if not self.pool.reserve(start):
             text = f"{topic}-{partition}: {start} bytes wanted, {self.available} of buffer_bytes={self.buffer_bytes} are free"
@@ -233,22 +245,21 @@ cdef class Appender:
         batch.created = created
         batch.data = batch.memory.data
         batch.capacity = start
-        batch.limit = max(start, self.batch_bytes)
+        batch.limit = max(start, found.limit)
         batch.size = HEADER
-        found = self.topic(topic)
         found.widen(partition + 1)
         found.batches[partition] = batch
         return batch
 
     cdef Py_ssize_t first_capacity(self, _Topic found, Py_ssize_t partition, Py_ssize_t need):
-        cdef Py_ssize_t start = self.initial_bytes
+        cdef Py_ssize_t start = min(self.initial_bytes, found.limit)
         # A partition that fills its batches gets the next one whole: growing would copy every record twice. Not when memory is
         # scarce, there many partitions must share it.
-        if found is not None and partition < len(found.hot) and found.hot[partition]:
-            if self.batch_bytes <= self.pool.limit - self.pool.reserved - self.buffer_bytes // 2:
-                start = self.batch_bytes
-        while start < need and start < self.batch_bytes:
-            start = min(start * 2, self.batch_bytes)
+        if partition < len(found.hot) and found.hot[partition]:
+            if found.limit <= self.pool.limit - self.pool.reserved - self.buffer_bytes // 2:
+                start = found.limit
+        while start < need and start < found.limit:
+            start = min(start * 2, found.limit)
         return max(start, need)
 
     def roll(self, str topic not None, int partition):
@@ -257,7 +268,7 @@ cdef class Appender:
         cdef Batch batch = None if found is None else found.batch(partition)
         if batch is not None:
             found.batches[partition] = None
-            found.hot[partition] = 1 if batch.size > self.batch_bytes // 2 else 0
+            found.hot[partition] = 1 if batch.size > found.limit // 2 else 0
             batch.close()
         return batch
 

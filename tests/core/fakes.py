@@ -56,7 +56,17 @@ class FakeBatch:
 
     def __init__(self, partition: int, *, created: float = 0.0, count: int = 10, size: int = 1000, topic: str = "t") -> None:
         self.topic, self.partition, self.created, self.count, self.size = topic, partition, created, count, size
-        self.attempts, self.extra, self.sealed, self.wire = 0, None, False, b"x" * size
+        self.attempts, self.extra, self.sealed, self.wire, self.wire_size = 0, None, False, b"x" * size, size
+        self.first = 0
+
+    def split(self, limit: int) -> list[FakeBatch]:
+        """Two halves, like the real one."""
+        half, each = self.count // 2, self.size // self.count
+        parts = [
+            FakeBatch(self.partition, created=self.created, count=n, size=n * each, topic=self.topic) for n in (half, self.count - half)
+        ]
+        parts[0].first, parts[1].first = self.first, self.first + half
+        return parts
 
     def __repr__(self) -> str:
         return f"<batch {self.partition} seq={self.extra.sequence if self.extra else None}>"

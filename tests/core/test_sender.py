@@ -157,7 +157,7 @@ def test_a_lost_connection_retries_with_the_same_number() -> None:
 def test_a_refused_batch_fails_and_the_gap_is_closed_by_a_new_epoch() -> None:
     """KIP-360: what follows a batch that will never arrive is numbered anew, once nothing is on the wire."""
     rig = Rig()
-    refused, follower = rig.full(), rig.full()
+    refused, follower = rig.full(count=1), rig.full()
     first, second = rig.sent()
     settled, _ = rig.answer(first, TOO_LARGE)
     assert isinstance(settled[0].error, MessageSizeTooLarge)
@@ -186,7 +186,7 @@ def test_a_head_that_is_out_of_order_starts_a_new_epoch() -> None:
 
 def test_another_partition_ends_its_old_numbers_before_it_takes_the_new_epoch() -> None:
     rig = Rig({0: 1, 1: 2})
-    rig.full(0), rig.full(1)
+    rig.full(0, count=1), rig.full(1)
     by_partition = {r.batches[0].partition: r for r in rig.sent()}
     rig.answer(by_partition[0], TOO_LARGE)
     waiting = rig.full(1)
@@ -200,7 +200,7 @@ def test_another_partition_ends_its_old_numbers_before_it_takes_the_new_epoch() 
 def test_an_exhausted_epoch_asks_for_a_new_producer_id() -> None:
     rig = Rig(idempotence=None)
     rig.grant(epoch=(1 << 15) - 1)
-    rig.full()
+    rig.full(count=1)
     (request,) = rig.sent()
     rig.answer(request, TOO_LARGE)
     batch = rig.full()

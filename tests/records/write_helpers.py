@@ -24,7 +24,7 @@ class Owner:
         self.slow.append(record)
         return SLOW
 
-    def wait(self, batch: Any, timeout: float | None) -> None:
+    def wait(self, batch: Any, timeout: float | None, index: int) -> None:
         self.waits.append((batch, timeout))
         self.on_wait(batch)
 
