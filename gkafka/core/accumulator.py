@@ -55,10 +55,11 @@ class PartitionQueue:
     """One partition's batches and its sequence state, which outlives any hole in the metadata (B01).
 
     pending: rolled, not on the wire, in order. on_wire: sent and not answered. reset_wanted: the numbering has a gap that only a new
-    producer epoch can mend; it is mended once nothing of the partition is on the wire.
+    producer epoch can mend; it is mended once nothing of the partition is on the wire. known_to: the producer id under which a batch was
+    acknowledged last: the partition's leaders check the numbers of that one.
     """
 
-    __slots__ = ("key", "next_sequence", "on_wire", "orders", "pending", "producer", "reset_wanted", "retry")
+    __slots__ = ("key", "known_to", "next_sequence", "on_wire", "orders", "pending", "producer", "reset_wanted", "retry")
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -66,6 +67,7 @@ class PartitionQueue:
         self.on_wire: list[Batch] = []
         self.orders = 0
         self.producer: ProducerId | None = None
+        self.known_to: ProducerId | None = None
         self.next_sequence = 0
         self.reset_wanted = False
         self.retry = Retry()

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from gkafka.brokererrors import (
     PRODUCER_ID,
@@ -30,6 +31,7 @@ from gkafka.brokererrors import (
 )
 from gkafka.core.accumulator import SEQUENCES, Accumulator, Flight, PartitionQueue, ProducerId
 from gkafka.core.backoff import Backoff, Retry
+from gkafka.core.metadata import NO_TOPIC_ID
 from gkafka.exceptions import (
     ConnectionFailedError,
     KafkaException,
@@ -157,6 +159,8 @@ class Sender:
         self.divided: list[Batch] = []
         self.splits = 0
         self._throttled: dict[int, float] = {}
+        self._topic_ids: dict[str, UUID] = {}
+        self._topic_names: dict[UUID, str] = {}
         self._turn = 0
 
     # -- what to send --------------------------------------------------------------------------------------------------
@@ -221,6 +225,8 @@ class Sender:
         - not during the pause after a failure;
         - a batch that was sent before goes out again only when nothing of its partition is on the wire, else a younger batch that is
           still under way could land before it;
+        - nothing goes beside a partition's first batch: a leader that has no batch of this producer takes any sequence number, so the second
+          could land where the first was refused (B10). Nor beside any, if one request in flight is all that keeps the order;
         - batches numbered under an older producer id are settled first, then the numbering starts anew.
         """
         if now < queue.retry.not_before:
@@ -228,7 +234,8 @@ class Sender:
         if queue.on_wire:
             again = bool(queue.pending) and (queue.pending[0].attempts > 0 or queue.pending[0].extra.is_part)
             stale = self.state is Idempotence.READY and queue.producer != self.producer
-            return not (again or stale or queue.reset_wanted)
+            unknown = self._max_in_flight == 1 or (self.state is Idempotence.READY and queue.known_to != self.producer)
+            return not (again or stale or queue.reset_wanted or unknown)
         return True
 
     def _drain(self, broker_id: int, keys: list[tuple[str, int]], now: float) -> list[Outgoing]:
@@ -304,11 +311,17 @@ class Sender:
         for batch in outgoing.batches:
             topic = topics.get(batch.topic)
             if topic is None:
-                topic = topics[batch.topic] = TopicProduceData(
-                    name=batch.topic, topic_id=self._metadata.topic_id(batch.topic), partition_data=[]
-                )
+                topic = topics[batch.topic] = TopicProduceData(name=batch.topic, topic_id=self._topic_id(batch.topic), partition_data=[])
             topic.partition_data.append(PartitionProduceData(index=batch.partition, records=batch.wire))
         return ProduceRequest(acks=self.acks, timeout_ms=int(self._request_timeout_s * 1000), topic_data=list(topics.values()))
+
+    def _topic_id(self, name: str) -> UUID:
+        """The topic's id, which is all that a request and its answer name it by (KIP-516); remembered, because a topic may vanish from the
+        metadata while its batches are under way (B01)."""
+        known = self._metadata.topic_id(name)
+        if known != NO_TOPIC_ID:
+            self._topic_ids[name], self._topic_names[known] = known, name
+        return self._topic_ids.get(name, known)
 
     # -- what came -------------------------------------------------------------------------------------------------------
     def on_answer(
@@ -338,7 +351,7 @@ class Sender:
     def _answers(self, response: ProduceResponse) -> dict[tuple[str, int], tuple[int, int, KafkaException | None]]:
         answers: dict[tuple[str, int], tuple[int, int, KafkaException | None]] = {}
         for topic in response.responses:
-            name = topic.name or self._metadata.names_by_id.get(topic.topic_id, "")
+            name = topic.name or self._topic_names.get(topic.topic_id, "")
             for p in topic.partition_responses:
                 problem = error_for(p.error_code, p.error_message, topic=name, partition=p.index, api="Produce")
                 answers[name, p.index] = (p.base_offset, p.log_append_time_ms, problem)
@@ -362,6 +375,7 @@ class Sender:
             batch.extra.persisted = batch.extra.before  # this try did not write it: no connection was made, or the broker refused
         if error is None or isinstance(error, DuplicateSequenceNumber):
             queue.retry.succeeded()
+            queue.known_to = batch.extra.producer
             batch.extra.persisted = "yes"
             return self._done(queue, Settled(batch, offset, log_append_time, None))
         if isinstance(error, TOO_LARGE):

@@ -6,7 +6,7 @@ import uuid
 from random import Random
 from typing import Any
 
-from gkafka.core.accumulator import Accumulator
+from gkafka.core.accumulator import Accumulator, PartitionQueue
 from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import Metadata
 from gkafka.core.sender import Outgoing, Poll, Sender
@@ -73,10 +73,16 @@ class FakeBatch:
 
 
 class Rig:
-    """A sender over fake batches, with the verbs of a test."""
+    """A sender over fake batches, with the verbs of a test.
 
-    def __init__(self, leaders: dict[int, int] | None = None, *, idempotence: bool | None = True, **options: Any) -> None:
+    strangers: no partition has a batch of this producer yet, so the first goes alone.
+    """
+
+    def __init__(
+        self, leaders: dict[int, int] | None = None, *, idempotence: bool | None = True, strangers: bool = False, **options: Any
+    ) -> None:
         self.metadata = metadata(leaders or {0: 1})
+        self._known = () if strangers else tuple(leaders or {0: 1})
         self.accumulator = Accumulator()
         self.now = 0.0
         settings: dict[str, Any] = {
@@ -106,6 +112,9 @@ class Rig:
         assert self.sender.poll(self.now).ask_producer_id
         del self.accumulator.unsettled[probe]  # type: ignore[arg-type]
         self.sender.on_producer_id(InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch), None, self.now)
+        for partition in self._known:
+            queue = self.accumulator.queues.setdefault(("t", partition), PartitionQueue(("t", partition)))
+            queue.producer = queue.known_to = self.sender.producer
 
     def open(self, partition: int = 0, **about: Any) -> Any:
         """A batch that still grows."""

@@ -50,6 +50,20 @@ def test_somebody_who_waits_for_a_batch_ends_its_linger() -> None:
     assert rig.sent()[0].batches == [batch]
 
 
+def test_a_partitions_first_batch_goes_alone_until_its_leader_knows_the_producer() -> None:
+    """Kafka takes any sequence number from a producer that it does not know: a refused first batch would land behind the second."""
+    rig = Rig(strangers=True)
+    for _ in range(3):
+        rig.full()
+    (first,) = rig.sent()
+    rig.answer(first, NOT_LEADER)
+    rig.now = 5
+    (again,) = rig.sent()
+    assert sequences([again]) == [0]
+    rig.answer(again)
+    assert sequences(rig.sent()) == [10, 20]
+
+
 def test_one_request_holds_at_most_one_batch_of_a_partition_and_all_partitions_of_the_broker() -> None:
     rig = Rig({0: 1, 1: 1, 2: 2})
     for partition in (0, 0, 1, 2):
@@ -398,7 +412,9 @@ class Log:
 
     def append(self, batch: Any) -> int:
         producer, sequence = batch.extra.producer, batch.extra.sequence
-        if self.producer is None or producer[1] > self.producer[1]:
+        if self.producer is None:  # an unknown producer may begin anywhere
+            self.producer, self.next_sequence = producer, sequence
+        elif producer[1] > self.producer[1]:
             if sequence != 0:
                 return OUT_OF_ORDER
             self.producer, self.next_sequence, self.numbers = producer, 0, {}
@@ -416,7 +432,7 @@ class Log:
 def test_whatever_gets_lost_every_batch_arrives_once_and_in_order(seed: int) -> None:
     """Requests and answers are lost at random, leaders refuse at random: with idempotence nothing is lost, doubled or overtaken."""
     chance = Random(seed)
-    rig = Rig({0: 1, 1: 1, 2: 2})
+    rig = Rig({0: 1, 1: 1, 2: 2}, strangers=True)
     logs = {0: Log(), 1: Log(), 2: Log()}
     made: dict[int, list[Any]] = {0: [], 1: [], 2: []}
     flying: list[Outgoing] = []

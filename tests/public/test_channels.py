@@ -131,12 +131,13 @@ def test_clients_name_themselves(connect: Any, cluster: MockCluster) -> None:
 
 @pytest.mark.parametrize("n", [3])
 def test_requests_on_a_connection_are_pipelined(connect: Any, cluster: MockCluster, run: Runner, n: int) -> None:
-    cluster.on("Produce", Delay(0.3))
     producer = connect(cluster).get_producer(linger_ms=0, batch_bytes=200, max_in_flight=n)
+    producer.produce("t", b"the first goes alone", partition=0).result(LIMIT_S)
+    cluster.on("Produce", Delay(0.3))
     deliveries = [producer.produce("t", b"x" * 150, partition=0) for _ in range(10)]
-    run.until(lambda: cluster.count("Produce") >= 1)
-    run.until(lambda: producer.stats()["requests"] >= n)
-    assert producer.stats()["requests"] == n
+    run.until(lambda: cluster.count("Produce") >= 2)
+    run.until(lambda: producer.stats()["requests"] >= 1 + n)
+    assert producer.stats()["requests"] == 1 + n
     for delivery in deliveries:
         delivery.result(LIMIT_S)
 

@@ -12,7 +12,7 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.exceptions import ClusterAuthorizationFailed, DeliveryError, KafkaException, KafkaTimeoutError
-from gkafka.testing import Close, Delay, Drop, Edit, Error, MockCluster
+from gkafka.testing import Close, Delay, Drop, Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, stored, stored_values
 
 NOT_LEADER, TOO_LARGE, TIMED_OUT, TOO_FEW_REPLICAS, STORAGE = 6, 10, 7, 19, 56
@@ -181,24 +181,6 @@ def test_a_topic_that_is_deleted_fails_its_records_and_no_others(connect: Any, m
     assert isinstance(lost.exception(LIMIT_S), KafkaException)
     assert len(stored(cluster)) == 20
     error_of(producer.flush)
-
-
-def test_b01_a_topic_that_is_missing_for_a_moment_keeps_its_numbers(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
-    def without(request: Any, answer: Any) -> Any:
-        for topic in answer.topics:
-            topic.error_code, topic.partitions = 3, []
-        return answer
-
-    producer = client.get_producer(linger_ms=0, **QUICK)
-    for i in range(3):
-        producer.produce("t", b"%d" % i).result(LIMIT_S)
-    cluster.on("Metadata", Edit(without), times=3)
-    cluster.on("Produce", Error(NOT_LEADER))
-    for i in range(3, 8):
-        producer.produce("t", b"%d" % i, partition=0)
-    producer.flush(LIMIT_S)
-    assert stored_values(cluster) == [b"%d" % i for i in range(8)]
-    assert producer.stats()["epoch_bumps"] == 0
 
 
 def test_a_refused_batch_leaves_no_gap_that_stops_the_others(client: KafkaClient, cluster: MockCluster) -> None:
