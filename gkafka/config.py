@@ -188,6 +188,9 @@ class ProducerConfig:
     max_block_ms: float = option(60000, "longest that produce() waits for metadata or buffer room", low=0)
     delivery_timeout_ms: float = option(120000, "from produce() to its result: lingering, retries and all", low=1)
     request_timeout_ms: float = option(30000, "longest wait for one answer of a broker", low=1, high=INT32)
+    ack_timeout_ms: float | None = option(
+        None, "longest that a broker may wait for its replicas; None: request_timeout_ms", low=0, high=INT32, none=True
+    )
     retries: int | None = option(None, "tries of a batch after the first; None: until delivery_timeout_ms", low=0, none=True)
     retry_backoff_ms: float = option(100, "first pause before a retry; doubles up to retry_backoff_max_ms, with jitter", low=0)
     retry_backoff_max_ms: float = option(1000, "longest pause before a retry", low=0)

@@ -29,7 +29,7 @@ from gkafka.records import compression
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
-    from gkafka.records import Batch, Delivery
+    from gkafka.records import Batch, Delivery, Lane
 
 __all__ = ["NativeProducer"]
 
@@ -167,8 +167,7 @@ class NativeProducer:
         self._handler.check_fork()
         if self._closed:
             raise ProducerStoppedException("the producer was closed: make a new one with client.get_producer()")
-        if self._driver.fatal is not None:
-            raise self._driver.fatal
+        self.raise_fatal()
         if not self._driver.started:
             self._driver.start()
 
@@ -221,7 +220,10 @@ class NativeProducer:
         return sticky
 
     def _by_partitioner(self, topic: str, count: int, key: bytes | None) -> int:
-        chosen = self.config.partitioner(list(range(count)), key)
+        try:
+            chosen = self.config.partitioner(list(range(count)), key)
+        except Exception as exc:
+            raise ConfigurationError(f"the partitioner failed for topic {topic!r}: {type(exc).__name__}: {exc}", topic=topic) from exc
         if isinstance(chosen, bool) or not isinstance(chosen, int) or not 0 <= chosen < count:
             raise ConfigurationError(f"the partitioner chose {chosen!r}: topic {topic!r} has the partitions 0 to {count - 1}", topic=topic)
         return chosen
@@ -314,10 +316,46 @@ class NativeProducer:
             self._driver.accumulator.hurry_all()
         self._driver.kick()
 
-    def wait_for_outcome(self, seconds: float) -> None:
-        """Wait until some batch is settled, at most so long."""
+    def wait_for_outcome(self, seconds: float, settled: int) -> None:
+        """Wait until more than `settled` records have an outcome, at most so long."""
         self._driver.outcome.clear()
-        self._driver.outcome.wait(seconds)
+        if self._driver.settled_records <= settled:
+            self._driver.outcome.wait(seconds)
+
+    def unsent_records(self) -> int:
+        """Records that were accepted and are not in a request yet."""
+        with self._driver.lock:
+            return sum(batch.count for batch in self._driver.accumulator.unsettled if not batch.attempts)
+
+    def unsettled_records_of(self, broker_id: int) -> int:
+        """Records without an outcome whose partition this broker leads now."""
+        with self._driver.lock:
+            unsettled = list(self._driver.accumulator.unsettled)
+        leader = self._cluster.metadata.leader
+        return sum(batch.count for batch in unsettled if (leader(batch.topic, batch.partition) or (-1,))[0] == broker_id)
+
+    def know_topic(self, topic: str) -> int:
+        """How many partitions the topic has; from now on the fast path takes it. Waits up to max_block_ms for metadata."""
+        return self._know_topic(topic, self._handler.monotonic() + self.config.max_block_ms / 1000)
+
+    def led_partitions(self, topic: str) -> list[int]:
+        """The ids of a known topic's partitions that have a leader; of all while none has."""
+        info = self._cluster.metadata.topic(topic)
+        partitions = sorted(info.partitions.values(), key=lambda p: p.id) if info is not None else []
+        return [p.id for p in partitions if p.leader >= 0] or [p.id for p in partitions]
+
+    def lane(self, owner: Any, topic: str) -> Lane:
+        """The fast path of a producer of this one topic, see `gkafka.records.Lane`."""
+        return records.Lane(owner, self._appender, topic, seed=self._chance.getrandbits(64))
+
+    def raise_fatal(self) -> None:
+        """Raise what ended the producer, if something did."""
+        if self._driver.fatal is not None:
+            raise self._driver.fatal
+
+    def rest(self, seconds: float) -> None:
+        """Let the worker sleep that long, not a second, while there is nothing to send."""
+        self._driver.idle_s = seconds
 
     # -- flush and close -------------------------------------------------------------------------------------------------------
     def flush(self, timeout: float | None = None) -> None:

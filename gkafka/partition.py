@@ -31,6 +31,10 @@ class Partition:
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (topic={self._name}, id={self._id})>"
 
+    def __lt__(self, other: Any) -> bool:
+        """By id: partitioners may sort them."""
+        return self._id < other._id if isinstance(other, Partition) else NotImplemented
+
     @property
     def id(self) -> int:
         """The partition's id in its topic."""

@@ -5,11 +5,23 @@ Documented: pykafka-2.0.4 partitioners. The native producer's own default is mur
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["BasePartitioner", "HashingPartitioner", "RandomPartitioner", "random_partitioner"]
+from gkafka.checks import check_count
+from gkafka.exceptions import ConfigurationError
+
+__all__ = [
+    "BasePartitioner",
+    "GroupHashingPartitioner",
+    "HashingPartitioner",
+    "RandomPartitioner",
+    "RoundRobinPartitioner",
+    "hashing_partitioner",
+    "random_partitioner",
+]
 
 P = TypeVar("P")
 
@@ -31,9 +43,25 @@ class RandomPartitioner(BasePartitioner):
 random_partitioner = RandomPartitioner()
 
 
+class RoundRobinPartitioner(BasePartitioner):
+    """Each of the available partitions in turn, whatever the key."""
+
+    def __init__(self) -> None:
+        self._turns = itertools.count()
+
+    def __call__(self, partitions: Sequence[P], key: Any) -> P:
+        return partitions[next(self._turns) % len(partitions)]
+
+
 def _id(partition: Any) -> int:
     found: int = getattr(partition, "id", partition)
     return found
+
+
+def _hashed(hash_func: Callable[[Any], int], key: Any) -> int:
+    if key is None:
+        raise ValueError("key cannot be None when using hashing partitioner: give partition_key=")
+    return hash_func(key)
 
 
 class HashingPartitioner(BasePartitioner):
@@ -47,7 +75,27 @@ class HashingPartitioner(BasePartitioner):
         self.hash_func: Callable[[Any], int] = hash if hash_func is None else hash_func
 
     def __call__(self, partitions: Sequence[P], key: Any) -> P:
-        if key is None:
-            raise ValueError("key cannot be None when using hashing partitioner: give partition_key=")
         ordered = sorted(partitions, key=_id)
-        return ordered[abs(self.hash_func(key)) % len(ordered)]
+        return ordered[abs(_hashed(self.hash_func, key)) % len(ordered)]
+
+
+hashing_partitioner = HashingPartitioner()
+
+
+class GroupHashingPartitioner(BasePartitioner):
+    """The same key gives one of the same group_size partitions, at random, while the partitions stay the same.
+
+    hash_func: callable (key) -> int. group_size: 1 to the number of partitions. Documented: pykafka 2.8.
+    """
+
+    def __init__(self, hash_func: Callable[[Any], int], group_size: int = 1) -> None:
+        if not callable(hash_func):
+            raise ConfigurationError(f"hash_func={hash_func!r}: must be callable")
+        self.hash_func = hash_func
+        self.group_size = check_count("group_size", group_size)
+
+    def __call__(self, partitions: Sequence[P], key: Any) -> P:
+        if self.group_size > len(partitions):
+            raise ValueError(f"group_size={self.group_size}: there are only {len(partitions)} partitions")
+        ordered = sorted(partitions, key=_id)
+        return ordered[abs(_hashed(self.hash_func, key) + random.randrange(self.group_size)) % len(ordered)]

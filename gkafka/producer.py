@@ -5,41 +5,59 @@ Documented: pykafka-2.0.4 Producer; keywords that are newer are those of pykafka
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
+from gkafka.checks import check_count
 from gkafka.common import CompressionType, TimestampType
 from gkafka.config import ProducerConfig, build
-from gkafka.exceptions import ConfigurationError, DeliveryError, KafkaException, ProducerQueueFullError, ProducerStoppedException
+from gkafka.exceptions import (
+    ConfigurationError,
+    DeliveryError,
+    KafkaException,
+    KafkaTimeoutError,
+    ProduceFailureError,
+    ProducerQueueFullError,
+    ProducerStoppedException,
+    SerializationError,
+)
 from gkafka.nativeproducer import NativeProducer
-from gkafka.partitioners import random_partitioner
+from gkafka.ownedbroker import OwnedBroker
+from gkafka.partitioners import RandomPartitioner, random_partitioner
 from gkafka.records._message import Origin
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
-    from gkafka.records import Delivery
+    from gkafka.records import Delivery, Lane
     from gkafka.topic import Topic
 
-__all__ = ["Producer"]
+__all__ = ["OwnedBroker", "Producer"]
 
 CODECS = {CompressionType.NONE: None, CompressionType.GZIP: "gzip", CompressionType.SNAPPY: "snappy", CompressionType.LZ4: "lz4"}
 CODECS[CompressionType.ZSTD] = "zstd"
 SLICE_S = 0.1
+FOREVER_MS = 1000.0 * 3600 * 24 * 365
+LONGEST_REST_S = 60.0
+"""queue_empty_timeout_ms=-1: a worker whose producer was dropped is gone after that."""
 
 
 class Producer:
     """Sends messages to a topic.
 
-    cluster, topic: what it was made from. partitioner: callable (list of Partition, key) -> Partition. compression: CompressionType.
-    max_retries, retry_backoff_ms: further tries of a batch and the pause before them. required_acks: 0, 1 or -1 (all in-sync replicas).
-    ack_timeout_ms: longest wait of the broker for its replicas, and of the producer for the answer. max_queued_messages: messages without
-    an outcome; with that many, produce() waits, or raises ProducerQueueFullError if block_on_queue_full is off. min_queued_messages: with
-    that many they are sent at once, whatever linger_ms says. linger_ms: longest wait for more messages, 0 for none.
-    max_request_size: bytes of one message and of one request. sync: produce() returns when the message is acknowledged.
-    delivery_reports: get_delivery_report() gives the outcome of each message. pending_timeout_ms: longest that stop() waits, per the
-    documentation after the last message was sent; here until it gives up on those without an outcome. auto_start: start at once.
-    serializer: callable (message, partition_key) -> (message, partition_key). options: further fields of `gkafka.config.ProducerConfig`.
+    cluster, topic: what it was made from. partitioner: callable (list of Partition, key) -> Partition; None: any that has a leader, at
+    random. compression: CompressionType. max_retries: tries of a batch before its messages have failed; retry_backoff_ms: the pause between
+    them. required_acks: 0, 1 or -1 (all in-sync replicas). ack_timeout_ms: longest wait of the broker for its replicas.
+    max_queued_messages: messages without an outcome; with that many, produce() waits, or raises ProducerQueueFullError if
+    block_on_queue_full is off. min_queued_messages: with that many unsent they are sent at once, whatever linger_ms says. linger_ms:
+    longest wait for more messages, 0 for none. queue_empty_timeout_ms: how long the worker rests while there is nothing to send, -1 until
+    there is; 0 leaves it at a second. max_request_size: bytes of one message and of one request. sync: produce() returns when the message
+    is acknowledged. delivery_reports: get_delivery_report() gives the outcome of each message; of no effect with sync.
+    pending_timeout_ms: longest wait of a sync produce() for its outcome and of stop() for all; -1: until each has one.
+    auto_start: start at once. serializer: callable (message, partition_key) -> (message, partition_key). options: further fields of
+    `gkafka.config.ProducerConfig`.
     """
 
     def __init__(
@@ -47,7 +65,7 @@ class Producer:
         cluster: Cluster,
         topic: Topic,
         partitioner: Callable[[Any, Any], Any] | None = None,
-        compression: int = CompressionType.NONE,
+        compression: int = 0,
         max_retries: int = 3,
         retry_backoff_ms: int = 100,
         required_acks: int = 1,
@@ -55,6 +73,7 @@ class Producer:
         max_queued_messages: int = 100000,
         min_queued_messages: int = 70000,
         linger_ms: float = 5 * 1000,
+        queue_empty_timeout_ms: int = 0,
         block_on_queue_full: bool = True,
         max_request_size: int = 1000012,
         sync: bool = False,
@@ -64,31 +83,32 @@ class Producer:
         serializer: Callable[[Any, Any], tuple[Any, Any]] | None = None,
         **options: Any,
     ) -> None:
-        if compression not in CODECS:
+        if compression not in CODECS or isinstance(compression, bool):
             raise ConfigurationError(f"compression={compression!r}: must be a CompressionType: {', '.join(map(str, CompressionType))}")
-        if required_acks not in (-1, 0, 1):
+        if required_acks not in (-1, 0, 1) or isinstance(required_acks, bool):
             raise ConfigurationError(
                 f"required_acks={required_acks!r}: must be -1 (all in-sync replicas), 0 or 1; brokers since 0.9 refuse others"
             )
-        for name, number, low in (("max_queued_messages", max_queued_messages, 1), ("min_queued_messages", min_queued_messages, 1)):
-            if isinstance(number, bool) or not isinstance(number, int) or number < low:
-                raise ConfigurationError(f"{name}={number!r}: must be {low} or more")
         for name, fn in (("partitioner", partitioner), ("serializer", serializer)):
             if fn is not None and not callable(fn):
                 raise ConfigurationError(f"{name}={fn!r}: must be callable")
+        tries = check_count("max_retries", max_retries, low=0)
+        ack_timeout = check_count("ack_timeout_ms", ack_timeout_ms, low=0)
         self._config = build(
             ProducerConfig,
             {
                 "acks": required_acks,
                 "enable_idempotence": False,
                 "compression": CODECS[CompressionType(compression)],
-                "retries": max_retries,
+                "retries": max(0, tries - 1),
                 "retry_backoff_ms": retry_backoff_ms,
-                "request_timeout_ms": ack_timeout_ms,
+                "retry_backoff_max_ms": retry_backoff_ms,
+                "ack_timeout_ms": ack_timeout,
+                "request_timeout_ms": max(1, ack_timeout, cluster.config.socket_timeout_ms),
                 "linger_ms": linger_ms,
                 "max_request_bytes": max_request_size,
                 "max_in_flight": 1,
-                "max_block_ms": 1000.0 * 3600 * 24 * 365,
+                "max_block_ms": FOREVER_MS,
                 # The documented linger has no upper bound; a message lingers before its delivery can begin.
                 "delivery_timeout_ms": 120000 + max(0.0, float(linger_ms) if isinstance(linger_ms, (int, float)) else 0.0),
                 **options,
@@ -97,15 +117,18 @@ class Producer:
         )
         self._cluster, self._topic, self._handler = cluster, topic, cluster.handler
         self._partitioner = partitioner or random_partitioner
-        self._max_queued, self._min_queued, self._block = (
-            max_queued_messages,
-            min(min_queued_messages, max_queued_messages),
-            block_on_queue_full,
-        )
-        self._synchronous, self._pending_timeout_ms, self._serializer = sync, pending_timeout_ms, serializer
-        self._reports: Any = self._handler.Queue() if delivery_reports else None
+        self._at_random = type(self._partitioner) is RandomPartitioner
+        self._chance, self._available, self._spread_version = cluster.handler.random(), list[int](), -1
+        self._max_queued = check_count("max_queued_messages", max_queued_messages)
+        self._min_queued = min(check_count("min_queued_messages", min_queued_messages), self._max_queued)
+        self._rest_ms = check_count("queue_empty_timeout_ms", queue_empty_timeout_ms, low=-1)
+        self._pending_timeout_ms = check_count("pending_timeout_ms", pending_timeout_ms, low=-1)
+        self._block, self._synchronous, self._serializer = block_on_queue_full, sync, serializer
+        self._reports: Any = self._handler.local() if delivery_reports and not sync else None
         self._engine: NativeProducer | None = None
-        self._produced = 0
+        self._lane: Lane | None = None
+        self._look_at = 0
+        self._owned_brokers: dict[int, OwnedBroker] = {}
         self._running = False
         if auto_start:
             self.start()
@@ -113,24 +136,43 @@ class Producer:
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (topic={self._topic.name}, running={self._running})>"
 
+    # -- its life ------------------------------------------------------------------------------------------------------------
     def start(self) -> None:
         """Begin to accept messages. Called by the constructor unless auto_start=False; after stop() it begins again."""
-        if not self._running:
-            self._handler.check_fork()
-            self._engine, self._produced, self._running = NativeProducer(self._cluster, self._config), 0, True
+        if self._running:
+            self._raise_worker_exceptions()
+            return
+        self._handler.check_fork()
+        self._engine = engine = NativeProducer(self._cluster, self._config)
+        if self._rest_ms:
+            engine.rest(min(self._rest_ms / 1000, LONGEST_REST_S) if self._rest_ms > 0 else LONGEST_REST_S)
+        self._lane = lane = engine.lane(self, self._topic.name)
+        self._look_at, self._spread_version = self._min_queued, -1
+        lane.limit = self._min_queued - 1
+        lane.open = True
+        self._running = True
+        plain = self._at_random and self._serializer is None and self._reports is None and not self._synchronous
+        if plain and type(self).produce is Producer.produce:
+            # One compiled call for each message, with no Python frame between; it comes back here for what is not per message.
+            self.produce = lane.produce  # type: ignore[method-assign]
 
     def stop(self) -> None:
         """Send what is pending, then stop. Idempotent.
 
         Raises DeliveryError listing the messages that could not be delivered; not with sync=True, where each produce() has raised its own.
         """
-        if self._running and self._engine is not None:
-            self._running = False
-            try:
-                self._engine.close(self._pending_timeout_ms / 1000)
-            except DeliveryError:
-                if not self._synchronous:
-                    raise
+        if not self._running or self._engine is None or self._lane is None:
+            return
+        self._running = self._lane.open = False
+        try:
+            self._engine.close(self._pending_timeout())
+        except DeliveryError:
+            if not self._synchronous:
+                raise
+
+    def _pending_timeout(self) -> float | None:
+        """Seconds; None: until every message has an outcome, which each has after a while."""
+        return None if self._pending_timeout_ms < 0 else self._pending_timeout_ms / 1000
 
     def __enter__(self) -> Producer:
         self.start()
@@ -139,54 +181,145 @@ class Producer:
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         self.stop()
 
-    def _running_engine(self) -> NativeProducer:
-        if not self._running or self._engine is None:
+    def _parts(self) -> tuple[NativeProducer, Lane]:
+        if not self._running or self._engine is None or self._lane is None:
             raise ProducerStoppedException("the producer is not running: call start(), or use it in a with block")
-        return self._engine
+        return self._engine, self._lane
 
+    # -- a message's way -----------------------------------------------------------------------------------------------------
     def produce(self, message: bytes | None, partition_key: bytes | None = None, timestamp: Any = None) -> Any:
         """Accept a message; with sync=True send it and wait until it is acknowledged.
 
         message: bytes, None sends a null payload; partition_key: bytes for the partitioner, sent as the message's key; timestamp: ms
-        since the epoch or a datetime, None is now. Returns the delivery's view (pykafka: None, or the message).
-        Raises ProducerStoppedException, ProducerQueueFullError, and with sync=True the error of the delivery.
+        since the epoch or a datetime (UTC if it names no zone), None is now. Returns the delivery's view (pykafka: None, or the message).
+        Raises ProducerStoppedException, ProducerQueueFullError, SerializationError for what is not bytes, and with sync=True the error of
+        the delivery, or ProduceFailureError if it has no outcome within pending_timeout_ms.
         """
-        engine = self._running_engine()
+        return self.produce_slow(message, partition_key, timestamp)
+
+    def produce_slow(self, message: Any, partition_key: Any, timestamp: Any) -> Any:
+        """What the fast path does not take: all that is not one record more in a batch that is open."""
+        engine, _ = self._parts()
         if self._serializer is not None:
-            message, partition_key = self._serializer(message, partition_key)
-        if hasattr(timestamp, "timestamp"):
-            timestamp = int(timestamp.timestamp() * 1000)
-        self._wait_for_slot(engine)
-        partitions = list(self._topic.partitions.values())
-        chosen: Any = self._partitioner(partitions, partition_key)
-        delivery = engine.produce(self._topic.name, message, partition_key, chosen if isinstance(chosen, int) else chosen.id, timestamp)
-        self._produced += 1
-        if self._reports is not None:
-            delivery.add_done_callback(self._report)
+            message, partition_key = self._serialized(message, partition_key)
+        partition = self._choose(engine, partition_key)
+        delivery = self._accept(message, partition_key, partition, _milliseconds(timestamp))
         if self._synchronous:
-            delivery.result()
-        elif self.pending >= self._min_queued:
-            engine.send_now()
+            self._wait_for(delivery)
         return delivery
 
+    def _serialized(self, message: Any, partition_key: Any) -> tuple[Any, Any]:
+        assert self._serializer is not None
+        try:
+            value, key = self._serializer(message, partition_key)
+        except Exception as exc:
+            raise SerializationError(
+                f"the serializer failed on {type(message).__name__}: {type(exc).__name__}: {exc}; it must return (message, partition_key)"
+            ) from exc
+        return value, key
+
+    def _choose(self, engine: NativeProducer, key: Any) -> int:
+        """The partition's id, by the partitioner. Tells the fast path which partitions have a leader."""
+        count = engine.know_topic(self._topic.name)
+        if self._at_random:
+            return self._chance.choice(self._spread(engine))
+        try:
+            chosen: Any = self._partitioner(list(self._topic.partitions.values()), key)
+        except Exception as exc:
+            raise ConfigurationError(
+                f"the partitioner failed for topic {self._topic.name!r}: {type(exc).__name__}: {exc}", topic=self._topic.name
+            ) from exc
+        number = getattr(chosen, "id", chosen)
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
+            raise ConfigurationError(
+                f"the partitioner chose {chosen!r}: topic {self._topic.name!r} has the partitions 0 to {count - 1}", topic=self._topic.name
+            )
+        return number
+
+    def _spread(self, engine: NativeProducer) -> list[int]:
+        """The partitions to choose from at random: those that have a leader, by the newest metadata."""
+        version = self._cluster.metadata.version
+        if version != self._spread_version and self._lane is not None:
+            self._available = engine.led_partitions(self._topic.name)
+            self._lane.spread(self._available)
+            self._spread_version = version
+        return self._available
+
+    def _accept(self, message: Any, key: Any, partition: int, timestamp: int | None) -> Delivery:
+        engine, lane = self._take_slot()
+        try:
+            delivery = engine.produce(self._topic.name, message, key, partition, timestamp)
+        except BaseException:
+            lane.give_back()
+            raise
+        finally:
+            self._bound(engine, lane)
+        if self._reports is not None:
+            delivery.add_done_callback(partial(self._report, self._report_queue()))
+        return delivery
+
+    def _wait_for(self, delivery: Delivery) -> None:
+        try:
+            delivery.result(self._pending_timeout())
+        except KafkaTimeoutError as exc:
+            if delivery.done():
+                raise
+            raise ProduceFailureError(
+                f"{delivery.topic}-{delivery.partition}: no outcome within pending_timeout_ms={self._pending_timeout_ms}; "
+                "the message is still being delivered",
+                topic=delivery.topic,
+                partition=delivery.partition,
+            ) from exc
+
+    # -- how many wait -------------------------------------------------------------------------------------------------------
     @property
     def pending(self) -> int:
         """Messages without an outcome yet."""
-        return self._produced - (self._engine.settled_records if self._engine is not None else 0)
+        return self._lane.accepted - self._engine.settled_records if self._lane is not None and self._engine is not None else 0
 
-    def _wait_for_slot(self, engine: NativeProducer) -> None:
-        """Room for one message, by max_queued_messages."""
-        while self.pending >= self._max_queued:
-            if not self._block:
-                raise ProducerQueueFullError(f"{self.pending} messages wait for an outcome, max_queued_messages={self._max_queued}")
+    def _take_slot(self) -> tuple[NativeProducer, Lane]:
+        """Count one message more, by max_queued_messages. Waits for room, or raises ProducerQueueFullError."""
+        while True:
+            engine, lane = self._parts()
+            settled = engine.settled_records
+            if lane.accepted >= settled + self._max_queued:
+                self._wait_for_slot(engine, settled)
+                continue
+            lane.limit = min(max(self._look_at, lane.accepted + 1), settled + self._max_queued)
+            if lane.take():
+                return engine, lane
+
+    def _wait_for_slot(self, engine: NativeProducer, settled: int) -> None:
+        if not self._block:
             engine.send_now()
-            engine.wait_for_outcome(SLICE_S)
-            self._running_engine()
+            raise ProducerQueueFullError(f"{self._max_queued} messages wait for an outcome, max_queued_messages={self._max_queued}")
+        engine.send_now()
+        engine.wait_for_outcome(SLICE_S, settled)
+        engine.raise_fatal()
 
-    def _report(self, delivery: Delivery) -> None:
+    def _bound(self, engine: NativeProducer, lane: Lane) -> None:
+        """How many messages the fast path may take before the next look: never more than max_queued_messages wait for an outcome, and the
+        one that makes min_queued_messages unsent has them sent."""
+        if lane.accepted >= self._look_at and not self._synchronous:
+            unsent = engine.unsent_records()
+            if unsent >= self._min_queued:
+                engine.send_now()
+                unsent = 0
+            self._look_at = lane.accepted + self._min_queued - unsent
+        lane.limit = min(self._look_at - 1, engine.settled_records + self._max_queued)
+
+    # -- delivery reports ------------------------------------------------------------------------------------------------------
+    def _report_queue(self) -> Any:
+        """The calling worker's own queue of reports."""
+        queue = getattr(self._reports, "queue", None)
+        if queue is None:
+            queue = self._reports.queue = self._handler.Queue()
+        return queue
+
+    def _report(self, queue: Any, delivery: Delivery) -> None:
         error = delivery.exception(0)
         offset = -1 if error is not None else delivery.result(0).offset
-        self._reports.put((self._message(delivery, offset), error))
+        queue.put((self._message(delivery, offset), error))
 
     def _message(self, delivery: Delivery, offset: int) -> Any:
         """The message as it was sent: its delivery gives its memory back soon after this."""
@@ -196,15 +329,58 @@ class Producer:
         return records.make_message(origin, offset, timestamp, TimestampType.CREATE_TIME, key, value, headers)
 
     def get_delivery_report(self, block: bool = True, timeout: float | None = None) -> tuple[Any, KafkaException | None]:
-        """(message, error or None) of a message whose outcome is known; its offset is -1 if there is an error or the broker did not say.
+        """(message, error or None) of a message that this thread or greenlet produced and whose outcome is known.
 
-        Raises the handler's QueueEmptyError (queue.Empty); needs delivery_reports=True.
+        Its offset is -1 if there is an error or the broker did not say. Reports that nobody takes are kept. timeout: seconds, None is for
+        ever. Raises the handler's QueueEmptyError (queue.Empty); ConfigurationError without delivery_reports=True or with sync=True.
         """
+        self._handler.check_fork()
         if self._reports is None:
-            raise ConfigurationError("get_delivery_report needs delivery_reports=True")
-        report: tuple[Any, KafkaException | None] = self._reports.get(block, timeout)
+            raise ConfigurationError("get_delivery_report needs delivery_reports=True, and not sync=True")
+        report: tuple[Any, KafkaException | None] = self._report_queue().get(block, timeout)
         return report
 
+    # -- documented with an underscore -----------------------------------------------------------------------------------------
+    def _produce(self, message_partition_tup: tuple[tuple[bytes | None, bytes | None], int]) -> None:
+        """Accept a message whose partition is chosen: ((message, partition_key), partition id)."""
+        (message, key), partition = message_partition_tup
+        self._accept(message, key, partition, None)
+
+    def _send_request(
+        self, message_batch: Iterable[tuple[tuple[bytes | None, bytes | None], int]], owned_broker: OwnedBroker | None = None
+    ) -> None:
+        """Send messages now and wait for their outcome: ((partition_key, message), partition id) each. Raises the first error.
+
+        They go to the leaders of their partitions, whichever broker was thought to be that.
+        """
+        sent = [self._accept(message, key, partition, None) for (key, message), partition in message_batch]
+        for delivery in sent:
+            delivery.result()
+
+    def _setup_owned_brokers(self) -> None:
+        """Look anew at which brokers lead the topic's partitions. What waits stays queued and follows its partition's leader."""
+        engine, _ = self._parts()
+        leaders = {p.leader.id: p.leader for p in self._topic.partitions.values() if p.leader is not None}
+        self._owned_brokers = {id_: OwnedBroker(self, engine, leader) for id_, leader in sorted(leaders.items())}
+
+    def _update(self) -> None:
+        """Take fresh metadata. Messages that wait for a broker that leads no more go to the one that does."""
+        self._cluster.update()
+        self._setup_owned_brokers()
+
+    def _raise_worker_exceptions(self) -> None:
+        """Raise what ended the producer's worker, if something did. produce() does so, too."""
+        if self._engine is not None:
+            self._engine.raise_fatal()
+
     def _wait_all(self) -> None:
-        """Wait until every message has an outcome. Raises KafkaTimeoutError."""
-        self._running_engine().flush()
+        """Wait until every message has an outcome. Raises DeliveryError for those that failed, KafkaTimeoutError."""
+        self._parts()[0].flush()
+
+
+def _milliseconds(timestamp: Any) -> Any:
+    """ms since the epoch of what may be a datetime; one without a zone is UTC, as pykafka's are."""
+    if not isinstance(timestamp, datetime):
+        return timestamp
+    when = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=timezone.utc)
+    return round(when.timestamp() * 1000)

@@ -64,6 +64,7 @@ class ProducerDriver:
     """Drives the sender of one producer.
 
     appender: where the records are; acks: 0, 1 or -1; codec, level: of the batches. `lock` guards the machine and is held for moments only.
+    idle_s: longest sleep of the worker while nothing is unsettled.
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, appender: Appender, *, acks: int, codec: int, level: int | None) -> None:
@@ -84,6 +85,7 @@ class ProducerDriver:
             max_in_flight=config.max_in_flight,
             delivery_timeout_s=config.delivery_timeout_ms / 1000,
             request_timeout_s=config.request_timeout_ms / 1000,
+            ack_timeout_s=None if config.ack_timeout_ms is None else config.ack_timeout_ms / 1000,
             retries=config.retries,
             backoff=Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
             chance=self._handler.random(),
@@ -94,6 +96,7 @@ class ProducerDriver:
         self.settled_records = 0
         self.outcome = self._handler.Event()
         self.closed = False
+        self.idle_s = TICK_S
         self._turn: list[None] = [None]  # who pops it drives; list.pop() is atomic, and nobody ever waits for it
         self._again = False
         self._suspect = False
@@ -362,7 +365,6 @@ class ProducerDriver:
         for outcome in settled:
             batch = outcome.batch
             whole = batch.parent or batch
-            self.settled_records += batch.count
             if outcome.error is None:
                 self.delivered += batch.count
                 callbacks = batch.complete(outcome.base_offset, outcome.log_append_time)
@@ -378,6 +380,8 @@ class ProducerDriver:
             if outcome.error is None and not callbacks:
                 self._appender.release(batch)
         if settled:
+            with self.lock:  # readers of several connections may be here at once
+                self.settled_records += sum(outcome.batch.count for outcome in settled)
             self.outcome.set()
             self._give_room()
             if self.closed:
@@ -515,7 +519,7 @@ def _work(ref: weakref.ref[ProducerDriver]) -> None:
             driver.mend()
         deadline = driver._drive()
         now = handler.monotonic()
-        wake, driver._sleeps_until = driver._wake, min(deadline, now + TICK_S)
+        wake, driver._sleeps_until = driver._wake, min(deadline, now + (TICK_S if driver.accumulator.unsettled else driver.idle_s))
         left = driver._sleeps_until - now
         del driver
         wake.wait(max(0.0, left))

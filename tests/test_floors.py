@@ -27,6 +27,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "connection",
             "nativeconsumer",
             "nativeproducer",
+            "ownedbroker",
             "partition",
             "partitioners",
             "producer",

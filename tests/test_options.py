@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent
 CLIENTS, PRODUCING, CONSUMING = "public/test_clients.py", "public/test_producing.py", "public/test_consuming.py"
 COMMITS, EFFECTS, FLUSHING = "public/test_positions_and_commits.py", "public/test_option_effects.py", "public/test_flushing.py"
 RETRIES, DAMAGE, TLS, CHANNELS = "public/test_retries.py", "public/test_damage.py", "net/test_tls.py", "public/test_channels.py"
+DOCUMENTED = "public/test_documented_producer.py"
 PROMISED = "promises/test_documented_clients.py"
 
 OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
@@ -72,6 +73,7 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "max_block_ms": (FLUSHING, "test_a_full_buffer_blocks_and_then_raises_and_what_was_accepted_is_kept"),
         "delivery_timeout_ms": (RETRIES, "test_delivery_timeout_ms_ends_the_retries"),
         "request_timeout_ms": (RETRIES, "test_a_request_that_gets_no_answer_is_sent_again_on_a_new_connection"),
+        "ack_timeout_ms": (DOCUMENTED, "test_ack_timeout_ms_is_the_brokers_time_and_not_the_clients"),
         "retries": (RETRIES, "test_retries_are_bounded_by_the_option"),
         "retry_backoff_ms": (RETRIES, "test_retries_pause_as_the_options_say"),
         "retry_backoff_max_ms": (EFFECTS, "test_retry_backoff_max_ms_ends_the_doubling"),
@@ -99,12 +101,13 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
     "Producer": {
         "partitioner": (PRODUCING, "test_pykafkas_partitioners"),
         "compression": (PRODUCING, "test_pykafkas_keywords_reach_the_wire"),
-        "max_retries": (PRODUCING, "test_retries_of_pykafkas_producer_are_bounded"),
+        "max_retries": (DOCUMENTED, "test_max_retries_is_how_often_a_batch_is_tried"),
         "retry_backoff_ms": (PRODUCING, "test_retries_of_pykafkas_producer_are_bounded"),
         "required_acks": (PRODUCING, "test_pykafkas_keywords_reach_the_wire"),
-        "ack_timeout_ms": (PRODUCING, "test_pykafkas_keywords_reach_the_wire"),
+        "ack_timeout_ms": (DOCUMENTED, "test_ack_timeout_ms_is_the_brokers_time_and_not_the_clients"),
         "max_queued_messages": (PRODUCING, "test_a_full_queue_blocks_or_raises"),
         "min_queued_messages": (PRODUCING, "test_min_queued_messages_end_the_linger"),
+        "queue_empty_timeout_ms": (DOCUMENTED, "test_queue_empty_timeout_ms_is_how_long_an_idle_worker_rests"),
         "linger_ms": (PRODUCING, "test_min_queued_messages_end_the_linger"),
         "block_on_queue_full": (PRODUCING, "test_a_full_queue_blocks_or_raises"),
         "max_request_size": (PRODUCING, "test_pykafkas_keywords_reach_the_wire"),

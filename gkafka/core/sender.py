@@ -136,6 +136,7 @@ class Sender:
         max_in_flight: int,
         delivery_timeout_s: float,
         request_timeout_s: float,
+        ack_timeout_s: float | None = None,
         retries: int | None,
         backoff: Backoff,
         chance: Random,
@@ -144,6 +145,7 @@ class Sender:
         self.accumulator, self._metadata, self._roll, self._set_limit = accumulator, metadata, roll, set_limit
         self.acks, self._linger_s, self._batch_bytes, self._max_request_bytes = acks, linger_s, batch_bytes, max_request_bytes
         self._max_in_flight, self._delivery_timeout_s, self._request_timeout_s = max_in_flight, delivery_timeout_s, request_timeout_s
+        self._ack_timeout_s = request_timeout_s if ack_timeout_s is None else ack_timeout_s
         self._retries, self._backoff, self._chance = retries, backoff, chance
         self.state = Idempotence.OFF if idempotence is False else Idempotence.WANTED
         self._required = idempotence is True
@@ -313,7 +315,7 @@ class Sender:
             if topic is None:
                 topic = topics[batch.topic] = TopicProduceData(name=batch.topic, topic_id=self._topic_id(batch.topic), partition_data=[])
             topic.partition_data.append(PartitionProduceData(index=batch.partition, records=batch.wire))
-        return ProduceRequest(acks=self.acks, timeout_ms=int(self._request_timeout_s * 1000), topic_data=list(topics.values()))
+        return ProduceRequest(acks=self.acks, timeout_ms=int(self._ack_timeout_s * 1000), topic_data=list(topics.values()))
 
     def _topic_id(self, name: str) -> UUID:
         """The topic's id, which is all that a request and its answer name it by (KIP-516); remembered, because a topic may vanish from the

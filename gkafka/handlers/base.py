@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from random import Random
@@ -194,6 +195,11 @@ class Handler(abc.ABC):
     @abc.abstractmethod
     def parker() -> p.Parker:
         """A new Parker for the calling worker: what a Future waits with."""
+
+    @staticmethod
+    def local() -> Any:
+        """An object whose attributes each worker has for itself: those of threads, unless the handler says otherwise."""
+        return threading.local()
 
     Queue: ClassVar[type[Any]]
 

@@ -28,6 +28,7 @@ try:
     import gevent  # type: ignore[import-untyped]
     from gevent._hub_local import get_hub_if_exists  # type: ignore[import-untyped]
     from gevent.hub import Waiter  # type: ignore[import-untyped]
+    from gevent.local import local as GreenletLocal  # type: ignore[import-untyped]
     from gevent.monkey import get_original  # type: ignore[import-untyped]
     from gevent.threadpool import ThreadPool  # type: ignore[import-untyped]
 except ImportError as exc:
@@ -283,6 +284,10 @@ class GEventHandler(Handler):
     @staticmethod
     def parker() -> GreenletParker:
         return GreenletParker()
+
+    @staticmethod
+    def local() -> Any:
+        return GreenletLocal()
 
     # time and identity
     @staticmethod

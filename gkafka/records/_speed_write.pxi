@@ -302,3 +302,6 @@ cdef class Appender:
         if calls < 0:
             raise ValueError(f"checkpoint_every={calls}: must be 0 or more")
         self.every = self.left = calls
+
+
+include "_speed_lane.pxi"

@@ -26,9 +26,17 @@ CLIENTS = "promises/test_documented_clients.py::"
 CONSUMERS = "promises/test_documented_consumers.py::"
 PRODUCERS = "promises/test_documented_producers.py::"
 CALLS = "promises/test_broker_calls.py::"
+DOCUMENTED = "public/test_documented_producer.py::"
 SIMPLE = "live/test_simple_consumer.py::"
 
-SHORT = {"CLIENTS ": CLIENTS, "CONSUMERS ": CONSUMERS, "PRODUCERS ": PRODUCERS, "CALLS ": CALLS, "SIMPLE ": SIMPLE}
+SHORT = {
+    "CLIENTS ": CLIENTS,
+    "CONSUMERS ": CONSUMERS,
+    "PRODUCERS ": PRODUCERS,
+    "CALLS ": CALLS,
+    "DOCUMENTED ": DOCUMENTED,
+    "SIMPLE ": SIMPLE,
+}
 
 TABLE = """
 1 | a client of a running broker works with no further call | CLIENTS test_four_messages_come_back_in_order
@@ -123,7 +131,7 @@ TABLE = """
 122 | a partition's earliest and latest offset | PRODUCERS test_the_ends_of_partitions, live/test_offsets.py::test_earliest_and_latest_offsets_of_each_partition
 123 | offsets of a partition by time (brokers since 0.10.1 tell the first at or after it, not those before) | PRODUCERS test_offsets_by_time, live/test_offsets.py::test_a_timestamp_gives_the_first_record_that_is_not_older
 124 | Partition.update takes fresh metadata | PRODUCERS test_a_partition_takes_fresh_metadata
-125 | random_partitioner takes any partition, and is the default | PRODUCERS test_the_random_partitioner_takes_any, CLIENTS test_messages_without_a_key_are_spread_evenly
+125 | random_partitioner takes any partition, and is the default | PRODUCERS test_the_random_partitioner_takes_any, CLIENTS test_messages_without_a_key_are_spread_evenly, DOCUMENTED test_a_partition_without_a_leader_gets_nothing_at_random
 126 | BasePartitioner is a callable to derive from | PRODUCERS test_a_partitioner_is_a_callable_of_ones_own
 127 | HashingPartitioner: same key and partitions, same partition | PRODUCERS test_the_hashing_partitioner_is_stable_for_a_key_and_its_partitions
 128 | HashingPartitioner promises nothing once partitions change | waived: -: a statement that nothing is promised
@@ -132,19 +140,19 @@ TABLE = """
 131 | workers come from the cluster's handler | PRODUCERS test_a_producer_is_a_context_that_is_started_already
 132 | a producer is a context that is started already | PRODUCERS test_a_producer_is_a_context_that_is_started_already
 133 | compression compresses what is sent | PRODUCERS test_messages_are_compressed
-134 | max_retries and retry_backoff_ms | PRODUCERS test_a_batch_is_tried_again_as_often_as_it_is_told
+134 | max_retries and retry_backoff_ms | PRODUCERS test_a_batch_is_tried_again_as_often_as_it_is_told, DOCUMENTED test_max_retries_is_how_often_a_batch_is_tried
 135 | required_acks -1, 0 and 1; no broker since 0.9 takes 2 | PRODUCERS test_acknowledgements_and_their_timeout_are_asked_of_the_broker, PRODUCERS test_a_number_of_acknowledgements_that_no_broker_takes_is_refused, live/test_roundtrip.py::test_every_kind_of_acknowledgement_delivers
-136 | ack_timeout_ms is sent to the broker | PRODUCERS test_acknowledgements_and_their_timeout_are_asked_of_the_broker
-137 | max_queued_messages bounds what waits | PRODUCERS test_a_full_queue_is_an_error_or_a_wait
-138 | min_queued_messages are sent whatever the linger | PRODUCERS test_enough_messages_do_not_linger
+136 | ack_timeout_ms is sent to the broker | PRODUCERS test_acknowledgements_and_their_timeout_are_asked_of_the_broker, DOCUMENTED test_ack_timeout_ms_is_the_brokers_time_and_not_the_clients
+137 | max_queued_messages bounds what waits | PRODUCERS test_a_full_queue_is_an_error_or_a_wait, DOCUMENTED test_never_more_than_max_queued_messages_wait_whoever_produces
+138 | min_queued_messages are sent whatever the linger | PRODUCERS test_enough_messages_do_not_linger, DOCUMENTED test_min_queued_messages_counts_what_is_not_sent_yet
 139 | linger_ms is the longest wait for more messages | PRODUCERS test_few_messages_linger_as_long_as_they_may, PRODUCERS test_the_default_linger_is_five_seconds
 140 | a full queue makes produce wait or raise | PRODUCERS test_a_full_queue_is_an_error_or_a_wait
-141 | sync=True returns when the message was sent | PRODUCERS test_a_sync_producer_returns_when_the_message_is_there
+141 | sync=True returns when the message was sent | PRODUCERS test_a_sync_producer_returns_when_the_message_is_there, DOCUMENTED test_a_sync_message_without_an_outcome_in_pending_timeout_ms_is_told
 142 | None is a null payload | PRODUCERS test_none_is_a_null_payload
 143 | the partitioner gets the partition key | PRODUCERS test_a_partitioner_is_a_callable_of_ones_own
-144 | what a producer's worker met is raised in the caller | PRODUCERS test_what_could_not_be_delivered_is_raised_to_the_caller
+144 | what a producer's worker met is raised in the caller | PRODUCERS test_what_could_not_be_delivered_is_raised_to_the_caller, DOCUMENTED test_what_ended_the_worker_is_raised_by_the_producer
 145 | messages that were queued when a leader moved are sent to the new one | PRODUCERS test_messages_that_were_queued_when_the_leader_moved_are_not_lost, core/test_sender.py::test_whatever_gets_lost_every_batch_arrives_once_and_in_order
-146 | queues of a broker that is gone lose nothing | PRODUCERS test_messages_that_were_queued_when_the_leader_moved_are_not_lost, PRODUCERS test_a_connection_that_breaks_loses_nothing
+146 | queues of a broker that is gone lose nothing | PRODUCERS test_messages_that_were_queued_when_the_leader_moved_are_not_lost, PRODUCERS test_a_connection_that_breaks_loses_nothing, DOCUMENTED test_owned_brokers_tell_what_waits_for_each_broker
 147 | _wait_all waits for every message | PRODUCERS test_waiting_for_all_waits_for_all
 167 | a fetched message knows its partition | CONSUMERS test_what_a_consumer_says_of_itself, SIMPLE test_a_fetched_message_knows_its_partition
 172 | a group does not make a SimpleConsumer balance | SIMPLE test_two_consumers_of_one_group_each_receive_every_message

@@ -122,7 +122,7 @@ def test_messages_are_compressed(client: KafkaClient, cluster: MockCluster, code
 
 def test_a_batch_is_tried_again_as_often_as_it_is_told(client: KafkaClient, cluster: MockCluster) -> None:
     cluster.on("Produce", Error(7), times=None)
-    producer = client.topics["t"].get_producer(linger_ms=0, max_retries=2, retry_backoff_ms=50)
+    producer = client.topics["t"].get_producer(linger_ms=0, max_retries=3, retry_backoff_ms=50)
     started = client.handler.monotonic()
     with pytest.raises(KafkaException):
         producer.produce(b"v").result(LIMIT_S)

@@ -472,7 +472,7 @@ def test_retries_of_pykafkas_producer_are_bounded(client: KafkaClient, cluster: 
     producer.produce(b"x")
     error = error_of(producer.stop)
     assert len(error.records) == 1  # type: ignore[attr-defined]
-    assert cluster.count("Produce") == 3
+    assert cluster.count("Produce") == 2
 
 
 def test_a_stopped_producer_gives_up_after_pending_timeout_ms(client: KafkaClient, cluster: MockCluster) -> None:

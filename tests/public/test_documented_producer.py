@@ -1,0 +1,313 @@
+"""pykafka's Producer: its keywords to the letter, its partitioners, what it says when it is misused."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.exceptions import (
+    ConfigurationError,
+    DeliveryError,
+    KafkaException,
+    ProduceFailureError,
+    ProducerQueueFullError,
+    SerializationError,
+)
+from gkafka.partitioners import GroupHashingPartitioner, HashingPartitioner, RandomPartitioner, RoundRobinPartitioner, hashing_partitioner
+from gkafka.producer import OwnedBroker, Producer
+from gkafka.testing import Delay, Error, MockCluster
+from tests.public.aids import LIMIT_S, Clock, Runner, error_of, stored, stored_values
+
+
+# -- how many wait ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("partitioner", [None, RoundRobinPartitioner()])
+def test_never_more_than_max_queued_messages_wait_whoever_produces(connect: Any, make_cluster: Any, run: Runner, partitioner: Any) -> None:
+    cluster = make_cluster(topics={"t": 3})
+    cluster.on("Produce", Delay(0.05), times=None)
+    producer = connect(cluster).topics["t"].get_producer(max_queued_messages=20, linger_ms=0, partitioner=partitioner)
+    most = 0
+
+    def work(n: int) -> None:
+        nonlocal most
+        for i in range(50):
+            producer.produce(b"%d-%d" % (n, i))
+            most = max(most, producer.pending)
+
+    for worker in [run.aside(work, n) for n in range(4)]:
+        worker.result()
+    producer.stop()
+    assert most <= 20
+    assert producer.pending == 0
+    assert len(set(stored_values(cluster, "t", range(3)))) == 200
+
+
+def test_min_queued_messages_counts_what_is_not_sent_yet(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    producer = client.topics["t"].get_producer(min_queued_messages=10, linger_ms=60_000)
+    for i in range(9):
+        producer.produce(b"%d" % i)
+    producer._engine.send_now()  # as a linger that is over would
+    run.until(lambda: len(stored(cluster)) == 9)
+    for i in range(9):
+        producer.produce(b"again %d" % i)
+    assert run.stays(lambda: len(stored(cluster)) == 9, 0.1), "those that went by themselves do not count"
+    producer.produce(b"tenth")
+    run.until(lambda: len(stored(cluster)) == 19)
+    producer.stop()
+
+
+def test_a_message_that_was_refused_takes_no_place(client: KafkaClient) -> None:
+    producer = client.topics["t"].get_producer(max_queued_messages=2, block_on_queue_full=False, linger_ms=60_000)
+    for _ in range(5):
+        assert isinstance(error_of(producer.produce, "text"), SerializationError)
+    producer.produce(b"1")
+    producer.produce(b"2")
+    assert isinstance(error_of(producer.produce, b"3"), ProducerQueueFullError)
+    producer.stop()
+
+
+def test_a_producer_may_be_derived_from(client: KafkaClient, cluster: MockCluster) -> None:
+    class Loud(Producer):
+        def produce(self, message: Any, partition_key: Any = None, timestamp: Any = None) -> Any:
+            return super().produce(message.upper(), partition_key, timestamp)
+
+    with Loud(client.cluster, client.topics["t"]) as producer:
+        producer.produce(b"v")
+    assert stored_values(cluster) == [b"V"]
+
+
+# -- waiting ---------------------------------------------------------------------------------------------------------------
+def test_a_sync_message_without_an_outcome_in_pending_timeout_ms_is_told(client: KafkaClient, cluster: MockCluster) -> None:
+    producer = client.topics["t"].get_sync_producer(pending_timeout_ms=200)
+    cluster.on("Produce", Delay(0.6), times=1)
+    with Clock() as clock:
+        error = error_of(producer.produce, b"v")
+    assert isinstance(error, ProduceFailureError)
+    assert "pending_timeout_ms=200" in str(error)
+    assert 0.15 < clock.seconds < 0.6
+    producer.stop()
+
+
+def test_pending_timeout_ms_of_minus_one_waits_for_every_outcome(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(0.3), times=2)
+    with client.topics["t"].get_sync_producer(pending_timeout_ms=-1) as producer:
+        producer.produce(b"sync")
+    with client.topics["t"].get_producer(pending_timeout_ms=-1) as producer:
+        producer.produce(b"stop")
+    assert stored_values(cluster) == [b"sync", b"stop"]
+
+
+@pytest.mark.parametrize(("queue_empty_timeout_ms", "least", "most"), [(0, 1, 4), (20, 10, 1000), (-1, 0, 0)])
+def test_queue_empty_timeout_ms_is_how_long_an_idle_worker_rests(
+    client: KafkaClient, cluster: MockCluster, run: Runner, queue_empty_timeout_ms: int, least: int, most: int
+) -> None:
+    producer = client.topics["t"].get_producer(linger_ms=0, queue_empty_timeout_ms=queue_empty_timeout_ms)
+    producer.produce(b"v").result(LIMIT_S)
+    driver, turns = producer._engine._driver, 0  # nothing outside shows how often an idle worker wakes
+    if queue_empty_timeout_ms < 0:
+        run.until(lambda: driver._sleeps_until - client.handler.monotonic() > 5)  # it was awake for the first message until now
+    drive = driver._drive
+
+    def counted() -> float:
+        nonlocal turns
+        turns += 1
+        return drive()
+
+    driver._drive = counted
+    run.sleep(1.3)
+    assert least <= turns <= most
+    assert producer.produce(b"w").result(LIMIT_S).offset == 1, "what is produced wakes it"
+    producer.stop()
+
+
+# -- reports ---------------------------------------------------------------------------------------------------------------
+def test_delivery_reports_are_the_calling_workers_own(client: KafkaClient, run: Runner) -> None:
+    producer = client.topics["t"].get_producer(delivery_reports=True, linger_ms=0)
+
+    def work(name: bytes) -> list[bytes | None]:
+        for _ in range(10):
+            producer.produce(name)
+        return [producer.get_delivery_report(timeout=LIMIT_S)[0].value for _ in range(10)]
+
+    workers = {name: run.aside(work, name) for name in (b"a", b"b", b"c")}
+    assert {name: set(worker.result()) for name, worker in workers.items()} == {b"a": {b"a"}, b"b": {b"b"}, b"c": {b"c"}}
+    with pytest.raises(client.handler.QueueEmptyError):
+        producer.get_delivery_report(block=False)
+    producer.stop()
+
+
+def test_a_sync_producer_has_no_reports(client: KafkaClient) -> None:
+    with client.topics["t"].get_sync_producer(delivery_reports=True) as producer:
+        producer.produce(b"v")
+        assert isinstance(error_of(producer.get_delivery_report), ConfigurationError)
+
+
+# -- tries -----------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("max_retries", "tries"), [(0, 1), (1, 1), (3, 3)])
+def test_max_retries_is_how_often_a_batch_is_tried(client: KafkaClient, cluster: MockCluster, max_retries: int, tries: int) -> None:
+    cluster.on("Produce", Error(7), times=None)
+    producer = client.topics["t"].get_producer(max_retries=max_retries, retry_backoff_ms=1)
+    producer.produce(b"v")
+    assert isinstance(error_of(producer.stop), DeliveryError)
+    assert cluster.count("Produce") == tries
+
+
+def test_ack_timeout_ms_is_the_brokers_time_and_not_the_clients(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(0.3), times=1)
+    with client.topics["t"].get_producer(ack_timeout_ms=50, required_acks=-1) as producer:
+        producer.produce(b"v").result(LIMIT_S)
+    assert [r.message.timeout_ms for r in cluster.requests("Produce")] == [50]
+    assert stored_values(cluster) == [b"v"]
+
+
+def test_what_ended_the_worker_is_raised_by_the_producer(client: KafkaClient) -> None:
+    producer = client.topics["t"].get_producer()
+    producer._raise_worker_exceptions()
+    producer.produce(b"v").result(LIMIT_S)
+    producer._engine._driver._worker_died(ValueError("a bug"))
+    for call in (producer._raise_worker_exceptions, producer.start, lambda: producer.produce(b"v", timestamp=1 << 70)):
+        error = error_of(call)
+        assert isinstance(error, ProduceFailureError)
+        assert "a bug" in str(error)
+
+
+# -- misuse ----------------------------------------------------------------------------------------------------------------
+def fails(*_: Any) -> Any:
+    raise LookupError("of the user's own")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"partitioner": fails}, ConfigurationError, "LookupError: of the user's own"),
+        ({"partitioner": lambda partitions, key: 7}, ConfigurationError, "the partitioner chose 7"),
+        ({"partitioner": lambda partitions, key: None}, ConfigurationError, "the partitioner chose None"),
+        ({"partitioner": HashingPartitioner()}, ValueError, "key cannot be None"),
+        ({"partitioner": GroupHashingPartitioner(len, 5)}, ValueError, "only 1 partitions"),
+        ({"serializer": fails}, SerializationError, "LookupError: of the user's own"),
+        ({"serializer": lambda message, key: message}, SerializationError, "must return"),
+        ({"serializer": lambda message, key: (1.5, key)}, SerializationError, "float"),
+    ],
+)
+def test_user_code_that_fails_is_told_and_the_producer_goes_on(
+    client: KafkaClient, cluster: MockCluster, options: Any, kind: type[Exception], text: str
+) -> None:
+    producer = client.topics["t"].get_producer(**options)
+    error = error_of(producer.produce, b"v")
+    assert isinstance(error, kind)
+    assert text in str(error)
+    producer._partitioner, producer._serializer = RandomPartitioner(), None
+    producer.produce(b"good")
+    producer.stop()
+    assert stored_values(cluster) == [b"good"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_queued_messages": 0},
+        {"min_queued_messages": 0},
+        {"max_retries": -1},
+        {"ack_timeout_ms": "1"},
+        {"queue_empty_timeout_ms": -2},
+        {"pending_timeout_ms": -2},
+        {"linger_ms": -1},
+        {"compression": 9},
+        {"compression": True},
+        {"required_acks": 2},
+        {"partitioner": 5},
+        {"serializer": "json"},
+    ],
+)
+def test_a_keyword_that_cannot_be_is_told_with_its_name(client: KafkaClient, wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    error = error_of(client.topics["t"].get_producer, **wrong)
+    assert isinstance(error, ConfigurationError)
+    assert f"{name}={wrong[name]!r}" in str(error)
+
+
+# -- timestamps ------------------------------------------------------------------------------------------------------------
+def test_timestamps_are_milliseconds_or_datetimes(client: KafkaClient, cluster: MockCluster) -> None:
+    aware = datetime.datetime(2020, 5, 1, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
+    naive = aware.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    with client.topics["t"].get_producer() as producer:
+        for timestamp in (1588327200000, aware, naive):
+            producer.produce(b"v", timestamp=timestamp)
+        assert isinstance(error_of(producer.produce, b"v", timestamp="now"), SerializationError)
+    assert [r.timestamp for r in stored(cluster)] == [1588327200000] * 3
+
+
+# -- partitioners ----------------------------------------------------------------------------------------------------------
+def test_round_robin_takes_each_partition_in_turn(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(topics={"t": 4})
+    with connect(cluster).topics["t"].get_producer(partitioner=RoundRobinPartitioner()) as producer:
+        for i in range(40):
+            producer.produce(b"%d" % i)
+    assert [len(cluster.log("t", p)) for p in range(4)] == [10] * 4
+
+
+def test_group_hashing_spreads_a_key_over_a_group(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(topics={"t": 8})
+    with connect(cluster).topics["t"].get_producer(partitioner=GroupHashingPartitioner(len, group_size=3)) as producer:
+        for _ in range(200):
+            producer.produce(b"v", partition_key=b"12345")
+    assert {p for p in range(8) if cluster.log("t", p)} == {5, 6, 7}
+
+
+def test_a_group_is_at_least_one_and_needs_a_function() -> None:
+    assert isinstance(error_of(GroupHashingPartitioner, len, 0), ValueError)
+    assert isinstance(error_of(GroupHashingPartitioner, None), ValueError)
+    assert hashing_partitioner([3, 1, 2], b"k") == HashingPartitioner()([1, 2, 3], b"k")
+
+
+def test_a_partition_without_a_leader_gets_nothing_at_random(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(3, topics={"t": 6}, replication_factor=1)
+    dead = cluster.leader("t", 0)
+    lost = {p for p in range(6) if cluster.leader("t", p) == dead}
+    assert 0 < len(lost) < 6
+    client = connect(cluster)
+    cluster.stop_broker(dead)
+    client.update_cluster()
+    with client.topics["t"].get_producer() as producer:
+        assert {producer.produce(b"%d" % i).partition for i in range(200)} == set(range(6)) - lost
+
+
+def test_partitions_are_ordered_by_id(connect: Any, make_cluster: Any) -> None:
+    partitions = connect(make_cluster(topics={"t": 3})).topics["t"].partitions
+    assert [p.id for p in sorted([partitions[2], partitions[0], partitions[1]])] == [0, 1, 2]
+
+
+# -- brokers ---------------------------------------------------------------------------------------------------------------
+def test_owned_brokers_tell_what_waits_for_each_broker(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(2, {"t": 4})
+    producer = connect(cluster).topics["t"].get_producer(linger_ms=60_000)
+    producer._setup_owned_brokers()
+    owned = producer._owned_brokers
+    assert sorted(owned) == [1, 2]
+    assert all(isinstance(o, OwnedBroker) and o.running and o.broker.id == id_ and not o.message_is_pending() for id_, o in owned.items())
+    for partition in range(4):
+        owned[1].enqueue(((b"v", b"k"), partition))
+    led = Counter(cluster.leader("t", p) for p in range(4))
+    assert {id_: o.messages_pending for id_, o in owned.items()} == led
+    cluster.move_leader("t", 0, 3 - cluster.leader("t", 0))
+    producer._update()
+    owned[2].flush()
+    producer._wait_all()
+    assert [len(cluster.log("t", p)) for p in range(4)] == [1] * 4
+    assert not producer._owned_brokers[1].message_is_pending()
+    producer.stop()
+    assert not producer._owned_brokers[1].running
+
+
+def test_a_batch_can_be_sent_at_once(client: KafkaClient, cluster: MockCluster) -> None:
+    producer = client.topics["t"].get_producer(linger_ms=60_000)
+    producer._produce(((b"queued", None), 0))
+    producer._send_request([((b"k", b"1"), 0), ((None, b"2"), 0)], None)
+    assert stored_values(cluster) == [b"queued", b"1", b"2"]
+    cluster.on("Produce", Error(10), times=1)
+    with pytest.raises(KafkaException):
+        producer._send_request([((None, b"3"), 0)], None)
+    assert isinstance(error_of(producer.stop), DeliveryError)

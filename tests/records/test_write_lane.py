@@ -1,0 +1,123 @@
+"""Lane: one topic's records at random among its partitions, never more than its limit. Both implementations."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.records.write_helpers import SLOW, make_appender
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.slow: list[tuple[Any, Any, Any]] = []
+
+    def produce_slow(self, message: Any, key: Any, timestamp: Any) -> object:
+        self.slow.append((message, key, timestamp))
+        return SLOW
+
+
+def make_lane(impl: Any, *, limit: int = 1000, seed: int = 7, partitions: int = 4, **options: Any) -> Any:
+    appender = make_appender(impl, **options)
+    lane = impl.Lane(Owner(), appender, "t", seed=seed)
+    for partition in range(4):
+        appender.open("t", partition, 1.0)
+    lane.spread(range(partitions))
+    lane.open, lane.limit = True, limit
+    return lane
+
+
+def test_records_go_to_any_of_the_partitions_and_come_out_as_they_were(impl: Any) -> None:
+    lane = make_lane(impl)
+    deliveries = [lane.produce(b"%d" % i, b"key", 1000 + i) for i in range(400)]
+    counts = Counter(d.partition for d in deliveries)
+    assert set(counts) == {0, 1, 2, 3}
+    assert min(counts.values()) > 50, "evenly, whatever the key"
+    assert [d.record[2:] for d in deliveries] == [(b"key", b"%d" % i, [], 1000 + i) for i in range(400)]
+    assert lane.accepted == 400
+    assert not lane.owner.slow
+
+
+def test_only_the_partitions_it_is_told_are_chosen(impl: Any) -> None:
+    lane = make_lane(impl)
+    lane.spread([1, 3])
+    assert {lane.produce(b"v").partition for _ in range(100)} == {1, 3}
+    lane.spread([])
+    assert lane.produce(b"v") is SLOW
+    lane.spread([9])
+    assert lane.produce(b"v") is SLOW, "a partition that the appender does not know"
+
+
+def test_both_implementations_choose_alike(impl: Any, speed: Any) -> None:
+    ours, theirs = make_lane(impl, seed=12345), make_lane(speed, seed=12345)
+    assert [ours.produce(b"v").partition for _ in range(200)] == [theirs.produce(b"v").partition for _ in range(200)]
+
+
+def test_what_passes_the_limit_goes_to_the_owner(impl: Any) -> None:
+    lane = make_lane(impl, limit=3)
+    for _ in range(3):
+        lane.produce(b"v")
+    assert lane.produce(b"fourth", b"k", 5) is SLOW
+    assert lane.owner.slow == [(b"fourth", b"k", 5)]
+    assert (lane.accepted, lane.take()) == (3, False)
+    lane.limit = 4
+    assert lane.take()
+    assert (lane.accepted, lane.produce(b"v")) == (4, SLOW)
+    lane.give_back()
+    assert lane.produce(b"v") is not SLOW
+
+
+def test_many_threads_never_pass_the_limit(impl: Any) -> None:
+    lane = make_lane(impl, limit=2000, lock=threading.Lock(), batch_bytes=1 << 20, buffer_bytes=1 << 24)
+    taken: list[object] = []
+
+    def work() -> None:
+        taken.extend(lane.take() if i % 3 == 0 else lane.produce(b"v") is not SLOW for i in range(1000))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(map(bool, taken)) == lane.accepted == 2000
+
+
+@pytest.mark.parametrize(
+    "record", [("text",), (bytearray(b"v"),), (b"v", "key"), (b"v", None, "now"), (b"v", None, -1), (b"v", None, 1 << 70), (b"x" * 20000,)]
+)
+def test_what_is_not_plain_goes_to_the_owner_and_is_not_counted(impl: Any, record: tuple[Any, ...]) -> None:
+    lane = make_lane(impl)
+    assert lane.produce(*record) is SLOW
+    assert lane.owner.slow == [(*record, *(None,) * (3 - len(record)))]
+    assert lane.accepted == 0
+
+
+def test_a_closed_lane_and_an_appender_that_is_not_fast_take_nothing(impl: Any) -> None:
+    lane = make_lane(impl)
+    lane.open = False
+    assert lane.produce(b"v") is SLOW
+    lane.open, lane.appender.fast = True, False
+    assert lane.produce(b"v") is SLOW
+    lane.appender.fast = True
+    assert lane.produce(b"v") is not SLOW
+
+
+def test_the_appenders_owner_gets_its_checkpoints(impl: Any) -> None:
+    lane = make_lane(impl)
+    lane.appender.checkpoint_every = 10
+    for _ in range(35):
+        lane.produce(b"v")
+    assert lane.appender.owner.checkpoints == 3
+
+
+def test_a_forked_child_takes_nothing(impl: Any) -> None:
+    lane = make_lane(impl)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if lane.produce(b"v") is SLOW and lane.accepted == 0 else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert lane.produce(b"v") is not SLOW
