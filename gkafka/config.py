@@ -51,6 +51,7 @@ def option(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[Any, ...] | None = None,
+    names: tuple[str, ...] = (),
     types: tuple[Any, ...] = (),
     aliases: tuple[str, ...] = (),
     none: bool = False,
@@ -58,10 +59,11 @@ def option(
 ) -> Any:
     """One option.
 
-    low, high: inclusive bounds of a number; none: None is a value too; aliases: other spellings that are accepted; secret: a text is
+    low, high: inclusive bounds of a number; names: texts that stand for something, beside what types allows; none: None is a value too; aliases: other spellings that are accepted; secret: a text is
     kept as a Secret and the field stays out of the repr.
     """
-    meta = {"doc": doc, "low": low, "high": high, "choices": choices, "types": types, "aliases": aliases, "none": none, "secret": secret}
+    meta: dict[str, Any] = {"doc": doc, "low": low, "high": high, "choices": choices, "names": names, "types": types}
+    meta |= {"aliases": aliases, "none": none, "secret": secret}
     return dataclasses.field(default=default, metadata=meta, repr=not secret)
 
 
@@ -73,6 +75,12 @@ def check(name: str, value: Any, meta: Mapping[str, Any], *, whole: bool = False
         if value not in meta["choices"] or isinstance(value, bool):  # True == 1, and is not meant so
             raise ConfigurationError(
                 f"{name}={value!r}: must be one of {', '.join(map(repr, meta['choices']))}{_near(value, meta['choices'])}"
+            )
+        return value
+    if meta["names"] and isinstance(value, str):
+        if value not in meta["names"]:
+            raise ConfigurationError(
+                f"{name}={value!r}: must be one of {', '.join(map(repr, meta['names']))}, or a callable{_near(value, meta['names'])}"
             )
         return value
     if meta["low"] is not None or meta["high"] is not None:
@@ -128,6 +136,8 @@ def options_table(cls: type[Any]) -> str:
         values = ""
         if m["choices"]:
             values = ", ".join(f"`{c!r}`" for c in m["choices"])
+        elif m["names"]:
+            values = ", ".join(f"`{n!r}`" for n in m["names"]) + " or a callable"
         elif low is not None:
             values = f"{low} to {high}" if high is not None else f"{low} or more"
         rows.append(f"| `{f.name}` | `{f.default!r}` | {values} | {m['doc']} |")
@@ -213,8 +223,10 @@ class ProducerConfig:
     compression_level: int | None = option(None, "the codec's own level; None: its default", low=-131072, high=22, none=True)
     partitioner: Any = option(
         None,
-        "callable (partition ids, key) -> partition id; None: murmur2 of the key, uniform sticky without one",
+        "'murmur2' (None means it): of the key, like the Java client; 'crc32': of the key, like librdkafka's consistent_random; without a "
+        "key both stay on a partition for batch_bytes, then take another (KIP-794); or a callable (partition ids, key) -> partition id",
         none=True,
+        names=("murmur2", "crc32"),
         types=(Callable,),
     )
     key_serializer: Any = option(None, "callable applied to each key", none=True, types=(Callable,))

@@ -11,10 +11,12 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from gkafka import records
 from gkafka.checks import check_topic_name
 from gkafka.config import ACKS, ProducerConfig
+from gkafka.core.sticky import Sticky, choose
 from gkafka.exceptions import (
     BufferFull,
     ConfigurationError,
@@ -37,6 +39,9 @@ log = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY = 64
 """Records that the fast path takes between two looks at the time and at the process id."""
+
+HASHES: dict[str, Callable[[bytes], int]] = {"murmur2": records.murmur2, "crc32": crc32}
+"""What a key's partition is taken from, as a remainder: like the Java client's, or like librdkafka's consistent_random."""
 
 INITIAL_BYTES = 4096
 """Memory that a new batch takes; it doubles as records come."""
@@ -70,10 +75,15 @@ class NativeProducer:
             lock=self._handler.Lock(),
         )
         self._appender.checkpoint_every = CHECKPOINT_EVERY
+        # None: a callable of the user's decides.
+        self._hash: Callable[[bytes], int] | None = None if callable(config.partitioner) else HASHES[config.partitioner or "murmur2"]
+        self._appender.crc32 = self._hash is crc32
         self._appender.fast = config.key_serializer is None and config.value_serializer is None and config.on_delivery is None
         self._driver = ProducerDriver(cluster, config, self._appender, acks=self._acks, codec=self._codec, level=self._level)
         self._chance = self._handler.random()
         self._partition_counts: dict[str, int] = {}
+        self._sticky: dict[str, Sticky] = {}
+        self._led_partitions: dict[str, tuple[int, Sequence[int]]] = {}  # with the version of the metadata that told them
         self._closed = False
         _living.add(self)
         cluster.engines.add(self)
@@ -145,19 +155,9 @@ class NativeProducer:
                 topic=topic,
             )
         count = self._know_topic(topic, deadline)
-        sticky = partition is None and key is None and self.config.partitioner is None
-        if sticky and (topic, self._appender.sticky(topic)) not in self._driver.accumulator.open:
-            # The batch before this record lingered and went: the next one goes elsewhere, or a slow producer would stay on one
-            # partition for ever (KIP-480).
-            self._move_sticky(topic, count)
-        while True:
-            target = self._partition(topic, count, partition, key)
-            delivery = self._append(topic, target, value, key, timestamp, headers, size)
-            if delivery is not None:
-                break
+        target = self._partition(topic, count, partition, key)
+        while (delivery := self._append(topic, target, value, key, timestamp, headers, size)) is None:
             self._wait_for_room(deadline, topic, size)
-            if sticky:
-                self._move_sticky(topic, count)
         if self.config.on_delivery is not None:
             delivery.add_done_callback(self.config.on_delivery)
         self._after_append()
@@ -190,34 +190,55 @@ class NativeProducer:
                 ) from exc
         count = len(info.partitions)
         if self._partition_counts.get(topic) != count:
-            self._partition_counts[topic] = count
             with self._cluster._lock:
                 self._cluster.metadata.add_topics([topic])
-            if self.config.partitioner is None:
-                self._appender.set_topic(topic, count, self._some_partition(topic, count))
+            with self._slow_lock:
+                self._partition_counts[topic] = count
+                if self._hash is not None:
+                    self._appender.set_topic(topic, count, 0)
+                    self._move_sticky(topic)
         return count
 
-    def _some_partition(self, topic: str, count: int) -> int:
-        """For the records without a key: a random partition among those that have a leader (KIP-480)."""
-        info = self._cluster.metadata.topic(topic)
-        led = [p.id for p in info.partitions.values() if p.leader >= 0] if info is not None else []
-        return self._chance.choice(led) if led else self._chance.randrange(count)
+    def _move_sticky(self, topic: str) -> int:
+        """Choose the partition of the next records without a key. Called under the slow lock."""
+        present, queues = self._sticky.get(topic), self._driver.accumulator.queues
+        partition = choose(
+            self._led(topic),
+            present.partition if present is not None else -1,
+            lambda p: queues[topic, p].length if (topic, p) in queues else 0,
+            self._chance,
+        )
+        self._sticky[topic] = Sticky(partition, self._driver.accumulator.open.get((topic, partition)))
+        self._appender.set_sticky(topic, partition)
+        return partition
 
-    def _move_sticky(self, topic: str, count: int) -> None:
-        if self.config.partitioner is None:
-            self._appender.set_sticky(topic, self._some_partition(topic, count))
+    def _led(self, topic: str) -> Sequence[int]:
+        """The partitions that have a leader; all if none has."""
+        metadata, count = self._cluster.metadata, self._partition_counts[topic]
+        version, led = self._led_partitions.get(topic, (-1, ()))
+        if version != metadata.version or not led or led[-1] >= count:
+            info = metadata.topic(topic)
+            led = [p.id for p in info.partitions.values() if p.leader >= 0 and p.id < count] if info is not None else []
+            self._led_partitions[topic] = metadata.version, led
+        return led or range(count)
 
-    def _partition(self, topic: str, count: int, partition: Any, key: bytes | None) -> int:
+    def _sticky_partition(self, topic: str, size: int) -> int:
+        """The partition for a record without a key; another one if it would begin a batch where enough was produced."""
+        sticky = self._sticky[topic]
+        if (topic, sticky.partition) in self._driver.accumulator.open or not sticky.is_spent(size, self._appender.limit(topic)):
+            return sticky.partition
+        return self._move_sticky(topic)
+
+    def _partition(self, topic: str, count: int, partition: Any, key: bytes | None) -> int | None:
+        """The partition that a record must go to; None: it has no key, and goes to the sticky one of the moment."""
         if partition is not None:
             if isinstance(partition, bool) or not isinstance(partition, int) or not 0 <= partition < count:
                 raise ConfigurationError(f"partition={partition!r}: topic {topic!r} has the partitions 0 to {count - 1}", topic=topic)
             return partition
-        if self.config.partitioner is not None:
+        if self._hash is None:
             return self._by_partitioner(topic, count, key)
-        if key is not None:
-            return records.murmur2(key) % count
-        sticky: int = self._appender.sticky(topic)
-        return sticky
+        # librdkafka's consistent_random takes an empty key for none, Java does not.
+        return None if key is None or (not key and self._hash is crc32) else self._hash(key) % count
 
     def _by_partitioner(self, topic: str, count: int, key: bytes | None) -> int:
         try:
@@ -228,18 +249,26 @@ class NativeProducer:
             raise ConfigurationError(f"the partitioner chose {chosen!r}: topic {topic!r} has the partitions 0 to {count - 1}", topic=topic)
         return chosen
 
-    def _append(self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any, size: int) -> Delivery | None:
-        """Put the record into its batch, rolling the one that is full. None: there is no room in the buffer."""
+    def _append(self, topic: str, target: int | None, value: Any, key: Any, timestamp: int, headers: Any, size: int) -> Delivery | None:
+        """Put the record into its batch, rolling the one that is full. None: there is no room in the buffer.
+
+        target: its partition; None: the sticky one. A record that finds that one's batch full goes where the next ones go.
+        """
         with self._slow_lock:
             self._check_usable()  # close() may have come while this caller waited for room
+            partition = self._sticky_partition(topic, size) if target is None else target
             delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
             if delivery is not None:
                 return delivery
             try:
                 self._roll(topic, partition)
-                with self._driver.lock:
-                    batch = self._appender.open(topic, partition, self._handler.monotonic(), size)
-                    self._driver.accumulator.opened(batch)
+                if target is None and (other := self._sticky_partition(topic, size)) != partition:
+                    partition = other
+                    delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
+                    if delivery is not None:
+                        return delivery
+                    self._roll(topic, partition)
+                self._open(topic, partition, size)
                 return self._appender.append(topic, partition, value, key, timestamp, headers)
             except BufferFull:
                 return None
@@ -253,8 +282,14 @@ class NativeProducer:
             full = self._appender.roll(topic, partition)
             if full is not None:
                 self._driver.accumulator.rolled(full)
-        if full is not None and self._appender.sticky(topic) == partition:
-            self._move_sticky(topic, self._partition_counts.get(topic, 1))
+
+    def _open(self, topic: str, partition: int, size: int) -> None:
+        with self._driver.lock:
+            batch = self._appender.open(topic, partition, self._handler.monotonic(), size)
+            self._driver.accumulator.opened(batch)
+        sticky = self._sticky.get(topic)
+        if sticky is not None and sticky.partition == partition:
+            sticky.follow(batch)
 
     def _after_append(self) -> None:
         """A batch was opened or rolled: see that somebody looks after it."""

@@ -81,7 +81,7 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "max_in_flight": (CHANNELS, "test_requests_on_a_connection_are_pipelined"),
         "compression": (PRODUCING, "test_every_codec"),
         "compression_level": (PRODUCING, "test_a_compression_level_is_obeyed"),
-        "partitioner": (PRODUCING, "test_a_partitioner_of_the_users_own"),
+        "partitioner": (PRODUCING, "test_crc32_chooses_partitions_as_librdkafka_does"),
         "key_serializer": (PRODUCING, "test_serializers_are_applied_and_what_they_raise_is_told"),
         "value_serializer": (PRODUCING, "test_serializers_are_applied_and_what_they_raise_is_told"),
         "on_delivery": (PRODUCING, "test_on_delivery_is_called_for_each_record"),

@@ -72,6 +72,11 @@ class PartitionQueue:
         self.reset_wanted = False
         self.retry = Retry()
 
+    @property
+    def length(self) -> int:
+        """Batches that are not settled, but for the open one."""
+        return len(self.pending) + len(self.on_wire)
+
     def push(self, batch: Batch) -> None:
         """Take a freshly rolled batch: it is the newest of the partition."""
         batch.extra = Flight(self, (self.orders, 0))

@@ -9,6 +9,7 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from time import time_ns
 from typing import Any
+from zlib import crc32
 
 from gkafka.exceptions import BufferFull
 from gkafka.records._check import (
@@ -86,6 +87,7 @@ class Appender:
         self.max_record_bytes = max_record_bytes
         self.initial_bytes = min(initial_bytes, batch_bytes, buffer_bytes)
         self.fast = True
+        self.crc32 = False  # choose by CRC-32 of the key in place of murmur2; an empty key is none then
         self._every = self._left = 0
         self._pid = os.getpid()
         self._pool = Pool(buffer_bytes)
@@ -96,7 +98,7 @@ class Appender:
     def produce(self, topic: Any, value: Any, key: Any = None, partition: Any = None, timestamp: Any = None, headers: Any = None) -> Any:
         """Append one record to its partition's open batch; what needs more than that goes to `owner.produce_slow`.
 
-        partition None: by murmur2 of the key, without a key the topic's sticky one. timestamp: ms, None for now.
+        partition None: by murmur2 of the key (or `crc32`), without a key the topic's sticky one. timestamp: ms, None for now.
         """
         if self._every:
             if not self._left:
@@ -120,10 +122,11 @@ class Appender:
             return self.owner.produce_slow(topic, value, key, partition, timestamp, headers)
         return Delivery(batch, index)
 
-    @staticmethod
-    def _partition(found: Topic, key: Any) -> int:
+    def _partition(self, found: Topic, key: Any) -> int:
         if key is None:
             return found.sticky
+        if self.crc32 and type(key) is bytes and found.partitions:
+            return crc32(key) % found.partitions if key else found.sticky
         return murmur2(key) % found.partitions if type(key) is bytes and found.partitions else -1
 
     def append(self, topic: str, partition: int, value: Any, key: Any, timestamp_ms: int, headers: Any) -> Delivery | None:

@@ -58,6 +58,7 @@ cdef class Appender:
     cdef readonly object owner
     cdef readonly Py_ssize_t batch_bytes, buffer_bytes, max_record_bytes, initial_bytes
     cdef public bint fast
+    cdef public bint crc32  # choose by CRC-32 of the key in place of murmur2; an empty key is none then
     cdef long every, left
     cdef long forks
     cdef _Pool pool
@@ -83,7 +84,7 @@ cdef class Appender:
     def produce(self, topic, value, key=None, partition=None, timestamp=None, headers=None):
         """Append one record to its partition's open batch; what needs more than that goes to `owner.produce_slow`.
 
-        partition None: by murmur2 of the key, without a key the topic's sticky one. timestamp: ms, None for now.
+        partition None: by murmur2 of the key (or `crc32`), without a key the topic's sticky one. timestamp: ms, None for now.
         """
         cdef _Topic found
         cdef Batch batch
@@ -113,6 +114,8 @@ cdef class Appender:
         if partition is None:
             if key is None:
                 number = found.sticky
+            elif PyBytes_CheckExact(key) and found.partitions and self.crc32:
+                number = found.sticky if not PyBytes_GET_SIZE(key) else gkafka_crc32(<const unsigned char*> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), 0) % <uint32_t> found.partitions
             elif PyBytes_CheckExact(key) and found.partitions:
                 number = (c_murmur2(<const unsigned char*> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF) % <uint32_t> found.partitions
             else:

@@ -419,7 +419,7 @@ def _calls(client: KafkaClient) -> dict[str, Any]:
         ("producer", "retries", -1),
         ("producer", "delivery_timeout_ms", 1),
         ("producer", "request_timeout_ms", 1 << 40),
-        ("producer", "partitioner", "murmur2"),
+        ("producer", "partitioner", "murmur3"),
         ("producer", "key_serializer", "utf-8"),
         ("producer", "on_delivery", 5),
         ("topic producer", "required_acks", 2),

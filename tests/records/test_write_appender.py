@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+import zlib
 from typing import Any
 
 import pytest
@@ -577,3 +578,16 @@ def test_threads_lose_and_duplicate_nothing(impl: Any) -> None:
     assert sorted(values) == sorted(b"%d %d" % (n, i) for n in deliveries for i in range(3000))
     for n, own in deliveries.items():
         assert [d.record.value for d in own[::97]] == [b"%d %d" % (n, i) for i in range(0, 3000, 97)]
+
+
+def test_keys_choose_by_crc32_where_the_owner_says_so(impl: Any) -> None:
+    appender = make_appender(impl)
+    appender.crc32 = True
+    for partition in range(4):
+        appender.open("t", partition, 1.0)
+    for key in (b"a", b"123456789", b"\xff" * 40):
+        assert appender.produce("t", b"v", key).partition == zlib.crc32(key) % 4
+    assert appender.produce("t", b"v", b"").partition == appender.produce("t", b"v").partition == 2, "the sticky one"
+    assert appender.produce("t", b"v", bytearray(b"a")) is SLOW
+    appender.drop_topic("t")
+    assert appender.produce("t", b"v", b"a") is SLOW
