@@ -11,7 +11,7 @@ SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/record
 WITH_KAFKA := $(wildcard tests/live tests/*/live)
 PURE := $(PY) -m pytest -q -n 4 --dist loadfile $(addprefix --ignore=,$(WITH_KAFKA))
 # The rooms above the records: they run on the Python twin, too (tests/records takes both implementations as a parameter).
-TWICE := tests/public tests/spark
+TWICE := tests/public tests/regressions tests/spark
 
 # The part of the demo's site that `make test` crawls.
 TEST_PAGES := 40

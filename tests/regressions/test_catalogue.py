@@ -1,0 +1,28 @@
+"""The bugs that bit other producers: each has a test here, by its number."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+
+HERE = pathlib.Path(__file__).parent
+TRANSACTIONS = {2, 3}
+CATALOGUE = {*range(1, 21), 57, 58, 60} - TRANSACTIONS
+"""B01 to B20 are of producers: loss, order, duplicates; B57, B58, B60 are leaks and forks."""
+
+
+def regressions() -> list[ast.FunctionDef]:
+    nodes = [node for path in sorted(HERE.glob("test_*.py")) for node in ast.walk(ast.parse(path.read_text()))]
+    return [node for node in nodes if isinstance(node, ast.FunctionDef) and re.match(r"test_b\d\d_", node.name)]
+
+
+def test_every_bug_of_the_catalogue_has_a_test_that_is_named_by_its_id() -> None:
+    named = {int(test.name[6:8]) for test in regressions()}
+    assert sorted(CATALOGUE - named) == []
+
+
+def test_every_regression_test_says_its_id_and_the_bug_first() -> None:
+    for test in regressions():
+        text = ast.get_docstring(test) or ""
+        assert re.match(rf"B{test.name[6:8]} [\w/-]+(#\d+| )", text), f"{test.name}: {text!r}"
