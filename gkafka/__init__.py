@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from gkafka.broker import Broker
     from gkafka.client import KafkaClient
     from gkafka.cluster import Cluster
+    from gkafka.interceptors import ProducerInterceptor
     from gkafka.partition import Partition
     from gkafka.producer import Producer
     from gkafka.simpleconsumer import SimpleConsumer
     from gkafka.topic import Topic
 
 __version__ = "0.1.0"
-__all__ = ["Broker", "Cluster", "KafkaClient", "Partition", "Producer", "SimpleConsumer", "Topic"]
+__all__ = ["Broker", "Cluster", "KafkaClient", "Partition", "Producer", "ProducerInterceptor", "SimpleConsumer", "Topic"]
 
 _HOMES = {
     "Broker": "broker",
@@ -22,6 +23,7 @@ _HOMES = {
     "KafkaClient": "client",
     "Partition": "partition",
     "Producer": "producer",
+    "ProducerInterceptor": "interceptors",
     "SimpleConsumer": "simpleconsumer",
     "Topic": "topic",
 }

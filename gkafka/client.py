@@ -245,10 +245,13 @@ class KafkaClient:
         self._cluster.metadata.forget_topic(name)
 
     def stats(self) -> dict[str, Any]:
-        """Connections, metadata and producers, as plain data."""
+        """One snapshot of the client, its brokers, producers and consumers, as plain data; docs/statistics.md says what each key means."""
+        self._handler.check_fork()
         engines = [e for e in list(self._cluster.engines) if not e.closed]
         return {
+            "client_id": self._config.client_id,
             "handler": self._handler.name,
+            "workers": len(self._handler.workers()),
             **self._cluster.stats(),
             "producers": [e.stats() for e in engines if isinstance(e, NativeProducer)],
             "consumers": [e.stats() for e in engines if not isinstance(e, NativeProducer)],

@@ -232,6 +232,7 @@ class ProducerConfig:
     key_serializer: Any = option(None, "callable applied to each key", none=True, types=(Callable,))
     value_serializer: Any = option(None, "callable applied to each value", none=True, types=(Callable,))
     on_delivery: Any = option(None, "callable (delivery) for each record, run by the producer's worker", none=True, types=(Callable,))
+    interceptors: Any = option((), "list of gkafka.interceptors.ProducerInterceptor, in the order to call them", types=(list, tuple))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

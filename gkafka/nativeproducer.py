@@ -26,6 +26,7 @@ from gkafka.exceptions import (
     RecordTooLarge,
     SerializationError,
 )
+from gkafka.interceptors import InterceptorChain
 from gkafka.producerdriver import TICK_S, ProducerDriver
 from gkafka.records import compression
 
@@ -78,7 +79,9 @@ class NativeProducer:
         # None: a callable of the user's decides.
         self._hash: Callable[[bytes], int] | None = None if callable(config.partitioner) else HASHES[config.partitioner or "murmur2"]
         self._appender.crc32 = self._hash is crc32
-        self._appender.fast = config.key_serializer is None and config.value_serializer is None and config.on_delivery is None
+        self._interceptors = InterceptorChain(config.interceptors, self._accept) if config.interceptors else None
+        calls = (config.key_serializer, config.value_serializer, config.on_delivery, self._interceptors)
+        self._appender.fast = all(call is None for call in calls)
         self._driver = ProducerDriver(cluster, config, self._appender, acks=self._acks, codec=self._codec, level=self._level)
         self._chance = self._handler.random()
         self._partition_counts: dict[str, int] = {}
@@ -140,6 +143,11 @@ class NativeProducer:
     def produce_slow(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
         """What the appender's fast path does not take: checks, conversions, waiting for metadata or room, rolling full batches."""
         self._check_usable()
+        if self._interceptors is not None:
+            return self._interceptors.produce(topic, value, key, partition, timestamp, headers)
+        return self._accept(topic, value, key, partition, timestamp, headers)
+
+    def _accept(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
         if not isinstance(topic, str):
             topic = check_topic_name(topic)
         value, key, headers = records.check_record(
@@ -496,6 +504,7 @@ class NativeProducer:
             unsettled = list(self._driver.accumulator.unsettled)
         return {
             "delivered_records": self._driver.delivered,
+            "failed_records": self._driver.settled_records - self._driver.delivered,
             "unsettled_batches": len(unsettled),
             "unsettled_records": sum(b.count for b in unsettled),
             "retried_batches": self._driver.sender.retried,
@@ -505,6 +514,7 @@ class NativeProducer:
             "idempotence": self._driver.sender.state.value,
             "producer_id": self._driver.sender.producer[0] if self._driver.sender.producer else -1,
             "buffer_bytes_free": self._appender.available,
+            "interceptor_failures": self._interceptors.failures if self._interceptors is not None else 0,
         }
 
 

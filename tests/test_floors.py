@@ -25,6 +25,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "client",
             "cluster",
             "connection",
+            "interceptors",
             "nativeconsumer",
             "nativeproducer",
             "ownedbroker",
@@ -52,7 +53,7 @@ CONCURRENT = {
 }
 IO_ROOM = {"net": {"ssl"}}  # TLS over memory BIOs: no socket in it
 FORBIDDEN_CALLS = {("time", "sleep"), ("os", "fork"), ("os", "forkpty")}
-PUBLIC = {"Broker", "Cluster", "KafkaClient", "Partition", "Producer", "SimpleConsumer", "Topic"}
+PUBLIC = {"Broker", "Cluster", "KafkaClient", "Partition", "Producer", "ProducerInterceptor", "SimpleConsumer", "Topic"}
 # The broker for tests runs beside the client under test and must not depend on the handler that is tested.
 OWN_CONCURRENCY = {"testing"}
 # Types only, or a class that is instantiated by floor 2 with a Random that floor 5 hands in.

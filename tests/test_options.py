@@ -84,6 +84,7 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "partitioner": (PRODUCING, "test_crc32_chooses_partitions_as_librdkafka_does"),
         "key_serializer": (PRODUCING, "test_serializers_are_applied_and_what_they_raise_is_told"),
         "value_serializer": (PRODUCING, "test_serializers_are_applied_and_what_they_raise_is_told"),
+        "interceptors": ("public/test_interceptors.py", "test_interceptors_are_called_in_their_order"),
         "on_delivery": (PRODUCING, "test_on_delivery_is_called_for_each_record"),
     },
     "ConsumerConfig": {

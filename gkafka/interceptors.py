@@ -1,0 +1,110 @@
+"""Interceptors: a user's code that sees every record of a producer on its way out, and what became of it (KIP-42)."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from gkafka.exceptions import ConfigurationError
+from gkafka.records import Record
+
+if TYPE_CHECKING:
+    from gkafka.records import Delivery
+
+__all__ = ["InterceptorChain", "ProducerInterceptor"]
+
+log = logging.getLogger(__name__)
+
+HOOKS = ("on_send", "on_acknowledgement", "on_error")
+
+
+class ProducerInterceptor:
+    """Base of the `interceptors` of `client.get_producer()`; override what is wanted. Any object with these three methods will do.
+
+    They are called in the order given, under no lock. One that raises is logged and skipped: it never costs a record.
+    """
+
+    def on_send(self, record: Record) -> Record:
+        """In the caller of produce(): the record to send, the given one or another (`record._replace(...)`).
+
+        Key and value are as the caller gave them, before serializers; partition and timestamp are None where the caller left them open,
+        headers a list of their own.
+        """
+        return record
+
+    def on_acknowledgement(self, delivery: Delivery) -> None:
+        """The record is delivered: `delivery.record`, `delivery.result()`. On the worker of the producer's callbacks."""
+
+    def on_error(self, record: Record, error: BaseException, persisted: str) -> None:
+        """The record was not delivered. persisted: "no", or "maybe" where a broker may have written it all the same.
+
+        On the worker of the producer's callbacks; in the caller if produce() itself raises the error.
+        """
+
+
+class InterceptorChain:
+    """The interceptors of one producer. accept: takes (topic, value, key, partition, timestamp, headers) as produce() does."""
+
+    def __init__(self, interceptors: Iterable[Any], accept: Callable[..., Delivery]) -> None:
+        self._interceptors: list[ProducerInterceptor] = list(interceptors)
+        self._accept = accept
+        self._failures: Counter[tuple[int, str]] = Counter()
+        for interceptor in self._interceptors:
+            lacking = [hook for hook in HOOKS if not callable(getattr(interceptor, hook, None))]
+            if lacking or isinstance(interceptor, type):
+                why = "is a class: give an instance" if isinstance(interceptor, type) else f"has no {', '.join(lacking)}"
+                raise ConfigurationError(f"interceptors: {interceptor!r} {why}; derive it from gkafka.interceptors.ProducerInterceptor")
+
+    @property
+    def failures(self) -> int:
+        """Calls that raised."""
+        return sum(self._failures.values())
+
+    def produce(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
+        """Show the record to each on_send, then have it accepted."""
+        record = Record(topic, partition, key, value, list(headers) if isinstance(headers, (list, tuple)) else headers or [], timestamp)
+        for number, interceptor in enumerate(self._interceptors):
+            record = self._shown(number, interceptor, record)
+        try:
+            delivery = self._accept(record.topic, record.value, record.key, record.partition, record.timestamp, record.headers or None)
+        except Exception as error:
+            self._tell("on_error", record, error, "no")
+            raise
+        delivery.add_done_callback(self._done)
+        return delivery
+
+    def _shown(self, number: int, interceptor: ProducerInterceptor, record: Record) -> Record:
+        # A copy: one that raises half-way leaves the headers of the record that goes on as they were.
+        mine = record._replace(headers=list(record.headers)) if isinstance(record.headers, list) else record
+        try:
+            answer: Any = interceptor.on_send(mine)
+            if not isinstance(answer, Record):
+                raise TypeError(f"on_send returned {type(answer).__name__}: it must return a Record")
+        except Exception:
+            self._failed(number, interceptor, "on_send")
+            return record
+        return answer
+
+    def _done(self, delivery: Delivery) -> None:
+        error = delivery.exception(0)
+        if error is None:
+            self._tell("on_acknowledgement", delivery)
+            return
+        record = delivery.record or Record(delivery.topic, delivery.partition, None, None, [], -1)
+        flight = delivery.batch.part(delivery.index).extra
+        self._tell("on_error", record, error, flight.persisted if flight is not None else "no")
+
+    def _tell(self, hook: str, *about: Any) -> None:
+        for number, interceptor in enumerate(self._interceptors):
+            try:
+                getattr(interceptor, hook)(*about)
+            except Exception:
+                self._failed(number, interceptor, hook)
+
+    def _failed(self, number: int, interceptor: ProducerInterceptor, hook: str) -> None:
+        """The first failure of each hook is logged, the others are counted."""
+        self._failures[number, hook] += 1
+        if self._failures[number, hook] == 1:
+            log.exception("%s.%s failed; further failures are only counted (stats: interceptor_failures)", type(interceptor).__name__, hook)
