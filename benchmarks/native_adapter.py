@@ -79,6 +79,27 @@ class Native(Adapter):
         c.stop()
         return n, tot, samp, t
 
+    def latency(self, pool):
+        a = self.a
+        a.linger_ms = 0
+        p, c = self._producer(), self._consumer()
+        ack, e2e = [], []
+        for i in range(a.n + 20):
+            v = pool[i % len(pool)]
+            t0 = time.perf_counter()
+            p.produce(a.topic, v, partition=i % a.partitions).result(30)
+            t1 = time.perf_counter()
+            while not (ms := c.consume_batch(1, 5000)):
+                pass
+            assert bytes(ms[0].value) == v
+            t2 = time.perf_counter()
+            if i >= 20:
+                ack.append(t1 - t0)
+                e2e.append(t2 - t0)
+        p.close()
+        c.stop()
+        return ack, e2e
+
     def read(self):
         c = self._consumer()
         n = 0
