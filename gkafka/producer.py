@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gkafka import records
 from gkafka.checks import check_count
@@ -39,6 +39,7 @@ __all__ = ["OwnedBroker", "Producer"]
 CODECS = {CompressionType.NONE: None, CompressionType.GZIP: "gzip", CompressionType.SNAPPY: "snappy", CompressionType.LZ4: "lz4"}
 CODECS[CompressionType.ZSTD] = "zstd"
 SLICE_S = 0.1
+UNCHOSEN: Any = object()
 FOREVER_MS = 1000.0 * 3600 * 24 * 365
 LONGEST_REST_S = 60.0
 """queue_empty_timeout_ms=-1: a worker whose producer was dropped is gone after that."""
@@ -151,7 +152,7 @@ class Producer:
         lane.limit = self._min_queued - 1
         lane.open = True
         self._running = True
-        plain = self._at_random and self._serializer is None and self._reports is None and not self._synchronous
+        plain = self._serializer is None and self._reports is None and not self._synchronous
         if plain and type(self).produce is Producer.produce:
             # One compiled call for each message, with no Python frame between; it comes back here for what is not per message.
             self.produce = lane.produce  # type: ignore[method-assign]
@@ -197,12 +198,12 @@ class Producer:
         """
         return self.produce_slow(message, partition_key, timestamp)
 
-    def produce_slow(self, message: Any, partition_key: Any, timestamp: Any) -> Any:
-        """What the fast path does not take: all that is not one record more in a batch that is open."""
+    def produce_slow(self, message: Any, partition_key: Any, timestamp: Any, chosen: Any = UNCHOSEN) -> Any:
+        """What the fast path does not take: all that is not one record more in a batch that is open. chosen: by the partitioner."""
         engine, _ = self._parts()
         if self._serializer is not None:
             message, partition_key = self._serialized(message, partition_key)
-        partition = self._choose(engine, partition_key)
+        partition = self._choose(engine, partition_key, chosen)
         delivery = self._accept(message, partition_key, partition, _milliseconds(timestamp))
         if self._synchronous:
             self._wait_for(delivery)
@@ -218,23 +219,33 @@ class Producer:
             ) from exc
         return value, key
 
-    def _choose(self, engine: NativeProducer, key: Any) -> int:
-        """The partition's id, by the partitioner. Tells the fast path which partitions have a leader."""
+    def _choose(self, engine: NativeProducer, key: Any, chosen: Any) -> int:
+        """The partition's id, by the partitioner. Tells the fast path which partitions there are."""
         count = engine.know_topic(self._topic.name)
         if self._at_random:
             return self._chance.choice(self._spread(engine))
-        try:
-            chosen: Any = self._partitioner(list(self._topic.partitions.values()), key)
-        except Exception as exc:
-            raise ConfigurationError(
-                f"the partitioner failed for topic {self._topic.name!r}: {type(exc).__name__}: {exc}", topic=self._topic.name
-            ) from exc
+        partitions = list(self._topic.partitions.values())
+        version = self._cluster.metadata.version
+        if version != self._spread_version and self._lane is not None:
+            self._lane.partition_by(self._partitioner, partitions)
+            self._spread_version = version
+        if chosen is UNCHOSEN:
+            try:
+                chosen = self._partitioner(partitions, key)
+            except Exception as exc:
+                self.partitioner_failed(exc)
         number = getattr(chosen, "id", chosen)
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
             raise ConfigurationError(
                 f"the partitioner chose {chosen!r}: topic {self._topic.name!r} has the partitions 0 to {count - 1}", topic=self._topic.name
             )
         return number
+
+    def partitioner_failed(self, error: Exception) -> NoReturn:
+        """Raise what the partitioner raised as an error that names it: the message was not accepted."""
+        raise ConfigurationError(
+            f"the partitioner failed for topic {self._topic.name!r}: {type(error).__name__}: {error}", topic=self._topic.name
+        ) from error
 
     def _spread(self, engine: NativeProducer) -> list[int]:
         """The partitions to choose from at random: those that have a leader, by the newest metadata."""

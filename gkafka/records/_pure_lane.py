@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import time_ns
 from typing import Any
 
@@ -16,9 +16,9 @@ MASK = (1 << 64) - 1
 
 
 class Lane:
-    """The per-message part of a producer of one topic that spreads its records at random and bounds their number.
+    """The per-message part of a producer of one topic that spreads its records at random or by a partitioner, and bounds their number.
 
-    owner: serves what this does not take, `produce_slow(message, key, timestamp)`. seed: of the choice of partitions, not 0. open: while
+    owner: serves what this does not take, `produce_slow(message, key, timestamp[, chosen])`, and `partitioner_failed(error)`. seed: of the choice of partitions, not 0. open: while
     it is False everything goes to the owner. accepted: records taken so far; limit: with that many taken the next goes to the owner.
     """
 
@@ -28,6 +28,8 @@ class Lane:
         self.open = False
         self._ids: list[int] = []
         self._found: Any = None
+        self._partitioner: Callable[[list[Any], Any], Any] | None = None
+        self._partitions: list[Any] = []
         self._chance = seed & MASK or 1
 
     def spread(self, partitions: Iterable[int]) -> None:
@@ -35,28 +37,51 @@ class Lane:
         self._ids = list(partitions)
         self._found = self.appender._topics.get(self.topic)
 
+    def partition_by(self, partitioner: Callable[[list[Any], Any], Any], partitions: Iterable[Any]) -> None:
+        """Ask `partitioner(partitions, key)` from now on: it gets a list of its own and gives a number or something with an `id`."""
+        self._partitioner, self._partitions = partitioner, list(partitions)
+        self._found = self.appender._topics.get(self.topic)
+
     def produce(self, message: Any, partition_key: Any = None, timestamp: Any = None) -> Any:
-        """Append one record to the open batch of a random partition; what needs more than that goes to `owner.produce_slow`."""
-        appender, found, ids = self.appender, self._found, self._ids
+        """Append one record to the open batch of a partition; what needs more than that goes to `owner.produce_slow`."""
+        appender, ids = self.appender, self._partitions if self._partitioner is not None else self._ids
         if appender._every:
             if not appender._left:
                 appender._left = appender._every
                 appender.owner.checkpoint()
             appender._left -= 1
-        if not self.open or self.accepted >= self.limit or not appender.fast or found is None or not ids or os.getpid() != appender._pid:
+        if not ids or not self._takes():
             return self.owner.produce_slow(message, partition_key, timestamp)
-        number = ids[self._draw(len(ids))]
+        chose: tuple[Any, ...] = ()
+        if self._partitioner is not None:
+            try:
+                chosen = self._partitioner(list(self._partitions), partition_key)
+            except Exception as error:
+                return self.owner.partitioner_failed(error)
+            number = chosen if type(chosen) is int else getattr(chosen, "id", None)
+            # The partitioner is user code: it may have switched to others, closed the producer, or called back into it.
+            if type(number) is not int or not self._takes():
+                return self.owner.produce_slow(message, partition_key, timestamp, chosen)
+            chose = (chosen,)
+        else:
+            number = ids[self._draw(len(ids))]
+        found = self._found
         batch = found.batches[number] if 0 <= number < found.partitions else None
         stamp = time_ns() // 1_000_000 if timestamp is None else timestamp if type(timestamp) is int else -1
         if batch is None or not 0 <= stamp < 1 << 63:
-            return self.owner.produce_slow(message, partition_key, timestamp)
+            return self.owner.produce_slow(message, partition_key, timestamp, *chose)
         with appender._guard:
             index = batch._put(message, partition_key, None, stamp, appender.max_record_bytes) if self.accepted < self.limit else -1
             if index >= 0:
                 self.accepted += 1
         if index < 0:
-            return self.owner.produce_slow(message, partition_key, timestamp)
+            return self.owner.produce_slow(message, partition_key, timestamp, *chose)
         return Delivery(batch, index)
+
+    def _takes(self) -> bool:
+        """May this append at all now?"""
+        appender = self.appender
+        return self.open and self.accepted < self.limit and appender.fast and self._found is not None and os.getpid() == appender._pid
 
     def _draw(self, count: int) -> int:
         """A number below count. xorshift64: Marsaglia 2003."""

@@ -3,9 +3,9 @@
 @cython.final
 @cython.no_gc_clear
 cdef class Lane:
-    """The per-message part of a producer of one topic that spreads its records at random and bounds their number.
+    """The per-message part of a producer of one topic that spreads its records at random or by a partitioner, and bounds their number.
 
-    owner: serves what this does not take, `produce_slow(message, key, timestamp)`. seed: of the choice of partitions, not 0. open: while
+    owner: serves what this does not take, `produce_slow(message, key, timestamp[, chosen])`, and `partitioner_failed(error)`. seed: of the choice of partitions, not 0. open: while
     it is False everything goes to the owner. accepted: records taken so far; limit: with that many taken the next goes to the owner.
     """
 
@@ -16,6 +16,8 @@ cdef class Lane:
     cdef public Py_ssize_t limit
     cdef public bint open
     cdef _Topic found
+    cdef object partitioner
+    cdef list partitions
     cdef int* ids
     cdef uint32_t count
     cdef uint64_t chance
@@ -48,14 +50,33 @@ cdef class Lane:
         self.count = <uint32_t> len(chosen)
         self.found = self.appender.topics.get(self.topic)
 
-    def produce(self, message, partition_key=None, timestamp=None):
-        """Append one record to the open batch of a random partition; what needs more than that goes to `owner.produce_slow`."""
+    def partition_by(self, partitioner, partitions):
+        """Ask `partitioner(partitions, key)` from now on: it gets a list of its own and gives a number or something with an `id`."""
+        self.partitioner = partitioner
+        self.partitions = list(partitions)
+        self.found = self.appender.topics.get(self.topic)
+
+    cdef inline bint takes(self):
+        """May this append at all now?"""
         cdef Appender appender = self.appender
-        cdef _Topic found = self.found
+        return (
+            self.open and self.accepted < self.limit and appender.fast and self.found is not None and appender.forks == gkafka_forks
+        )
+
+    cdef object slow(self, message, partition_key, timestamp, chosen):
+        if self.partitioner is None:
+            return self.owner.produce_slow(message, partition_key, timestamp)
+        return self.owner.produce_slow(message, partition_key, timestamp, chosen)
+
+    def produce(self, message, partition_key=None, timestamp=None):
+        """Append one record to the open batch of a partition; what needs more than that goes to `owner.produce_slow`."""
+        cdef Appender appender = self.appender
+        cdef _Topic found
+        cdef object chosen = None
+        cdef object its_id
         cdef Batch batch
         cdef PyObject* entry
-        cdef uint64_t x
-        cdef int number
+        cdef Py_ssize_t number
         cdef int64_t stamp
         cdef int overflow = 0
         if appender.every:
@@ -63,21 +84,28 @@ cdef class Lane:
                 appender.left = appender.every
                 appender.owner.checkpoint()
             appender.left -= 1
-        if not self.open or self.accepted >= self.limit or not appender.fast or appender.forks != gkafka_forks:
+        if not self.takes() or not (self.count if self.partitioner is None else len(self.partitions)):
             return self.owner.produce_slow(message, partition_key, timestamp)
-        if found is None or not self.count:
-            return self.owner.produce_slow(message, partition_key, timestamp)
-        x = self.chance  # xorshift64: Marsaglia 2003
-        x ^= x << 13
-        x ^= x >> 7
-        x ^= x << 17
-        self.chance = x
-        number = self.ids[((x >> 32) * self.count) >> 32]
+        if self.partitioner is not None:
+            try:
+                chosen = self.partitioner(self.partitions[:], partition_key)
+            except Exception as error:
+                return self.owner.partitioner_failed(error)
+            its_id = chosen if type(chosen) is int else getattr(chosen, "id", None)
+            # The partitioner is user code: it may have switched to others, closed the producer, or called back into it.
+            if type(its_id) is not int or not self.takes():
+                return self.owner.produce_slow(message, partition_key, timestamp, chosen)
+            number = PyLong_AsLongAndOverflow(its_id, &overflow)
+            if overflow:
+                return self.owner.produce_slow(message, partition_key, timestamp, chosen)
+        else:
+            number = self.draw()
+        found = self.found
         if number < 0 or number >= found.partitions:
-            return self.owner.produce_slow(message, partition_key, timestamp)
+            return self.slow(message, partition_key, timestamp, chosen)
         entry = <PyObject*> PyList_GET_ITEM(found.batches, number)
         if <object> entry is None:
-            return self.owner.produce_slow(message, partition_key, timestamp)
+            return self.slow(message, partition_key, timestamp, chosen)
         batch = <Batch> entry
         if timestamp is None:
             stamp = gkafka_wall_ms()
@@ -86,9 +114,18 @@ cdef class Lane:
         else:
             stamp = -1
         if stamp < 0 or _put(batch, message, partition_key, None, stamp, appender.max_record_bytes) != DONE:
-            return self.owner.produce_slow(message, partition_key, timestamp)
+            return self.slow(message, partition_key, timestamp, chosen)
         self.accepted += 1
         return new_delivery(batch)
+
+    cdef inline int draw(self):
+        """One of the partitions, by chance."""
+        cdef uint64_t x = self.chance  # xorshift64: Marsaglia 2003
+        x ^= x << 13
+        x ^= x >> 7
+        x ^= x << 17
+        self.chance = x
+        return self.ids[((x >> 32) * self.count) >> 32]
 
     def take(self):
         """Count one record that goes another way; False if the limit is reached."""

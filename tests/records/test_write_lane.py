@@ -16,8 +16,16 @@ class Owner:
     def __init__(self) -> None:
         self.slow: list[tuple[Any, Any, Any]] = []
 
-    def produce_slow(self, message: Any, key: Any, timestamp: Any) -> object:
+        self.chosen: list[Any] = []
+        self.failed: list[Exception] = []
+
+    def produce_slow(self, message: Any, key: Any, timestamp: Any, *chosen: Any) -> object:
         self.slow.append((message, key, timestamp))
+        self.chosen += chosen
+        return SLOW
+
+    def partitioner_failed(self, error: Exception) -> object:
+        self.failed.append(error)
         return SLOW
 
 
@@ -55,6 +63,64 @@ def test_only_the_partitions_it_is_told_are_chosen(impl: Any) -> None:
 def test_both_implementations_choose_alike(impl: Any, speed: Any) -> None:
     ours, theirs = make_lane(impl, seed=12345), make_lane(speed, seed=12345)
     assert [ours.produce(b"v").partition for _ in range(200)] == [theirs.produce(b"v").partition for _ in range(200)]
+
+
+class Partition:
+    def __init__(self, id_: Any) -> None:
+        self.id = id_
+
+
+def test_a_partitioner_is_asked_once_for_each_record_and_gets_a_list_of_its_own(impl: Any) -> None:
+    lane = make_lane(impl)
+    asked: list[Any] = []
+    partitions = [Partition(i) for i in range(4)]
+
+    def by_key(given: list[Any], key: Any) -> Any:
+        asked.append(key)
+        assert given == partitions
+        given.clear()
+        return partitions[int(key)]
+
+    lane.partition_by(by_key, partitions)
+    keys = [b"%d" % (i % 4) for i in range(100)]
+    assert [lane.produce(b"v", key).partition for key in keys] == [int(key) for key in keys]
+    assert asked == keys
+    assert not lane.owner.slow
+
+
+@pytest.mark.parametrize("chosen", [9, -1, None, "x", True, 1 << 70, Partition(9), Partition("x"), Partition(None)])
+def test_what_a_partitioner_chose_is_handed_on_to_the_owner(impl: Any, chosen: Any) -> None:
+    lane = make_lane(impl)
+    lane.partition_by(lambda partitions, key: chosen, range(4))
+    assert lane.produce(b"v", b"k", 5) is SLOW
+    assert lane.owner.slow == [(b"v", b"k", 5)]
+    assert lane.owner.chosen == [chosen], "so that nobody asks it twice"
+    lane.partition_by(lambda partitions, key: 2, range(4))
+    assert lane.produce(3, b"k", 5) is SLOW, "a value that is not bytes"
+    assert lane.owner.chosen == [chosen, 2]
+
+
+def test_a_partitioner_that_raises_or_closes_the_lane_takes_nothing_with_it(impl: Any) -> None:
+    lane = make_lane(impl)
+
+    def raises(partitions: list[Any], key: Any) -> Any:
+        raise LookupError(key)
+
+    def closes(partitions: list[Any], key: Any) -> Any:
+        lane.open = False
+        return 1
+
+    lane.partition_by(raises, range(4))
+    assert lane.produce(b"v", b"k") is SLOW
+    assert [type(error) for error in lane.owner.failed] == [LookupError]
+    lane.partition_by(closes, range(4))
+    assert lane.produce(b"v", b"k") is SLOW
+    assert lane.owner.chosen == [1]
+    assert lane.accepted == 0
+    lane.open = True
+    lane.partition_by(closes, [])
+    assert lane.produce(b"w") is SLOW, "without partitions the owner asks"
+    assert lane.open
 
 
 def test_what_passes_the_limit_goes_to_the_owner(impl: Any) -> None:
