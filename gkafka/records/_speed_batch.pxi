@@ -611,6 +611,9 @@ cdef bint grow(Batch batch, Py_ssize_t need) noexcept:
     return True
 
 
+cdef object _new_tuple = tuple.__new__
+
+
 # -- one record's view ---------------------------------------------------------------------------------------------------
 @cython.final
 @cython.no_gc
@@ -656,11 +659,15 @@ cdef class Delivery:
         cdef int index = self.index - batch.first
         if batch.error is not None:
             raise fresh_error(batch.error)
-        return RecordMetadata(
-            batch.topic,
-            batch.partition,
-            batch.base_offset + index if batch.base_offset >= 0 else -1,
-            batch.log_append_time if batch.log_append_time >= 0 else batch.timestamp_of(index),
+        # Without the Python frame of a NamedTuple's own __new__: a third of the time.
+        return _new_tuple(
+            RecordMetadata,
+            (
+                batch.topic,
+                batch.partition,
+                batch.base_offset + index if batch.base_offset >= 0 else -1,
+                batch.log_append_time if batch.log_append_time >= 0 else batch.timestamp_of(index),
+            ),
         )
 
     def exception(self, timeout=None):
