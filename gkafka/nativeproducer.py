@@ -213,7 +213,7 @@ class NativeProducer:
         partition = choose(
             self._led(topic),
             present.partition if present is not None else -1,
-            lambda p: queues[topic, p].length if (topic, p) in queues else 0,
+            lambda p: queue.length if (queue := queues.get((topic, p))) is not None else 0,
             self._chance,
         )
         self._sticky[topic] = Sticky(partition, self._driver.accumulator.open.get((topic, partition)))

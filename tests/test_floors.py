@@ -46,7 +46,20 @@ FLOOR = {name: floor for floor, names in FLOORS for name in names}
 GUESTS_MAY_USE = {0, 1, 5}
 
 # All that core may import: what is not listed (datetime, importlib, os ...) would bring a clock, chance or the world in.
-PURE = {"__future__", "logging", "enum", "collections", "collections.abc", "dataclasses", "typing", "uuid", "re", "struct"}
+PURE = {
+    "__future__",
+    "logging",
+    "enum",
+    "collections",
+    "collections.abc",
+    "heapq",
+    "itertools",
+    "dataclasses",
+    "typing",
+    "uuid",
+    "re",
+    "struct",
+}
 CONCURRENT = {
     *("threading", "queue", "gevent", "greenlet", "socket", "selectors", "select", "concurrent", "_thread", "asyncio"),
     *("multiprocessing", "subprocess", "ssl"),

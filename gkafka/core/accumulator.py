@@ -5,8 +5,7 @@ This is bookkeeping only. The bytes are in `gkafka.records.Batch`, what may be s
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
 from gkafka.core.backoff import Retry
@@ -103,19 +102,24 @@ class Accumulator:
     """All that a producer has accepted and that is not settled.
 
     unsettled: every batch from the moment it is opened until it is delivered or failed, oldest first: what flush() waits for and
-    what the delivery timeout looks at.
+    what the delivery timeout looks at. open: batches that still grow; lingering: those of them that wait for more records, oldest
+    first. active: queues that are not empty. touched: partitions about which something changed since the sender looked last.
     """
 
     def __init__(self) -> None:
         self.queues: dict[Key, PartitionQueue] = {}
         self.open: dict[Key, Batch] = {}
+        # Ordered ones: of a dict the first entry is found slowly when those before it are gone.
+        self.lingering: OrderedDict[Key, Batch] = OrderedDict()
         self.active: dict[Key, PartitionQueue] = {}
         self.hurried: set[Key] = set()
-        self.unsettled: dict[Batch, None] = {}
+        self.unsettled: OrderedDict[Batch, None] = OrderedDict()
+        self.touched: OrderedDict[Key, None] = OrderedDict()
 
     def opened(self, batch: Batch) -> None:
         """A batch was made and records go into it."""
-        self.open[batch.topic, batch.partition] = batch
+        key = (batch.topic, batch.partition)
+        self.open[key] = self.lingering[key] = batch
         self.unsettled[batch] = None
 
     def rolled(self, batch: Batch) -> None:
@@ -126,10 +130,12 @@ class Accumulator:
         key = (batch.topic, batch.partition)
         if self.open.get(key) is batch:
             del self.open[key]
+            self.lingering.pop(key, None)
             self.hurried.discard(key)
         if batch.extra is not None:
             return
         self.unsettled.setdefault(batch)
+        self.touched[key] = None
         queue = self.queues.get(key)
         if queue is None:
             queue = self.queues[key] = PartitionQueue(key)
@@ -141,10 +147,12 @@ class Accumulator:
         key = (batch.topic, batch.partition)
         if self.open.get(key) is batch:
             self.hurried.add(key)
+            self.touched[key] = None
 
     def hurry_all(self) -> None:
         """The same for every open batch."""
         self.hurried.update(self.open)
+        self.touched.update(dict.fromkeys(self.open))
 
     def is_idle(self, key: Key) -> bool:
         """Has the partition nothing rolled or on the wire?"""
@@ -158,11 +166,18 @@ class Accumulator:
     def replaced(self, batch: Batch, parts: list[Batch]) -> None:
         """The batch was split: its parts stand in its place, among those of its age."""
         if batch in self.unsettled:
-            self.unsettled = {new: None for old in self.unsettled for new in (parts if old is batch else (old,))}
+            self.unsettled = OrderedDict((new, None) for old in self.unsettled for new in (parts if old is batch else (old,)))
 
-    def keys(self) -> Iterator[Key]:
-        """Every partition that holds something which could be sent: retries and rolled batches first."""
-        yield from self.active
-        for key in self.open:
-            if key not in self.active:
-                yield key
+    def waits(self, queue: PartitionQueue) -> None:
+        """The queue has batches to send (again)."""
+        self.active[queue.key] = queue
+        self.touched[queue.key] = None
+
+    def rests(self, queue: PartitionQueue, producer: ProducerId | None) -> None:
+        """The queue is empty. It is forgotten if it has no history: no failures in a row, and no numbers under the present producer id.
+
+        Numbers are kept however long the partition rests, also while the metadata does not name it (B01).
+        """
+        self.active.pop(queue.key, None)
+        if not queue.retry.failures and (queue.producer is None or queue.producer != producer):
+            self.queues.pop(queue.key, None)

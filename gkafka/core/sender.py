@@ -29,9 +29,10 @@ from gkafka.brokererrors import (
     UnknownError,
     error_for,
 )
-from gkafka.core.accumulator import SEQUENCES, Accumulator, Flight, PartitionQueue, ProducerId
+from gkafka.core.accumulator import SEQUENCES, Accumulator, Flight, Key, PartitionQueue, ProducerId
 from gkafka.core.backoff import Backoff, Retry
 from gkafka.core.metadata import NO_TOPIC_ID
+from gkafka.core.schedule import Schedule
 from gkafka.exceptions import (
     ConnectionFailedError,
     KafkaException,
@@ -119,7 +120,7 @@ class Sender:
 
     roll: takes an open batch out of the appender (the driver's `Appender.roll`); None if it is empty or gone. set_limit: tells it how
     many bytes the batches of a topic may hold (`Appender.set_limit`). divided: batches that were split and whose waiters do not know it
-    yet; the driver empties it.
+    yet; the driver empties it. gate: partition -> whether anything of it may go out now; asked again at each poll.
     """
 
     def __init__(
@@ -163,7 +164,8 @@ class Sender:
         self._throttled: dict[int, float] = {}
         self._topic_ids: dict[str, UUID] = {}
         self._topic_names: dict[UUID, str] = {}
-        self._turn = 0
+        self.gate: Callable[[Key], bool] = lambda key: True
+        self._schedule = Schedule(accumulator, metadata, linger_s=linger_s, may_send=self._may_send, gate=lambda key: self.gate(key))
 
     # -- what to send --------------------------------------------------------------------------------------------------
     def poll(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> Poll:
@@ -175,64 +177,32 @@ class Sender:
         ask = self.state is Idempotence.WANTED and now >= self._id_retry.not_before and bool(self.accumulator.unsettled)
         if ask:
             self._move(Event.ASK)
+        schedule = self._schedule
+        schedule.update(now, hasty=self.flushing or self.pressed)
         requests: list[Outgoing] = []
         pauses: list[float] = []
-        want_metadata = False
         if self.state in (Idempotence.OFF, Idempotence.READY):
-            ready, want_metadata = self._ready(now)
-            for broker_id, keys in ready.items():
+            for broker_id in list(schedule.ready):
+                if not self._has_room(broker_id, now):
+                    continue
                 if ready_at(broker_id) > now:
                     pauses.append(ready_at(broker_id))
                 else:
-                    requests += self._drain(broker_id, keys, now)
-        return Poll(requests, ask, settled, want_metadata, min([self._deadline(now), *pauses]))
+                    requests += self._drain(broker_id, now)
+        return Poll(requests, ask, settled, bool(schedule.homeless), min([self._deadline(now), *pauses]))
 
     def _move(self, event: Event) -> None:
         self.state = MOVES[self.state, event]
 
-    def _ready(self, now: float) -> tuple[dict[int, list[tuple[str, int]]], bool]:
-        """Partitions that have something to send, by the broker that leads them; and whether a leader is missing."""
-        ready: dict[int, list[tuple[str, int]]] = {}
-        due: set[int] = set()
-        missing = False
-        acc = self.accumulator
-        for key in list(acc.keys()):
-            leader = self._metadata.leader(*key)
-            if leader is None:
-                missing = True
-                continue
-            broker_id = leader[0]
-            if self.in_flight.get(broker_id, 0) >= self._max_in_flight or now < self._throttled.get(broker_id, 0.0):
-                continue
-            ready.setdefault(broker_id, []).append(key)
-            if broker_id not in due and self._is_due(key, now):
-                due.add(broker_id)
-        return {b: keys for b, keys in ready.items() if b in due}, missing
+    def _may_send(self, queue: PartitionQueue) -> bool:
+        """May the next batch of the partition go out, as far as what is on the wire is concerned? (Not during the pause after a failure.)
 
-    def _is_due(self, key: tuple[str, int], now: float) -> bool:
-        queue = self.accumulator.active.get(key)
-        if queue is not None and queue.pending:
-            return self._may_send(queue, now)
-        batch = self.accumulator.open.get(key)
-        return batch is not None and self._has_lingered(key, batch, now) and (queue is None or self._may_send(queue, now))
-
-    def _has_lingered(self, key: tuple[str, int], batch: Batch, now: float) -> bool:
-        if self.flushing or self.pressed or now >= batch.created + self._linger_s:
-            return True
-        return key in self.accumulator.hurried and self.accumulator.is_idle(key)
-
-    def _may_send(self, queue: PartitionQueue, now: float) -> bool:
-        """May the next batch of the partition go out?
-
-        - not during the pause after a failure;
         - a batch that was sent before goes out again only when nothing of its partition is on the wire, else a younger batch that is
           still under way could land before it;
         - nothing goes beside a partition's first batch: a leader that has no batch of this producer takes any sequence number, so the second
           could land where the first was refused (B10). Nor beside any, if one request in flight is all that keeps the order;
         - batches numbered under an older producer id are settled first, then the numbering starts anew.
         """
-        if now < queue.retry.not_before:
-            return False
         if queue.on_wire:
             again = bool(queue.pending) and (queue.pending[0].attempts > 0 or queue.pending[0].extra.is_part)
             stale = self.state is Idempotence.READY and queue.producer != self.producer
@@ -240,14 +210,14 @@ class Sender:
             return not (again or stale or queue.reset_wanted or unknown)
         return True
 
-    def _drain(self, broker_id: int, keys: list[tuple[str, int]], now: float) -> list[Outgoing]:
+    def _has_room(self, broker_id: int, now: float) -> bool:
+        return self.in_flight.get(broker_id, 0) < self._max_in_flight and now >= self._throttled.get(broker_id, 0.0)
+
+    def _drain(self, broker_id: int, now: float) -> list[Outgoing]:
         """Fill requests for one broker while its connection has room, taking the partitions in turn."""
         requests: list[Outgoing] = []
-        self._turn += 1
-        start = self._turn % len(keys)
-        keys = keys[start:] + keys[:start]
-        while self.in_flight.get(broker_id, 0) < self._max_in_flight:
-            batches = self._take(keys, now)
+        while self._has_room(broker_id, now):
+            batches = self._take(broker_id, now)
             if not batches:
                 break
             requests.append(Outgoing(broker_id, batches))
@@ -255,30 +225,35 @@ class Sender:
             self.sent_requests += 1
         return requests
 
-    def _take(self, keys: Iterable[tuple[str, int]], now: float) -> list[Batch]:
+    def _take(self, broker_id: int, now: float) -> list[Batch]:
+        """The batches of one request, at most one of a partition."""
         batches: list[Batch] = []
+        taken: dict[Key, None] = {}
         total = 0
-        for key in keys:
-            queue = self._next_queue(key, now)
+        while (key := self._schedule.next_of(broker_id, now)) is not None:
+            queue = self._next_queue(key, now) if key not in taken else None
             if queue is None:
                 continue
+            if not batches:
+                self._schedule.let_ride(broker_id, -(-self._batch_bytes // 2), now)
             size = queue.pending[0].size
             if batches and total + size > self._max_request_bytes:
+                self._schedule.put_first(broker_id, key)
                 break
             total += size
             batches.append(self._send_next(queue))
+            taken[key] = None
+        for key in taken:
+            self._schedule.place(key, now)
         return batches
 
-    def _next_queue(self, key: tuple[str, int], now: float) -> PartitionQueue | None:
-        """The partition's queue if its next batch may go now. An open batch goes if it lingered, or rides along if it is half full."""
+    def _next_queue(self, key: Key, now: float) -> PartitionQueue | None:
+        """The partition's queue if its next batch may go now; if that is an open one it is rolled."""
         acc = self.accumulator
         queue = acc.active.get(key)
-        if queue is not None and not self._may_send(queue, now):
-            return None
+        if (queue is not None and now < queue.retry.not_before) or not self._schedule.has_next(key, queue):
+            return None  # it changed since it was placed; what lets it go will place it again
         if queue is None or not queue.pending:
-            batch = acc.open.get(key)
-            if batch is None or not (batch.size * 2 >= self._batch_bytes or self._has_lingered(key, batch, now)):
-                return None
             rolled = self._roll(*key)
             if rolled is None:
                 return None
@@ -392,7 +367,7 @@ class Sender:
             self.retried += 1
             queue.put_back(batch)
             queue.retry.failed(self._backoff, now, self._chance)
-            self.accumulator.active[queue.key] = queue
+            self.accumulator.waits(queue)
             return None
         return self._fail(queue, batch, error)
 
@@ -415,7 +390,7 @@ class Sender:
             part.extra = flight.of_part(part.first, batch.first)
             queue.put_back(part)
         self.accumulator.replaced(batch, parts)
-        self.accumulator.active[queue.key] = queue
+        self.accumulator.waits(queue)
         self.divided.append(batch)
 
     @staticmethod
@@ -445,8 +420,9 @@ class Sender:
 
     def _done(self, queue: PartitionQueue, settled: Settled) -> Settled:
         self.accumulator.settled(settled.batch)
+        self.accumulator.touched[queue.key] = None
         if not queue.pending and not queue.on_wire:
-            self.accumulator.active.pop(queue.key, None)
+            self.accumulator.rests(queue, self.producer)
         return settled
 
     # -- producer id -----------------------------------------------------------------------------------------------------
@@ -522,22 +498,13 @@ class Sender:
     def _deadline(self, now: float) -> float:
         """When something becomes due by time alone."""
         acc = self.accumulator
-        when = NEVER
+        when = self._schedule.deadline(now)
         for batch in acc.unsettled:
-            when = batch.created + self._delivery_timeout_s
+            when = min(when, batch.created + self._delivery_timeout_s)
             break
-        for batch in acc.open.values():
-            # A batch that has lingered and was not sent waits for an answer or for a leader, not for time (B20). They are in the order
-            # of their creation: the first that still lingers is the next to be due.
-            if batch.created + self._linger_s > now:
-                when = min(when, batch.created + self._linger_s)
-                break
         for until in self._throttled.values():
             if until > now:
                 when = min(when, until)
-        for queue in acc.active.values():
-            if queue.pending and queue.retry.not_before > now:
-                when = min(when, queue.retry.not_before)
         if self.state is Idempotence.WANTED and acc.unsettled and self._id_retry.not_before > now:
             when = min(when, self._id_retry.not_before)
         return when
@@ -563,7 +530,8 @@ class Sender:
             if batch in queue.on_wire:
                 queue.on_wire.remove(batch)
             queue.put_back(batch)
-            self.accumulator.active[queue.key] = queue
+            self.accumulator.waits(queue)
+        self.accumulator.touched.update(dict.fromkeys((*self.accumulator.active, *self.accumulator.open)))
 
     def abandon(self, error: KafkaException) -> list[Settled]:
         """Fail everything that is not settled: the producer closes, or can never send."""

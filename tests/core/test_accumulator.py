@@ -47,14 +47,39 @@ def test_what_is_unsettled_is_told_oldest_first_whatever_its_partition() -> None
     assert list(accumulator.unsettled) == [batches[0], batches[2], open_one]
 
 
-def test_partitions_with_rolled_batches_come_before_those_with_open_ones_and_none_comes_twice() -> None:
+def test_whatever_changes_about_a_partition_is_noted() -> None:
     accumulator = Accumulator()
-    first: Any = FakeBatch(1)
-    accumulator.opened(first)
+    batch: Any = FakeBatch(1)
+    accumulator.opened(batch)
+    assert not accumulator.touched, "it lingers"
+    accumulator.hurry(batch)
+    assert list(accumulator.touched) == [("t", 1)]
+    accumulator.touched.clear()
     rolled(accumulator, 1, 0)
-    both: Any = FakeBatch(0)
-    accumulator.opened(both)
-    assert list(accumulator.keys()) == [("t", 0), ("t", 1)]
+    accumulator.rolled(batch)
+    assert set(accumulator.touched) == {("t", 0), ("t", 1)}
+    assert not accumulator.lingering
+
+
+@pytest.mark.parametrize(("idempotence", "left"), [(False, 0), (True, 50)])
+def test_queues_without_a_history_are_forgotten_and_those_with_numbers_kept(idempotence: bool, left: int) -> None:
+    rig = Rig(dict.fromkeys(range(50), 1), idempotence=idempotence)
+    for partition in range(50):
+        rig.full(partition)
+    while rig.accumulator.unsettled:
+        for request in rig.sent():
+            rig.answer(request)
+    assert len(rig.accumulator.queues) == left
+    assert not rig.accumulator.active
+
+
+def test_numbers_under_an_old_epoch_are_no_history() -> None:
+    rig = Rig({0: 1, 1: 1})
+    rig.full(0, count=1), rig.full(1)
+    (request,) = rig.sent()
+    rig.answer(request, {0: 10})
+    assert rig.sender.epoch_bumps == 1
+    assert not rig.accumulator.queues
 
 
 def test_only_an_open_batch_can_be_hurried_and_rolling_it_ends_the_hurry() -> None:
