@@ -102,7 +102,8 @@ class Verdict:
     first; inversions: neighbours of a lane in the wrong order; unresolved: no outcome within the timeout and a second; ghosts: reported or
     refused as not persisted, yet in the log; strangers: in the log and in no ledger; repeated: resolved more than once; hidden: not
     shown to a read_committed reader, though no transaction was used.
-    failed_no, failed_maybe: records reported as failed, by what is said about their being persisted; cut_off: calls that were interrupted.
+    failed_no, failed_maybe: records reported as failed, by what is said about their being persisted; cut_off: calls that were interrupted;
+    errors: name -> how many records failed or were refused with it.
     """
 
     produced: int = 0
@@ -121,6 +122,7 @@ class Verdict:
     repeated: int = 0
     hidden: int = 0
     stall_s: float = 0.0
+    errors: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def wrong(self) -> dict[str, int]:
@@ -141,14 +143,16 @@ def check(
     committed: Sequence[Row] | None = None,
     *,
     must_stay: Callable[[Entry], bool] = lambda entry: True,
+    since: float = 0.0,
 ) -> Verdict:
     """Compare a ledger with the final dump of its topics.
 
     log: everything (read_uncommitted), each partition in the order of its offsets. committed: the same for read_committed, None: not read.
-    must_stay: False for records whose partition was deleted after they were acknowledged.
+    must_stay: False for records whose partition was deleted after they were acknowledged. since: the stall is that of records that must
+    stay and were offered later.
     """
     entries = ledger.entries
-    verdict = Verdict(produced=len(entries), stall_s=round(stall(entries), 3))
+    verdict = Verdict(produced=len(entries), stall_s=round(stall(e for e in entries if e.offered_at >= since and must_stay(e)), 3))
     copies = Counter(row.id for row in log)
     at = {row[:3]: row.id for row in log}
     for entry in entries:
@@ -172,6 +176,8 @@ def _count(verdict: Verdict, entry: Entry, timeout_s: float) -> None:
     verdict.refused += entry.refused
     verdict.repeated += entry.answers > 1
     if entry.error:
+        verdict.errors[entry.error] = verdict.errors.get(entry.error, 0) + 1
+    if entry.error and not entry.refused:
         verdict.failed_no += entry.persisted == "no"
         verdict.failed_maybe += entry.persisted != "no"
     if entry.accepted_at is None:
@@ -190,16 +196,24 @@ def _inversions(entries: Sequence[Entry], log: Iterable[Row]) -> int:
 
 
 def stall(entries: Iterable[Entry]) -> float:
-    """The longest time in seconds for which a partition that owed an acknowledgement gave none."""
-    partitions: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    """The longest time in seconds for which a partition that owed an acknowledgement gave none.
+
+    Records that failed meanwhile were owed one, too.
+    """
+    partitions: dict[tuple[str, int], list[tuple[float, float, bool]]] = defaultdict(list)
     for entry in entries:
-        if entry.acknowledged and entry.resolved_at is not None:
-            partitions[entry.place].append((entry.resolved_at, entry.offered_at))
-    longest = 0.0
-    for times in partitions.values():
-        times.sort()
-        previous = times[0][1]
-        for resolved, offered in times:
-            longest = max(longest, resolved - max(previous, offered))
-            previous = resolved
+        if entry.resolved_at is not None and not entry.refused:
+            partitions[entry.place].append((entry.resolved_at, entry.offered_at, entry.acknowledged))
+    return max(map(_longest_wait, partitions.values()), default=0.0)
+
+
+def _longest_wait(outcomes: list[tuple[float, float, bool]]) -> float:
+    """outcomes: (resolved at, offered at, acknowledged) of one partition."""
+    longest, previous = 0.0, float("-inf")
+    owed_since = float("inf")
+    for resolved, offered, acknowledged in sorted(outcomes):
+        owed_since = min(owed_since, max(offered, previous))
+        if acknowledged:
+            longest = max(longest, resolved - owed_since)
+            previous, owed_since = resolved, float("inf")
     return longest

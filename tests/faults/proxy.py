@@ -56,7 +56,7 @@ class Rule:
 class Plan:
     """What the doors of a run do. Changes take effect at once.
 
-    connections: accepted so far; ended: connections that a rule, a lifetime or down() ended.
+    connections: accepted so far; ended: connections that a rule, a lifetime or down() ended; broken: that the broker's side ended.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -64,6 +64,7 @@ class Plan:
         self.lifetime: tuple[float, float] | None = None
         self.connections = 0
         self.ended = 0
+        self.broken = 0
         self._lock = threading.Lock()
         self._rules: list[Rule] = []
         self._open = threading.Event()
@@ -109,6 +110,10 @@ class Plan:
     def died(self) -> None:
         with self._lock:
             self.ended += 1
+
+    def broke(self) -> None:
+        with self._lock:
+            self.broken += 1
 
 
 class Door:
@@ -238,8 +243,13 @@ class _Link:
         return True
 
     def _replies(self) -> bool:
-        frame = _read_frame(self._broker)
+        try:
+            frame = _read_frame(self._broker)
+        except ConnectionError:
+            frame = None
         if frame is None:
+            if not self._ended.is_set():
+                self._plan.broke()
             return False
         (correlation,) = struct.unpack_from(">i", frame, 4)
         action = self._plan.for_reply(self._apis.pop(correlation, -1))

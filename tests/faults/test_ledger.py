@@ -112,7 +112,9 @@ def test_a_record_that_was_refused_must_not_be_there() -> None:
     ledger, log = history()
     entry = ledger.offer("t", 0, 1.0)
     entry.refused, entry.error = True, "BufferFull"
-    assert check(ledger, log).wrong == {}
+    verdict = check(ledger, log)
+    assert verdict.wrong == {}
+    assert (verdict.refused, verdict.failed_no, verdict.failed_maybe, verdict.errors) == (1, 0, 0, {"BufferFull": 1})
     assert check(ledger, [*log, Row("t", 0, 3, entry.id)]).wrong == {"ghosts": 1}
 
 
@@ -152,6 +154,17 @@ def test_a_stall_is_the_longest_wait_of_a_partition_that_owed_an_acknowledgement
     assert stall([entry(1.0, 1.25), entry(9.0, 9.5)]) == 0.5, "nothing was owed between 1.25 and 9"
     assert stall([entry(1.0, 1.25), entry(1.0, 4.25), entry(1.5, 1.75, 1)]) == 3.0, "other partitions go on meanwhile"
     assert stall([entry(1.0, 4.0), entry(2.0, 4.0), entry(3.0, 4.0)]) == 3.0, "the oldest that waits counts"
+    failed = entry(2.0, 5.0)
+    failed.error = "KafkaTimeoutError"
+    assert stall([entry(1.0, 1.5), failed, entry(6.0, 6.5)]) == 4.5, "one that failed was owed an acknowledgement since 2.0"
+
+
+def test_the_stall_of_a_run_is_that_of_its_fault() -> None:
+    ledger, log = history(2, 2)
+    ledger.entries[0].resolved_at = 9.0
+    assert check(ledger, log).stall_s == 9.0
+    assert check(ledger, log, since=0.0005).stall_s == 0.01, "starting is none of it"
+    assert check(ledger, log, must_stay=lambda entry: entry.id == 1).stall_s == 0.01, "nor is a topic that was deleted"
 
 
 def test_a_ledger_is_what_was_saved(tmp_path: Path) -> None:

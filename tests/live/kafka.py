@@ -110,13 +110,17 @@ QUICK_FAILOVER = {
 
 
 class Node:
-    """One broker of a cluster. id: its broker id; host, port: where clients reach it; log: the path of its log."""
+    """One broker of a cluster. id: its broker id; host, port: where clients reach it; log: the path of its log.
 
-    def __init__(self, id: int, port: int, jvm: Jvm) -> None:
+    behind: the port of its second listener, to which the cluster's `doors` lead; 0 without doors.
+    """
+
+    def __init__(self, id: int, port: int, jvm: Jvm, behind: int = 0) -> None:
         self.id = id
         self.host = "127.0.0.1"
         self.port = port
         self.jvm = jvm
+        self.behind = behind
 
     @property
     def address(self) -> str:
@@ -150,6 +154,8 @@ class KafkaCluster:
 
     version: one of VERSIONS; brokers: 1 or 3 (replication factor 3); properties: more lines of server.properties.
     fast: small JVMs that start quickly; False: the JVM's own defaults, for benchmarks. port: of the first broker, else any.
+    doors: a port for each broker (KRaft only): whoever comes in by its second listener is told to find the brokers at these ports, where
+    the caller's proxies are.
     Raises MissingToolError if java or mvn is not installed, StartError (with the tail of the log) if a node does not come up.
     """
 
@@ -162,6 +168,7 @@ class KafkaCluster:
         fast: bool = True,
         heap_mb: int | None = None,
         port: int | None = None,
+        doors: Sequence[int] = (),
     ) -> None:
         if version not in RELEASES:
             raise ValueError(f"version={version!r}: must be one of {', '.join(VERSIONS)}")
@@ -174,6 +181,7 @@ class KafkaCluster:
         self._fast = fast
         self._heap_mb = heap_mb or (512 if fast else 1024)
         self._port = port
+        self._doors = doors
         self._folder: Path | None = None
         self._zookeeper: Jvm | None = None
         self._zookeeper_port = 0
@@ -278,7 +286,7 @@ class KafkaCluster:
     def _start(self, classpath: Sequence[Path]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix=f"gkafka-{self.version}-"))
         GUARDIAN.folder(str(self._folder))
-        ports = free_ports(2 * self._count + 1)
+        ports = free_ports(3 * self._count + 1)
         if self._port:
             ports[0] = self._port
         if self.release.zookeeper:
@@ -291,6 +299,9 @@ class KafkaCluster:
             folder = self._folder / f"node-{id}"
             folder.mkdir()
             own = _with_zookeeper(self.release, id, port, ports[-1]) if self.release.zookeeper else _kraft(id, port, controller, voters)
+            behind = ports[2 * self._count + id - 1] if self._doors else 0
+            if behind:
+                own.update(_second_listener(own, behind, self._doors[id - 1]))
             settings = folder / "server.properties"
             settings.write_text(_properties({**COMMON, **self._replication(), **own, "log.dirs": folder / "data", **self._properties}))
             jvm = Jvm(
@@ -301,7 +312,7 @@ class KafkaCluster:
                 quick=self._fast,
                 heap_mb=self._heap_mb,
             )
-            self.nodes.append(Node(id, port, jvm))
+            self.nodes.append(Node(id, port, jvm, behind))
             if not self.release.zookeeper:
                 tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(settings), "--ignore-formatted"]
                 formats.append(Jvm(f"StorageTool of Kafka {self.version}", folder / "format", classpath, tool))
@@ -417,6 +428,14 @@ def _kraft(id: int, port: int, controller: int, voters: str) -> dict[str, object
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    }
+
+
+def _second_listener(own: Mapping[str, object], behind: int, door: int) -> dict[str, object]:
+    return {
+        "listeners": f"{own['listeners']},PROXIED://127.0.0.1:{behind}",
+        "advertised.listeners": f"{own['advertised.listeners']},PROXIED://127.0.0.1:{door}",
+        "listener.security.protocol.map": f"{own['listener.security.protocol.map']},PROXIED:PLAINTEXT",
     }
 
 

@@ -1,0 +1,92 @@
+"""`make faults`: every fault in its long form, and one table.
+
+    python -m tests.faults --fault F03 --fault F07 --seed 7 --short
+
+Status 1 if a run failed. Each run's counts are also printed as one line of JSON, with its seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.faults.faults import FAULTS
+from tests.faults.runs import GOAL, LONG, SHORT, Line, play
+from tests.faults.stage import Stage, Stuck
+from tests.faults.writer import CLIENTS
+
+HEAD = (
+    "fault",
+    "client",
+    "acked",
+    "failed",
+    "lost",
+    "dup",
+    "inv",
+    "unres",
+    "other",
+    "retries",
+    "bumps",
+    "discon",
+    "moves",
+    "stall s",
+    "control s",
+    "ratio",
+    "result",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Faults under load on a real three-node Kafka.")
+    parser.add_argument("--fault", action="append", default=[], help="an id, or what it begins with; all if not given")
+    parser.add_argument("--seed", type=int, help="repeats a run's choices")
+    parser.add_argument("--short", action="store_true", help="fewer records")
+    parser.add_argument("--client", action="append", choices=CLIENTS, help="only these")
+    parser.add_argument("--logs", type=Path, help="a folder for gkafka's DEBUG logs")
+    given = parser.parse_args(arguments)
+    seed = random.randrange(1 << 31) if given.seed is None else given.seed
+    chosen = [fault for id, fault in FAULTS.items() if not given.fault or any(id.startswith(prefix) for prefix in given.fault)]
+    if not chosen:
+        parser.error(f"no fault begins with {', '.join(given.fault)}: there are {', '.join(FAULTS)}")
+    print(f"seed {seed}: {', '.join(fault.id for fault in chosen)}", file=sys.stderr)
+    lines: list[Line] = []
+    broken: list[str] = []
+    with Stage(seed=seed) as stage:
+        for fault in chosen:
+            try:
+                played = play(stage, fault, SHORT if given.short else LONG, seed, given.client or CLIENTS, given.logs)
+            except Stuck as error:
+                broken.append(f"{fault.id} ({fault.title}): {error}")
+                print(broken[-1], file=sys.stderr, flush=True)
+                continue
+            lines += played
+            for line in played:
+                print(line.json(), flush=True)
+    print(table(lines))
+    for why in broken:
+        print(f"FAILED {why}")
+    return 1 if broken or any(line.blame for line in lines) else 0
+
+
+def table(lines: Sequence[Line]) -> str:
+    rows = [HEAD, *map(_row, lines)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    v = line.verdict
+    other = sum(n for name, n in v.wrong.items() if name not in ("lost", "duplicates", "inversions", "unresolved"))
+    counts = (v.acknowledged, v.failed_no + v.failed_maybe, v.lost, v.duplicates, v.inversions, v.unresolved, other)
+    more = (line.retries, line.bumps, line.disconnects, line.moves)
+    control = line.client == "confluent"
+    ratio = "" if control or not line.control_stall_s else f"{line.ratio:.2f}{'' if line.ratio <= GOAL else ' (!)'}"
+    result = "control" if control else "FAILED: " + "; ".join(line.blame) if line.blame else "passed"
+    return (line.fault, line.client, *map(str, counts + more), f"{v.stall_s:.2f}", f"{line.control_stall_s:.2f}", ratio, result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

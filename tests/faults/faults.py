@@ -1,0 +1,157 @@
+"""The faults that are played under load, by the ids of the issue's list."""
+
+from __future__ import annotations
+
+import time
+
+from tests.faults.ledger import Entry
+from tests.faults.proxy import PRODUCE, Cut, Lose
+from tests.faults.runs import Fault, Run
+
+__all__ = ["FAULTS"]
+
+
+def leader_killed(run: Run) -> None:
+    """kill -9 of the node that leads a partition; it comes back when another leads."""
+    for _ in range(10 if run.long else 1):
+        run.in_sync()
+        run.write(1000)
+        before = run.watch_leaders()
+        victim = before[run.chance.randrange(len(before))]
+        run.stage.cluster.kill(victim)
+        run.recovered()
+        run.count_moves({p: leader for p, leader in before.items() if leader == victim})
+        run.stage.cluster.restart(victim)
+
+
+def no_quorum(run: Run) -> None:
+    """Two of three nodes are killed: no controller, too few replicas."""
+    first, second = run.chance.sample([1, 2, 3], 2)
+    run.write(1000)
+    run.stage.cluster.kill(first)
+    run.stage.cluster.kill(second)
+    run.pause(20 if run.long else 4)
+    run.stage.cluster.restart(first)
+    run.stage.cluster.restart(second)
+    run.recovered()
+
+
+def frozen_for(run: Run, seconds: float) -> None:
+    """SIGSTOP: its sockets stay open and it says nothing, until SIGCONT."""
+    run.write(1000)
+    before = run.watch_leaders()
+    victim = before[run.chance.randrange(len(before))]
+    began = time.monotonic()
+    run.stage.cluster.suspend(victim)
+    try:
+        run.pause(1.0)
+        alive = [node for node in run.stage.alive() if node.id != victim]
+        held = [p for p, leader in before.items() if leader == victim]
+        run.wait(lambda: all(alive[0].leaders(run.topic).get(p, -1) not in (-1, victim) for p in held), "another node leads")
+        run.moves += len(held)
+        run.pause(max(0.0, seconds - (time.monotonic() - began)))
+    finally:
+        run.stage.cluster.resume(victim)
+    run.recovered()
+
+
+def frozen_shortly(run: Run) -> None:
+    frozen_for(run, 5)
+
+
+def frozen_long(run: Run) -> None:
+    frozen_for(run, 35)
+
+
+def leaders_move(run: Run) -> None:
+    """Every partition gets another leader every 500 ms, for as long as there is something to write."""
+    topics = [topic for topics in run.topics.values() for topic in topics]
+    least = time.monotonic() + (30 if run.long else 4)
+    turn = 0
+    while time.monotonic() < least or not run.done():
+        turn += 1
+        began, before = time.monotonic(), run.watch_leaders()
+        run.stage.move_leaders(topics, turn)
+        now = run.watch_leaders()
+        run.moves += sum(now.get(p, -1) != leader for p, leader in before.items())
+        run.pause(max(0.0, 0.5 - (time.monotonic() - began)))
+    run.recovered()
+
+
+def replies_lost(run: Run) -> None:
+    """The broker wrote the batch; its answer is lost, whole or after a few bytes, with the connection."""
+    run.stage.plan.add(PRODUCE, Lose(), share=0.02)
+    run.stage.plan.add(PRODUCE, Cut(run.chance.randrange(1, 40)), share=0.01)
+    run.pause(20 if run.long else 3)
+    run.until_done()
+    run.stage.plan.clear()
+    run.recovered()
+
+
+def short_lives(run: Run) -> None:
+    """Every connection lives 0.5 to 1.5 s, whatever is under way on it."""
+    run.stage.plan.lifetime = (0.5, 1.5)
+    for door in run.stage.doors:
+        door.down()  # those that are open were made before
+        door.up()
+    run.pause(30 if run.long else 4)
+    run.until_done()
+    run.stage.plan.clear()
+    run.recovered()
+
+
+def too_few_in_sync(run: Run) -> None:
+    """The topics ask for three in-sync replicas and one node is gone: the leaders refuse every batch."""
+    run.in_sync()
+    run.write(1000)
+    victim = run.chance.choice([1, 2, 3])
+    run.stage.cluster.kill(victim)
+    run.pause(25 if run.long else 9)
+    run.stage.cluster.restart(victim)
+    run.recovered()
+
+
+def recreated(run: Run) -> None:
+    """The second topic of each writer is deleted and made again; the first must not notice."""
+    churned = [topics[1] for topics in run.topics.values()]
+    born = [0.0]
+
+    def must_stay(entry: Entry) -> bool:
+        return entry.topic not in churned or entry.offered_at > born[0]
+
+    run.must_stay = must_stay
+    for _ in range(3 if run.long else 1):
+        run.write(1000)
+        for topic in churned:
+            run.stage.delete_topic(topic)
+        run.pause(run.chance.uniform(0.2, 2.0))
+        for topic in churned:
+            run.stage.create_topic(topic)
+        born[0] = time.monotonic()
+        run.recovered()
+
+
+KILLED = ("retries", "disconnects", "moves")
+FAULTS = {
+    fault.id: fault
+    for fault in (
+        Fault("F01", "leader killed", leader_killed, evidence=KILLED),
+        Fault("F02", "no quorum, deliveries time out", no_quorum, evidence=("retries", "disconnects"), fails=True, delivery_timeout_s=3),
+        Fault("F02-patient", "no quorum, deliveries wait", no_quorum, evidence=("retries", "disconnects"), short=False),
+        Fault("F03-5", "broker frozen 5 s", frozen_shortly, evidence=("retries", "moves")),
+        Fault("F03-35", "broker frozen 35 s", frozen_long, evidence=("retries", "moves"), short=False),
+        Fault("F05", "leaders move every 500 ms", leaders_move, evidence=("retries", "moves")),
+        Fault("F06", "replies lost after the broker acted", replies_lost, evidence=("retries", "disconnects")),
+        Fault("F07", "connections live 0.5-1.5 s", short_lives, evidence=("retries", "disconnects")),
+        Fault(
+            "F13",
+            "too few in-sync replicas",
+            too_few_in_sync,
+            evidence=("retries", "disconnects"),
+            configs={"min_insync_replicas": 3},
+            fails=True,
+            delivery_timeout_s=4,
+        ),
+        Fault("F14", "topic deleted and made again", recreated, topics=2),
+    )
+}

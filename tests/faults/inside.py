@@ -1,0 +1,157 @@
+"""What the faults inside the user's own process have in common: F23 and F24 run a client of gkafka beside the harness."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from gkafka import KafkaClient
+from gkafka.exceptions import KafkaException
+from tests.faults.ledger import Entry, Ledger, check
+from tests.faults.runs import Line
+from tests.faults.stage import PARTITIONS, Stage
+
+__all__ = ["Inside", "Side"]
+
+VALUE = b" " + b"x" * 89
+
+
+class Side:
+    """One way of concurrency, as a user has it: work beside, waiting."""
+
+    def __init__(self, handler: str) -> None:
+        self.handler = handler
+        self.gevent = handler == "gevent"
+
+    def sleep(self, seconds: float) -> None:
+        if self.gevent:
+            import gevent
+
+            gevent.sleep(seconds)
+        else:
+            time.sleep(seconds)
+
+    def until(self, what: Callable[[], Any], why: str, timeout: float = 15.0) -> None:
+        deadline = time.monotonic() + timeout
+        while not what():
+            assert time.monotonic() < deadline, f"{why}: not within {timeout:g} s"
+            self.sleep(0.005)
+
+    def spawn(self, fn: Callable[[], Any]) -> Any:
+        """A greenlet or a thread; what fn raises is returned by its `outcome`."""
+        return (_Greenlet if self.gevent else _Thread)(fn)
+
+
+class _Thread:
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        self.outcome: BaseException | None = None
+        self._fn = fn
+        self._worker = threading.Thread(target=self._run, daemon=True)
+        self._worker.start()
+
+    def _run(self) -> None:
+        try:
+            self._fn()
+        except BaseException as error:
+            self.outcome = error
+
+    def join(self, seconds: float) -> bool:
+        self._worker.join(seconds)
+        return not self._worker.is_alive()
+
+
+class _Greenlet:
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        import gevent
+
+        self.outcome: BaseException | None = None
+        self._fn = fn
+        self._worker = gevent.spawn(self._run)
+
+    def _run(self) -> None:
+        try:
+            self._fn()
+        except BaseException as error:
+            self.outcome = error
+
+    def join(self, seconds: float) -> bool:
+        self._worker.join(seconds)
+        return bool(self._worker.dead)
+
+    def kill(self) -> None:
+        self._worker.kill(block=False)
+
+
+@dataclasses.dataclass
+class Inside:
+    """A client in this process, its ledger, and what it is blamed for."""
+
+    stage: Stage
+    fault: str
+    handler: str
+    form: str
+    seed: int
+    delivery_timeout_s: float
+
+    def __post_init__(self) -> None:
+        self.side = Side(self.handler)
+        self.ledger = Ledger(self.delivery_timeout_s)
+        self.topic = self.stage.new_topic(f"{self.fault}-{self.handler}")
+        self.blame: list[str] = []
+        self.retries = self.bumps = 0
+        self.began = time.monotonic()
+        self._ended = self.stage.plan.ended
+
+    def client(self) -> KafkaClient:
+        return KafkaClient(self.stage.hosts, handler=self.handler, auto_create_topics=False)
+
+    def offer(self, lane: int = 0, partition: int | None = None) -> tuple[Entry, bytes]:
+        """A ledger's entry and the value to produce."""
+        at = len(self.ledger.entries) % PARTITIONS if partition is None else partition
+        entry = self.ledger.offer(self.topic, at, time.monotonic(), lane)
+        return entry, b"%010d" % entry.id + VALUE
+
+    def accepted(self, entry: Entry, delivery: Any) -> None:
+        entry.accepted_at = time.monotonic()
+        delivery.add_done_callback(functools.partial(self._done, entry))
+
+    def produce(self, producer: Any, lane: int = 0, partition: int | None = None) -> Any:
+        """Offer, produce, accept; what produce() raises is noted and raised."""
+        entry, value = self.offer(lane, partition)
+        try:
+            delivery = producer.produce(entry.topic, value, partition=entry.partition)
+        except KafkaException as error:
+            entry.refused, entry.error = True, type(error).__name__
+            raise
+        self.accepted(entry, delivery)
+        return delivery
+
+    def _done(self, entry: Entry, delivery: Any) -> None:
+        error = delivery.exception(0)
+        if error is None:
+            self.ledger.resolve(entry, time.monotonic(), delivery.result(0).offset)
+        else:
+            self.ledger.resolve(entry, time.monotonic(), error=type(error).__name__, persisted=delivery.batch.extra.persisted)
+
+    def count(self, producer: Any) -> None:
+        """Take a producer's counters before it is given up."""
+        stats = producer.stats()
+        self.retries += stats["retried_batches"]
+        self.bumps += stats["epoch_bumps"]
+
+    def expect(self, what: bool, why: str) -> None:
+        if not what:
+            self.blame.append(why)
+
+    def line(self) -> Line:
+        """The end: the ledger against the log."""
+        log, committed = self.stage.dump([self.topic]), self.stage.dump([self.topic], "read_committed")
+        verdict = check(self.ledger, log, committed)
+        self.blame += [f"{count} {name}" for name, count in verdict.wrong.items()]
+        disconnects = self.stage.plan.ended - self._ended
+        about = (self.retries, self.bumps, disconnects, 0, time.monotonic() - self.began)
+        return Line(self.fault, self.handler, self.seed, self.form, verdict, *about, self.blame)

@@ -1,0 +1,326 @@
+"""One fault played to three writers at once: gkafka on threads, gkafka on greenlets, and confluent-kafka as the control."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.faults.ledger import Entry, Ledger, Verdict, check
+from tests.faults.stage import PARTITIONS, Stage, Stuck, until
+from tests.faults.writer import CLIENTS, Task
+
+__all__ = ["LONG", "SHORT", "Fault", "Form", "Line", "Run", "play"]
+
+ROOT = Path(__file__).resolve().parents[2]
+GOAL = 1.25
+"""Of the stall ratio: ours by the control's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """How much of a fault is played. acked: records that each writer must have acknowledged; rate: records a second of each writer."""
+
+    name: str
+    acked: int
+    rate: float
+    limit_s: float
+
+
+LONG = Form("long", 200_000, 6000.0, 600.0)
+SHORT = Form("short", 5_000, 2000.0, 60.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A fault and what it needs. play: does it, while the writers write; topics: of each writer; configs: of each topic.
+
+    evidence: counters of which none may be 0 at the end, else the fault disturbed nothing: retries of the client, disconnects at the doors,
+    moves of leaders. control: whether confluent-kafka takes part.
+    """
+
+    id: str
+    title: str
+    play: Callable[[Run], None]
+    evidence: tuple[str, ...] = ("retries",)
+    topics: int = 1
+    configs: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    delivery_timeout_s: float = 120.0
+    request_timeout_s: float = 30.0
+    fails: bool = False  # some records are meant to fail: a run without one proves nothing
+    short: bool = True  # has a short form
+
+
+@dataclasses.dataclass
+class Line:
+    """What came out for one client."""
+
+    fault: str
+    client: str
+    seed: int
+    form: str
+    verdict: Verdict
+    retries: int
+    bumps: int
+    disconnects: int
+    moves: int
+    seconds: float
+    blame: list[str]
+    control_stall_s: float = 0.0
+
+    @property
+    def ratio(self) -> float:
+        return self.verdict.stall_s / self.control_stall_s if self.control_stall_s else 0.0
+
+    def json(self) -> str:
+        about = {name: getattr(self, name) for name in ("fault", "client", "seed", "form", "retries", "bumps", "disconnects", "moves")}
+        more = {
+            "seconds": round(self.seconds, 1),
+            "control_stall_s": self.control_stall_s,
+            "ratio": round(self.ratio, 2),
+            "blame": self.blame,
+        }
+        return self.verdict.line(**about, **more)
+
+
+class Writing:
+    """A writer's process. progress: the last line it said. A context manager: it is ended by its id at the latest with the block."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.progress: dict[str, Any] = {}
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by end()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.writer", json.dumps(dataclasses.asdict(task))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))},
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.progress = json.loads(line)
+
+    @property
+    def acked(self) -> int:
+        return int(self.progress.get("acked", 0))
+
+    def newest(self, topics: Sequence[str] | None = None) -> float:
+        """When the newest acknowledged record of the partition that is furthest behind was produced."""
+        places = self.progress.get("newest", [])
+        return min((at for topic, _, at in places if topics is None or topic in topics), default=0.0)
+
+    def check_alive(self) -> None:
+        if self._process.poll() is not None:
+            raise Stuck(f"the {self.task.client} writer ended by itself:\n{self.said()}")
+
+    def stop(self) -> None:
+        """No more records; what is under way is waited for."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+
+    def finish(self, timeout: float) -> Ledger:
+        """Wait for its end. Returns its ledger."""
+        try:
+            status = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise Stuck(f"the {self.task.client} writer has not ended within {timeout:g} s:\n{self.said()}") from None
+        self._reader.join(5)
+        if status != 0 or not self.progress.get("ended"):
+            raise Stuck(f"the {self.task.client} writer ended with status {status}:\n{self.said()}")
+        return Ledger.load(Path(self.task.ledger))
+
+    def said(self) -> str:
+        """The end of its standard error."""
+        self._errors.seek(0)
+        return self._errors.read()[-3000:]
+
+    def __enter__(self) -> Writing:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(30)
+        self._reader.join(5)
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            with contextlib.suppress(OSError):
+                stream.close()  # type: ignore[union-attr]
+
+
+class Run:
+    """What a fault's play has in its hands.
+
+    topics: of every writer, all with the same leaders; moves: leaders that it moved; must_stay: see `check`; began: when the writers
+    were at work and the fault could come.
+    """
+
+    def __init__(self, stage: Stage, fault: Fault, form: Form, seed: int) -> None:
+        self.stage, self.fault, self.form = stage, fault, form
+        self.chance = random.Random(seed)
+        self.moves = 0
+        self.logs: Path | None = None
+        self.writers: list[Writing] = []
+        self.topics: dict[str, list[str]] = {}
+        self.must_stay: Callable[[Entry], bool] = lambda entry: True
+        self.began = time.monotonic()
+
+    @property
+    def long(self) -> bool:
+        return self.form.name == "long"
+
+    @property
+    def topic(self) -> str:
+        """Of the first writer: where it is led, the others are."""
+        return next(iter(self.topics.values()))[0]
+
+    def wait(self, what: Callable[[], Any], why: str, timeout: float = 60.0) -> None:
+        def alive_and_done() -> Any:
+            for writer in self.writers:
+                writer.check_alive()
+            return what()
+
+        until(alive_and_done, why, timeout)
+
+    def pause(self, seconds: float) -> None:
+        """The fault lasts so long; the writers have to live meanwhile."""
+        end = time.monotonic() + seconds
+        self.wait(lambda: time.monotonic() >= end, "the time passes", seconds + 10)
+
+    def write(self, count: int) -> None:
+        """Until every writer has so many more records acknowledged."""
+        goals = [(writer, writer.acked + count) for writer in self.writers]
+        self.wait(lambda: all(w.acked >= goal for w, goal in goals), f"{count} more records are acknowledged", self.form.limit_s)
+
+    def recovered(self, since: float | None = None, topics: Sequence[str] | None = None, timeout: float = 120.0) -> None:
+        """Until every writer has a record acknowledged on every partition that was produced after `since`, or now."""
+        after = time.monotonic() if since is None else since
+        self.wait(lambda: all(w.newest(topics) > after for w in self.writers), "every partition goes on", timeout)
+
+    def in_sync(self, replicas: int = 3) -> None:
+        self.wait(lambda: self.stage.in_sync(self.topic, replicas), f"{replicas} replicas are in sync")
+
+    def done(self) -> bool:
+        return all(writer.acked >= self.form.acked for writer in self.writers)
+
+    def until_done(self) -> None:
+        self.wait(self.done, f"{self.form.acked} records are acknowledged", self.form.limit_s)
+
+    def watch_leaders(self) -> dict[int, int]:
+        return self.stage.leaders(self.topic)
+
+    def count_moves(self, before: Mapping[int, int]) -> None:
+        """Wait until the leaders are others than before, and count them."""
+        self.wait(lambda: self._moved(before), "leaders move")
+        self.moves += self._moved(before)
+
+    def _moved(self, before: Mapping[int, int]) -> int:
+        now = self.watch_leaders()
+        return sum(now.get(p, -1) > 0 and now[p] != leader for p, leader in before.items())
+
+
+def play(stage: Stage, fault: Fault, form: Form, seed: int, clients: Sequence[str] = CLIENTS, logs: Path | None = None) -> list[Line]:
+    """Play a fault to the clients; a line for each. The stage is whole before and after it. logs: a folder for gkafka's DEBUG logs."""
+    run = Run(stage, fault, form, seed)
+    run.logs = logs
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        stage.heal()
+        stage.plan.chance.seed(seed)
+        ended = stage.plan.ended + stage.plan.broken
+        for client in clients:
+            run.topics[client] = [stage.new_topic(f"{fault.id}-{client}", **fault.configs) for _ in range(fault.topics)]
+        for client, topics in run.topics.items():
+            run.writers.append(stack.enter_context(Writing(_task(run, client, topics, Path(folder)))))
+        stack.callback(stage.heal)
+        run.recovered(0.0)
+        run.began = time.monotonic()
+        fault.play(run)
+        run.until_done()
+        disconnects = stage.plan.ended + stage.plan.broken - ended
+        stage.heal()
+        ledgers = _finish(run)
+        seconds = time.monotonic() - run.began
+        lines = [_line(run, writer, ledger, disconnects, seed, seconds) for writer, ledger in zip(run.writers, ledgers, strict=True)]
+        with contextlib.suppress(Exception):
+            stage.admin.delete_topics([t for topics in run.topics.values() for t in topics])
+    control = next((line.verdict.stall_s for line in lines if line.client == "confluent"), 0.0)
+    for line in lines:
+        line.control_stall_s = control
+    return lines
+
+
+def _task(run: Run, client: str, topics: list[str], folder: Path) -> Task:
+    fault = run.fault
+    return Task(
+        client,
+        run.stage.hosts,
+        topics,
+        PARTITIONS,
+        str(folder / client),
+        rate=run.form.rate,
+        delivery_timeout_s=fault.delivery_timeout_s,
+        request_timeout_s=fault.request_timeout_s,
+        log=str(run.logs / f"{fault.id}-{client}.log") if run.logs else "",
+    )
+
+
+def _finish(run: Run) -> list[Ledger]:
+    for writer in run.writers:
+        writer.stop()
+    deadline = time.monotonic() + run.fault.delivery_timeout_s + 30
+    return [writer.finish(max(1.0, deadline - time.monotonic())) for writer in run.writers]
+
+
+def _line(run: Run, writer: Writing, ledger: Ledger, disconnects: int, seed: int, seconds: float) -> Line:
+    topics = writer.task.topics
+    log, committed = run.stage.dump(topics), run.stage.dump(topics, "read_committed")
+    verdict = check(ledger, log, committed, must_stay=run.must_stay, since=run.began)
+    counters = {"retries": writer.progress["retries"], "disconnects": disconnects, "moves": run.moves}
+    line = Line(
+        run.fault.id,
+        writer.task.client,
+        seed,
+        run.form.name,
+        verdict,
+        bumps=writer.progress["bumps"],
+        **counters,
+        seconds=seconds,
+        blame=[],
+    )
+    line.blame = list(_blame(run, line))
+    return line
+
+
+def _blame(run: Run, line: Line) -> Iterator[str]:
+    """Why the run failed; for the control nothing is asked but that it took part."""
+    if line.client == "confluent":
+        return
+    for name, count in line.verdict.wrong.items():
+        yield f"{count} {name}"
+    if line.verdict.acknowledged < run.form.acked:
+        yield f"only {line.verdict.acknowledged} of {run.form.acked} acknowledged"
+    for name in run.fault.evidence:
+        if not getattr(line, name):
+            yield f"no {name}: the fault disturbed nothing"
+    failed = line.verdict.failed_no + line.verdict.failed_maybe
+    if bool(failed) != run.fault.fails:
+        yield f"{failed} records failed: {line.verdict.errors}" if failed else "no record failed: the fault was too short"

@@ -1,0 +1,195 @@
+"""Where the faults are played: three nodes of Kafka, a door before each, and hands to kill, freeze and move them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from tests.faults.ledger import Row
+from tests.faults.proxy import Door, Plan
+from tests.live.kafka import KafkaCluster, Node
+
+__all__ = ["PARTITIONS", "Stage", "Stuck", "until"]
+
+PARTITIONS = 3
+"""Of each topic: one led by each node."""
+PATIENCE_S = 60.0
+_numbers = itertools.count(1)
+# What a topic is deleted and made under must not come back by a client's asking for it.
+SETTINGS = {"auto.create.topics.enable": "false", "controlled.shutdown.enable": "false", "auto.leader.rebalance.enable": "false"}
+
+
+class Stuck(AssertionError):
+    """Something that has to happen did not happen in time."""
+
+
+def until(what: Callable[[], Any], why: str, timeout: float = PATIENCE_S, pause: float = 0.02) -> Any:
+    """What what() returns, once that is true. Raises Stuck with `why` after the timeout."""
+    deadline = time.monotonic() + timeout
+    while not (found := what()):
+        if time.monotonic() > deadline:
+            raise Stuck(f"{why}: not within {timeout:g} s")
+        time.sleep(pause)
+    return found
+
+
+class Stage:
+    """A cluster with doors. hosts: the way through the doors, direct: the way past them. A context manager."""
+
+    def __init__(self, version: str = "4.2.0", seed: int = 0) -> None:
+        self.plan = Plan(seed)
+        self.doors = [Door(self.plan, functools.partial(self._behind, id)) for id in (1, 2, 3)]
+        self.cluster = KafkaCluster(version, brokers=3, properties=SETTINGS, doors=[door.port for door in self.doors])
+        self._admin: Any = None
+        self._kafka_python: Any = None
+
+    def _behind(self, id: int) -> tuple[str, int]:
+        node = self.cluster.node(id)
+        return node.host, node.behind
+
+    def start(self) -> Stage:
+        try:
+            self.cluster.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        if self._kafka_python is not None:
+            self._kafka_python.close()
+        for door in self.doors:
+            door.close()
+        self.cluster.stop()
+
+    def __enter__(self) -> Stage:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def hosts(self) -> str:
+        return ",".join(f"127.0.0.1:{door.port}" for door in self.doors)
+
+    @property
+    def direct(self) -> str:
+        return self.cluster.hosts
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+    @property
+    def admin(self) -> Any:
+        if self._admin is None:
+            from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+
+            self._admin = AdminClient({"bootstrap.servers": self.direct, "log_level": 0})
+        return self._admin
+
+    def new_topic(self, stem: str, **configs: object) -> str:
+        name = f"{stem}-{next(_numbers)}"
+        self.create_topic(name, configs)
+        return name
+
+    def create_topic(self, name: str, configs: Mapping[str, object] | None = None) -> None:
+        """Partition p is led by node p + 1: every topic of a run is hit in the same way."""
+        from confluent_kafka.admin import NewTopic
+
+        assignment = [[(p + k) % 3 + 1 for k in range(3)] for p in range(PARTITIONS)]
+        given = {key.replace("_", "."): str(value) for key, value in (configs or {}).items()}
+        made = self.admin.create_topics([NewTopic(name, PARTITIONS, replica_assignment=assignment, config=given)], request_timeout=30)
+        made[name].result(30)
+        until(lambda: all(self._leads(node, name) for node in self.alive()), f"every node serves {name}")
+
+    def delete_topic(self, name: str) -> None:
+        self.admin.delete_topics([name], request_timeout=30)[name].result(30)
+        until(lambda: not any(node.leaders(name) for node in self.alive()), f"no node serves {name} any more")
+
+    @staticmethod
+    def _leads(node: Node, topic: str) -> bool:
+        leaders = node.leaders(topic)
+        return len(leaders) == PARTITIONS and min(leaders.values()) > 0
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Partition -> node, by a node that answers."""
+        return next((found for node in self.alive() if (found := node.leaders(topic))), {})
+
+    def in_sync(self, topic: str, replicas: int = 3) -> bool:
+        """Has every partition so many in-sync replicas and a leader?"""
+        with contextlib.suppress(Exception):  # a node that is asked may be the one that is down
+            known = self.admin.list_topics(topic, timeout=5).topics[topic].partitions
+            return len(known) == PARTITIONS and all(len(p.isrs) >= replicas and p.leader > 0 for p in known.values())
+        return False
+
+    def move_leaders(self, topics: Sequence[str], turn: int) -> None:
+        """Make the node after the next lead each partition: the same replicas in another order, then a preferred election."""
+        from kafka import KafkaAdminClient, TopicPartition  # type: ignore[import-untyped]
+
+        if self._kafka_python is None:
+            self._kafka_python = KafkaAdminClient(bootstrap_servers=self.direct.split(","))
+        wanted = {TopicPartition(t, p): [(p + k + turn) % 3 + 1 for k in range(3)] for t in topics for p in range(PARTITIONS)}
+        self._kafka_python.alter_partition_reassignments(wanted)
+        self._kafka_python.elect_leaders(0, list_of(wanted), raise_errors=False)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+    def alive(self) -> list[Node]:
+        return [node for node in self.cluster.nodes if node.alive]
+
+    def heal(self) -> None:
+        """Everything runs and nothing is in the way. The resumed first: a node that starts needs the others."""
+        self.plan.clear()
+        for door in self.doors:
+            door.up()
+        for node in self.alive():
+            self.cluster.resume(node)
+        for node in self.cluster.nodes:
+            if not node.alive:
+                self.cluster.restart(node)
+        until(lambda: all(len(node.brokers() or ()) == 3 for node in self.cluster.nodes), "every node knows of all")
+
+    # -- the truth -----------------------------------------------------------------------------------------------------
+    def dump(self, topics: Sequence[str], isolation: str = "read_uncommitted") -> list[Row]:
+        """Every record of the topics as confluent-kafka shows it, each partition in the order of its offsets."""
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+        settings = {"bootstrap.servers": self.direct, "group.id": "truth", "enable.auto.commit": False, "check.crcs": True}
+        more = {"isolation.level": isolation, "enable.partition.eof": True, "auto.offset.reset": "error", "log_level": 0}
+        consumer = Consumer({**settings, **more})
+        rows: list[Row] = []
+        try:
+            consumer.assign([TopicPartition(t, p, 0) for t in topics for p in range(PARTITIONS)])
+            going: set[Any] = {(t, p) for t in topics for p in range(PARTITIONS)}
+            deadline = time.monotonic() + PATIENCE_S
+            while going:
+                if time.monotonic() > deadline:
+                    raise Stuck(f"reading {topics} took more than {PATIENCE_S:g} s")
+                for message in consumer.consume(10_000, 0.1):
+                    error: Any = message.error()
+                    place: Any = (message.topic(), message.partition())
+                    if error is None:
+                        rows.append(Row(*place, message.offset() or 0, _id(message.value())))
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        going.discard(place)
+                    else:
+                        raise Stuck(str(error))
+        finally:
+            consumer.close()
+        return sorted(rows)
+
+
+def list_of(partitions: Mapping[Any, object]) -> dict[str, list[int]]:
+    """Topic -> partitions."""
+    topics: dict[str, list[int]] = {}
+    for each in partitions:
+        topics.setdefault(each.topic, []).append(each.partition)
+    return topics
+
+
+def _id(value: bytes | None) -> int:
+    """The id that a writer put in front of its value, -1 for anything else."""
+    head = (value or b"")[:10]
+    return int(head) if len(head) == 10 and head.isdigit() else -1
