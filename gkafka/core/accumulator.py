@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from gkafka.core.backoff import Retry
 
@@ -55,10 +56,10 @@ class PartitionQueue:
 
     pending: rolled, not on the wire, in order. on_wire: sent and not answered. reset_wanted: the numbering has a gap that only a new
     producer epoch can mend; it is mended once nothing of the partition is on the wire. known_to: the producer id under which a batch was
-    acknowledged last: the partition's leaders check the numbers of that one.
+    acknowledged last: the partition's leaders check the numbers of that one. topic_id: of the last batch that was sent.
     """
 
-    __slots__ = ("key", "known_to", "next_sequence", "on_wire", "orders", "pending", "producer", "reset_wanted", "retry")
+    __slots__ = ("key", "known_to", "next_sequence", "on_wire", "orders", "pending", "producer", "reset_wanted", "retry", "topic_id")
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -67,6 +68,7 @@ class PartitionQueue:
         self.orders = 0
         self.producer: ProducerId | None = None
         self.known_to: ProducerId | None = None
+        self.topic_id: UUID | None = None
         self.next_sequence = 0
         self.reset_wanted = False
         self.retry = Retry()

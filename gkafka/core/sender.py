@@ -27,6 +27,8 @@ from gkafka.brokererrors import (
     Stale,
     UnknownBrokerError,
     UnknownError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
     error_for,
 )
 from gkafka.core.accumulator import SEQUENCES, Accumulator, Flight, Key, PartitionQueue, ProducerId
@@ -200,14 +202,16 @@ class Sender:
         - a batch that was sent before goes out again only when nothing of its partition is on the wire, else a younger batch that is
           still under way could land before it;
         - nothing goes beside a partition's first batch: a leader that has no batch of this producer takes any sequence number, so the second
-          could land where the first was refused (B10). Nor beside any, if one request in flight is all that keeps the order;
+          could land where the first was refused (B10). The same for a topic that was made again, or that a broker did not know. Nor
+          beside any, if one request in flight is all that keeps the order;
         - batches numbered under an older producer id are settled first, then the numbering starts anew.
         """
         if queue.on_wire:
             again = bool(queue.pending) and (queue.pending[0].attempts > 0 or queue.pending[0].extra.is_part)
             stale = self.state is Idempotence.READY and queue.producer != self.producer
             unknown = self._max_in_flight == 1 or (self.state is Idempotence.READY and queue.known_to != self.producer)
-            return not (again or stale or queue.reset_wanted or unknown)
+            made_again = queue.topic_id != self._topic_id(queue.key[0])
+            return not (again or stale or queue.reset_wanted or unknown or made_again)
         return True
 
     def _has_room(self, broker_id: int, now: float) -> bool:
@@ -265,6 +269,9 @@ class Sender:
         batch = queue.pending.popleft()
         if self.state is Idempotence.READY:
             self._number(queue, batch)
+        topic_id = self._topic_id(batch.topic)
+        if queue.topic_id != topic_id:
+            queue.topic_id, queue.known_to = topic_id, None
         queue.on_wire.append(batch)
         batch.attempts += 1
         batch.extra.before, batch.extra.persisted = batch.extra.persisted, "maybe"
@@ -288,7 +295,7 @@ class Sender:
         for batch in outgoing.batches:
             topic = topics.get(batch.topic)
             if topic is None:
-                topic = topics[batch.topic] = TopicProduceData(name=batch.topic, topic_id=self._topic_id(batch.topic), partition_data=[])
+                topic = topics[batch.topic] = TopicProduceData(name=batch.topic, topic_id=batch.extra.queue.topic_id, partition_data=[])
             topic.partition_data.append(PartitionProduceData(index=batch.partition, records=batch.wire))
         return ProduceRequest(acks=self.acks, timeout_ms=int(self._ack_timeout_s * 1000), topic_data=list(topics.values()))
 
@@ -355,6 +362,8 @@ class Sender:
             queue.known_to = batch.extra.producer
             batch.extra.persisted = "yes"
             return self._done(queue, Settled(batch, offset, log_append_time, None))
+        if isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)):
+            queue.known_to = None
         if isinstance(error, TOO_LARGE):
             if batch.count > 1 and now < batch.created + self._delivery_timeout_s:
                 self._split(queue, batch)

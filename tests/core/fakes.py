@@ -24,7 +24,9 @@ from gkafka.wire.txn import InitProducerIdResponse
 TOPIC_ID = uuid.UUID(int=7)
 
 
-def told(leaders: dict[int, int], *, topic: str = "t", brokers: int = 3, epoch: int = 1, error: int = 0) -> MetadataResponse:
+def told(
+    leaders: dict[int, int], *, topic: str = "t", brokers: int = 3, epoch: int = 1, error: int = 0, topic_id: uuid.UUID = TOPIC_ID
+) -> MetadataResponse:
     """A metadata answer: partition -> leader."""
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=i, host="h", port=9000 + i) for i in range(1, brokers + 1)],
@@ -32,7 +34,7 @@ def told(leaders: dict[int, int], *, topic: str = "t", brokers: int = 3, epoch: 
         topics=[
             MetadataResponseTopic(
                 name=topic,
-                topic_id=TOPIC_ID,
+                topic_id=topic_id,
                 error_code=error,
                 partitions=[
                     MetadataResponsePartition(partition_index=p, leader_id=leader, leader_epoch=epoch, replica_nodes=[1], isr_nodes=[1])
@@ -115,6 +117,7 @@ class Rig:
         for partition in self._known:
             queue = self.accumulator.queues.setdefault(("t", partition), PartitionQueue(("t", partition)))
             queue.producer = queue.known_to = self.sender.producer
+            queue.topic_id = self.metadata.topic_id("t")
 
     def open(self, partition: int = 0, **about: Any) -> Any:
         """A batch that still grows."""

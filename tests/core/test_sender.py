@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from random import Random
 from typing import Any
 
@@ -17,7 +18,8 @@ from gkafka.exceptions import (
     SocketDisconnectedError,
     UnsupportedVersion,
 )
-from tests.core.fakes import Rig
+from gkafka.wire.metadata import MetadataRequest
+from tests.core.fakes import Rig, told
 
 NOT_LEADER, OUT_OF_ORDER, DUPLICATE, TOO_LARGE, UNKNOWN_PID = 6, 45, 46, 10, 59
 
@@ -242,8 +244,6 @@ def test_sequence_numbers_survive_a_topic_that_vanishes_from_the_metadata() -> N
     plan = rig.poll()
     assert plan.requests == []
     assert plan.want_metadata
-    from tests.core.fakes import MetadataRequest, told
-
     rig.metadata.on_response(MetadataRequest(topics=None), told({0: 1}), rig.now)
     assert [r.batches for r in rig.sent()] == [[batch]]
     assert batch.extra.sequence == 10
@@ -368,6 +368,44 @@ def test_a_refused_producer_id_is_final_and_a_lost_one_is_asked_again() -> None:
     assert rig.poll().ask_producer_id
     error = ClusterAuthorizationFailed()
     assert rig.sender.on_producer_id(None, error, 2.0) is error
+
+
+def made_again(rig: Rig) -> None:
+    """The metadata tells of another topic under the same name."""
+    rig.metadata.on_response(MetadataRequest(topics=None), told({0: 1}, topic_id=uuid.UUID(int=8)), rig.now)
+
+
+UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID = 3, 100
+
+
+@pytest.mark.parametrize("code", [UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID])
+def test_a_topic_that_a_broker_did_not_know_may_have_lost_its_numbers(code: int) -> None:
+    """It was deleted and made again: its new log takes any number. A fresh batch that follows a retry could land where that was refused."""
+    rig = Rig()
+    rig.full()
+    (first,) = rig.sent()
+    rig.answer(first, code)
+    rig.full()
+    rig.now = 2
+    (again,) = rig.sent()
+    assert sequences([again]) == [0]
+    assert rig.sent() == []
+    rig.answer(again)
+    assert sequences(rig.sent()) == [10]
+
+
+def test_nothing_goes_to_a_topic_made_again_while_its_predecessor_owes_an_answer() -> None:
+    rig = Rig()
+    rig.full()
+    (first,) = rig.sent()
+    made_again(rig)
+    rig.full()
+    assert rig.sent() == [], "it would be written before the retry of the first"
+    rig.answer(first, UNKNOWN_TOPIC_ID)
+    rig.now = 2
+    (again,) = rig.sent()
+    assert sequences([again]) == [0]
+    assert rig.sender.request(again).topic_data[0].topic_id == uuid.UUID(int=8)
 
 
 def test_an_answer_that_leaves_a_partition_out_is_an_error_that_names_it() -> None:
