@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.faults.faults import FAULTS
-from tests.faults.runs import GOAL, LONG, SHORT, Line, play
+from tests.faults.faults import GAMES
+from tests.faults.runs import GOAL, LONG, SHORT, Line
 from tests.faults.stage import Stage, Stuck
 from tests.faults.writer import CLIENTS
 
@@ -48,18 +48,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--logs", type=Path, help="a folder for gkafka's DEBUG logs")
     given = parser.parse_args(arguments)
     seed = random.randrange(1 << 31) if given.seed is None else given.seed
-    chosen = [fault for id, fault in FAULTS.items() if not given.fault or any(id.startswith(prefix) for prefix in given.fault)]
+    chosen = [id for id in GAMES if not given.fault or any(id.startswith(prefix) for prefix in given.fault)]
     if not chosen:
-        parser.error(f"no fault begins with {', '.join(given.fault)}: there are {', '.join(FAULTS)}")
-    print(f"seed {seed}: {', '.join(fault.id for fault in chosen)}", file=sys.stderr)
+        parser.error(f"no fault begins with {', '.join(given.fault)}: there are {', '.join(GAMES)}")
+    print(f"seed {seed}: {', '.join(chosen)}", file=sys.stderr)
     lines: list[Line] = []
     broken: list[str] = []
     with Stage(seed=seed) as stage:
-        for fault in chosen:
+        stage.logs = given.logs
+        for id in chosen:
             try:
-                played = play(stage, fault, SHORT if given.short else LONG, seed, given.client or CLIENTS, given.logs)
+                played = GAMES[id].play(stage, SHORT if given.short else LONG, seed, given.client or CLIENTS)
             except Stuck as error:
-                broken.append(f"{fault.id} ({fault.title}): {error}")
+                broken.append(f"{id} ({GAMES[id].title}): {error}")
                 print(broken[-1], file=sys.stderr, flush=True)
                 continue
             lines += played

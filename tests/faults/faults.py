@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from tests.faults.closing import play_closing
 from tests.faults.ledger import Entry
 from tests.faults.proxy import PRODUCE, Cut, Lose
-from tests.faults.runs import Fault, Run
+from tests.faults.runs import Fault, Form, Line, Run, play
+from tests.faults.shots import play_shots
+from tests.faults.stage import Stage
 
-__all__ = ["FAULTS"]
+__all__ = ["FAULTS", "GAMES", "Game"]
 
 
 def leader_killed(run: Run) -> None:
@@ -67,13 +73,14 @@ def leaders_move(run: Run) -> None:
     """Every partition gets another leader every 500 ms, for as long as there is something to write."""
     topics = [topic for topics in run.topics.values() for topic in topics]
     least = time.monotonic() + (30 if run.long else 4)
-    turn = 0
+    turn, before = 0, run.watch_leaders()
     while time.monotonic() < least or not run.done():
         turn += 1
-        began, before = time.monotonic(), run.watch_leaders()
+        began = time.monotonic()
         run.stage.move_leaders(topics, turn)
         now = run.watch_leaders()
-        run.moves += sum(now.get(p, -1) != leader for p, leader in before.items())
+        run.moves += sum(leader > 0 and before.get(p, leader) != leader for p, leader in now.items())
+        before = now
         run.pause(max(0.0, 0.5 - (time.monotonic() - began)))
     run.recovered()
 
@@ -154,4 +161,26 @@ FAULTS = {
         ),
         Fault("F14", "topic deleted and made again", recreated, topics=2),
     )
+}
+
+
+class Game(NamedTuple):
+    """Anything that `make faults` plays. play: with a stage, a form, a seed and the clients' names; short: has a short form."""
+
+    title: str
+    play: Callable[[Stage, Form, int, Sequence[str]], list[Line]]
+    short: bool = True
+
+
+def _under_load(fault: Fault) -> Game:
+    def played(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> list[Line]:
+        return play(stage, fault, form, seed, clients)
+
+    return Game(fault.title, functools.wraps(fault.play)(played), fault.short)
+
+
+GAMES = {
+    **{id: _under_load(fault) for id, fault in FAULTS.items()},
+    "F23": Game("close() in every state", play_closing),
+    "F24": Game("calls cut off anywhere", play_shots),
 }

@@ -178,7 +178,6 @@ class Run:
         self.stage, self.fault, self.form = stage, fault, form
         self.chance = random.Random(seed)
         self.moves = 0
-        self.logs: Path | None = None
         self.writers: list[Writing] = []
         self.topics: dict[str, list[str]] = {}
         self.must_stay: Callable[[Entry], bool] = lambda entry: True
@@ -238,10 +237,9 @@ class Run:
         return sum(now.get(p, -1) > 0 and now[p] != leader for p, leader in before.items())
 
 
-def play(stage: Stage, fault: Fault, form: Form, seed: int, clients: Sequence[str] = CLIENTS, logs: Path | None = None) -> list[Line]:
-    """Play a fault to the clients; a line for each. The stage is whole before and after it. logs: a folder for gkafka's DEBUG logs."""
+def play(stage: Stage, fault: Fault, form: Form, seed: int, clients: Sequence[str] = CLIENTS) -> list[Line]:
+    """Play a fault to the clients; a line for each. The stage is whole before and after it."""
     run = Run(stage, fault, form, seed)
-    run.logs = logs
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         stage.heal()
         stage.plan.chance.seed(seed)
@@ -279,7 +277,7 @@ def _task(run: Run, client: str, topics: list[str], folder: Path) -> Task:
         rate=run.form.rate,
         delivery_timeout_s=fault.delivery_timeout_s,
         request_timeout_s=fault.request_timeout_s,
-        log=str(run.logs / f"{fault.id}-{client}.log") if run.logs else "",
+        log=str(run.stage.logs / f"{fault.id}-{client}.log") if run.stage.logs else "",
     )
 
 

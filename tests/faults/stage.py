@@ -7,6 +7,7 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -39,12 +40,16 @@ def until(what: Callable[[], Any], why: str, timeout: float = PATIENCE_S, pause:
 
 
 class Stage:
-    """A cluster with doors. hosts: the way through the doors, direct: the way past them. A context manager."""
+    """A cluster with doors. hosts: the way through the doors, direct: the way past them; logs: a folder for gkafka's DEBUG logs.
+
+    A context manager.
+    """
 
     def __init__(self, version: str = "4.2.0", seed: int = 0) -> None:
         self.plan = Plan(seed)
         self.doors = [Door(self.plan, functools.partial(self._behind, id)) for id in (1, 2, 3)]
         self.cluster = KafkaCluster(version, brokers=3, properties=SETTINGS, doors=[door.port for door in self.doors])
+        self.logs: Path | None = None
         self._admin: Any = None
         self._kafka_python: Any = None
 
@@ -85,7 +90,7 @@ class Stage:
     @property
     def admin(self) -> Any:
         if self._admin is None:
-            from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+            from confluent_kafka.admin import AdminClient
 
             self._admin = AdminClient({"bootstrap.servers": self.direct, "log_level": 0})
         return self._admin
@@ -97,7 +102,7 @@ class Stage:
 
     def create_topic(self, name: str, configs: Mapping[str, object] | None = None) -> None:
         """Partition p is led by node p + 1: every topic of a run is hit in the same way."""
-        from confluent_kafka.admin import NewTopic
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         assignment = [[(p + k) % 3 + 1 for k in range(3)] for p in range(PARTITIONS)]
         given = {key.replace("_", "."): str(value) for key, value in (configs or {}).items()}
@@ -171,7 +176,7 @@ class Stage:
                     error: Any = message.error()
                     place: Any = (message.topic(), message.partition())
                     if error is None:
-                        rows.append(Row(*place, message.offset() or 0, _id(message.value())))
+                        rows.append(Row(place[0], place[1], message.offset() or 0, _id(message.value())))
                     elif error.code() == KafkaError._PARTITION_EOF:
                         going.discard(place)
                     else:

@@ -1,0 +1,189 @@
+"""F24: calls that are cut off anywhere, by gevent.Timeout, GreenletExit or a signal's KeyboardInterrupt, while connections live 0.5-1.5 s.
+
+Whatever was cut off, nothing is lost, doubled or out of order, every delivery that a caller holds has an outcome, and the producer goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gkafka.exceptions import KafkaException
+from tests.faults.inside import Inside
+from tests.faults.runs import Form, Line
+from tests.faults.stage import PARTITIONS, Stage
+
+__all__ = ["play_shots"]
+
+SHOTS = {"long": 5000, "short": 500}
+WORKERS = 8
+LONGEST_S = {"long": 300.0, "short": 40.0}
+
+
+class _Cut(KeyboardInterrupt):
+    """What a signal's handler raises: not an Exception."""
+
+
+def play_shots(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> list[Line]:
+    return [_play(stage, form, seed, handler) for handler in clients if handler != "confluent"]
+
+
+def _play(stage: Stage, form: Form, seed: int, handler: str) -> Line:
+    inside = Inside(stage, "F24", handler, form.name, seed, 60.0)
+    stage.plan.lifetime = (0.5, 1.5)
+    shooting: _Greenlets | _Signals = (_Greenlets if handler == "gevent" else _Signals)(inside, random.Random(seed), form)
+    try:
+        shooting.run()
+    finally:
+        stage.plan.clear()
+    shooting.end()
+    return inside.line()
+
+
+class _Shooting:
+    """A producer under fire. lanes: one for each caller; a caller's records of one partition stay in order."""
+
+    def __init__(self, inside: Inside, chance: random.Random, form: Form) -> None:
+        self.inside, self.chance, self.form = inside, chance, form
+        self.client = inside.client()
+        self.producer: Any = self.client.get_producer(
+            delivery_timeout_ms=60_000, linger_ms=2, batch_bytes=4096, buffer_bytes=131072, max_request_bytes=65536
+        )
+        self.shots = 0
+        self.deadline = time.monotonic() + LONGEST_S[form.name]
+
+    @property
+    def going(self) -> bool:
+        enough = self.shots >= SHOTS[self.form.name] and sum(e.acknowledged for e in self.inside.ledger.entries) >= self.form.acked
+        return not enough and time.monotonic() < self.deadline
+
+    def end(self) -> None:
+        """Nobody shoots any more: the producer still does everything."""
+        inside = self.inside
+        inside.expect(self.shots >= SHOTS[self.form.name], f"only {self.shots} calls were cut off")
+        with contextlib.suppress(KafkaException):
+            self.producer.flush(70)
+        for partition in range(PARTITIONS):
+            try:
+                inside.produce(self.producer, -1, partition).result(15)
+            except Exception as error:
+                inside.blame.append(f"the producer does not go on: {error!r}")
+        stats = self.producer.stats()
+        inside.expect(stats["unsettled_records"] == 0, f"{stats['unsettled_records']} records are still unsettled")
+        inside.expect(stats["buffer_bytes_free"] >= 131072 - 65536, f"only {stats['buffer_bytes_free']} of 131072 bytes came back")
+        inside.count(self.producer)
+        inside.expect(inside.retries > 0, "no retries: the connections' short lives disturbed nothing")
+        began = time.monotonic()
+        with contextlib.suppress(KafkaException):
+            self.producer.close(10)
+            self.client.close(5)
+        inside.expect(time.monotonic() - began < 10.5, "close() took too long")
+        left = [worker for worker in self.client.handler.workers() if worker.is_alive()]
+        inside.expect(not left, f"workers that did not end: {left}")
+
+
+class _Greenlets(_Shooting):
+    """Callers are greenlets: each call has a timeout of 0 to 5 ms, and now and then a caller is killed and another one comes."""
+
+    def run(self) -> None:
+        import gevent
+
+        lanes = iter(range(1 << 30))
+        callers = [gevent.spawn(self._call, next(lanes)) for _ in range(WORKERS)]
+        while self.going:
+            gevent.sleep(self.chance.random() * 0.02)
+            victim = self.chance.randrange(WORKERS)
+            callers[victim].kill(block=False)
+            self.shots += 1
+            callers[victim] = gevent.spawn(self._call, next(lanes))
+        gevent.joinall(callers, timeout=15)
+        self.inside.expect(all(caller.dead for caller in callers), "a caller hangs")
+
+    def _call(self, lane: int) -> None:
+        import gevent
+
+        while self.going:
+            entry, value = self.inside.offer(lane)
+            done = False
+            with gevent.Timeout(self.chance.random() * 0.005, False), contextlib.suppress(KafkaException):
+                delivery = self.producer.produce(entry.topic, value, partition=entry.partition)
+                self.inside.accepted(entry, delivery)
+                what = self.chance.random()
+                if what < 0.2:
+                    delivery.result(10)
+                elif what < 0.25:
+                    self.producer.flush(10)
+                done = True
+            self.shots += not done
+            gevent.sleep(self.chance.random() * 0.005)
+
+
+class _Signals(_Shooting):
+    """The main thread calls under a timer whose signal raises; other threads produce undisturbed beside it."""
+
+    def run(self) -> None:
+        beside = [self.inside.side.spawn(lambda lane=lane: self._steady(lane)) for lane in range(1, WORKERS)]  # type: ignore[misc]
+        with self._timer():
+            while self.going:
+                self._shoot()
+        for worker in beside:
+            self.inside.expect(worker.join(15), "a caller hangs")
+            self.inside.expect(worker.outcome is None, f"a caller that nobody shot at got {worker.outcome!r}")
+
+    def _steady(self, lane: int) -> None:
+        while self.going:
+            with contextlib.suppress(KafkaException):
+                self.inside.produce(self.producer, lane)
+            time.sleep(0.002)
+
+    @contextlib.contextmanager
+    def _timer(self) -> Iterator[None]:
+        self._armed = False
+        before = signal.signal(signal.SIGALRM, self._fire)
+        try:
+            yield
+        finally:
+            self._armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def _fire(self, number: int, frame: Any) -> None:
+        if self._armed:
+            self._armed = False
+            raise _Cut
+
+    def _shoot(self) -> None:
+        """One to thirty records, so that batches fill and are sent from here, a wait or a flush; the signal comes somewhere in between."""
+        records = self.chance.randrange(1, 30)
+        what = self.chance.random()
+        entry = delivery = None
+        signal.setitimer(signal.ITIMER_REAL, 0.00005 + self.chance.random() * (0.01 if what < 0.2 else 0.0015))
+        try:
+            self._armed = True
+            for _ in range(records):
+                self._armed = False
+                entry, value = self.inside.offer(0)
+                self._armed = True
+                delivery = None
+                delivery = self.producer.produce(entry.topic, value, partition=entry.partition)
+                self._armed = False
+                self.inside.accepted(entry, delivery)
+                self._armed = True
+            if what < 0.1 and delivery is not None:
+                delivery.result(10)
+            elif what < 0.2:
+                self.producer.flush(10)
+            self._armed = False
+        except _Cut:
+            self.shots += 1
+            if entry is not None and delivery is not None and entry.accepted_at is None:
+                self.inside.accepted(entry, delivery)
+        except KafkaException:
+            pass
+        finally:
+            self._armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
