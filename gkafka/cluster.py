@@ -300,8 +300,11 @@ class Cluster:
         if now - self._listed_at > self.config.metadata_max_age_ms / 1000:
             self.update()
 
-    def wait_for_topic(self, name: str, deadline: float | None = None) -> TopicInfo:
-        """The topic with at least one partition known. Raises UnknownTopicOrPartition, another error of the broker, or KafkaTimeoutError."""
+    def wait_for_topic(self, name: str, deadline: float | None = None, check: Callable[[], object] = lambda: None) -> TopicInfo:
+        """The topic with at least one partition known. Raises UnknownTopicOrPartition, another error of the broker, or KafkaTimeoutError.
+
+        check: raises when the caller has no use for it any more; asked now and then, and after wake().
+        """
         info = self.metadata.topic(name)
         if info is not None:
             # Known from a list of everything is not enough: only topics of interest are asked for again when their leaders move.
@@ -311,7 +314,7 @@ class Cluster:
         deadline = self._deadline(None) if deadline is None else deadline
         self._waiting[name] = self._waiting.get(name, 0) + 1
         try:
-            return self._wait_for_unknown_topic(name, deadline)
+            return self._wait_for_unknown_topic(name, deadline, check)
         finally:
             self._waiting[name] -= 1
             if not self._waiting[name]:
@@ -319,7 +322,13 @@ class Cluster:
                 if self.metadata.topic(name) is None:
                     self.metadata.forget_topic(name)  # nobody waits for it any more: other topics' requests need not name it
 
-    def _wait_for_unknown_topic(self, name: str, deadline: float) -> TopicInfo:
+    def wake(self) -> None:
+        """Let everybody who waits for metadata look again."""
+        with self._lock:
+            done, self._round = self._round, self._handler.Event()
+        done.set()
+
+    def _wait_for_unknown_topic(self, name: str, deadline: float, check: Callable[[], object]) -> TopicInfo:
         with self._lock:
             self.metadata.add_topics([name])
             version = self.metadata.version
@@ -327,6 +336,7 @@ class Cluster:
         patience = min(deadline, self._handler.monotonic() + UNKNOWN_TOPIC_PATIENCE_S)
 
         def settled() -> bool:
+            check()
             error = self.metadata.topic_error(name)
             if error is not None and self.metadata.version > version and (not error.retriable or self._handler.monotonic() >= patience):
                 raise self._topic_error(name, error)
@@ -334,7 +344,7 @@ class Cluster:
 
         self._wait(settled, deadline, f"topic {name!r}")
         info = self.metadata.topic(name)
-        return info if info is not None else self.wait_for_topic(name, deadline)
+        return info if info is not None else self.wait_for_topic(name, deadline, check)
 
     def _topic_error(self, name: str, error: KafkaException) -> KafkaException:
         if isinstance(error, UnknownTopicOrPartition):
@@ -506,8 +516,7 @@ class Cluster:
         """Close every connection."""
         with self._lock:
             self._closed = True
-            done, self._round = self._round, self._handler.Event()
-        done.set()
+        self.wake()
         for broker in self._candidates():
             broker.close()
         for event in list(self.sleepers):

@@ -191,7 +191,7 @@ class NativeProducer:
         info = self._cluster.metadata.topic(topic)
         if info is None:
             try:
-                info = self._cluster.wait_for_topic(topic, deadline)
+                info = self._cluster.wait_for_topic(topic, deadline, self._check_usable)
             except KafkaTimeoutError as exc:
                 raise KafkaTimeoutError(
                     f"{exc} (max_block_ms={self.config.max_block_ms:g}); the record was not accepted", topic=topic
@@ -464,6 +464,7 @@ class NativeProducer:
         except ForkedClientError:
             self._driver.closed = True
             raise
+        self._cluster.wake()  # whoever waits in produce() for a topic is refused
         # Whoever is killed while it waits here leaves the rest to the next close(); one that comes meanwhile waits too.
         try:
             self._wait_settled(self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else timeout)

@@ -496,8 +496,8 @@ def _run_callbacks(ref: weakref.ref[ProducerDriver]) -> None:
         driver._handler.check_fork()
         driver.run_callbacks()
         called = driver._called
-        if driver._callbacks:
-            continue
+        if driver._callbacks or (driver.closed and not driver.accumulator.unsettled):
+            continue  # more came, or the producer was closed, while they ran
         del driver
         called.wait(TICK_S)
 

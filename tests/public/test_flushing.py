@@ -153,6 +153,30 @@ def test_close_gives_up_at_its_timeout_and_lists_what_was_not_delivered(client: 
     assert isinstance(error_of(deliveries[0].result, 0), KafkaTimeoutError)
 
 
+def test_close_gives_up_in_time_although_callbacks_are_due(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Drop(), times=None)
+    producer = client.get_producer(linger_ms=0)
+    told: list[Any] = []
+    for i in range(10):
+        producer.produce("t", b"%d" % i).add_done_callback(told.append)
+    with Clock() as clock:
+        undelivered(producer.close, 0.3)
+    assert clock.seconds < 0.8
+    assert len(told) == 10
+
+
+def test_close_refuses_whoever_waits_for_a_topic(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    cluster.on("Metadata", Drop(), times=None)
+    producer = client.get_producer()
+    waiting = run.aside(producer.produce, "t", b"x")
+    run.sleep(0.2)
+    assert waiting.running
+    with Clock() as clock:
+        producer.close(1)
+        assert isinstance(error_of(waiting.result), ProducerStoppedException)
+    assert clock.seconds < 0.6
+
+
 def test_close_of_zero_fails_the_rest_at_once(client: KafkaClient, cluster: MockCluster) -> None:
     producer = client.get_producer(linger_ms=60_000)
     delivery = producer.produce("t", b"x")
