@@ -17,7 +17,7 @@ TWICE := tests/public tests/regressions tests/spark
 TEST_PAGES := 40
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check test demo bench clean
+.PHONY: help venv lint check test demo bench faults clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,9 @@ demo: $(BUILT)  ## crawl a web site into a real Kafka, read it in PySpark, repor
 
 bench: $(BUILT)  ## gkafka beside the other clients that are installed, as a table
 	$(PY) benchmarks/run.py
+
+faults: $(BUILT)  ## faults under load on a real three-node Kafka, beside confluent-kafka, as a table (FAULT=F03 for one, SEED=n)
+	$(PY) -m tests.faults $(addprefix --fault ,$(FAULT)) $(addprefix --seed ,$(SEED))
 
 clean:  ## remove what was built; .venv goes, too
 	rm -rf $(VENV) build dist demo-out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -227,6 +227,8 @@ class Cluster:
         for old in gone:
             old.close()
         done.set()
+        for event in list(self.sleepers):
+            event.set()  # a producer that waits for a leader need not sleep out its turn
         if response is None:
             self.poll()
 

@@ -56,10 +56,22 @@ class PartitionQueue:
 
     pending: rolled, not on the wire, in order. on_wire: sent and not answered. reset_wanted: the numbering has a gap that only a new
     producer epoch can mend; it is mended once nothing of the partition is on the wire. known_to: the producer id under which a batch was
-    acknowledged last: the partition's leaders check the numbers of that one. topic_id: of the last batch that was sent.
+    acknowledged last: the partition's leaders check the numbers of that one. topic_id, leader: of the last batch that was sent.
     """
 
-    __slots__ = ("key", "known_to", "next_sequence", "on_wire", "orders", "pending", "producer", "reset_wanted", "retry", "topic_id")
+    __slots__ = (
+        "key",
+        "known_to",
+        "leader",
+        "next_sequence",
+        "on_wire",
+        "orders",
+        "pending",
+        "producer",
+        "reset_wanted",
+        "retry",
+        "topic_id",
+    )
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -69,6 +81,7 @@ class PartitionQueue:
         self.producer: ProducerId | None = None
         self.known_to: ProducerId | None = None
         self.topic_id: UUID | None = None
+        self.leader: tuple[int, int] | None = None
         self.next_sequence = 0
         self.reset_wanted = False
         self.retry = Retry()

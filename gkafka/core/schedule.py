@@ -79,14 +79,16 @@ class Schedule:
         touched = self._accumulator.touched
         for keys in (self.homeless, *self.ready.values()):
             touched.update(keys)
+        touched.update((key, None) for _, key in self._paused)
         self.homeless.clear()
         self.ready.clear()
+        self._paused.clear()
 
     def place(self, key: Key, now: float) -> None:
         """Note where the partition's next batch goes, if it has one that may go."""
         self.homeless.pop(key, None)
         queue = self._accumulator.active.get(key)
-        if queue is not None and now < queue.retry.not_before:
+        if queue is not None and self.is_paused(queue, now):
             heapq.heappush(self._paused, (queue.retry.not_before, key))
         elif self.has_next(key, queue):
             leader = self._metadata.leader(*key)
@@ -96,6 +98,10 @@ class Schedule:
                 self.held[key] = None
             else:
                 self.ready.setdefault(leader[0], OrderedDict())[key] = None
+
+    def is_paused(self, queue: PartitionQueue, now: float) -> bool:
+        """Does the pause after a failure last? It is for the leader that failed, and ends when another is known (KIP-951)."""
+        return now < queue.retry.not_before and queue.leader == self._metadata.leader(*queue.key)
 
     def has_next(self, key: Key, queue: PartitionQueue | None) -> bool:
         """Is there a batch that may go out, as far as its partition is concerned?"""

@@ -255,7 +255,7 @@ class Sender:
         """The partition's queue if its next batch may go now; if that is an open one it is rolled."""
         acc = self.accumulator
         queue = acc.active.get(key)
-        if (queue is not None and now < queue.retry.not_before) or not self._schedule.has_next(key, queue):
+        if (queue is not None and self._schedule.is_paused(queue, now)) or not self._schedule.has_next(key, queue):
             return None  # it changed since it was placed; what lets it go will place it again
         if queue is None or not queue.pending:
             rolled = self._roll(*key)
@@ -272,6 +272,7 @@ class Sender:
         topic_id = self._topic_id(batch.topic)
         if queue.topic_id != topic_id:
             queue.topic_id, queue.known_to = topic_id, None
+        queue.leader = self._metadata.leader(*queue.key)
         queue.on_wire.append(batch)
         batch.attempts += 1
         batch.extra.before, batch.extra.persisted = batch.extra.persisted, "maybe"

@@ -370,6 +370,19 @@ def test_a_refused_producer_id_is_final_and_a_lost_one_is_asked_again() -> None:
     assert rig.sender.on_producer_id(None, error, 2.0) is error
 
 
+def test_the_pause_after_a_failure_ends_when_another_leader_is_known() -> None:
+    """KIP-951: the pause is for the broker that refused, not for its successor."""
+    rig = Rig({0: 1})
+    rig.full()
+    (first,) = rig.sent()
+    rig.answer(first, NOT_LEADER)
+    assert rig.sent() == []
+    rig.metadata.on_response(MetadataRequest(topics=None), told({0: 1}), rig.now)
+    assert rig.sent() == [], "the same leader under the same epoch is no news"
+    rig.metadata.on_response(MetadataRequest(topics=None), told({0: 2}, epoch=2), rig.now)
+    assert [request.broker_id for request in rig.sent()] == [2]
+
+
 def made_again(rig: Rig) -> None:
     """The metadata tells of another topic under the same name."""
     rig.metadata.on_response(MetadataRequest(topics=None), told({0: 1}, topic_id=uuid.UUID(int=8)), rig.now)
