@@ -59,7 +59,8 @@ class Metadata:
     """Brokers, topics and leaders, and the plan of refreshing them.
 
     max_age_s: a refresh is due when the last answer is this old. backoff: pauses between tries after a failure, and between refreshes
-    that follow each other closely, so that an unknown topic or a storm of leader changes costs one or two requests a second.
+    that follow each other closely, so that an unknown topic or a storm of leader changes costs one or two requests a second. A topic that is
+    new is asked for alone: with 5,000 of them, one after the other, each would cost the names of all before it.
     """
 
     def __init__(self, *, max_age_s: float, backoff: Backoff, chance: Random, auto_create: bool) -> None:
@@ -71,6 +72,8 @@ class Metadata:
         self.version = 0
         self._max_age_s, self._backoff, self._chance, self._auto_create = max_age_s, backoff, chance, auto_create
         self._interest: set[str] = set()
+        self._new: set[str] = set()  # of the interest: not answered yet
+        self._partial: MetadataRequest | None = None
         self.listings = self._listings_asked = self._listing_wanted = 0  # answers that told all topics, and what they were to be
         self._retry = Retry()
         self._updated_at = -NEVER
@@ -87,13 +90,15 @@ class Metadata:
             if known is None and name not in self._interest and not self._retry.failures:
                 self._retry.not_before = 0.0  # nobody has asked for it yet: the pause is for what was asked
             self._interest.add(name)
-            unknown |= known is None or known.error is not None
-        self._wanted |= unknown
+            if known is None or known.error is not None:
+                self._new.add(name)
+                unknown = True
         return unknown
 
     def forget_topic(self, name: str) -> None:
         """Take a topic out of the interest: it was deleted, or nobody uses it any more."""
         self._interest.discard(name)
+        self._new.discard(name)
         self._drop(name)
 
     def want_everything(self) -> int:
@@ -109,17 +114,22 @@ class Metadata:
     def due(self, now: float) -> float:
         """When a request should go out: a time that has passed means now, infinity means not before something asks for it."""
         when = self._updated_at + self._max_age_s if self._interest or self.version else NEVER
-        if self._wanted:
+        if self._wanted or self._new:
             when = now
         return max(when, self._retry.not_before)
 
     def request(self) -> MetadataRequest:
-        """The refresh for the present interest."""
+        """The refresh for the present interest; if all that is wanted are topics that nobody asked for yet, for these alone."""
+        self._partial = None
         if self._listing_wanted > self.listings:
             self._listings_asked += 1
             return MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        topics = [MetadataRequestTopic(name=name) for name in sorted(self._interest)]
-        return MetadataRequest(topics=topics, allow_auto_topic_creation=self._auto_create)
+        partial = bool(self._new) and not self._wanted and self.version > 0
+        topics = [MetadataRequestTopic(name=name) for name in sorted(self._new if partial else self._interest)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=self._auto_create)
+        if partial:
+            self._partial = request
+        return request
 
     # -- what came -----------------------------------------------------------------------------------------------------
     def on_response(self, asked: MetadataRequest, response: MetadataResponse, now: float) -> None:
@@ -135,14 +145,24 @@ class Metadata:
             self.listings = self._listings_asked
         for name, topic in told.items():
             self._take(name, topic)
+        self.version += 1
+        if asked is self._partial:
+            self._new = {name for name in self._new if name not in wanted or self._unsettled(name)}
+            self._plan_partial(now, troubled=any(self.topic(name) is None for name in wanted))
+            return
+        self._new -= wanted if asked.topics is not None else told.keys()
         self._rounds = self._rounds + 1 if now - self._updated_at < CALM_S else 0
         self._updated_at = now
-        self.version += 1
         self._plan_next(now)
+
+    def _plan_partial(self, now: float, *, troubled: bool) -> None:
+        self._stale_rounds = self._stale_rounds + 1 if troubled else 0
+        self._retry.failures = 0
+        self._retry.not_before = now + self._backoff.pause_s(self._stale_rounds, self._chance) if troubled else 0.0
 
     def on_failure(self, now: float) -> None:
         """No answer: try again after a pause."""
-        self._wanted = True
+        self._wanted = self._wanted or self._partial is None
         self._retry.failed(self._backoff, now, self._chance)
 
     def _plan_next(self, now: float) -> None:

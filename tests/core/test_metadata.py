@@ -404,3 +404,63 @@ def test_whatever_happens_what_is_known_stays_consistent(steps: list[Step]) -> N
         for topic, epoch in newest.items():
             leader = known.leader(topic, 0)
             assert leader is None or leader[1] >= epoch, "a leader went back to an older epoch"
+
+
+# -- new topics, alone -------------------------------------------------------------------------------------------------------
+def test_a_topic_that_is_new_is_asked_for_alone() -> None:
+    """5,000 topics, one after the other, are 5,000 short requests."""
+    rig = Rig()
+    for i in range(200):
+        name = f"t{i}"
+        rig.metadata.add_topics([name])
+        assert rig.due() <= rig.now, "at once"
+        assert rig.names(rig.round(told({0: 1}, topic=name))) == [name]
+    assert all(rig.metadata.topic(f"t{i}") is not None for i in range(200))
+    rig.metadata.invalidate()
+    assert len(rig.names(rig.round(told({0: 1}, topic="t0"))) or []) == 200
+
+
+def test_new_topics_do_not_put_off_the_refresh_of_the_others() -> None:
+    rig = Rig(max_age_s=300)
+    rig.metadata.add_topics(["a"])
+    rig.round(told({0: 1}, topic="a"))
+    begun = rig.now
+    rig.now += 200
+    rig.metadata.add_topics(["b"])
+    rig.round(told({0: 1}, topic="b"))
+    assert rig.due() == begun + 300
+    assert rig.names(rig.round(told({0: 1}, topic="a"))) == ["a", "b"]
+
+
+def test_a_new_topic_that_is_not_there_yet_is_asked_for_again_alone_with_pauses() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["a"])
+    rig.round(told({0: 1}, topic="a"))
+    rig.metadata.add_topics(["b"])
+    pauses = []
+    for _ in range(4):
+        before = rig.now
+        assert rig.names(rig.round(told({}, topic="b", error=UNKNOWN_TOPIC))) == ["b"]
+        pauses.append(rig.now - before)
+    assert pauses[1] < pauses[2] < pauses[3]
+    rig.metadata.forget_topic("b")
+    assert rig.due() > rig.now + 100
+
+
+def test_a_request_for_a_new_topic_that_fails_is_made_again() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["a"])
+    rig.round(told({0: 1}, topic="a"))
+    rig.metadata.add_topics(["b"])
+    rig.ask()
+    rig.metadata.on_failure(rig.now)
+    assert rig.names(rig.round(told({0: 1}, topic="b"))) == ["b"]
+
+
+def test_what_is_out_of_date_is_asked_for_together_with_what_is_new() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["a"])
+    rig.round(told({0: 1}, topic="a"))
+    rig.metadata.invalidate()
+    rig.metadata.add_topics(["b"])
+    assert rig.names(rig.round(told({0: 1}, topic="a"))) == ["a", "b"]

@@ -528,3 +528,27 @@ def test_a_stopped_producer_gives_up_after_pending_timeout_ms(client: KafkaClien
         error = error_of(producer.stop)
     assert clock.seconds < 1.5
     assert [r.record.value for r in error.records] == [b"x"]  # type: ignore[attr-defined]
+
+
+# -- many ------------------------------------------------------------------------------------------------------------------
+def test_five_thousand_partitions_share_one_connection_to_each_broker(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(2, topics={"t": 5000})
+    client = connect(cluster)
+    with client.get_producer(linger_ms=100) as producer:
+        for turn in range(2):
+            for partition in range(5000):
+                producer.produce("t", b"%d" % turn, partition=partition)
+        producer.flush(60)
+        assert sum(cluster.connections(broker) for broker in cluster.brokers) <= 3, "one for each leader, one for metadata"
+    assert all([r.value for r in cluster.log("t", p)] == [b"0", b"1"] for p in range(0, 5000, 97))
+    assert cluster.count("Produce") < 500
+
+
+def test_topics_that_are_used_for_the_first_time_cost_a_request_for_themselves(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(topics={f"t{i}": 1 for i in range(300)})
+    with connect(cluster).get_producer(linger_ms=50) as producer:
+        for i in range(300):
+            producer.produce(f"t{i}", b"v")
+    asked = sum(len(r.message.topics or ()) for r in cluster.requests("Metadata"))
+    assert asked < 3 * 300
+    assert all(len(cluster.log(f"t{i}", 0)) == 1 for i in range(300))
