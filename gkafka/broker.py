@@ -31,6 +31,8 @@ PRODUCE = "produce"
 """All producers of a client."""
 SMALLEST_BUFFER = 4
 """Bytes: what tells an answer's size."""
+GIVEN_UP_S = 0.01
+"""When a broker whose connection is being given up is looked at again."""
 
 
 class Broker(BrokerCalls):
@@ -178,6 +180,8 @@ class Broker(BrokerCalls):
     @property
     def ready_at(self) -> float:
         """When this broker may be connected again, in the handler's monotonic seconds; a past time means now."""
+        if any(channel.closed for channel in list(self._channels.values())):
+            return max(self._retry.not_before, self._handler.monotonic() + GIVEN_UP_S)
         return self._retry.not_before
 
     def channel(self, role: object) -> Channel:
@@ -190,6 +194,9 @@ class Broker(BrokerCalls):
             if channel is not None and not channel.closed:
                 return channel
             now = self._handler.monotonic()
+            if channel is not None:
+                # Whose requests were lost is still being told so: on a new connection something newer could overtake them.
+                raise ConnectionFailedError(f"{self._host}:{self._port}: its connection is being given up", broker=self._id)
             if self._shut:
                 raise ConnectionFailedError(f"{self._host}:{self._port}: the client was closed", broker=self._id)
             if now < self._retry.not_before:

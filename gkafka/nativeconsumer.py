@@ -277,7 +277,7 @@ class NativeConsumer:
 
     def _wait_filled(self, seconds: float) -> None:
         self._filled.clear()
-        if any(q.batches for q in self._order) or self._errors or self._stopped:
+        if any(not q.is_empty for q in list(self._order)) or self._errors or self._stopped:
             return
         self._handler.check_fork()
         self._filled.wait(seconds)

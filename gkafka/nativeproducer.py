@@ -276,8 +276,7 @@ class NativeProducer:
                     if delivery is not None:
                         return delivery
                     self._roll(topic, partition)
-                self._open(topic, partition, size)
-                return self._appender.append(topic, partition, value, key, timestamp, headers)
+                return self._open(topic, partition, value, key, timestamp, headers, size)
             except BufferFull:
                 return None
             except BaseException:
@@ -291,13 +290,16 @@ class NativeProducer:
             if full is not None:
                 self._driver.accumulator.rolled(full)
 
-    def _open(self, topic: str, partition: int, size: int) -> None:
+    def _open(self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any, size: int) -> Delivery | None:
+        """Open a batch and put the record into it, in one step: whoever drives may take the batch away as soon as it is known."""
         with self._driver.lock:
             batch = self._appender.open(topic, partition, self._handler.monotonic(), size)
+            delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
             self._driver.accumulator.opened(batch)
         sticky = self._sticky.get(topic)
         if sticky is not None and sticky.partition == partition:
             sticky.follow(batch)
+        return delivery
 
     def _after_append(self) -> None:
         """A batch was opened or rolled: see that somebody looks after it."""

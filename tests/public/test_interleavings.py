@@ -1,0 +1,75 @@
+"""Steps that belong together stay together, whichever worker gets the interpreter in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.net.channel import Channel
+from gkafka.testing import Close, MockCluster
+from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
+
+
+@pytest.mark.parametrize("second_answer_is_lost", [False, True])
+def test_nothing_newer_goes_out_before_all_that_a_connection_lost_was_told(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: Any, second_answer_is_lost: bool
+) -> None:
+    """Else it lands before them: a broker takes any sequence number from a producer that it does not know."""
+    tell_each = Channel._tell_each
+    refused: list[str] = []
+    (broker,) = client.brokers.values()
+
+    def slowly(self: Channel, failed: Any) -> None:
+        if self.role == "produce" and failed:
+            refused.append(str(error_of(broker.channel, "produce")))
+            assert broker.ready_at > client.handler.monotonic()
+            run.sleep(0.1)
+        tell_each(self, failed)
+
+    monkeypatch.setattr(Channel, "_tell_each", slowly)
+    producer = client.get_producer(linger_ms=0)
+    cluster.on("Produce", Close(before=True))
+    if second_answer_is_lost:
+        cluster.on("Produce", Close(before=False))
+    first = producer.produce("t", b"first", partition=0)
+    run.until(lambda: cluster.requests("Produce"))
+    run.sleep(0.02)
+    second = producer.produce("t", b"second", partition=0)
+    assert (first.result(LIMIT_S).offset, second.result(LIMIT_S).offset) == (0, 1)
+    assert stored_values(cluster) == [b"first", b"second"]
+    assert refused
+    assert all("being given up" in text for text in refused)
+
+
+class Watched:
+    """A lock that calls `look` just before each release."""
+
+    def __init__(self, lock: Any, look: Callable[[], None]) -> None:
+        self._lock, self._look = lock, look
+
+    def __enter__(self) -> Any:
+        return self._lock.__enter__()
+
+    def __exit__(self, *about: Any) -> None:
+        self._look()
+        self._lock.__exit__(*about)
+
+
+def test_nobody_sees_a_batch_before_its_first_record_is_in_it(connect: Any, make_cluster: Any) -> None:
+    """Whoever drives may send what he sees, and an empty batch cannot be sent."""
+    producer = connect(make_cluster(topics={"t": 2})).get_producer(linger_ms=0)
+    accumulator, empty, looks = producer._driver.accumulator, [], []
+
+    def look() -> None:
+        looks.append(len(accumulator.open))
+        empty.extend(batch for batch in accumulator.open.values() if not batch.count)
+
+    producer._driver.lock = Watched(producer._driver.lock, look)
+    for i in range(20):
+        producer.produce("t", b"%d" % i, partition=i % 2)
+    producer.flush(LIMIT_S)
+    assert any(looks)
+    assert not empty
