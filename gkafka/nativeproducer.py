@@ -294,11 +294,11 @@ class NativeProducer:
         """Open a batch and put the record into it, in one step: whoever drives may take the batch away as soon as it is known."""
         with self._driver.lock:
             batch = self._appender.open(topic, partition, self._handler.monotonic(), size)
+            sticky = self._sticky.get(topic)
+            if sticky is not None and sticky.partition == partition:
+                sticky.follow(batch)  # while it is empty: what it holds from now on counts
             delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
             self._driver.accumulator.opened(batch)
-        sticky = self._sticky.get(topic)
-        if sticky is not None and sticky.partition == partition:
-            sticky.follow(batch)
         return delivery
 
     def _after_append(self) -> None:
