@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from math import isfinite
+from math import isfinite, isnan
 from numbers import Real
 from operator import index
 from typing import Any
@@ -25,6 +25,7 @@ __all__ = [
     "check_text",
     "check_timestamp",
     "check_topic_name",
+    "check_wait",
 ]
 
 INT32 = (1 << 31) - 1
@@ -65,6 +66,13 @@ def check_seconds(name: str, value: Any, *, low: float = 0.0) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(_float(value)) or value < low:
         raise ConfigurationError(f"{name}={value!r}: must be a finite number, {low:g} or more")
     return float(value)
+
+
+def check_wait(name: str, value: Any) -> float:
+    """How long to wait, in seconds: 0 if it is negative (a deadline that has passed), for ever if it is infinite."""
+    if isinstance(value, bool) or not isinstance(value, Real) or isnan(seconds := _float(value)):
+        raise ConfigurationError(f"{name}={value!r}: must be a number of seconds")
+    return max(0.0, seconds)
 
 
 def _float(number: Real) -> float:

@@ -15,6 +15,7 @@ from gkafka.checks import (
     check_text,
     check_timestamp,
     check_topic_name,
+    check_wait,
 )
 from gkafka.cluster import Cluster, TopicDict
 from gkafka.common import IsolationLevel
@@ -95,6 +96,7 @@ class KafkaClient:
         )
         self._raw: RawFetcher | None = None
         self._closed = False
+        self._undelivered: list[DeliveryError] = []
 
     def __repr__(self) -> str:
         hosts = ",".join(f"{b.host}:{b.port}" for b in self._cluster._bootstrap)
@@ -131,6 +133,7 @@ class KafkaClient:
 
         Raises NoBrokersAvailableError naming each host and why it did not answer.
         """
+        _check_timeout(timeout)
         self._cluster.connect(timeout)
 
     def get_producer(self, **options: Any) -> NativeProducer:
@@ -260,31 +263,38 @@ class KafkaClient:
     def close(self, timeout: float | None = None) -> None:
         """Close producers (delivering what they hold), consumers, connections and workers. Idempotent. timeout: seconds for each producer.
 
-        Raises DeliveryError if a producer could not deliver everything; everything is closed all the same.
+        Raises DeliveryError if a producer could not deliver everything; everything is closed all the same. If it is cut short (by a
+        gevent.Timeout, by Ctrl-C) the next call goes on with what is left.
         """
+        if timeout is not None:
+            check_wait("timeout", timeout)
         if self._closed:
             return
+        self._cluster.stop_adopting()
+        problem: Exception | None = None
+        for engine in list(self._cluster.engines):
+            try:
+                engine.close(timeout)
+            except DeliveryError as exc:
+                self._undelivered.append(exc)
+            except Exception as exc:
+                problem = exc
+        # Whoever is killed above leaves the rest to the next close(); one that comes meanwhile waits for the same.
+        self._cluster.close()
+        if self._owns_handler:  # one that was given may serve others: whoever made it stops it
+            self._handler.stop(self._handler.monotonic() + STOP_S)
         self._closed = True
-        failures: list[DeliveryError] = []
-        try:
-            for engine in list(self._cluster.engines):
-                try:
-                    engine.close(timeout)
-                except DeliveryError as exc:
-                    failures.append(exc)
-        finally:
-            self._cluster.close()
-            if self._owns_handler:  # one that was given may serve others: whoever made it stops it
-                self._handler.stop(self._handler.monotonic() + STOP_S)
+        self._raise_undelivered()
+        if problem is not None:
+            raise problem
+
+    def _raise_undelivered(self) -> None:
+        failures, self._undelivered = self._undelivered, []
+        if len(failures) == 1:
+            raise failures[0]
         if failures:
-            raise (
-                failures[0]
-                if len(failures) == 1
-                else DeliveryError(
-                    f"{len(failures)} producers could not deliver everything; the first: {failures[0]}",
-                    [r for f in failures for r in f.records],
-                )
-            )
+            text = f"{len(failures)} producers could not deliver everything; the first: {failures[0]}"
+            raise DeliveryError(text, [r for f in failures for r in f.records])
 
     def __enter__(self) -> KafkaClient:
         return self

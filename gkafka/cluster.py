@@ -109,6 +109,7 @@ class Cluster:
         self._waiting: dict[str, int] = {}
         # Producers and consumers that live on these connections: close() ends them first.
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._adopting = True
         # What their workers sleep on: close() wakes those whose engine was dropped without a word, too.
         self.sleepers: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -514,8 +515,21 @@ class Cluster:
         brokers: Iterable[Broker] = self._candidates()
         return {"metadata_version": self.metadata.version, "topics": len(self.metadata.topics), "brokers": [b.stats() for b in brokers]}
 
+    def adopt(self, engine: Any) -> None:
+        """A producer or consumer lives on these connections from now on. Raises ClientClosedError once the client closes."""
+        with self._lock:
+            if not self._adopting:
+                raise ClientClosedError("the client was closed: make a new KafkaClient")
+            self.engines.add(engine)
+
+    def stop_adopting(self) -> None:
+        """The client closes: who lives on its connections now is all that there will be."""
+        with self._lock:
+            self._adopting = False
+
     def close(self) -> None:
         """Close every connection."""
+        self.stop_adopting()
         with self._lock:
             self._closed = True
         self.wake()

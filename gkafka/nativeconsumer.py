@@ -122,7 +122,7 @@ class NativeConsumer:
         self._started = False
         self._shares = [self._make_share(i, reset_policy) for i in range(config.num_consumer_fetchers)]
         self._fetches = 0
-        cluster.engines.add(self)
+        cluster.adopt(self)
 
     def _make_share(self, index: int, reset_policy: int | None) -> Fetching:
         c = self.config

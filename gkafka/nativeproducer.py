@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gkafka import records
-from gkafka.checks import check_topic_name
+from gkafka.checks import check_topic_name, check_wait
 from gkafka.config import ACKS, ProducerConfig
 from gkafka.core.sticky import Sticky, choose
 from gkafka.exceptions import (
@@ -66,6 +66,7 @@ class NativeProducer:
         self._check_times(config)
         self._slow_lock = self._handler.Lock()
         self._flushers = 0
+        self._delivered = False  # or given up: close() has only to end the worker
         self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
         self._appender = records.Appender(
             self,
@@ -87,9 +88,9 @@ class NativeProducer:
         self._partition_counts: dict[str, int] = {}
         self._sticky: dict[str, Sticky] = {}
         self._led_partitions: dict[str, tuple[int, Sequence[int]]] = {}  # with the version of the metadata that told them
+        cluster.adopt(self)
         self._closed = False
         _living.add(self)
-        cluster.engines.add(self)
         # One compiled call for each record, with no Python frame between.
         self.produce = self._appender.produce  # type: ignore[method-assign]
 
@@ -327,8 +328,9 @@ class NativeProducer:
 
     def wait(self, batch: Batch, timeout: float | None, index: int) -> None:
         """Wait until a record of a batch is settled; used by its deliveries. Raises KafkaTimeoutError."""
+        patience = self.config.delivery_timeout_ms + self.config.request_timeout_ms
+        limit = patience / 1000 if timeout is None else check_wait("timeout", timeout)
         self._handler.check_fork()
-        limit = (self.config.delivery_timeout_ms + self.config.request_timeout_ms) / 1000 if timeout is None else timeout
         deadline = self._handler.monotonic() + limit
         with self._driver.lock:
             self._driver.accumulator.hurry(batch)
@@ -410,8 +412,9 @@ class NativeProducer:
         DeliveryError listing the records that failed since the last flush() or close(). Raises ProducerStoppedException if close() gave
         records up while this waited: close() lists them.
         """
+        limit = self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else check_wait("timeout", timeout)
         self._handler.check_fork()
-        waited = self._wait_settled(self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else timeout)
+        waited = self._wait_settled(limit)
         if self._closed and any(batch.error is not None for batch in waited):
             raise ProducerStoppedException(
                 "the producer was closed while flush() waited: close() lists the records that were not delivered"
@@ -457,9 +460,12 @@ class NativeProducer:
         timeout: seconds, None is delivery_timeout_ms. Records that are not delivered by then are failed. Raises DeliveryError listing
         every record that was not delivered since the last flush().
         """
+        limit = self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else check_wait("timeout", timeout)
         self._closed = True
         self._appender.fast = False
         if self._driver.closed:
+            if self._delivered:  # nothing is left but what a close() that was cut short did not say
+                self._raise_failures()
             return
         try:
             self._handler.check_fork()
@@ -469,11 +475,13 @@ class NativeProducer:
         self._cluster.wake()  # whoever waits in produce() for a topic is refused
         # Whoever is killed while it waits here leaves the rest to the next close(); one that comes meanwhile waits too.
         try:
-            self._wait_settled(self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else timeout)
-        except KafkaTimeoutError as exc:
+            self._wait_settled(limit)
+        except KafkaTimeoutError:
+            given_up = KafkaTimeoutError(f"the producer was closed: close() waited {limit:g} s for the record, then gave it up")
             with self._driver.lock:
-                settled = self._driver.sender.abandon(exc)
+                settled = self._driver.sender.abandon(given_up)
             self._driver.finish(settled)
+        self._delivered = True
         self._driver.stop()
         self._raise_failures()
 

@@ -162,10 +162,10 @@ class Producer:
 
         Raises DeliveryError listing the messages that could not be delivered; not with sync=True, where each produce() has raised its own.
         """
-        if not self._running or self._engine is None or self._lane is None:
+        if self._engine is None or self._lane is None:
             return
         self._running = self._lane.open = False
-        try:
+        try:  # after a stop() that was cut short, this goes on with what is left
             self._engine.close(self._pending_timeout())
         except DeliveryError:
             if not self._synchronous:
