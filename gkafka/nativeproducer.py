@@ -425,7 +425,8 @@ class NativeProducer:
         """Wait for all that is not settled now; returns those batches."""
         deadline = self._handler.monotonic() + timeout
         with self._slow_lock, self._driver.lock:  # whoever is about to accept a record has done so, or finds the producer closed
-            waiting = list(self._driver.accumulator.unsettled)
+            # A part may be split once more, and is never done itself then: what it is a part of is.
+            waiting = list(dict.fromkeys(batch.parent or batch for batch in self._driver.accumulator.unsettled))
             self._flushers += 1
             self._driver.sender.flushing = True
         try:
