@@ -168,9 +168,13 @@ class KafkaException(Exception):
     """Base of every error of gkafka.
 
     Each carries what it is about: `topic`, `partition`, `offset`, `broker` (host:port or id) and `api`, None where it does not apply.
+    `retriable`: the same call may succeed later; `abortable`: abort the transaction and do its work again; `fatal`: the producer is of no
+    use any more, make a new one.
     """
 
     retriable: ClassVar[bool] = False
+    abortable: ClassVar[bool] = False
+    fatal: ClassVar[bool] = False
     stale: ClassVar[Stale | None] = None
 
     def __init__(

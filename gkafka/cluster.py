@@ -431,15 +431,31 @@ class Cluster:
     def _find_coordinator(self, group: str, deadline: float) -> Broker:
         def attempt() -> Broker:
             response = self.call_any(coordinator_request(group), deadline)
-            broker_id, host, port = coordinator_of(response)
-            with self._lock:
-                if broker_id not in self._brokers:
-                    self._brokers[broker_id] = self._make_broker(broker_id, host, port)
-                self._coordinators[group] = broker_id
-                return self._brokers[broker_id]
+            broker = self.know_broker(*coordinator_of(response))
+            self._coordinators[group] = broker.id
+            return broker
 
         found: Broker = self.retrying(f"the coordinator of group {group!r}", attempt, deadline)
         return found
+
+    def know_broker(self, broker_id: int, host: str, port: int) -> Broker:
+        """The broker at this address, as the answer to a look-up names it; the metadata may not have it yet, or its old address."""
+        with self._lock:
+            known = self._brokers.get(broker_id)
+            if known is not None and (known.host, known.port) == (host, port):
+                return known
+            made = self._brokers[broker_id] = self._known_as(BrokerInfo(broker_id, host, port))
+        if known is not None and known is not made and known not in self._bootstrap:
+            known.close()
+        return made
+
+    def some_broker(self) -> Broker:
+        """Any broker, the least busy one that may be tried now. Raises KafkaTimeoutError."""
+        with self._lock:
+            broker = self._whom_to_ask(self._handler.monotonic())
+        if broker is None:
+            raise KafkaTimeoutError("no broker can be tried at the moment")
+        return broker
 
     def call_coordinator(self, group: str, request: Any, deadline: float, *, max_version: int | None = None) -> Any:
         """Ask the group's coordinator once. Connection errors make it be looked up anew; raises them for the caller to retry."""

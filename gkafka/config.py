@@ -231,6 +231,20 @@ class ProducerConfig:
     )
     key_serializer: Any = option(None, "callable applied to each key", none=True, types=(Callable,))
     value_serializer: Any = option(None, "callable applied to each value", none=True, types=(Callable,))
+    transactional_id: str | None = option(
+        None,
+        "name of the producer's transactions, one producer at a time (docs/transactions.md); means enable_idempotence and acks='all'",
+        none=True,
+        types=(str,),
+        aliases=("transactional.id",),
+    )
+    transaction_timeout_ms: int = option(
+        60000,
+        "the broker aborts a transaction that is open for longer; no more than its transaction.max.timeout.ms",
+        low=1,
+        high=INT32,
+        aliases=("transaction.timeout.ms",),
+    )
     on_delivery: Any = option(None, "callable (delivery) for each record, run by the producer's worker", none=True, types=(Callable,))
     interceptors: Any = option((), "list of gkafka.interceptors.ProducerInterceptor, in the order to call them", types=(list, tuple))
 

@@ -29,6 +29,7 @@ __all__ = [
     "ConsumerStoppedException",
     "CorruptRecordError",
     "DeliveryError",
+    "FencedError",
     "ForkedClientError",
     "HandlerThreadError",
     "KafkaTimeoutError",
@@ -52,6 +53,10 @@ __all__ = [
     "SerializationError",
     "SocketDisconnectedError",
     "TlsError",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionFatalError",
+    "TransactionStateError",
     "UnicodeException",
     "UnknownTopicError",
     "UnsupportedCodec",
@@ -168,6 +173,33 @@ class ProducerStoppedException(ClientClosedError):
 
 class ProduceFailureError(KafkaException):
     """A generic failure in the producer (pykafka's name)."""
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+class TransactionStateError(KafkaException):
+    """A call that does not fit the state of the transaction: produce() outside of one, a second begin_transaction(), ... Nothing was changed."""
+
+
+class TransactionAbortableError(KafkaException):
+    """The transaction cannot be committed: call abort_transaction(), then do its work again in a new one. `__cause__` is what went wrong."""
+
+    abortable = True
+
+
+class TransactionAbortedError(KafkaException):
+    """The record was not sent: its transaction was aborted before (KIP-654)."""
+
+
+class TransactionFatalError(KafkaException):
+    """The producer's transactions cannot go on: close it and make a new one. `__cause__` is what went wrong."""
+
+    fatal = True
+
+
+class FencedError(TransactionFatalError):
+    """Another producer with the same transactional id has taken over, or the broker ended a transaction that was open for longer than
+    transaction_timeout_ms. Nothing of the open transaction will be seen by read_committed consumers.
+    """
 
 
 # -- consumers ---------------------------------------------------------------------------------------------------------

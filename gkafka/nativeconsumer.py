@@ -551,7 +551,7 @@ class NativeConsumer:
         wanted = list(partitions)
 
         def attempt() -> dict[TopicPartition, int]:
-            response = self._cluster.call_coordinator(group, fetch_request(group, wanted), deadline)
+            response = self._cluster.call_coordinator(group, fetch_request(group, wanted, stable=True), deadline)
             found = read_fetch(response, wanted)
             for entry in found.values():
                 if entry.error is not None and not _means_none(entry.error):

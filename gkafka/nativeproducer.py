@@ -29,6 +29,7 @@ from gkafka.exceptions import (
 from gkafka.interceptors import InterceptorChain
 from gkafka.producerdriver import TICK_S, ProducerDriver
 from gkafka.records import compression
+from gkafka.transactions import TransactionCalls, Transactions, check_transactional
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -50,7 +51,7 @@ INITIAL_BYTES = 4096
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class NativeProducer:
+class NativeProducer(TransactionCalls):
     """Made by `client.get_producer(**options)`; the options are those of `gkafka.config.ProducerConfig`.
 
     `produce()` may be called by any number of workers. Under gevent it switches to others now and then (every few milliseconds of work,
@@ -82,8 +83,13 @@ class NativeProducer:
         self._appender.crc32 = self._hash is crc32
         self._interceptors = InterceptorChain(config.interceptors, self._accept) if config.interceptors else None
         calls = (config.key_serializer, config.value_serializer, config.on_delivery, self._interceptors)
-        self._appender.fast = all(call is None for call in calls)
+        fast = all(call is None for call in calls)
+        self._appender.fast = fast and config.transactional_id is None
         self._driver = ProducerDriver(cluster, config, self._appender, acks=self._acks, codec=self._codec, level=self._level)
+        if config.transactional_id is not None:
+            self._transactions = self._driver.transactions = Transactions(
+                cluster, config, self._driver, self._appender, accepting=self._slow_lock, fast=fast
+            )
         self._chance = self._handler.random()
         self._partition_counts: dict[str, int] = {}
         self._sticky: dict[str, Sticky] = {}
@@ -122,6 +128,7 @@ class NativeProducer:
         return codec, config.compression_level
 
     def _check_idempotence(self, config: ProducerConfig) -> None:
+        check_transactional(config)
         if config.enable_idempotence and self._acks != -1:
             raise ConfigurationError(f"enable_idempotence=True needs acks='all', not acks={config.acks!r}")
         if config.enable_idempotence and config.max_in_flight > 5:
@@ -179,6 +186,8 @@ class NativeProducer:
         self.raise_fatal()
         if not self._driver.started:
             self._driver.start()
+        if self._transactions is not None:
+            self._transactions.check_producing()
 
     def _timestamp(self, timestamp: Any) -> int:
         if timestamp is None:
@@ -474,6 +483,8 @@ class NativeProducer:
             self._driver.closed = True
             raise
         self._cluster.wake()  # whoever waits in produce() for a topic is refused
+        if self._transactions is not None:
+            timeout = self._transactions.close(timeout)
         # Whoever is killed while it waits here leaves the rest to the next close(); one that comes meanwhile waits too.
         try:
             self._wait_settled(limit)
@@ -524,6 +535,7 @@ class NativeProducer:
             "requests": self._driver.sender.sent_requests,
             "epoch_bumps": self._driver.sender.epoch_bumps,
             "idempotence": self._driver.sender.state.value,
+            "transaction": self._transactions.machine.state.value if self._transactions is not None else None,
             "producer_id": self._driver.sender.producer[0] if self._driver.sender.producer else -1,
             "buffer_bytes_free": self._appender.available,
             "interceptor_failures": self._interceptors.failures if self._interceptors is not None else 0,

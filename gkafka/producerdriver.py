@@ -26,6 +26,7 @@ from gkafka.exceptions import (
     KafkaTimeoutError,
     LeaderNotFoundError,
     ProduceFailureError,
+    TransactionAbortedError,
     UnsupportedCodec,
     UnsupportedVersion,
 )
@@ -34,6 +35,7 @@ from gkafka.wire.produce import ProduceRequest, holds_zstd, record_format
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.records import Appender, Batch
+    from gkafka.transactions import Transactions
 
 __all__ = ["ProducerDriver", "Undelivered"]
 
@@ -91,6 +93,7 @@ class ProducerDriver:
             chance=self._handler.random(),
             set_limit=appender.set_limit,
         )
+        self.transactions: Transactions | None = None
         self.fatal: KafkaException | None = None
         self.delivered = 0
         self.settled_records = 0
@@ -198,6 +201,8 @@ class ProducerDriver:
         if plan.ask_producer_id:
             self._ask_producer_id()
         self._send_all(plan.requests)
+        if self.transactions is not None:
+            due = min(due, self.transactions.drive(now))
         return min(plan.deadline, due)
 
     def _send_all(self, requests: list[Outgoing]) -> None:
@@ -266,13 +271,15 @@ class ProducerDriver:
             request,
             lambda response, error: self._on_answer(outgoing, response, error),
             timeout_s=self._config.request_timeout_ms / 1000,
+            max_version=self.sender.newest_produce,
             expects_response=self._acks != 0,
         )
 
     def _produce_version(self, channel: Any) -> int:
         """The newest Produce that the broker takes. While its connection opens: what the broker that told the metadata takes."""
         versions = channel.versions or self._cluster.versions
-        version: int = versions.pick(ProduceRequest.API) if versions is not None else ProduceRequest.API.stable.high
+        newest = self.sender.newest_produce
+        version: int = versions.pick(ProduceRequest.API, max_version=newest) if versions is not None else ProduceRequest.API.stable.high
         return version
 
     def _seal(self, batch: Batch, version: int) -> None:
@@ -290,7 +297,14 @@ class ProducerDriver:
         else:
             self._heavy(
                 batch,
-                lambda: batch.seal(self._codec, self._level, producer_id=producer_id, producer_epoch=epoch, base_sequence=flight.sequence),
+                lambda: batch.seal(
+                    self._codec,
+                    self._level,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    base_sequence=flight.sequence,
+                    transactional=self.sender.transaction is not None,
+                ),
             )
 
     def _heavy(self, batch: Batch, work: Callable[[], None]) -> None:
@@ -308,6 +322,18 @@ class ProducerDriver:
                 settled.append(self.sender.refuse(batch, error))
         self.finish(settled)
         return Outgoing(outgoing.broker_id, [b for b in outgoing.batches if b not in bad])
+
+    def end_with(self, fatal: KafkaException) -> None:
+        """Nothing can be sent any more: everything fails with this."""
+        self.fatal = fatal
+        with self.lock:
+            settled = self.sender.abandon(fatal)
+        self.finish(settled)
+
+    def go_on(self) -> None:
+        """From an answer's worker: drive, or have it done."""
+        self._again = True
+        self.kick()
 
     def _on_answer(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> None:
         """On the connection's worker: take the answer in and let the next request go."""
@@ -389,7 +415,8 @@ class ProducerDriver:
                 self._called.set()
 
     def _keep_failure(self, batch: Batch, error: KafkaException) -> None:
-        log.error(
+        log.log(
+            logging.DEBUG if isinstance(error, TransactionAbortedError) else logging.ERROR,
             "%d record(s) for %s-%d not delivered (persisted: %s): %s",
             batch.count,
             batch.topic,

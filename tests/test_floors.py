@@ -37,6 +37,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "simpleconsumer",
             "topic",
             "topicdict",
+            "transactions",
         ),
     ),
     (6, ("spark", "testing")),

@@ -25,6 +25,7 @@ CLIENTS, PRODUCING, CONSUMING = "public/test_clients.py", "public/test_producing
 COMMITS, EFFECTS, FLUSHING = "public/test_positions_and_commits.py", "public/test_option_effects.py", "public/test_flushing.py"
 RETRIES, DAMAGE, TLS, CHANNELS = "public/test_retries.py", "public/test_damage.py", "net/test_tls.py", "public/test_channels.py"
 DOCUMENTED = "public/test_documented_producer.py"
+TRANSACTIONS = "public/test_transactions.py"
 PROMISED = "promises/test_documented_clients.py"
 
 OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
@@ -85,6 +86,8 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "key_serializer": (PRODUCING, "test_serializers_are_applied_and_what_they_raise_is_told"),
         "value_serializer": (PRODUCING, "test_serializers_are_applied_and_what_they_raise_is_told"),
         "interceptors": ("public/test_interceptors.py", "test_interceptors_are_called_in_their_order"),
+        "transactional_id": (TRANSACTIONS, "test_transactional_id_names_the_producer_to_the_coordinator"),
+        "transaction_timeout_ms": (TRANSACTIONS, "test_transaction_timeout_ms_is_how_long_a_transaction_may_be_open"),
         "on_delivery": (PRODUCING, "test_on_delivery_is_called_for_each_record"),
     },
     "ConsumerConfig": {

@@ -80,12 +80,14 @@ def read_commit(response: OffsetCommitResponse) -> dict[TopicPartition, BrokerEr
     }
 
 
-def fetch_request(group: str, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
-    """Ask for the committed offsets of these partitions."""
+def fetch_request(group: str, partitions: Iterable[TopicPartition], *, stable: bool = False) -> OffsetFetchRequest:
+    """Ask for the committed offsets of these partitions. stable: not for what a transaction that is still open, or just ending, may change
+    (KIP-447): that is answered by UnstableOffsetCommit.
+    """
     topics: dict[str, OffsetFetchRequestTopic] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, OffsetFetchRequestTopic(name=tp.topic, partition_indexes=[])).partition_indexes.append(tp.partition)
-    return OffsetFetchRequest(group_id=group, topics=list(topics.values()))
+    return OffsetFetchRequest(group_id=group, topics=list(topics.values()), require_stable=stable)
 
 
 def read_fetch(response: OffsetFetchResponse, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:

@@ -48,6 +48,7 @@ from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from gkafka.core.metadata import Metadata
+    from gkafka.core.transaction import Transaction
     from gkafka.records import Batch
 
 __all__ = ["Idempotence", "Outgoing", "Poll", "Sender", "Settled"]
@@ -154,6 +155,7 @@ class Sender:
         self._required = idempotence is True
         self.producer: ProducerId | None = None
         self._id_retry = Retry()
+        self.transaction: Transaction | None = None
         self.flushing = False
         self.pressed = False
         self.in_flight: dict[int, int] = {}
@@ -176,11 +178,19 @@ class Sender:
         ready_at: broker id -> when its connection may be tried (after a failure it may not be for a while).
         """
         settled = self._expire(now)
-        ask = self.state is Idempotence.WANTED and now >= self._id_retry.not_before and bool(self.accumulator.unsettled)
+        if self.transaction is not None and self.transaction.drops_unsent:
+            settled += self._drop_unsent(self.transaction)
+        ask = (
+            self.state is Idempotence.WANTED
+            and self.transaction is None
+            and now >= self._id_retry.not_before
+            and bool(self.accumulator.unsettled)
+        )
         if ask:
             self._move(Event.ASK)
         schedule = self._schedule
-        schedule.update(now, hasty=self.flushing or self.pressed)
+        ends = self.transaction is not None and self.transaction.flushing
+        schedule.update(now, hasty=self.flushing or self.pressed or ends)
         requests: list[Outgoing] = []
         pauses: list[float] = []
         if self.state in (Idempotence.OFF, Idempotence.READY):
@@ -298,7 +308,17 @@ class Sender:
             if topic is None:
                 topic = topics[batch.topic] = TopicProduceData(name=batch.topic, topic_id=batch.extra.queue.topic_id, partition_data=[])
             topic.partition_data.append(PartitionProduceData(index=batch.partition, records=batch.wire))
-        return ProduceRequest(acks=self.acks, timeout_ms=int(self._ack_timeout_s * 1000), topic_data=list(topics.values()))
+        return ProduceRequest(
+            transactional_id=self.transaction.transactional_id if self.transaction is not None else None,
+            acks=self.acks,
+            timeout_ms=int(self._ack_timeout_s * 1000),
+            topic_data=list(topics.values()),
+        )
+
+    @property
+    def newest_produce(self) -> int | None:
+        """The newest Produce that may be used, None for any."""
+        return self.transaction.newest(ProduceRequest.API) if self.transaction is not None else None
 
     def _topic_id(self, name: str) -> UUID:
         """The topic's id, which is all that a request and its answer name it by (KIP-516); remembered, because a topic may vanish from the
@@ -371,6 +391,9 @@ class Sender:
                 return None
             return self._fail(queue, batch, self._alone_too_large(batch, error))
         if self._is_numbering_error(error) and not queue.has_older(batch):
+            if self.transaction is not None:
+                # A new epoch would begin a new transaction, and this one be committed without what came before (B02).
+                return self._fail(queue, batch, error)
             queue.reset_wanted = True
             self._bump_epoch(queue)
         if self._may_retry(batch, error, now):
@@ -422,7 +445,9 @@ class Sender:
         return error.retriable or self._is_numbering_error(error)
 
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaException) -> Settled:
-        if batch.extra.sequence >= 0:
+        if self.transaction is not None:
+            self.transaction.batch_failed(error, numbered=batch.extra.sequence >= 0)
+        elif batch.extra.sequence >= 0:
             # Its numbers will never arrive: what follows would be refused for ever. A new epoch closes the gap (KIP-360).
             queue.reset_wanted = True
             self._bump_epoch(queue)
@@ -457,6 +482,15 @@ class Sender:
         self._move(Event.FAILED)
         self._id_retry.failed(self._backoff, now, self._chance)
         return None if error.retriable else error
+
+    def adopt(self, producer: ProducerId) -> None:
+        """Take the producer id and epoch that a transaction's coordinator gave. Nothing is unsettled, or nothing was ever sent."""
+        if producer == self.producer:
+            return
+        if self.state is Idempotence.WANTED:
+            self._move(Event.ASK)
+            self._move(Event.GRANTED)
+        self.producer = producer
 
     def _bump_epoch(self, queue: PartitionQueue) -> None:
         if self.producer is None or queue.producer != self.producer:
@@ -542,6 +576,19 @@ class Sender:
             queue.put_back(batch)
             self.accumulator.waits(queue)
         self.accumulator.touched.update(dict.fromkeys((*self.accumulator.active, *self.accumulator.open)))
+
+    def _drop_unsent(self, transaction: Transaction) -> list[Settled]:
+        """Fail what was never sent of a transaction that will be aborted (KIP-654)."""
+        settled: list[Settled] = []
+        for batch in [b for b in self.accumulator.unsettled if not b.attempts]:
+            key = (batch.topic, batch.partition)
+            if self.accumulator.open.get(key) is batch:
+                self._roll(*key)
+                self.accumulator.rolled(batch)
+            queue: PartitionQueue = batch.extra.queue
+            queue.pending.remove(batch)
+            settled.append(self._fail(queue, batch, transaction.dropped_error()))
+        return settled
 
     def abandon(self, error: KafkaException) -> list[Settled]:
         """Fail everything that is not settled: the producer closes, or can never send."""

@@ -13,7 +13,7 @@
 """
 
 from gkafka.testing.actions import Action, Close, Corrupt, Delay, Drop, Edit, Error, Reply
-from gkafka.testing.cluster import MockCluster, RecordedRequest
+from gkafka.testing.cluster import MockCluster, RecordedRequest, TransactionSeen
 from gkafka.testing.logs import StoredRecord
 from gkafka.testing.state import Committed
 
@@ -30,4 +30,5 @@ __all__ = [
     "RecordedRequest",
     "Reply",
     "StoredRecord",
+    "TransactionSeen",
 ]

@@ -11,6 +11,7 @@ from gkafka.exceptions import ConfigurationError
 from gkafka.testing.fetches import answer_fetch
 from gkafka.testing.logs import Refused
 from gkafka.testing.state import LEGAL_NAME, NO_LEADER, Committed, Partition, State, Topic
+from gkafka.testing.transactions import Transactions
 from gkafka.wire import admin, apiversions, groups, metadata, offsets, produce, txn
 from gkafka.wire.apis import APIS, Message
 from gkafka.wire.primitives import ZERO_UUID
@@ -23,7 +24,7 @@ __all__ = ["Answers"]
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER, INVALID_TOPIC, NOT_COORDINATOR = 3, 5, 6, 17, 16
 COORDINATOR_NOT_AVAILABLE, INVALID_ACKS, UNKNOWN_MEMBER, TOPIC_EXISTS, INVALID_PARTITIONS = 15, 21, 25, 36, 37
 INVALID_REPLICATION, NOT_CONTROLLER, INVALID_REQUEST, FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 38, 41, 42, 74, 76, 100
-UNSUPPORTED_FOR_FORMAT = 43
+UNSUPPORTED_FOR_FORMAT, UNSTABLE = 43, 88
 EARLIEST, LATEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 Then = Callable[[Message | None], object]
 
@@ -42,6 +43,7 @@ class Answers:
         default_partitions: int,
         max_message_bytes: int,
         newest_magic: int,
+        transaction_version: int,
         changed: Callable[[], None],
         after: Callable[[float, Callable[[], object]], Any],
         wait_for_change: Callable[[Callable[[], bool]], None],
@@ -57,6 +59,8 @@ class Answers:
         self._max_message_bytes = max_message_bytes
         self._newest_magic = newest_magic
         self._changed = changed
+        self._transaction_version = transaction_version
+        self.transactions = Transactions(self, changed=changed, version=transaction_version)
 
     def act(self, call: Call, then: Then) -> None:
         """then(answer), at once except for a Fetch that waits for records."""
@@ -100,7 +104,12 @@ class Answers:
             for key, (low, high) in sorted(self._served.items())
             if key in APIS
         ]
-        return apiversions.ApiVersionsResponse(api_keys=keys)
+        features = [
+            apiversions.FinalizedFeatureKey(name="transaction.version", max_version_level=level, min_version_level=level)
+            for level in [self._transaction_version]
+            if level
+        ]
+        return apiversions.ApiVersionsResponse(api_keys=keys, finalized_features=features, finalized_features_epoch=1 if features else -1)
 
     def _metadata(self, call: Call) -> Message:
         request: Any = call.request.message
@@ -187,6 +196,7 @@ class Answers:
                 now_ms=int(time.time() * 1000),
                 stamp=self.state.topics[partition.topic].stamps,
                 max_bytes=self._max_message_bytes,
+                admit=self.transactions.gate(call, partition),
             )
         except Refused as exc:
             response.error_code, response.error_message = exc.code, str(exc)
@@ -280,21 +290,25 @@ class Answers:
                 else [offsets.OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in request.topics]
             )
             asked = [offsets.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
-        return offsets.OffsetFetchResponse(groups=[self._positions(call, group) for group in asked])
+        return offsets.OffsetFetchResponse(groups=[self._positions(call, group, request.require_stable) for group in asked])
 
-    def _positions(self, call: Call, asked: Any) -> offsets.OffsetFetchResponseGroup:
+    def _positions(self, call: Call, asked: Any, stable: bool) -> offsets.OffsetFetchResponseGroup:
         response = offsets.OffsetFetchResponseGroup(group_id=asked.group_id)
         if self.state.coordinator(asked.group_id) != call.broker_id:
             response.error_code = NOT_COORDINATOR
             if call.request.version >= 2:
                 return response
         committed = self.state.committed.get(asked.group_id, {})
+        unstable = self.transactions.pending(asked.group_id) if stable else set()
         topics = self._everything(committed) if asked.topics is None else asked.topics
         for topic in topics:
             name = topic.name
             if not name and (found := self.state.by_id(topic.topic_id)) is not None:
                 name = found.name
-            partitions = [_position(index, committed.get((name, index)), response.error_code) for index in topic.partition_indexes]
+            partitions = [
+                _position(index, committed.get((name, index)), response.error_code or (UNSTABLE if (name, index) in unstable else 0))
+                for index in topic.partition_indexes
+            ]
             response.topics.append(offsets.OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
         return response
 
@@ -311,19 +325,10 @@ class Answers:
 
     def _init_producer_id(self, call: Call) -> Message:
         request: Any = call.request.message
-        name = request.transactional_id
-        if name is None:
-            self.state.next_producer_id += 1
-            return txn.InitProducerIdResponse(producer_id=self.state.next_producer_id, producer_epoch=0)
-        if self.state.coordinator(name) != call.broker_id:
-            return txn.InitProducerIdResponse(error_code=NOT_COORDINATOR, producer_id=-1, producer_epoch=-1)
-        if name in self.state.transactional:
-            producer_id, epoch = self.state.transactional[name]
-        else:
-            self.state.next_producer_id += 1
-            producer_id, epoch = self.state.next_producer_id, -1
-        self.state.transactional[name] = (producer_id, epoch + 1)
-        return txn.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch + 1)
+        if request.transactional_id is not None:
+            return self.transactions.init_producer_id(call)
+        self.state.next_producer_id += 1
+        return txn.InitProducerIdResponse(producer_id=self.state.next_producer_id, producer_epoch=0)
 
     def _create_topics(self, call: Call) -> Message:
         request: Any = call.request.message
@@ -373,8 +378,11 @@ class Answers:
 
     _BY_NAME: ClassVar[dict[str, Callable[[Answers, Call], Message | None]]] = {
         "ApiVersions": _api_versions,
+        "AddOffsetsToTxn": lambda self, call: self.transactions.add_offsets(call),
+        "AddPartitionsToTxn": lambda self, call: self.transactions.add_partitions(call),
         "CreateTopics": _create_topics,
         "DeleteTopics": _delete_topics,
+        "EndTxn": lambda self, call: self.transactions.end(call),
         "FindCoordinator": _find_coordinator,
         "InitProducerId": _init_producer_id,
         "ListOffsets": _list_offsets,
@@ -382,6 +390,7 @@ class Answers:
         "OffsetCommit": _offset_commit,
         "OffsetFetch": _offset_fetch,
         "Produce": _produce,
+        "TxnOffsetCommit": lambda self, call: self.transactions.commit_offsets(call),
     }
 
 

@@ -19,7 +19,7 @@ from gkafka.testing.server import DESCRIBE_GROUPS, Call, Listener, Peer, parse
 from gkafka.testing.state import Committed, Partition, State, Topic
 from gkafka.wire.apis import APIS, Api, Message, Request, Versions
 
-__all__ = ["MockCluster", "RecordedRequest"]
+__all__ = ["MockCluster", "RecordedRequest", "TransactionSeen"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -37,6 +37,15 @@ class RecordedRequest(NamedTuple):
     client_id: str | None
     correlation_id: int
     message: Any
+
+
+class TransactionSeen(NamedTuple):
+    """A transactional id at its coordinator. status: "Empty", "Ongoing", "CompleteCommit" or "CompleteAbort"; partitions: of the open one."""
+
+    producer_id: int
+    epoch: int
+    status: str
+    partitions: list[tuple[str, int]]
 
 
 class Rule:
@@ -74,12 +83,14 @@ class MockCluster:
     copy, three at most where there are as many brokers). limits: api name -> the versions to serve, (lowest, highest), or None for "not
     at all". versions: serve what this release of Kafka does ("0.8.2" to "4.2"); on ApiVersions and whatever else it does not know 0.8.2
     closes the connection, and 0.9.0 is silent on it from then on, as those are. auto_create: a topic that a Metadata request names comes into being. max_message_bytes: Kafka's
-    message.max.bytes. history: how many requests `requests` remembers, 64 MiB of them at most.
+    message.max.bytes. transaction_version: the level of Kafka's feature of that name: 2 is KIP-890's epoch for each transaction (default: 2
+    from Kafka 4.0 on, else 0). history: how many requests `requests` remembers, 64 MiB of them at most.
 
     It behaves as Kafka does, and its brokers share one state, so that there is no replication lag. Served: every API of `gkafka.wire` in
     every version, but group membership (only offsets are kept, and a commit that names a generation is told UNKNOWN_MEMBER_ID): its APIs
-    are served if `limits` names them, and answered by `on(api, Reply(...))` alone. Not there:
-    transactions, fetch sessions (declined, which is legal), quotas, authentication, and the conversion of batches to an older format: a
+    are served if `limits` names them, and answered by `on(api, Reply(...))` alone. Transactions end at once: there is no time between a
+    coordinator's decision and its markers. Not there:
+    fetch sessions (declined, which is legal), quotas, authentication, and the conversion of batches to an older format: a
     Fetch too old for what the log holds is told UNSUPPORTED_VERSION.
     """
 
@@ -94,6 +105,7 @@ class MockCluster:
         auto_create: bool = True,
         default_partitions: int = 1,
         max_message_bytes: int = 1048588,
+        transaction_version: int | None = None,
         history: int = 10_000,
     ) -> None:
         if brokers < 1:
@@ -121,6 +133,7 @@ class MockCluster:
             default_partitions=default_partitions,
             max_message_bytes=max_message_bytes,
             newest_magic=_newest_magic(versions),
+            transaction_version=_transaction_version(versions) if transaction_version is None else transaction_version,
             changed=self._changed,
             after=self._loop.after,
             wait_for_change=self._waiting.append,
@@ -283,8 +296,10 @@ class MockCluster:
         self._change(cut)
 
     # -- what is to be seen
-    def log(self, topic: str, partition: int) -> list[StoredRecord]:
-        """The records of a partition, copied out of its log."""
+    def log(self, topic: str, partition: int, *, committed: bool = False) -> list[StoredRecord]:
+        """The records of a partition, copied out of its log. committed: without those of aborted and open transactions."""
+        if committed:
+            return self._loop.call(lambda: self._partition(topic, partition).log.committed())
         return decode(self.raw_log(topic, partition))
 
     def raw_log(self, topic: str, partition: int) -> bytes:
@@ -302,6 +317,15 @@ class MockCluster:
     def committed(self, group: str) -> dict[tuple[str, int], Committed]:
         """(topic, partition) -> the offset that a group committed."""
         return self._loop.call(lambda: dict(self._state.committed.get(group, {})))
+
+    def transaction(self, transactional_id: str) -> TransactionSeen | None:
+        """What the coordinator knows of a transactional id; None if it never heard of it."""
+
+        def look() -> TransactionSeen | None:
+            found = self._state.transactional.get(transactional_id)
+            return None if found is None else TransactionSeen(found.producer_id, found.epoch, found.status, sorted(found.partitions))
+
+        return self._loop.call(look)
 
     def requests(self, api: str | None = None) -> list[RecordedRequest]:
         """The requests that came, oldest first: those of one API, or all that are remembered."""
@@ -424,6 +448,10 @@ def _served(versions: str | None, limits: Mapping[str, tuple[int, int] | None]) 
         else:
             served[key] = limit
     return served
+
+
+def _transaction_version(versions: str | None) -> int:
+    return 2 if versions is None or int(versions.split(".")[0]) >= 4 else 0
 
 
 def _newest_magic(versions: str | None) -> int:

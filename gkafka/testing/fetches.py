@@ -121,6 +121,7 @@ def _data(call: Call, partition: Partition | None, code: int, asked: Any, left: 
     data.records = b"".join(chunks)
     if request.isolation_level:
         data.aborted_transactions = [
-            fetch.AbortedTransaction(producer_id=producer_id, first_offset=first) for producer_id, first in log.aborted if first < log.end
+            fetch.AbortedTransaction(producer_id=producer_id, first_offset=first)
+            for producer_id, first in log.aborted_from(asked.fetch_offset)
         ]
     return data

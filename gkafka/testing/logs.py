@@ -10,13 +10,13 @@ import bisect
 import struct
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from gkafka import records
 from gkafka.records import compression
 
-__all__ = ["Appended", "Entry", "PartitionLog", "Refused", "StoredRecord"]
+__all__ = ["Appended", "Ended", "Entry", "PartitionLog", "Refused", "StoredRecord"]
 
 CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE = 2, 10, 43, 45
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, UNSUPPORTED_COMPRESSION, INVALID_RECORD, OFFSET_OUT_OF_RANGE = 47, 48, 76, 87, 1
@@ -66,6 +66,15 @@ class Entry(NamedTuple):
     data: bytes
 
 
+class Ended(NamedTuple):
+    """A transaction in this log: from its first batch to its marker."""
+
+    producer_id: int
+    first: int
+    last: int
+    committed: bool
+
+
 class _Producer:
     __slots__ = ("batches", "epoch")
 
@@ -81,19 +90,34 @@ class PartitionLog:
         self.start = 0
         self.end = 0
         self.entries: list[Entry] = []
-        self.aborted: list[tuple[int, int]] = []  # (producer id, first offset) of aborted transactions
+        self.aborted: list[tuple[int, int]] = []  # (producer id, first offset) of aborted transactions, as a script tells it
+        self.open: dict[int, int] = {}  # producer id -> first offset of its open transaction
+        self.ended: list[Ended] = []
         self.stable: int | None = None  # last stable offset, if a transaction is open
         self._producers: dict[int, _Producer] = {}
 
     @property
     def last_stable(self) -> int:
-        return self.end if self.stable is None else min(self.stable, self.end)
+        return min([self.end, *self.open.values()] if self.stable is None else [self.end, self.stable, *self.open.values()])
 
     # -- writing
     def append(
-        self, data: memoryview, *, newest_magic: int, oldest_magic: int, zstd: bool, epoch: int, now_ms: int, stamp: bool, max_bytes: int
+        self,
+        data: memoryview,
+        *,
+        newest_magic: int,
+        oldest_magic: int,
+        zstd: bool,
+        epoch: int,
+        now_ms: int,
+        stamp: bool,
+        max_bytes: int,
+        admit: Callable[[int, int], None] | None = None,
     ) -> Appended:
-        """Append what a producer sent. newest_magic, oldest_magic, zstd: what this version of Produce may carry. Raises Refused."""
+        """Append what a producer sent. newest_magic, oldest_magic, zstd: what this version of Produce may carry. Raises Refused.
+
+        admit: is asked about each transactional batch's producer id and epoch, and raises Refused; None refuses them all.
+        """
         if len(data) < _message.size:
             raise Refused(CORRUPT_MESSAGE, f"{len(data)} bytes are no batch")
         magic = data[16]
@@ -102,7 +126,7 @@ class PartitionLog:
                 UNSUPPORTED_FOR_MESSAGE_FORMAT if magic > newest_magic else INVALID_RECORD, f"message format {magic} cannot be taken here"
             )
         if magic == 2:
-            return self._append_batch(bytearray(data), zstd=zstd, epoch=epoch, now_ms=now_ms, stamp=stamp, max_bytes=max_bytes)
+            return self._append_batch(bytearray(data), zstd=zstd, epoch=epoch, now_ms=now_ms, stamp=stamp, max_bytes=max_bytes, admit=admit)
         return self._append_messages(data, max_bytes)
 
     def append_raw(self, data: bytes) -> int:
@@ -126,13 +150,28 @@ class PartitionLog:
         self.entries.append(entry)
         self.end = entry.last + 1
 
-    def _append_batch(self, data: bytearray, *, zstd: bool, epoch: int, now_ms: int, stamp: bool, max_bytes: int) -> Appended:
+    def _append_batch(
+        self,
+        data: bytearray,
+        *,
+        zstd: bool,
+        epoch: int,
+        now_ms: int,
+        stamp: bool,
+        max_bytes: int,
+        admit: Callable[[int, int], None] | None,
+    ) -> Appended:
         fields = self._checked(data, max_bytes)
         attributes, last_delta, newest, producer_id, producer_epoch, sequence = fields[5], fields[6], fields[8], *fields[9:12]
         if attributes & CODEC == ZSTD and not zstd:
             raise Refused(UNSUPPORTED_COMPRESSION, "zstd needs a newer version of the Produce API")
-        if attributes & (TRANSACTIONAL | CONTROL):
-            raise Refused(INVALID_TXN_STATE, "there are no transactions here")
+        if attributes & CONTROL:
+            raise Refused(INVALID_RECORD, "a client writes no control batches")
+        transactional = bool(attributes & TRANSACTIONAL)
+        if transactional:
+            if admit is None:
+                raise Refused(INVALID_TXN_STATE, "a transactional batch in a request without a transactional id")
+            admit(producer_id, producer_epoch)
         if producer_id >= 0:
             known = self._check_sequence(producer_id, producer_epoch, sequence, last_delta)
             if known is not None:
@@ -146,6 +185,8 @@ class PartitionLog:
             struct.pack_into(">q", data, 35, now_ms)
             struct.pack_into(">I", data, 17, records.crc32c(memoryview(data)[21:]))
         self._store(Entry(base, base + last_delta, 2, newest, bytes(data)))
+        if transactional:
+            self.open.setdefault(producer_id, base)
         if producer_id >= 0:
             last_sequence = (sequence + last_delta) % SEQUENCES
             self._producers[producer_id].batches.append((sequence, last_sequence, base))
@@ -201,7 +242,34 @@ class PartitionLog:
             self._store(entry)
         return Appended(base, -1)
 
+    def mark(self, producer_id: int, producer_epoch: int, *, commit: bool, now_ms: int) -> None:
+        """Write a coordinator's marker: the producer's transaction ends here. Batches of older epochs are refused from now on."""
+        first = self.open.pop(producer_id, None)
+        if first is not None:
+            self.ended.append(Ended(producer_id, first, self.end, commit))
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch < producer_epoch:
+            self._producers[producer_id] = _Producer(producer_epoch)
+        self._store(Entry(self.end, self.end, 2, now_ms, _marker(self.end, producer_id, producer_epoch, commit, now_ms)))
+
     # -- reading
+    def aborted_from(self, offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that reach beyond `offset`, as a read_committed Fetch is told."""
+        ended = [(e.producer_id, e.first) for e in self.ended if not e.committed and e.last >= offset]
+        return ended + [entry for entry in self.aborted if entry[1] < self.end]
+
+    def committed(self) -> list[StoredRecord]:
+        """The records that a read_committed consumer sees."""
+        hidden = [(e.producer_id, e.first, e.last) for e in self.ended if not e.committed]
+        hidden += [(producer_id, first, self.end) for producer_id, first in self.open.items()]
+        shown = b""
+        for entry in self.entries:
+            attributes, producer_id = struct.unpack_from(">h", entry.data, 21)[0], struct.unpack_from(">q", entry.data, 43)[0]
+            aborted = any(producer_id == who and first <= entry.base <= last for who, first, last in hidden)
+            if entry.magic < 2 or not (attributes & TRANSACTIONAL and aborted):
+                shown += entry.data
+        return [record for record in decode(shown) if record.offset < self.last_stable]
+
     def read(self, offset: int, max_bytes: int, *, end: int, whole_first: bool) -> list[bytes | memoryview]:
         """Batches from the one that holds `offset` on, up to `end`, cut at max_bytes wherever that falls, as Kafka's logs are read.
 
@@ -261,10 +329,23 @@ class PartitionLog:
         """An unclean election: everything from the batch that holds `offset` on is lost."""
         self.entries = [entry for entry in self.entries if entry.last < offset]
         self.end = max(self.entries[-1].last + 1 if self.entries else self.start, self.start)
+        self.open = {producer_id: first for producer_id, first in self.open.items() if first < self.end}
+        self.ended = [ended for ended in self.ended if ended.last < self.end]
 
     def compact_away(self, base_offset: int) -> None:
         """Compaction: the batch with this base offset is gone, its offsets are a gap."""
         self.entries = [entry for entry in self.entries if entry.base != base_offset]
+
+
+def _marker(offset: int, producer_id: int, producer_epoch: int, commit: bool, now_ms: int) -> bytes:
+    """A control batch of one record: key (version, 0 abort or 1 commit), value (version, coordinator epoch)."""
+    record = b"\0\0\0" + b"\x08" + struct.pack(">hh", 0, int(commit)) + b"\x0c" + struct.pack(">hi", 0, 0) + b"\0"
+    body = (
+        struct.pack(">hiqqqhii", TRANSACTIONAL | CONTROL, 0, now_ms, now_ms, producer_id, producer_epoch, -1, 1)
+        + bytes([len(record) * 2])
+        + record
+    )
+    return struct.pack(">qiibI", offset, 9 + len(body), 0, 2, records.crc32c(body)) + body
 
 
 # -- message sets ------------------------------------------------------------------------------------------------------

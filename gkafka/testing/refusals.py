@@ -124,10 +124,39 @@ def _delete_topics(message: Any, code: int, text: str) -> Message:
     return admin.DeleteTopicsResponse(responses=results)
 
 
+def _add_partitions(message: Any, code: int, text: str) -> Message:
+    if message.transactions:
+        return txn.AddPartitionsToTxnResponse(error_code=code)
+    results = [
+        txn.AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                txn.AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code) for index in topic.partitions
+            ],
+        )
+        for topic in message.v3_and_below_topics
+    ]
+    return txn.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+def _txn_offset_commit(message: Any, code: int, text: str) -> Message:
+    topics = [
+        txn.TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=[txn.TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code) for p in topic.partitions],
+        )
+        for topic in message.topics
+    ]
+    return txn.TxnOffsetCommitResponse(topics=topics)
+
+
 _BY_NAME: dict[str, Callable[[Any, int, str], Message | None]] = {
+    "AddOffsetsToTxn": lambda message, code, text: txn.AddOffsetsToTxnResponse(error_code=code),
+    "AddPartitionsToTxn": _add_partitions,
     "ApiVersions": lambda message, code, text: apiversions.ApiVersionsResponse(error_code=code),
     "CreateTopics": _create_topics,
     "DeleteTopics": _delete_topics,
+    "EndTxn": lambda message, code, text: txn.EndTxnResponse(error_code=code),
     "Fetch": _fetch,
     "FindCoordinator": _find_coordinator,
     "InitProducerId": lambda message, code, text: txn.InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1),
@@ -136,4 +165,5 @@ _BY_NAME: dict[str, Callable[[Any, int, str], Message | None]] = {
     "OffsetCommit": _offset_commit,
     "OffsetFetch": _offset_fetch,
     "Produce": _produce,
+    "TxnOffsetCommit": _txn_offset_commit,
 }

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gkafka.testing.logs import PartitionLog
 
-__all__ = ["Committed", "Partition", "State", "Topic", "coordinator_slot"]
+__all__ = ["Committed", "Partition", "State", "Topic", "TransactionState", "coordinator_slot"]
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 NO_LEADER = -1
@@ -77,6 +77,20 @@ class Committed(NamedTuple):
     metadata: str | None
 
 
+class TransactionState:
+    """What the coordinator of a transactional id keeps. status: "Empty", "Ongoing", "CompleteCommit" or "CompleteAbort"."""
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = -1
+        self.last_epoch = -1  # the one before, if its owner asked for the next one (KIP-360) or ended a transaction with it (KIP-890)
+        self.status = "Empty"
+        self.number = 0  # of the transaction, to tell a later one apart
+        self.timeout_ms = 0
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.groups: dict[str, dict[tuple[str, int], Committed]] = {}
+
+
 class State:
     """Everything that the brokers of a cluster share."""
 
@@ -86,7 +100,7 @@ class State:
         self.topics: dict[str, Topic] = {}
         self.committed: dict[str, dict[tuple[str, int], Committed]] = {}
         self.coordinators: dict[str, int] = {}  # of groups that were moved
-        self.transactional: dict[str, tuple[int, int]] = {}  # transactional id -> producer id, epoch
+        self.transactional: dict[str, TransactionState] = {}
         self.next_producer_id = 1000
 
     def create(self, name: str, count: int, replication_factor: int, configs: dict[str, str | None] | None = None) -> Topic:

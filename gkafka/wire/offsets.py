@@ -187,7 +187,8 @@ class OffsetFetchRequest(Message):
     group_id: str = string("0-7")
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "0-7", nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, "8+")
-    require_stable: bool = boolean("7+")
+    # Ignorable, unlike in Kafka's definition: an older broker tells what is committed, and Java then does without, too.
+    require_stable: bool = boolean("7+", ignorable=True)
 
     def for_version(self, version: int) -> OffsetFetchRequest:
         """A single group goes where the version has its place (KIP-709)."""

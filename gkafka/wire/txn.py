@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from gkafka.wire.schema import Message, Struct, array, boolean, int16, int32, int64, message, string
+from typing import TYPE_CHECKING
+
+from gkafka.wire.schema import Api, Message, Struct, array, boolean, int16, int32, int64, message, string
+
+if TYPE_CHECKING:
+    from gkafka.wire.versions import Versions
 
 __all__ = [
     "AddOffsetsToTxnRequest",
@@ -24,6 +29,9 @@ __all__ = [
     "TxnOffsetCommitResponse",
     "TxnOffsetCommitResponsePartition",
     "TxnOffsetCommitResponseTopic",
+    "newest_without_v2",
+    "resumes_producers",
+    "speaks_v2",
 ]
 
 
@@ -149,17 +157,15 @@ class TxnOffsetCommitRequestTopic(Struct):
 class TxnOffsetCommitRequest(Message):
     """Positions of a group that count once the transaction is committed; goes to the group's coordinator. KIP-98; KIP-320 leader epochs
     (v2); KIP-447 who consumed (v3); KIP-890 TRANSACTION_ABORTABLE (v4), does the work of AddOffsetsToTxn (v5, with transaction.version 2).
-
-    The member's fields are ignorable, unlike in Kafka's definition: an older coordinator cannot fence by them, with or without them.
     """
 
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    generation_id: int = int32("3+", default=-1, ignorable=True)
-    member_id: str = string("3+", ignorable=True)
-    group_instance_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
+    generation_id: int = int32("3+", default=-1)
+    member_id: str = string("3+")
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
 
 
@@ -200,3 +206,24 @@ class EndTxnResponse(Message):
     error_code: int = int16()
     producer_id: int = int64("5+", default=-1, ignorable=True)
     producer_epoch: int = int16("5+", default=-1, ignorable=True)
+
+
+# -- what brokers can do -----------------------------------------------------------------------------------------------
+_BEFORE_V2 = {0: 11, EndTxnRequest.API.key: 4, TxnOffsetCommitRequest.API.key: 4}  # Produce, and the two here whose meaning changed
+
+
+def newest_without_v2(api: Api) -> int | None:
+    """The newest version of an API that a producer may use in a transaction of the old kind; None: any. KIP-890: later versions of
+    Produce and TxnOffsetCommit add to the transaction by themselves, those of EndTxn end the producer's epoch with it.
+    """
+    return _BEFORE_V2.get(api.key)
+
+
+def speaks_v2(versions: Versions) -> bool:
+    """Whether transactions of the new kind are switched on in the cluster: feature transaction.version 2 (KIP-890, KIP-1022)."""
+    return versions.features.get("transaction.version", 0) >= 2 and versions.supports(EndTxnRequest.API, 5)
+
+
+def resumes_producers(versions: Versions) -> bool:
+    """Whether InitProducerId takes the producer's present id and epoch and gives it the next epoch of it (KIP-360)."""
+    return versions.supports(InitProducerIdRequest.API, 3)

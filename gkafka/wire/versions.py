@@ -63,14 +63,18 @@ Release = tuple[int, ...]
 class Versions:
     """The versions that one broker speaks.
 
-    ranges: API key -> (oldest, newest). broker: who it is, for error texts.
+    ranges: API key -> (oldest, newest). broker: who it is, for error texts. features: what is switched on in its cluster (KIP-584), name ->
+    level; empty for brokers that do not say.
     """
 
-    __slots__ = ("broker", "ranges")
+    __slots__ = ("broker", "features", "ranges")
 
-    def __init__(self, ranges: Mapping[int, tuple[int, int]], broker: str = "the broker") -> None:
+    def __init__(
+        self, ranges: Mapping[int, tuple[int, int]], broker: str = "the broker", features: Mapping[str, int] | None = None
+    ) -> None:
         self.ranges = dict(ranges)
         self.broker = broker
+        self.features = dict(features or {})
 
     def __repr__(self) -> str:
         return f"<Versions of {self.broker}: {len(self.ranges)} APIs>"
@@ -79,7 +83,8 @@ class Versions:
     def from_response(cls, response: ApiVersionsResponse, broker: str = "the broker") -> Versions:
         """What a broker said of itself. Ranges that make no sense (negative, or upside down) count as not said."""
         said = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
-        return cls({key: (low, high) for key, (low, high) in said.items() if 0 <= low <= high}, broker)
+        features = {f.name: f.max_version_level for f in response.finalized_features}
+        return cls({key: (low, high) for key, (low, high) in said.items() if 0 <= low <= high}, broker, features)
 
     @classmethod
     def for_broker(cls, broker_version: str) -> Versions:

@@ -14,12 +14,13 @@ HEAD = """# Errors
 
 Everything that gkafka raises is a `gkafka.exceptions.KafkaException`. Where it is known, an error has the attributes `topic`, `partition`, `offset`,
 `broker` and `api`. `retriable` says that the same call may succeed later; the calls of gkafka try such errors again by themselves, until their
-timeout or their number of retries. This page is made from the classes (`python tests/reference/test_errors_page.py` writes it anew).
+timeout or their number of retries. `abortable` says that the transaction has to be aborted and its work done again, `fatal` that the producer has to be
+closed (see [transactions](transactions.md)). This page is made from the classes (`python tests/reference/test_errors_page.py` writes it anew).
 
 ## Errors of the client
 
-| class | is also | retriable | when |
-|---|---|---|---|
+| class | is also | retriable | abortable, fatal | when |
+|---|---|---|---|---|
 {client}
 
 ## Error codes of brokers
@@ -42,6 +43,11 @@ def yes(flag: bool) -> str:
     return "yes" if flag else ""
 
 
+def means(cls: type[KafkaException]) -> str:
+    """What an error means for a transaction."""
+    return "fatal" if cls.fatal else "abortable" if cls.abortable else ""
+
+
 def names_of(cls: type[KafkaException]) -> list[str]:
     """The other names under which a class is exported."""
     return sorted(n for n in gkafka.exceptions.__all__ if getattr(gkafka.exceptions, n) is cls and n != cls.__name__)
@@ -52,7 +58,7 @@ def client_rows() -> list[str]:
     elsewhere = {KafkaException, BrokerError, UnknownBrokerError, *BrokerError.by_code.values()}
     classes = [c for c in exported if inspect.isclass(c) and issubclass(c, KafkaException) and c not in elsewhere]
     return [
-        f"| `{c.__name__}` | {', '.join(f'`{b.__name__}`' for b in c.__bases__ if b is not KafkaException)} | {yes(c.retriable)} | {text_of(c)} |"
+        f"| `{c.__name__}` | {', '.join(f'`{b.__name__}`' for b in c.__bases__ if b is not KafkaException)} | {yes(c.retriable)} | {means(c)} | {text_of(c)} |"
         for c in sorted(classes, key=lambda c: c.__name__)
     ]
 

@@ -9,7 +9,7 @@ import pytest
 
 from gkafka.exceptions import ConfigurationError, UnsupportedVersion
 from gkafka.wire.apis import APIS, Versions
-from gkafka.wire.apiversions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from gkafka.wire.apiversions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
 from gkafka.wire.fetch import FetchRequest, FetchTopic, ForgottenTopic
 from gkafka.wire.metadata import MetadataRequest
 from gkafka.wire.offsets import (
@@ -22,7 +22,14 @@ from gkafka.wire.offsets import (
 )
 from gkafka.wire.produce import ProduceRequest, TopicProduceData, holds_zstd, record_format
 from gkafka.wire.schema import Message, VersionRange
-from gkafka.wire.txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTransaction, InitProducerIdRequest
+from gkafka.wire.txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTransaction,
+    InitProducerIdRequest,
+    newest_without_v2,
+    resumes_producers,
+    speaks_v2,
+)
 
 METADATA, FETCH, PRODUCE = MetadataRequest.API, FetchRequest.API, ProduceRequest.API
 RELEASES = [
@@ -202,3 +209,23 @@ def test_an_unknown_release_is_refused_with_those_that_are_known(text: str) -> N
 def test_a_produce_version_says_which_records_it_takes() -> None:
     assert [record_format(version) for version in (0, 1, 2, 3, 13)] == [0, 0, 1, 2, 2]
     assert [holds_zstd(version) for version in (6, 7)] == [False, True]
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+def test_a_broker_says_which_kind_of_transactions_is_switched_on() -> None:
+    """KIP-890: the versions alone do not say it, the cluster's feature does."""
+    keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in Versions.for_broker("4.2").ranges.items()]
+    for level, new in ((None, False), (1, False), (2, True), (3, True)):
+        features = [] if level is None else [FinalizedFeatureKey(name="transaction.version", max_version_level=level)]
+        assert speaks_v2(Versions.from_response(ApiVersionsResponse(api_keys=keys, finalized_features=features))) is new
+    assert not speaks_v2(Versions({26: (0, 4)}, features={"transaction.version": 2})), "the versions are needed too"
+
+
+def test_a_transaction_of_the_old_kind_keeps_to_the_versions_before_the_new_one() -> None:
+    newest = {api.name: newest_without_v2(api) for api in APIS.values() if newest_without_v2(api) is not None}
+    assert newest == {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}
+
+
+@pytest.mark.parametrize(("release", "resumes"), [("0.11.0", False), ("2.4", False), ("2.5", True), ("4.2", True)])
+def test_brokers_from_2_5_on_give_a_producer_the_next_epoch_of_its_id(release: str, resumes: bool) -> None:
+    assert resumes_producers(Versions.for_broker(release)) is resumes

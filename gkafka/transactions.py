@@ -1,0 +1,363 @@
+"""Transactions of the native producer: the calls that wait, and the requests that the machine in `gkafka.core.transaction` wants sent.
+
+The calls only say what is wanted and wait, up to their timeout. What they asked for is done by whoever drives the producer, so a caller that
+is killed, or whose time is over, leaves nothing half done: the same call, made again, waits for the same outcome.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gkafka.broker import CONTROL
+from gkafka.checks import check_count, check_mapping, check_name, check_offset, check_seconds, check_text, check_topic_name
+from gkafka.config import ACKS, ProducerConfig
+from gkafka.core.backoff import Backoff
+from gkafka.core.transaction import Ask, GroupMetadata, Job, State, Transaction
+from gkafka.exceptions import (
+    ConfigurationError,
+    KafkaException,
+    KafkaTimeoutError,
+    ProducerStoppedException,
+    TransactionAbortableError,
+    TransactionStateError,
+)
+
+if TYPE_CHECKING:
+    from gkafka.broker import Broker
+    from gkafka.cluster import Cluster
+    from gkafka.producerdriver import ProducerDriver
+    from gkafka.records import Appender
+
+__all__ = ["GroupMetadata", "TransactionCalls", "Transactions", "check_transactional"]
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""Longest wait of a caller between two looks at its process and its producer."""
+P = TypeVar("P", bound="TransactionCalls")
+Offsets = Mapping[tuple[str, int], Any]
+EXAMPLE = '{("topic", 0): 42} or {("topic", 0): (42, "metadata")}'
+
+
+def check_transactional(config: ProducerConfig) -> None:
+    """What a transactional id asks of the other options. Raises ConfigurationError."""
+    if config.transactional_id is None:
+        if config.transaction_timeout_ms != ProducerConfig().transaction_timeout_ms:
+            raise ConfigurationError(f"transaction_timeout_ms={config.transaction_timeout_ms}: means nothing without transactional_id")
+        return
+    check_name("transactional_id", config.transactional_id)
+    if ACKS[config.acks] != -1:
+        raise ConfigurationError(f"transactional_id={config.transactional_id!r} needs acks='all', not acks={config.acks!r}")
+    if config.enable_idempotence is False:
+        raise ConfigurationError(f"transactional_id={config.transactional_id!r} needs idempotence, not enable_idempotence=False")
+
+
+class Transactions:
+    """The transactions of one producer, from the outside.
+
+    driver: of the producer, kept weakly. accepting: the lock under which records are accepted. fast: may records take the appender's fast
+    path while a transaction is open? The machine is guarded by the driver's lock.
+    """
+
+    def __init__(
+        self, cluster: Cluster, config: ProducerConfig, driver: ProducerDriver, appender: Appender, *, accepting: Any, fast: bool
+    ) -> None:
+        assert config.transactional_id is not None
+        self._cluster, self._config, self._handler, self._appender = cluster, config, cluster.handler, appender
+        self._driver_ref = weakref.ref(driver)
+        self._lock, self._accepting, self._fast = driver.lock, accepting, fast
+        self.machine = driver.sender.transaction = Transaction(
+            config.transactional_id,
+            config.transaction_timeout_ms,
+            backoff=Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
+            chance=self._handler.random(),
+        )
+        driver.sender.gate = self.machine.may_send
+        self._seen = self.machine.moves
+        self._news = self._handler.Event()
+        self._closed = False
+        self._fatal_told = False
+
+    # -- driving -----------------------------------------------------------------------------------------------------------
+    def drive(self, now: float) -> float:
+        """Send what the machine wants. Returns when to drive again at the latest."""
+        driver = self._driver()
+        with self._lock:
+            # A batch whose time is over is settled, but a leader may yet act on its request: the end waits for the answer, too.
+            idle = not driver.accumulator.unsettled and not any(driver.sender.in_flight.values())
+            ask, deadline = self.machine.poll(now, idle)
+            changed = self._seen != self.machine.moves
+        if changed:
+            self._tell()
+        if ask is not None:
+            self._send(ask)
+        return deadline
+
+    def _driver(self) -> ProducerDriver:
+        driver = self._driver_ref()
+        if driver is None:
+            raise ProducerStoppedException("the producer of these transactions is gone")
+        return driver
+
+    def _send(self, ask: Ask) -> None:
+        broker: Broker | None = None
+        try:
+            broker = self._cluster.some_broker() if ask.to is None else self._cluster.know_broker(*ask.to)
+            broker.send(
+                CONTROL,
+                ask.request,
+                lambda response, error: self._on_answer(ask, broker, response, error),
+                timeout_s=self._config.request_timeout_ms / 1000,
+                max_version=ask.max_version,
+            )
+        except KafkaException as exc:
+            self._on_answer(ask, broker, None, exc)
+
+    def _on_answer(self, ask: Ask, broker: Broker | None, response: Any, error: KafkaException | None) -> None:
+        driver = self._driver_ref()
+        if driver is None:
+            return
+        versions = broker.versions if broker is not None else None
+        with self._lock:
+            self.machine.on_answer(ask, response, error, self._handler.monotonic(), versions)
+            if self.machine.producer is not None:
+                driver.sender.adopt(self.machine.producer)
+        self._tell()
+        driver.go_on()
+
+    def _tell(self) -> None:
+        """Wake all who wait: something changed."""
+        driver = self._driver()
+        with self._lock:
+            self._seen = self.machine.moves
+            if self.machine.state is not State.IN_TRANSACTION:
+                self._appender.fast = False
+            news, self._news = self._news, self._handler.Event()
+            fatal = self.machine.fatal
+        if fatal is not None and driver.fatal is None:
+            driver.end_with(fatal)
+        news.set()
+
+    # -- waiting -----------------------------------------------------------------------------------------------------------
+    def _wait(self, job: Job, call: str, timeout: float, deadline: float) -> None:
+        """Wait for the outcome; raises what went wrong, KafkaTimeoutError if the time is over."""
+        while True:
+            with self._lock:
+                news = self._news
+                if job.done:
+                    job.told = True
+                    break
+            left = deadline - self._handler.monotonic()
+            if left <= 0:
+                raise KafkaTimeoutError(
+                    f"{call}: no outcome within {timeout:g} s ({self.machine.state.value}); it goes on, make the same call again to learn it"
+                )
+            news.wait(min(left, TICK_S))
+            self._handler.check_fork()
+        if job.error is not None:
+            self._fatal_told |= job.error.fatal
+            raise job.error
+
+    def _deadline(self, timeout: float | None, default_ms: float) -> tuple[float, float]:
+        """(seconds, when they are over). Raises if nothing can be asked of the producer any more."""
+        seconds = default_ms / 1000 if timeout is None else check_seconds("timeout", timeout)
+        self._check_usable()
+        return seconds, self._handler.monotonic() + seconds
+
+    def _check_usable(self) -> None:
+        self._handler.check_fork()
+        if self._closed:
+            raise ProducerStoppedException("the producer was closed: make a new one with client.get_producer()")
+        driver = self._driver()
+        if driver.fatal is not None:
+            self._fatal_told |= driver.fatal.fatal
+            raise driver.fatal
+        if not driver.started:
+            driver.start()
+
+    def _asked(self, ask: Callable[[], Job]) -> Job:
+        """Tell the machine under the locks, and see that somebody looks after it."""
+        with self._accepting, self._lock:
+            job = ask()
+            if self.machine.state is not State.IN_TRANSACTION:
+                self._appender.fast = False  # before the end is decided every record has been accepted, or is refused
+        self._driver().kick()
+        return job
+
+    # -- calls -------------------------------------------------------------------------------------------------------------
+    def initialize(self, timeout: float | None) -> None:
+        seconds, deadline = self._deadline(timeout, self._config.max_block_ms)
+        self._cluster.connect(seconds)
+        self._wait(self._asked(self.machine.initialize), "init_transactions()", seconds, deadline)
+
+    def begin(self) -> None:
+        self._check_usable()
+        if self.machine.needs_initializing:
+            self.initialize(None)
+        with self._accepting, self._lock:
+            self.machine.begin()
+            self._appender.fast = self._fast
+
+    def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> None:
+        checked, metadata = _offsets(offsets), _group(group)
+        seconds, deadline = self._deadline(timeout, self._config.max_block_ms)
+        job = self._asked(lambda: self.machine.add_offsets(metadata, checked))
+        self._wait(job, "send_offsets()", seconds, deadline)
+
+    def end(self, timeout: float | None, *, commit: bool) -> None:
+        seconds, deadline = self._deadline(timeout, self._config.delivery_timeout_ms + self._config.request_timeout_ms)
+        job = self._asked(lambda: self.machine.end(commit=commit))
+        self._wait(job, "commit_transaction()" if commit else "abort_transaction()", seconds, deadline)
+        if not commit:
+            self._driver().take_failures()  # they went with the transaction: flush() and close() need not tell of them
+
+    def abort_after_failure(self) -> None:
+        """Abort because of an error that is raised anyway: one of the abort's own is only logged."""
+        if not self.is_open:
+            return
+        try:
+            self.end(None, commit=False)
+        except KafkaException as exc:
+            log.warning("transactional id %r: the transaction could not be aborted: %s", self._config.transactional_id, exc)
+
+    def commit_or_abort(self) -> None:
+        """Commit; a transaction that cannot be committed is aborted, and the error raised. One that ends the producer outweighs it."""
+        try:
+            self.end(None, commit=True)
+        except TransactionAbortableError as failure:
+            self.abort_after_failure()
+            if self.machine.fatal is not None:
+                raise self.machine.fatal from failure
+            raise
+
+    @property
+    def is_open(self) -> bool:
+        """Is there a transaction whose end was not asked for?"""
+        return self.machine.state in (State.IN_TRANSACTION, State.ABORTABLE)
+
+    def check_producing(self) -> None:
+        """Raises unless records may be produced now."""
+        self.machine.check_open("produce()")
+
+    def close(self, timeout: float | None) -> float | None:
+        """Abort what is open, or wait for the end that is under way; returns how much of the timeout is left."""
+        self._closed = True
+        begun = self._handler.monotonic()
+        seconds = self._config.request_timeout_ms / 1000 if timeout is None else timeout
+        told = self._fatal_told
+        try:
+            self._wait(self._asked(self._last_job), "close()", seconds, begun + seconds)
+            told |= self.machine.fatal is None
+        except KafkaException as exc:
+            log.warning(
+                "transactional id %r: closed, and the open transaction is left to the broker: %s", self._config.transactional_id, exc
+            )
+        if told:
+            self._driver().take_failures()  # the transaction has gone as somebody was told, or wanted it
+        with self._lock:
+            self.machine.give_up(ProducerStoppedException("the producer was closed"))
+        self._tell_closed()
+        return None if timeout is None else max(0.0, timeout - (self._handler.monotonic() - begun))
+
+    def _last_job(self) -> Job:
+        machine = self.machine
+        if machine.state in (State.IN_TRANSACTION, State.ABORTABLE):
+            log.warning("transactional id %r: closed in the middle of a transaction, it is aborted", self._config.transactional_id)
+            return machine.end(commit=False)
+        return machine.last_job()
+
+    def _tell_closed(self) -> None:
+        with self._lock:
+            news, self._news = self._news, self._handler.Event()
+        news.set()
+
+
+class TransactionCalls:
+    """The transactional part of a producer. All calls are bounded; they raise TransactionStateError where they do not fit the transaction's
+    state, TransactionAbortableError (abort_transaction(), then again), FencedError or another TransactionFatalError (close the producer),
+    KafkaTimeoutError (the same call, made again, goes on waiting), ForkedClientError and ProducerStoppedException.
+    """
+
+    _transactions: Transactions | None = None
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Get the producer id; ends what an earlier producer with this transactional_id left open, and fences it off.
+
+        Needed once; the first begin_transaction() does it as well. timeout: seconds, None is max_block_ms.
+        """
+        self._transactional().initialize(timeout)
+
+    def begin_transaction(self) -> None:
+        """From here on, what is produced belongs to a transaction: read_committed consumers see all of it, once it is committed, or nothing."""
+        self._transactional().begin()
+
+    def send_offsets(self, offsets: Offsets, group_metadata: GroupMetadata | str, timeout: float | None = None) -> None:
+        """Commit a group's positions with the transaction, so that what was consumed and what was made of it count together.
+
+        offsets: {(topic, partition): next offset to consume, or (it, metadata)}. group_metadata: a GroupMetadata, which lets the broker
+        refuse a member that was replaced (KIP-447), or the group's id alone. timeout: seconds, None is max_block_ms.
+        """
+        self._transactional().send_offsets(offsets, group_metadata, timeout)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send what is left, then commit. Nothing is committed if any record of the transaction could not be delivered.
+
+        timeout: seconds, None is delivery_timeout_ms + request_timeout_ms. A KafkaTimeoutError leaves the outcome open: the call, made
+        again, tells it.
+        """
+        self._transactional().end(timeout, commit=True)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Give the transaction up. Records that were not sent fail with TransactionAbortedError; flush() and close() do not tell of them.
+
+        timeout: seconds, None is delivery_timeout_ms + request_timeout_ms.
+        """
+        self._transactional().end(timeout, commit=False)
+
+    @contextlib.contextmanager
+    def transaction(self: P) -> Iterator[P]:
+        """`with producer.transaction():` begins one, commits it at the end of the block, and aborts it if the block raises.
+
+        What the block raised is raised again. If the commit fails it is aborted, and the commit's error raised.
+        """
+        calls = self._transactional()
+        calls.begin()
+        try:
+            yield self
+        except BaseException:
+            calls.abort_after_failure()
+            raise
+        if calls.is_open:  # else the block has ended it by itself
+            calls.commit_or_abort()
+
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise TransactionStateError("no transactions without a name for them: client.get_producer(transactional_id=...)")
+        return self._transactions
+
+
+def _offsets(offsets: Any) -> dict[tuple[str, int], tuple[int, str]]:
+    checked = {}
+    for key, given in check_mapping("offsets", offsets, EXAMPLE).items():
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise ConfigurationError(f"offsets: the key {key!r} must be (topic, partition), as in {EXAMPLE}")
+        offset, metadata = given if isinstance(given, tuple) and len(given) == 2 else (given, "")
+        target = check_topic_name(key[0]), check_count("partition", key[1], low=0)
+        checked[target] = check_offset("offset", offset), check_text("metadata", metadata)
+    return checked
+
+
+def _group(group: Any) -> GroupMetadata:
+    if not isinstance(group, GroupMetadata):
+        return GroupMetadata(check_name("group_metadata", group))
+    instance = group.group_instance_id
+    return GroupMetadata(
+        check_name("group_id", group.group_id),
+        check_offset("generation_id", group.generation_id, low=-1),
+        check_text("member_id", group.member_id),
+        None if instance is None else check_name("group_instance_id", instance),
+    )
