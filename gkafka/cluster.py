@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka.broker import CONTROL, OFFSETS, Broker
 from gkafka.checks import check_topic_name
-from gkafka.config import ClientConfig
+from gkafka.config import ClientConfig, check_security
 from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo
 from gkafka.core.offsets import coordinator_of, coordinator_request
@@ -86,6 +86,11 @@ class Cluster:
         )
         if zookeeper_hosts is not None:
             raise ConfigurationError("zookeeper_hosts: finding brokers through ZooKeeper is not available yet; give hosts=... instead")
+        check_security(self.config)
+        if self.config.security_protocol == "SSL":
+            from gkafka.net.tls import check_files  # ssl is imported only by those who use it
+
+            check_files(self.config)
         self._buffers = BufferPool(handler.Lock())  # one for all connections: its bound is the client's
         Versions.for_broker(self.config.broker_version)  # one that is not known is told now and not when the first connection opens
         self._bootstrap = [self._make_broker(-1 - i, host, port) for i, (host, port) in enumerate(parse_hosts(_text(hosts)))]

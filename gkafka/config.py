@@ -14,7 +14,17 @@ from typing import Any, TypeVar
 
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["ClientConfig", "ConsumerConfig", "ProducerConfig", "Secret", "build", "check", "options_table"]
+__all__ = [
+    "ClientConfig",
+    "ConsumerConfig",
+    "ProducerConfig",
+    "Secret",
+    "build",
+    "check",
+    "check_security",
+    "ineffective_tls_option",
+    "options_table",
+]
 
 C = TypeVar("C")
 CODECS = (None, "none", "gzip", "snappy", "lz4", "zstd", "auto")
@@ -87,7 +97,8 @@ def check(name: str, value: Any, meta: Mapping[str, Any], *, whole: bool = False
         return _number(name, value, meta, whole)
     if meta["types"] and not isinstance(value, meta["types"]):
         wanted = " or ".join("callable" if t is Callable else t.__name__ for t in meta["types"])
-        raise ConfigurationError(f"{name}={value!r}: must be {wanted}, not {type(value).__name__}")
+        shown = "" if meta["secret"] else f"={value!r}"
+        raise ConfigurationError(f"{name}{shown}: must be {wanted}, not {type(value).__name__}")
     return value
 
 
@@ -125,6 +136,25 @@ def build(cls: type[C], given: Mapping[str, Any], *, where: str) -> C:
         checked = check(name, value, fields[name].metadata, whole=str(fields[name].type).startswith("int"))
         values[name] = Secret(checked) if fields[name].metadata["secret"] and isinstance(checked, str) else checked
     return cls(**values)
+
+
+def ineffective_tls_option(options: Mapping[str, Any]) -> str | None:
+    """The name of an option that asks for TLS while security_protocol (PLAINTEXT if it is not there) turns it off."""
+    if options.get("security_protocol", "PLAINTEXT") != "PLAINTEXT":
+        return None
+    files = ("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
+    given = [name for name in files if options.get(name) is not None]
+    return given[0] if given else "tls_verify" if options.get("tls_verify", True) is False else None
+
+
+def check_security(config: ClientConfig) -> None:
+    """Raise ConfigurationError if an option asks for TLS and security_protocol for clear text: nobody means both."""
+    name = ineffective_tls_option({f.name: getattr(config, f.name) for f in dataclasses.fields(config)})
+    if name is not None:
+        raise ConfigurationError(
+            f"{name} with security_protocol='PLAINTEXT', which sends everything in clear text: "
+            f"set security_protocol='SSL', or leave {name} out"
+        )
 
 
 def options_table(cls: type[Any]) -> str:
@@ -167,7 +197,7 @@ class ClientConfig:
     ssl_certfile: str | None = option(None, "PEM file of this client's certificate", none=True, types=(str,))
     ssl_keyfile: str | None = option(None, "PEM file of its key", none=True, types=(str,))
     ssl_password: str | Callable[[], str] | None = option(
-        None, "pass phrase of the key, or a callable that gives it", none=True, secret=True
+        None, "pass phrase of the key, or a callable that gives it", none=True, secret=True, types=(str, Callable)
     )
     tls_verify: bool = option(True, "check the broker's certificate and host name; False takes a warning", types=(bool,))
     auto_create_topics: bool = option(

@@ -44,8 +44,31 @@ def make_context(config: ClientConfig) -> ssl.SSLContext:
         _load("ssl_cafile", config.ssl_cafile, lambda: context.load_verify_locations(config.ssl_cafile))
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    _load_own_certificate(context, config)
+    _load_own_certificate(context, config, _pass_phrase(config))
     return context
+
+
+def check_files(config: ClientConfig) -> None:
+    """Raise ConfigurationError, naming the file, for what is wrong with the options already before there is a connection.
+
+    A pass phrase that the user's function gives is not asked for: its key is looked at with the first connection.
+    """
+    if config.ssl_context is not None:
+        _users_context(config.ssl_context)
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if config.ssl_cafile is not None:
+        _load("ssl_cafile", config.ssl_cafile, lambda: context.load_verify_locations(config.ssl_cafile))
+    with contextlib.suppress(_AskedLater):
+        _load_own_certificate(context, config, _ask_later if callable(config.ssl_password) else _pass_phrase(config))
+
+
+class _AskedLater(Exception):
+    """The key is encrypted."""
+
+
+def _ask_later() -> str:
+    raise _AskedLater
 
 
 def _users_context(context: Any) -> ssl.SSLContext:
@@ -54,7 +77,7 @@ def _users_context(context: Any) -> ssl.SSLContext:
     return context  # type: ignore[no-any-return]
 
 
-def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig) -> None:
+def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig, pass_phrase: Callable[[], str]) -> None:
     cert, key = config.ssl_certfile, config.ssl_keyfile
     if cert is None:
         if key is not None:
@@ -63,7 +86,7 @@ def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig) -> None
     for option, path in (("ssl_certfile", cert), ("ssl_keyfile", key)):
         if path is not None:
             _check_pem(option, path)
-    _load("ssl_certfile" if key is None else "ssl_keyfile", key or cert, lambda: context.load_cert_chain(cert, key, _pass_phrase(config)))
+    _load("ssl_certfile" if key is None else "ssl_keyfile", key or cert, lambda: context.load_cert_chain(cert, key, pass_phrase))
 
 
 def _check_pem(option: str, path: str) -> None:

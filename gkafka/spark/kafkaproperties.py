@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gkafka.common import IsolationLevel
-from gkafka.config import ClientConfig, ConsumerConfig, check
+from gkafka.config import ClientConfig, ConsumerConfig, check, ineffective_tls_option
 from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_hosts
 from gkafka.spark.offsets import whole_number
@@ -118,6 +118,7 @@ def translate(given: Mapping[str, str]) -> KafkaProperties:
         raise ConfigurationError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer")
     values: dict[str, Any] = {}
     client: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
     warnings: list[str] = []
     for name, text in given.items():
         if name in READERS:
@@ -129,12 +130,16 @@ def translate(given: Mapping[str, str]) -> KafkaProperties:
             if option in client:
                 raise ConfigurationError(f"kafka.{name} is given twice (it is another spelling of {option!r})")
             client[option] = _typed(ClientConfig, option, name, text)
+            spelled[option] = name
     _check_stores(given, values)
+    if "security.protocol" in values:
+        client["security_protocol"] = values["security.protocol"]
+    _check_security(client, spelled)
     if "group.id" in values:
         warnings.append(f"kafka.group.id={values['group.id']!r} is accepted and used for nothing: {NO_GROUP}")
     return KafkaProperties(
         hosts=values["bootstrap.servers"],
-        client={**client, **({"security_protocol": values["security.protocol"]} if "security.protocol" in values else {})},
+        client=client,
         isolation=values.get("isolation.level", IsolationLevel.READ_UNCOMMITTED),
         check_crcs=values.get("check.crcs", True),
         fetch_bytes=min(values.get("max.partition.fetch.bytes", FETCH_BYTES), values.get("fetch.max.bytes", 1 << 30)),
@@ -247,6 +252,16 @@ def _check_stores(given: Mapping[str, str], values: Mapping[str, Any]) -> None:
                 f"kafka.{location}={given[location]!r}: {NO_STORE}: export it as PEM (keytool -exportcert -rfc, openssl pkcs12), "
                 f"name that file, and set kafka.ssl.{store}.type=PEM"
             )
+
+
+def _check_security(client: Mapping[str, Any], spelled: Mapping[str, str]) -> None:
+    option = ineffective_tls_option(client)
+    if option is not None:
+        name = f"kafka.{spelled[option]}"
+        raise ConfigurationError(
+            f"{name} without TLS: kafka.security.protocol is PLAINTEXT, which sends everything in clear text; "
+            f"set kafka.security.protocol=SSL, or leave {name} out"
+        )
 
 
 READERS: dict[str, Callable[[str, str], Any]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.checks import check_topic_name
+from gkafka.connection import SslConfig
 from gkafka.exceptions import ConfigurationError, KafkaException
 from gkafka.spark.options import parse
 from gkafka.testing import MockCluster
+from tests.net.certificates import PASS_PHRASE, Certificates
 
 NAN, INF = float("nan"), float("inf")
 
@@ -23,6 +26,11 @@ def client() -> Iterator[KafkaClient]:
         KafkaClient(cluster.bootstrap, handler="threading", api_timeout_ms=3000) as client,
     ):
         yield client
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +63,78 @@ def refused(call: Callable[[], Any], *words: str) -> None:
 )
 def test_of_a_client(options: dict[str, Any], words: str) -> None:
     refused(lambda: KafkaClient("localhost:1", **{"handler": "threading", **options}), words)
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+@pytest.mark.parametrize("protocol", [{}, {"security_protocol": "PLAINTEXT"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ssl_cafile": "/ca.pem"},
+        {"ssl_certfile": "/me.pem"},
+        {"ssl_keyfile": "/me.key"},
+        {"ssl_password": "hush"},
+        {"ssl_password": lambda: "hush"},
+        {"ssl_context": ssl.create_default_context()},
+        {"ssl_context": "x"},
+        {"tls_verify": False},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+def test_of_tls_in_clear_text(handler: str, protocol: dict[str, str], options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaClient("localhost:1", handler=handler, **protocol, **options)
+    assert next(iter(options)) in str(caught.value)
+    assert "security_protocol='SSL'" in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_of_pykafkas_tls_in_clear_text() -> None:
+    refused(lambda: KafkaClient("localhost:1", ssl_config=SslConfig("/ca.pem"), security_protocol="PLAINTEXT"), "security_protocol='SSL'")
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ssl_cafile": "missing.pem"}, "missing.pem': there is no such file"),
+        ({"ssl_cafile": "good.key"}, "good.key': the file holds no certificate"),
+        ({"ssl_cafile": "missing.pem", "tls_verify": False}, "missing.pem': there is no such file"),
+        ({"ssl_certfile": "missing.pem"}, "missing.pem': No such file"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "missing.key"}, "missing.key': No such file"),
+        ({"ssl_keyfile": "client.key"}, "client.key' without ssl_certfile"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "good.key"}, "the key does not belong to the certificate"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "good.key", "ssl_password": lambda: "x"}, "does not belong to the certificate"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "client.locked.key"}, "client.locked.key' is encrypted: give ssl_password"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "client.locked.key", "ssl_password": "hush"}, "ssl_password does not open the key"),
+        ({"ssl_context": "x"}, "ssl_context='x'"),
+    ],
+)
+def test_of_tls_files(certificates: Certificates, handler: str, options: dict[str, Any], words: str) -> None:
+    paths = {k: certificates.path(v) if k.endswith("file") else v for k, v in options.items()}
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaClient("localhost:1", handler=handler, security_protocol="SSL", **paths)
+    assert words in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_of_a_pass_phrase() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaClient("localhost:1", security_protocol="SSL", ssl_password=1234567)
+    assert "ssl_password: must be str or callable, not int" in str(caught.value)
+
+
+def test_a_pass_phrase_of_the_users_function_is_asked_for_when_it_connects(certificates: Certificates) -> None:
+    asked: list[None] = []
+    client = KafkaClient(
+        "localhost:1",
+        security_protocol="SSL",
+        ssl_certfile=certificates.path("client.pem"),
+        ssl_keyfile=certificates.path("client.locked.key"),
+        ssl_password=lambda: asked.append(None) or PASS_PHRASE,
+    )
+    assert not asked
+    client.close()
 
 
 @pytest.mark.parametrize(

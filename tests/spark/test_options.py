@@ -214,9 +214,6 @@ def test_properties_that_do_nothing_here_are_named() -> None:
         ("metadata.max.age.ms", "1000", "metadata_max_age_ms", 1000),
         ("reconnect.backoff.ms", "9", "reconnect_backoff_ms", 9),
         ("security.protocol", "ssl", "security_protocol", "SSL"),
-        ("ssl.key.password", "secret", "ssl_password", "secret"),
-        ("ssl.cafile", "/ca.pem", "ssl_cafile", "/ca.pem"),
-        ("tls.verify", "false", "tls_verify", False),
         ("broker.version", "0.8.2", "broker_version", "0.8.2"),
         ("max_response_bytes", "1048576", "max_response_bytes", 1048576),
     ],
@@ -225,14 +222,34 @@ def test_a_property_becomes_a_client_option(name: str, text: str, option: str, v
     assert dict(parse({**LEAST, f"kafka.{name}": text}).kafka.client) == {option: value}
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "option", "value"),
+    [
+        ("ssl.key.password", "secret", "ssl_password", "secret"),
+        ("ssl.cafile", "/ca.pem", "ssl_cafile", "/ca.pem"),
+        ("tls.verify", "false", "tls_verify", False),
+    ],
+)
+def test_a_property_of_tls_needs_tls(name: str, text: str, option: str, value: Any) -> None:
+    with_tls = parse({**LEAST, "kafka.security.protocol": "SSL", f"kafka.{name}": text})
+    assert dict(with_tls.kafka.client) == {option: value, "security_protocol": "SSL"}
+    for protocol in ({}, {"kafka.security.protocol": "PLAINTEXT"}):
+        with pytest.raises(ConfigurationError) as caught:
+            parse({**LEAST, **protocol, f"kafka.{name}": text})
+        assert f"kafka.{name} " in str(caught.value)
+        assert "set kafka.security.protocol=SSL" in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+
 def test_pem_stores_become_files() -> None:
     found = options(
+        kafka__security__protocol="SSL",
         kafka__ssl__truststore__location="/ca.pem",
         kafka__ssl__truststore__type="pem",
         kafka__ssl__keystore__location="/me.pem",
         kafka__ssl__keystore__type="PEM",
     )
-    assert dict(found.kafka.client) == {"ssl_cafile": "/ca.pem", "ssl_certfile": "/me.pem"}
+    assert dict(found.kafka.client) == {"security_protocol": "SSL", "ssl_cafile": "/ca.pem", "ssl_certfile": "/me.pem"}
 
 
 def test_the_properties_of_fetches() -> None:
@@ -274,7 +291,7 @@ def test_one_option_in_two_spellings_is_refused() -> None:
 
 
 def test_the_options_never_show_a_pass_phrase() -> None:
-    assert "hunter2" not in repr(options(kafka__ssl__key__password="hunter2"))
+    assert "hunter2" not in repr(options(kafka__security__protocol="SSL", kafka__ssl__key__password="hunter2"))
 
 
 # -- the module --------------------------------------------------------------------------------------------------------
