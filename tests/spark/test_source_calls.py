@@ -130,7 +130,7 @@ def test_a_reader_works_in_another_process(cluster: MockCluster, reading: Readin
 
 
 def test_nothing_of_a_reader_shows_a_pass_phrase(reading: Reading) -> None:
-    read = reading(kafka__ssl__key__password="hunter2")
+    read = reading(kafka__security__protocol="SSL", kafka__ssl__key__password="hunter2")
     assert "hunter2" not in repr(read.reader) + repr(read.source)
 
 
