@@ -25,7 +25,6 @@ from gkafka.brokererrors import (
     BrokerError,
     ConcurrentTransactions,
     KafkaException,
-    OperationNotAttempted,
     RequestTimedOut,
     UnknownProducerId,
     UnsupportedVersion,
@@ -34,6 +33,17 @@ from gkafka.brokererrors import (
 from gkafka.core.accumulator import Key, ProducerId
 from gkafka.core.backoff import Backoff, Retry
 from gkafka.core.offsets import coordinator_of
+from gkafka.core.txnrequests import (
+    GroupMetadata,
+    add_offsets_request,
+    add_partitions_request,
+    added_partitions,
+    end_request,
+    init_request,
+    offset_errors,
+    offsets_request,
+    partition_errors,
+)
 from gkafka.core.verdicts import Verdict, breaks_by_produce, fatal_error, verdict
 from gkafka.exceptions import (
     ConnectionFailedError,
@@ -48,12 +58,9 @@ from gkafka.wire.schema import Api, Message
 from gkafka.wire.txn import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
     EndTxnRequest,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
     newest_without_v2,
     resumes_producers,
     speaks_v2,
@@ -125,15 +132,6 @@ OPEN = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE, State
 
 
 # -- what callers and drivers hold -------------------------------------------------------------------------------------
-class GroupMetadata(NamedTuple):
-    """Who consumed what a transaction commits: with it the group's coordinator refuses a member that was replaced (KIP-447)."""
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-
-
 class Job:
     """What a caller waits for. done: it is over, for better or, with `error`, for worse. told: a caller has heard of the outcome."""
 
@@ -343,10 +341,10 @@ class Transaction:
 
     def _next(self, idle: bool) -> Ask | None:
         if self.state is State.INITIALIZING:
-            return self._to_coordinator(self._init_request())
+            return self._to_coordinator(init_request(self.transactional_id, self._timeout_ms, self.producer))
         if self.state in (State.IN_TRANSACTION, State.COMMITTING):
             if self._wanted:
-                return self._to_coordinator(self._add_partitions_request())
+                return self._to_coordinator(add_partitions_request(self.transactional_id, self._id(), self._wanted))
             if self._offsets:
                 return self._commit_offsets(self._offsets[0])
         if self.state is State.ABORTING and self._unclear is not None and not self._started:
@@ -354,7 +352,7 @@ class Transaction:
             return self._to_coordinator(self._unclear.request)
         if self.flushing and idle:
             if self._started:
-                return self._to_coordinator(self._end_request())
+                return self._to_coordinator(end_request(self.transactional_id, self._id(), commit=self._commits))
             self._ended()
             return self._next(idle)  # a new epoch, if one is needed
         return None
@@ -374,54 +372,12 @@ class Transaction:
             return self._ask(FindCoordinatorRequest(key=where[1], key_type=where[0]), where, at=False)
         return self._ask(request, where)
 
-    def _init_request(self) -> InitProducerIdRequest:
-        request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms)
-        if self.producer is not None:
-            request.producer_id, request.producer_epoch = self.producer  # KIP-360: refused if somebody else has the id by now
-        return request
-
-    def _add_partitions_request(self) -> AddPartitionsToTxnRequest:
-        topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for topic, partition in self._wanted:
-            topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic, partitions=[])).partitions.append(partition)
-        producer_id, epoch = self._id()
-        return AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=producer_id,
-            v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=list(topics.values()),
-        )
-
     def _commit_offsets(self, job: OffsetsJob) -> Ask:
-        producer_id, epoch = self._id()
         group = job.group
         if not self.v2 and group.group_id not in self._groups:
-            return self._to_coordinator(
-                AddOffsetsToTxnRequest(
-                    transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, group_id=group.group_id
-                )
-            )
+            return self._to_coordinator(add_offsets_request(self.transactional_id, self._id(), group.group_id))
         self._started = True
-        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
-        for (topic, partition), (offset, metadata) in job.left.items():
-            topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic, partitions=[])).partitions.append(
-                TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata=metadata)
-            )
-        request = TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
-            group_id=group.group_id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            generation_id=group.generation_id,
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id,
-            topics=list(topics.values()),
-        )
-        return self._ask_coordinator(request, (GROUP, group.group_id))
-
-    def _end_request(self) -> EndTxnRequest:
-        producer_id, epoch = self._id()
-        return EndTxnRequest(transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=self._commits)
+        return self._ask_coordinator(offsets_request(self.transactional_id, self._id(), group, job.left), (GROUP, group.group_id))
 
     def _id(self) -> ProducerId:
         assert self.producer is not None  # READY comes before every transaction
@@ -523,20 +479,10 @@ class Transaction:
             self._offered_v2, self._resumes = speaks_v2(versions), resumes_producers(versions)
 
     def _read_partitions(self, ask: Ask, response: Any, versions: Versions | None) -> list[BrokerError]:
-        problems: list[BrokerError] = []
-        answered: dict[Key, int] = {
-            (topic.name, p.partition_index): p.partition_error_code
-            for topic in response.results_by_topic_v3_and_below
-            for p in topic.results_by_partition
-        }
-        asked: Any = ask.request
-        keys = [(topic.name, partition) for topic in asked.v3_and_below_topics for partition in topic.partitions]
-        for key in keys:
-            error = error_for(answered.get(key, -1), topic=key[0], partition=key[1], api="AddPartitionsToTxn")
-            if error is not None:
-                problems.append(error)
-        if problems:  # those that were not attempted say nothing
-            return [error for error in problems if not isinstance(error, OperationNotAttempted)] or problems
+        keys = added_partitions(ask.request)
+        problems = partition_errors(keys, response)
+        if problems:
+            return problems
         self._added.update(keys)
         for key in keys:
             self._wanted.pop(key, None)
@@ -553,21 +499,16 @@ class Transaction:
         return []
 
     def _read_offsets(self, ask: Ask, response: Any, versions: Versions | None) -> list[BrokerError]:
-        answered: dict[Key, int] = {(topic.name, p.partition_index): p.error_code for topic in response.topics for p in topic.partitions}
         if not self._offsets:  # the transaction is aborted meanwhile
             return []
         job = self._offsets[0]
-        problems: list[BrokerError] = []
-        for key in list(job.left):
-            error = error_for(answered.get(key, -1), topic=key[0], partition=key[1], api="TxnOffsetCommit")
-            if error is None:
-                del job.left[key]
-            else:
-                problems.append(error)
+        problems = offset_errors(job.left, response)
+        for key in job.left.keys() - problems.keys():
+            del job.left[key]
         if not job.left:
             self._offsets.popleft()
             job.finish()
-        return problems
+        return list(problems.values())
 
     def _read_end(self, ask: Ask, response: Any, versions: Versions | None) -> list[BrokerError]:
         error = error_for(response.error_code, api="EndTxn")

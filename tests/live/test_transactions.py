@@ -6,14 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from gkafka.common import OffsetType
-from gkafka.exceptions import FencedError, TransactionFatalError, TransactionStateError
+from gkafka.exceptions import FencedError, KafkaTimeoutError, TransactionAbortableError, TransactionFatalError, TransactionStateError
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 
@@ -227,3 +227,46 @@ def test_the_kind_of_the_transactions_is_the_brokers(version: str, client: Kafka
     assert len(set(epochs)) == (3 if version == "4.2.0" else 1)
     with pytest.raises(TransactionStateError):
         producer.produce("kinds", b"x", partition=0)
+
+
+# -- three nodes -------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def whole_cluster(cluster: KafkaCluster) -> Iterator[KafkaCluster]:
+    """All three nodes alive, before the test and after it."""
+    yield cluster
+    for node in cluster.nodes:
+        if not node.alive:
+            cluster.restart(node)
+
+
+@pytest.mark.timeout(240)
+def test_a_killed_coordinator_loses_nothing_and_doubles_nothing(
+    whole_cluster: KafkaCluster, client: KafkaClient, new_topic: Topics, new_name: Names
+) -> None:
+    """F25. The broker that keeps the transaction is killed in the middle of one; whatever failed is done again, as the errors say."""
+    topic = new_topic(PARTITIONS)
+    producer = client.get_producer(transactional_id=new_name("writer"), transaction_timeout_ms=120_000)
+    for n in range(30):
+        while True:
+            try:
+                with producer.transaction():
+                    put(producer, topic, f"t{n}", 20)
+                    if n == 10 and all(node.alive for node in whole_cluster.nodes):
+                        producer.flush()
+                        whole_cluster.kill(coordinator(producer))
+                break
+            except TransactionAbortableError:
+                continue
+            except KafkaTimeoutError:
+                producer.commit_transaction()
+                break
+    assert sum(node.alive for node in whole_cluster.nodes) == 2
+    producer.close(10)
+    assert seen(whole_cluster.hosts, topic) == named(*(f"t{n}" for n in range(30)), count=20)
+
+
+def coordinator(producer: NativeProducer) -> int:
+    """The id of the broker that keeps the producer's transactions."""
+    assert producer._transactions is not None
+    machine = producer._transactions.machine
+    return machine._known[1, machine.transactional_id][0]
