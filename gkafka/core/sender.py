@@ -399,7 +399,8 @@ class Sender:
         if self._may_retry(batch, error, now):
             self.retried += 1
             queue.put_back(batch)
-            queue.retry.failed(self._backoff, now, self._chance)
+            if now >= queue.retry.not_before:  # what was in flight beside it fails with it: that is one failure, not five
+                queue.retry.failed(self._backoff, now, self._chance)
             self.accumulator.waits(queue)
             return None
         return self._fail(queue, batch, error)

@@ -370,6 +370,23 @@ def test_a_refused_producer_id_is_final_and_a_lost_one_is_asked_again() -> None:
     assert rig.sender.on_producer_id(None, error, 2.0) is error
 
 
+def test_batches_that_fail_together_are_one_failure() -> None:
+    """A lost connection takes five requests with it: the pause is that after one failure, 0.1 s, not that after five."""
+    rig = Rig()
+    for _ in range(5):
+        rig.full()
+    for request in rig.sent():
+        rig.lose(request, SocketDisconnectedError("gone"))
+    assert rig.sent() == []
+    rig.now = 0.13
+    (again,) = rig.sent()
+    rig.lose(again, SocketDisconnectedError("gone"))
+    rig.now += 0.13
+    assert rig.sent() == [], "the second failure in a row doubles it"
+    rig.now += 0.13
+    assert sequences(rig.sent()) == [0]
+
+
 def test_the_pause_after_a_failure_ends_when_another_leader_is_known() -> None:
     """KIP-951: the pause is for the broker that refused, not for its successor."""
     rig = Rig({0: 1})
