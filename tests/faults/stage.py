@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -132,13 +133,15 @@ class Stage:
 
     def move_leaders(self, topics: Sequence[str], turn: int) -> None:
         """Make the node after the next lead each partition: the same replicas in another order, then a preferred election."""
-        from kafka import KafkaAdminClient, TopicPartition  # type: ignore[import-untyped]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it reads its schemas in a way that Python 3.11 calls deprecated
+            from kafka import KafkaAdminClient, TopicPartition  # type: ignore[import-untyped]
 
-        if self._kafka_python is None:
-            self._kafka_python = KafkaAdminClient(bootstrap_servers=self.direct.split(","))
-        wanted = {TopicPartition(t, p): [(p + k + turn) % 3 + 1 for k in range(3)] for t in topics for p in range(PARTITIONS)}
-        self._kafka_python.alter_partition_reassignments(wanted)
-        self._kafka_python.elect_leaders(0, list_of(wanted), raise_errors=False)
+            if self._kafka_python is None:
+                self._kafka_python = KafkaAdminClient(bootstrap_servers=self.direct.split(","))
+            wanted = {TopicPartition(t, p): [(p + k + turn) % 3 + 1 for k in range(3)] for t in topics for p in range(PARTITIONS)}
+            self._kafka_python.alter_partition_reassignments(wanted)
+            self._kafka_python.elect_leaders(0, list_of(wanted), raise_errors=False)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
     def alive(self) -> list[Node]:
