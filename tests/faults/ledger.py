@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -60,6 +61,9 @@ class Entry:
         return self.topic, self.partition
 
 
+_VALUES = operator.attrgetter(*(field.name for field in dataclasses.fields(Entry)))  # dataclasses.astuple copies each value
+
+
 class Ledger:
     """All records of one writer, by id."""
 
@@ -84,7 +88,7 @@ class Ledger:
         with path.open("w") as file:
             file.write(json.dumps({"timeout_s": self.timeout_s}) + "\n")
             for entry in self.entries:
-                file.write(json.dumps(dataclasses.astuple(entry)) + "\n")
+                file.write(json.dumps(_VALUES(entry)) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Ledger:

@@ -275,6 +275,7 @@ def _task(run: Run, client: str, topics: list[str], folder: Path) -> Task:
         PARTITIONS,
         str(folder / client),
         rate=run.form.rate,
+        plenty=run.form.acked * 5 // 4,
         delivery_timeout_s=fault.delivery_timeout_s,
         request_timeout_s=fault.request_timeout_s,
         log=str(run.stage.logs / f"{fault.id}-{client}.log") if run.stage.logs else "",
@@ -284,7 +285,7 @@ def _task(run: Run, client: str, topics: list[str], folder: Path) -> Task:
 def _finish(run: Run) -> list[Ledger]:
     for writer in run.writers:
         writer.stop()
-    deadline = time.monotonic() + run.fault.delivery_timeout_s + 30
+    deadline = time.monotonic() + run.fault.delivery_timeout_s + 60
     return [writer.finish(max(1.0, deadline - time.monotonic())) for writer in run.writers]
 
 

@@ -33,7 +33,9 @@ LONGEST_S = 1800.0
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What a writer is to do. client: one of CLIENTS; rate: records a second, dealt out over all partitions; size: bytes of a value."""
+    """What a writer is to do. client: one of CLIENTS; rate: records a second, dealt out over all partitions, a tenth of it after `plenty`
+    records; size: bytes of a value.
+    """
 
     client: str
     hosts: str
@@ -41,6 +43,7 @@ class Task:
     partitions: int
     ledger: str
     rate: float = 4000.0
+    plenty: int = 1 << 40
     size: int = 100
     log: str = ""  # a file for gkafka's DEBUG log
     delivery_timeout_s: float = 120.0
@@ -185,7 +188,8 @@ class Writer:
         while not self._ending.is_set() and time.monotonic() < deadline:
             now = time.monotonic()
             # What a pause of this process cost is not made up for: a burst would be another load than the others carry.
-            due = min(due + (now - before) * self._task.rate, produced + self._task.rate / 4)
+            rate = self._task.rate / (1 if produced < self._task.plenty else 10)
+            due = min(due + (now - before) * rate, produced + self._task.rate / 4)
             before = now
             while produced < due:
                 self._produce(produced)
