@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,6 +150,31 @@ def test_a_commit_sends_what_lingers(client: KafkaClient, cluster: MockCluster) 
     assert clock.seconds < 10
     assert delivery.result(0).offset == 0
     assert committed(cluster) == [b"a"]
+
+
+def test_batches_that_may_be_on_a_broker_are_settled_before_the_abort(producer: NativeProducer, cluster: MockCluster, run: Runner) -> None:
+    """One that arrived after the end would open the next transaction, or hang (KIP-890)."""
+    producer.begin_transaction()
+    put(producer, b"warm")
+    producer.flush(LIMIT_S)
+    cluster.on("Produce", Close(before=False))
+    (delivery,) = put(producer, b"in doubt")
+    run.until(lambda: cluster.count("Produce") >= 2)
+    producer.abort_transaction(LIMIT_S)
+    assert delivery.done()
+    produced, ended = [[r.time for r in cluster.requests(api)] for api in ("Produce", "EndTxn")]
+    assert len(produced) == 3
+    assert max(produced) < min(ended)
+    assert works(producer, cluster)
+    assert committed(cluster) == [b"after"]
+
+
+def test_the_example_of_the_documentation_runs(make_cluster: Make, kind: int, run: Runner) -> None:
+    cluster = make_cluster(1, {"invoices": 2, "ledger": 1}, transaction_version=kind)
+    page = (Path(__file__).resolve().parent.parent.parent / "docs" / "transactions.md").read_text()
+    example = page.split("```python\n")[1].split("```")[0]
+    exec(example.replace('"127.0.0.1:9092"', f'"{cluster.bootstrap}", handler={run.name!r}'), {})
+    assert [r.value for r in cluster.log("ledger", 0, committed=True)] == [b"+100"]
 
 
 def test_a_block_that_raises_is_aborted_and_its_error_raised(producer: NativeProducer, cluster: MockCluster) -> None:
