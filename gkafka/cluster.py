@@ -94,6 +94,7 @@ class Cluster:
         self._buffers = BufferPool(handler.Lock())  # one for all connections: its bound is the client's
         Versions.for_broker(self.config.broker_version)  # one that is not known is told now and not when the first connection opens
         self._bootstrap = [self._make_broker(-1 - i, host, port) for i, (host, port) in enumerate(parse_hosts(_text(hosts)))]
+        self._made_of = hosts, exclude_internal_topics
         self._chance = handler.random()
         self.metadata = Metadata(
             max_age_s=self.config.metadata_max_age_ms / 1000,
@@ -135,6 +136,11 @@ class Cluster:
     def __repr__(self) -> str:
         hosts = ",".join(f"{b.host}:{b.port}" for b in self._bootstrap)
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (hosts={hosts})>"
+
+    def renewed(self, handler: Handler) -> Cluster:
+        """The same cluster for another handler, with connections of its own."""
+        hosts, exclude_internal_topics = self._made_of
+        return Cluster(hosts, handler, exclude_internal_topics=exclude_internal_topics, config=self.config)
 
     # -- documented --------------------------------------------------------------------------------------------------------
     @property

@@ -276,6 +276,12 @@ class ProducerConfig:
         aliases=("transaction.timeout.ms",),
     )
     on_delivery: Any = option(None, "callable (delivery) for each record, run by the producer's worker", none=True, types=(Callable,))
+    on_fork: str = option(
+        "raise",
+        "in a forked child: 'raise' ForkedClientError, or 'recreate': its own connections and producer id, the parent's records left to it",
+        choices=("raise", "recreate"),
+    )
+    exit_timeout_ms: float = option(5000, "how long the interpreter's end waits for the records of a producer that was not closed", low=0)
     interceptors: Any = option((), "list of gkafka.interceptors.ProducerInterceptor, in the order to call them", types=(list, tuple))
 
 

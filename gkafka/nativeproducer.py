@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from gkafka import records
+from gkafka import lifetime, records
 from gkafka.checks import check_topic_name, check_wait
 from gkafka.config import ACKS, ProducerConfig
 from gkafka.core.sticky import Sticky, choose
@@ -33,6 +33,7 @@ from gkafka.transactions import TransactionCalls, Transactions, check_transactio
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
+    from gkafka.handlers import Handler
     from gkafka.records import Batch, Delivery, Lane
 
 __all__ = ["NativeProducer"]
@@ -60,12 +61,23 @@ class NativeProducer(TransactionCalls):
 
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
         self._closed = True  # until it is complete: a constructor that raised leaves nothing to lose
-        self._cluster, self.config, self._handler = cluster, config, cluster.handler
+        self.config = config
         self._acks = ACKS[config.acks]
         self._codec, self._level = self._choose_codec(config)
         self._check_idempotence(config)
         self._check_times(config)
-        self._slow_lock = self._handler.Lock()
+        self.generation = 0
+        self.reported = self._owns_cluster = False
+        self._renewals: dict[int, list[None]] = {}
+        self._begin(cluster)
+        lifetime.watch(self)
+
+    def _begin(self, cluster: Cluster) -> None:
+        """Make all that belongs to one process."""
+        config = self.config
+        self._cluster, self._handler = cluster, cluster.handler
+        self._pid = os.getpid()
+        self._slow_lock, self._append_lock = self._handler.Lock(), self._handler.Lock()
         self._flushers = 0
         self._delivered = False  # or given up: close() has only to end the worker
         self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
@@ -75,7 +87,7 @@ class NativeProducer(TransactionCalls):
             buffer_bytes=config.buffer_bytes,
             max_record_bytes=config.max_request_bytes,
             initial_bytes=self._initial_bytes,
-            lock=self._handler.Lock(),
+            lock=self._append_lock,
         )
         self._appender.checkpoint_every = CHECKPOINT_EVERY
         # None: a callable of the user's decides.
@@ -95,8 +107,8 @@ class NativeProducer(TransactionCalls):
         self._sticky: dict[str, Sticky] = {}
         self._led_partitions: dict[str, tuple[int, Sequence[int]]] = {}  # with the version of the metadata that told them
         cluster.adopt(self)
+        self.generation += 1
         self._closed = False
-        _living.add(self)
         # One compiled call for each record, with no Python frame between.
         self.produce = self._appender.produce  # type: ignore[method-assign]
 
@@ -150,6 +162,7 @@ class NativeProducer(TransactionCalls):
     # -- the slow way of a record ----------------------------------------------------------------------------------------
     def produce_slow(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
         """What the appender's fast path does not take: checks, conversions, waiting for metadata or room, rolling full batches."""
+        self.check_process()
         self._check_usable()
         if self._interceptors is not None:
             return self._interceptors.produce(topic, value, key, partition, timestamp, headers)
@@ -170,14 +183,48 @@ class NativeProducer(TransactionCalls):
                 "raise it (and the broker's max.message.bytes), or send less",
                 topic=topic,
             )
+        handler = self._handler
         count = self._know_topic(topic, deadline)
+        handler.check_fork()  # a greenlet's copy in a child must not send what its original sends, also if others go on there
         target = self._partition(topic, count, partition, key)
         while (delivery := self._append(topic, target, value, key, timestamp, headers, size)) is None:
             self._wait_for_room(deadline, topic, size)
+            handler.check_fork()
         if self.config.on_delivery is not None:
             delivery.add_done_callback(self.config.on_delivery)
+        if delivery.index == 0:
+            self._driver.warm(topic, delivery.partition)
         self._after_append()
         return delivery
+
+    def check_process(self) -> None:
+        """Raises ForkedClientError in a forked child; with on_fork="recreate" the producer goes on there by itself."""
+        try:
+            self._handler.check_fork()
+        except ForkedClientError:
+            if self.config.on_fork != "recreate" or self._closed:
+                raise
+            self._renew()
+
+    def _renew(self) -> None:
+        """In a forked child: connections, workers and a producer id of its own, and none of the parent's records."""
+        turn = self._renewals.setdefault(os.getpid(), [None])
+        try:
+            turn.pop()  # atomic: no lock that was made before the fork can be trusted
+        except IndexError:
+            while self._pid != os.getpid() and not turn:
+                self._handler.sleep(0.001)
+            return
+        driver, lock = self._driver, self._append_lock
+        try:
+            self._begin(self._cluster.renewed(self._handler.renewed()))
+        except BaseException:
+            turn.append(None)
+            raise
+        self._owns_cluster = True
+        counts = lifetime.disown(driver, lock)
+        if counts:
+            log.warning("forked: %d record(s) that the parent accepted are left to it: %s", sum(counts.values()), lifetime.told(counts))
 
     def _check_usable(self) -> None:
         self._handler.check_fork()
@@ -319,7 +366,7 @@ class NativeProducer(TransactionCalls):
 
     def checkpoint(self) -> None:
         """Called by the appender every few records: lets other greenlets run when this one had its time."""
-        self._handler.check_fork()
+        self.check_process()
         self._handler.checkpoint()
 
     def _wait_for_room(self, deadline: float, topic: str, size: int) -> None:
@@ -339,7 +386,9 @@ class NativeProducer(TransactionCalls):
         """Wait until a record of a batch is settled; used by its deliveries. Raises KafkaTimeoutError."""
         patience = self.config.delivery_timeout_ms + self.config.request_timeout_ms
         limit = patience / 1000 if timeout is None else check_wait("timeout", timeout)
-        self._handler.check_fork()
+        self.check_process()
+        if batch.part(index).done:
+            return
         deadline = self._handler.monotonic() + limit
         with self._driver.lock:
             self._driver.accumulator.hurry(batch)
@@ -358,7 +407,7 @@ class NativeProducer(TransactionCalls):
                     partition=batch.partition,
                 )
             waiter.wait(min(left, TICK_S))
-            self._handler.check_fork()
+            self.check_process()
 
     def _waiter(self, batch: Batch) -> Any:
         """What is set when the batch is done or split. Called under the driver's lock."""
@@ -368,6 +417,7 @@ class NativeProducer(TransactionCalls):
 
     def send_now(self) -> None:
         """Let no batch linger any longer."""
+        self.check_process()
         with self._driver.lock:
             self._driver.accumulator.hurry_all()
         self._driver.kick()
@@ -422,7 +472,7 @@ class NativeProducer(TransactionCalls):
         records up while this waited: close() lists them.
         """
         limit = self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else check_wait("timeout", timeout)
-        self._handler.check_fork()
+        self.check_process()
         waited = self._wait_settled(limit)
         if self._closed and any(batch.error is not None for batch in waited):
             raise ProducerStoppedException(
@@ -444,7 +494,7 @@ class NativeProducer(TransactionCalls):
                 self._wait_flushed(batch, deadline, timeout)
         finally:
             with self._driver.lock:
-                self._flushers -= 1
+                self._flushers = max(0, self._flushers - 1)
                 self._driver.sender.flushing = self._flushers > 0
         return waiting
 
@@ -458,6 +508,7 @@ class NativeProducer(TransactionCalls):
                 raise KafkaTimeoutError(f"flush: {left_over} record(s) not delivered within {timeout:g} s; they are still being delivered")
             if not batch.done:
                 waiter.wait(min(left, TICK_S))
+                self.check_process()
 
     def _raise_failures(self) -> None:
         error = self._driver.take_failures()
@@ -471,20 +522,24 @@ class NativeProducer(TransactionCalls):
         every record that was not delivered since the last flush().
         """
         limit = self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else check_wait("timeout", timeout)
-        self._closed = True
-        self._appender.fast = False
-        if self._driver.closed:
-            if self._delivered:  # nothing is left but what a close() that was cut short did not say
-                self._raise_failures()
-            return
         try:
-            self._handler.check_fork()
+            if not self._driver.closed:
+                self.check_process()
         except ForkedClientError:
             self._driver.closed = True
             raise
+        finally:
+            self._closed = True
+            self._appender.fast = False
+        if self._driver.closed:
+            if self._delivered:  # nothing is left but what a close() that was cut short did not say
+                self._close_own_cluster()
+                self._raise_failures()
+            return
         self._cluster.wake()  # whoever waits in produce() for a topic is refused
         if self._transactions is not None:
-            timeout = self._transactions.close(timeout)
+            left = self._transactions.close(timeout)
+            limit = limit if left is None else left
         # Whoever is killed while it waits here leaves the rest to the next close(); one that comes meanwhile waits too.
         try:
             self._wait_settled(limit)
@@ -495,7 +550,41 @@ class NativeProducer(TransactionCalls):
             self._driver.finish(settled)
         self._delivered = True
         self._driver.stop()
+        self._close_own_cluster()
         self._raise_failures()
+
+    def _close_own_cluster(self) -> None:
+        """After a fork with on_fork="recreate": nobody else ends what was made there."""
+        if self._owns_cluster:
+            self._cluster.close()
+            self._handler.stop(self._handler.monotonic() + TICK_S)
+
+    @property
+    def handler(self) -> Handler:
+        """What runs its workers."""
+        return self._handler
+
+    @property
+    def cluster(self) -> Cluster:
+        """The connections it uses; of its own after a fork with on_fork="recreate"."""
+        return self._cluster
+
+    @property
+    def making(self) -> Any:
+        """A lock for whoever builds on this producer; nothing waits under it."""
+        return self._slow_lock
+
+    @property
+    def holds_records(self) -> bool:
+        """Is it this process's to send, not closed, and is something not delivered yet?"""
+        return not self._closed and self._pid == os.getpid() and bool(self._driver.accumulator.unsettled)
+
+    def unsettled_by_topic(self) -> Counter[str]:
+        """Records without an outcome, by topic."""
+        counts: Counter[str] = Counter()
+        for batch in list(self._driver.accumulator.unsettled):
+            counts[batch.topic] += batch.count
+        return +counts
 
     @property
     def settled_records(self) -> int:
@@ -518,11 +607,12 @@ class NativeProducer(TransactionCalls):
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (acks={self.config.acks}, closed={self._closed})>"
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True) and self._driver.accumulator.unsettled:
+        if not getattr(self, "_closed", True) and self.holds_records and not self.reported:
             log.error("a producer with undelivered records was dropped without close(): they are lost")
 
     def stats(self) -> dict[str, Any]:
         """Counters: delivered, retried, split and unsettled records and batches, requests, epoch bumps, buffer."""
+        self.check_process()
         with self._driver.lock:
             unsettled = list(self._driver.accumulator.unsettled)
         return {
@@ -549,17 +639,3 @@ def _serialize(what: str, thing: Any, serializer: Callable[[Any], Any] | None) -
         return serializer(thing)
     except Exception as exc:
         raise SerializationError(f"{what}_serializer failed on {type(thing).__name__}: {type(exc).__name__}: {exc}") from exc
-
-
-_living: weakref.WeakSet[NativeProducer] = weakref.WeakSet()
-
-
-def _in_forked_child() -> None:
-    """The fast path must not take a single record in a child: nobody there would send it. (Without hooks, as under uWSGI, the pid checks
-    of the slow path and of every CHECKPOINT_EVERY records say so.)"""
-    for producer in list(_living):
-        producer._appender.fast = False
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_forked_child)

@@ -128,7 +128,7 @@ class Producer:
         self._reports: Any = self._handler.local() if delivery_reports and not sync else None
         self._engine: NativeProducer | None = None
         self._lane: Lane | None = None
-        self._look_at = 0
+        self._look_at = self._generation = 0
         self._owned_brokers: dict[int, OwnedBroker] = {}
         self._running = False
         if auto_start:
@@ -145,13 +145,18 @@ class Producer:
             return
         self._handler.check_fork()
         self._engine = engine = NativeProducer(self._cluster, self._config)
+        self._use(engine)
+        self._running = True
+
+    def _use(self, engine: NativeProducer) -> None:
+        """Begin to count anew, with a fast path into this engine."""
         if self._rest_ms:
             engine.rest(min(self._rest_ms / 1000, LONGEST_REST_S) if self._rest_ms > 0 else LONGEST_REST_S)
-        self._lane = lane = engine.lane(self, self._topic.name)
+        lane = engine.lane(self, self._topic.name)
         self._look_at, self._spread_version = self._min_queued, -1
         lane.limit = self._min_queued - 1
         lane.open = True
-        self._running = True
+        self._lane, self._generation = lane, engine.generation
         plain = self._serializer is None and self._reports is None and not self._synchronous
         if plain and type(self).produce is Producer.produce:
             # One compiled call for each message, with no Python frame between; it comes back here for what is not per message.
@@ -185,7 +190,21 @@ class Producer:
     def _parts(self) -> tuple[NativeProducer, Lane]:
         if not self._running or self._engine is None or self._lane is None:
             raise ProducerStoppedException("the producer is not running: call start(), or use it in a with block")
+        self._engine.check_process()
+        if self._engine.generation != self._generation:
+            self._go_on_after_fork(self._engine)
         return self._engine, self._lane
+
+    def _go_on_after_fork(self, engine: NativeProducer) -> None:
+        """With on_fork="recreate", in a child: the topic of the new connections, and nothing of the parent's is counted."""
+        topic = engine.cluster.topics[self._topic.name]
+        with engine.making:
+            if engine.generation == self._generation:
+                return
+            self._cluster, self._topic, self._handler = engine.cluster, topic, engine.handler
+            self._reports = self._handler.local() if self._reports is not None else None
+            self._owned_brokers = {}
+            self._use(engine)
 
     # -- a message's way -----------------------------------------------------------------------------------------------------
     def produce(self, message: bytes | None, partition_key: bytes | None = None, timestamp: Any = None) -> Any:
@@ -286,6 +305,8 @@ class Producer:
     @property
     def pending(self) -> int:
         """Messages without an outcome yet."""
+        if self._running:
+            self._parts()
         return self._lane.accepted - self._engine.settled_records if self._lane is not None and self._engine is not None else 0
 
     def _take_slot(self) -> tuple[NativeProducer, Lane]:
@@ -345,7 +366,8 @@ class Producer:
         Its offset is -1 if there is an error or the broker did not say. Reports that nobody takes are kept. timeout: seconds, None is for
         ever. Raises the handler's QueueEmptyError (queue.Empty); ConfigurationError without delivery_reports=True or with sync=True.
         """
-        self._handler.check_fork()
+        if self._running:
+            self._parts()
         if self._reports is None:
             raise ConfigurationError("get_delivery_report needs delivery_reports=True, and not sync=True")
         report: tuple[Any, KafkaException | None] = self._report_queue().get(block, timeout)

@@ -6,6 +6,7 @@ that nobody waits for the interpreter's lock; with greenlets the producer's own 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import weakref
 from collections import deque
@@ -153,6 +154,14 @@ class ProducerDriver:
         with self.lock:
             settled = self.sender.abandon(self.fatal)
         self.finish(settled)
+
+    def warm(self, topic: str, partition: int) -> None:
+        """Have the connection to a batch's leader open while the batch lingers. (At the interpreter's end none can be opened any more.)"""
+        leader = self._cluster.metadata.leader(topic, partition)
+        broker = self._cluster.broker_by_id(leader[0]) if leader is not None else None
+        if broker is not None and broker.ready_at <= self._handler.monotonic():
+            with contextlib.suppress(KafkaException):  # whoever sends the batch meets it again
+                broker.channel(PRODUCE)
 
     # -- driving -------------------------------------------------------------------------------------------------------------
     def kick(self) -> None:

@@ -54,6 +54,10 @@ def check_transactional(config: ProducerConfig) -> None:
         raise ConfigurationError(f"transactional_id={config.transactional_id!r} needs acks='all', not acks={config.acks!r}")
     if config.enable_idempotence is False:
         raise ConfigurationError(f"transactional_id={config.transactional_id!r} needs idempotence, not enable_idempotence=False")
+    if config.on_fork == "recreate":
+        raise ConfigurationError(
+            f"transactional_id={config.transactional_id!r}: a child with on_fork='recreate' would fence its parent; make a producer there"
+        )
 
 
 class Transactions:

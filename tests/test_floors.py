@@ -26,6 +26,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "cluster",
             "connection",
             "interceptors",
+            "lifetime",
             "nativeconsumer",
             "nativeproducer",
             "ownedbroker",

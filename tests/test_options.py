@@ -85,6 +85,8 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "partitioner": (PRODUCING, "test_crc32_chooses_partitions_as_librdkafka_does"),
         "key_serializer": (PRODUCING, "test_serializers_are_applied_and_what_they_raise_is_told"),
         "value_serializer": (PRODUCING, "test_serializers_are_applied_and_what_they_raise_is_told"),
+        "on_fork": ("public/test_forks_recreate.py", "test_pykafkas_producer_goes_on_too"),
+        "exit_timeout_ms": ("public/test_exit.py", "test_exit_timeout_ms_of_zero_waits_for_nothing"),
         "interceptors": ("public/test_interceptors.py", "test_interceptors_are_called_in_their_order"),
         "transactional_id": (TRANSACTIONS, "test_transactional_id_names_the_producer_to_the_coordinator"),
         "transaction_timeout_ms": (TRANSACTIONS, "test_transaction_timeout_ms_is_how_long_a_transaction_may_be_open"),

@@ -250,6 +250,10 @@ class Handler(abc.ABC):
     def offload(self, fn: Callable[..., T], *args: Any) -> T:
         """fn(*args), its result or its error; other workers run meanwhile. For work of >= 0.5 ms that releases the GIL."""
 
+    def renewed(self) -> Handler:
+        """Another one of the same kind, for a process that was forked from the one that made this."""
+        return type(self)()
+
     def check_fork(self) -> None:
         """Raises ForkedClientError in any process but the one that made this handler."""
         pid = os.getpid()

@@ -258,7 +258,12 @@ class ThreadingHandler(Handler):
             raise ClientClosedError("the handler was stopped: no worker can be started")
         name = _name or str(getattr(target, "__name__", type(target).__name__))
         worker = ThreadWorker(name, lambda: target(*args, **kwargs), _on_failure, self._workers)
-        worker.start()
+        try:
+            worker.start()
+        except RuntimeError as exc:
+            if "shutdown" not in str(exc):
+                raise
+            raise ClientClosedError(f"the interpreter ends: no worker can be started for {name}") from exc  # Python 3.12 and newer
         return worker
 
     # primitives

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 from bisect import bisect_right
@@ -554,8 +555,8 @@ class Delivery:
         return self.batch.record(self.index)
 
     def done(self) -> bool:
-        """True once it is delivered or has failed."""
-        return self.batch.part(self.index).done
+        """True once it is delivered or has failed. Raises ForkedClientError in a child process, where it never would be."""
+        return self._of_this_process().done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """RecordMetadata once the record is delivered. Raises its error, or KafkaTimeoutError after timeout seconds."""
@@ -575,6 +576,15 @@ class Delivery:
         error = self._settled(timeout).error
         return None if error is None else fresh_error(error)
 
+    def _of_this_process(self) -> Batch:
+        """The batch or part that holds the record; if it is pending, its owner is asked about forks."""
+        batch = self.batch.part(self.index)
+        owner = batch.owner
+        if not batch.done and batch._pool.pid != os.getpid():
+            owner.check_process()
+            batch = self.batch.part(self.index)
+        return batch
+
     def _settled(self, timeout: float | None) -> Batch:
         batch = self.batch.part(self.index)
         owner = batch.owner  # before `done`, in the other order than a batch ends
@@ -590,6 +600,7 @@ class Delivery:
         """Call fn(delivery) when the record is delivered or has failed; at once if it is already."""
         if not callable(fn):
             raise TypeError(f"a callback is {type(fn).__name__}: must be callable")
+        self._of_this_process()
         whole = self.batch
         with whole._lock:
             batch = whole.part(self.index)

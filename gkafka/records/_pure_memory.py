@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections import deque
 from collections.abc import Sized
@@ -76,11 +77,12 @@ def murmur2(key: bytes) -> int:
 class Pool:
     """The producer's buffer_bytes, as a count. All but `returned` is used under the appender's lock only."""
 
-    __slots__ = ("limit", "reserved", "returned")
+    __slots__ = ("limit", "pid", "reserved", "returned")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.reserved = 0
+        self.pid = os.getpid()
         self.returned: deque[int] = deque()  # what finalizers gave back; they run anywhere, under the lock too
 
     def reserve(self, n: int) -> bool:

@@ -650,8 +650,8 @@ cdef class Delivery:
         return self.its_batch().record(self.index)
 
     def done(self):
-        """True once it is delivered or has failed."""
-        return self.its_batch().part(self.index).done
+        """True once it is delivered or has failed. Raises ForkedClientError in a child process, where it never would be."""
+        return self.of_this_process().done
 
     def result(self, timeout=None):
         """RecordMetadata once the record is delivered. Raises its error, or KafkaTimeoutError after timeout seconds."""
@@ -675,6 +675,14 @@ cdef class Delivery:
         cdef Batch batch = self.settled(timeout)
         return None if batch.error is None else fresh_error(batch.error)
 
+    cdef Batch of_this_process(self):
+        """The batch or part that holds the record; if it is pending, its owner is asked about forks."""
+        cdef Batch batch = self.its_batch().part(self.index)
+        if not batch.done and batch.pool.forks != gkafka_forks:
+            batch.owner.check_process()
+            batch = self.batch.part(self.index)
+        return batch
+
     cdef Batch settled(self, timeout):
         cdef Batch batch = self.its_batch().part(self.index)
         if not batch.done:
@@ -688,9 +696,9 @@ cdef class Delivery:
 
     def add_done_callback(self, fn):
         """Call fn(delivery) when the record is delivered or has failed; at once if it is already."""
-        cdef Batch batch = self.its_batch().part(self.index)
         if not callable(fn):
             raise TypeError(f"a callback is {type(fn).__name__}: must be callable")
+        cdef Batch batch = self.of_this_process()
         if batch.done:
             run_callback(fn, self)
         elif batch.callbacks is None:

@@ -143,6 +143,7 @@ cdef class _Pool:
     would cost a page fault every 4 KiB. In use plus kept never passes buffer_bytes."""
 
     cdef Py_ssize_t limit, unit, reserved, spares
+    cdef long forks  # of the process when it was made
     cdef void* spare
 
     def __dealloc__(self):

@@ -79,6 +79,7 @@ cdef class Appender:
         self.topics = {}
         self.pool = _Pool.__new__(_Pool)
         self.pool.limit = buffer_bytes
+        self.pool.forks = gkafka_forks
         self.pool.unit = batch_bytes
 
     def produce(self, topic, value, key=None, partition=None, timestamp=None, headers=None):

@@ -1,0 +1,111 @@
+"""What producers do when their process forks or ends: a child takes nothing of its parent's, and an exit is a last, bounded flush."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import weakref
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gkafka.exceptions import DeliveryError, ForkedClientError, KafkaException, KafkaTimeoutError
+from gkafka.handlers import ThreadingHandler
+
+if TYPE_CHECKING:
+    from gkafka.nativeproducer import NativeProducer
+    from gkafka.producerdriver import ProducerDriver
+
+__all__ = ["disown", "told", "watch"]
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.01
+
+_living: weakref.WeakSet[NativeProducer] = weakref.WeakSet()
+
+
+def watch(producer: NativeProducer) -> None:
+    """Remember a producer, weakly."""
+    _living.add(producer)
+
+
+def told(counts: Mapping[str, int]) -> str:
+    """Records by topic, as a text."""
+    return ", ".join(f"{topic}: {count}" for topic, count in sorted(counts.items()))
+
+
+# -- forks -----------------------------------------------------------------------------------------------------------------
+def disown(driver: ProducerDriver, append_lock: Any) -> Counter[str]:
+    """In a forked child: fail what the parent has accepted, in this process only. Returns how many records by topic.
+
+    append_lock: the appender's. Callbacks are not run (one that sends again would send twice), and nobody is woken: the threads that
+    wait are the parent's, and greenlets look within a second.
+    """
+    reinit = getattr(append_lock, "_at_fork_reinit", None)
+    if reinit is not None:
+        reinit()  # a thread that does not exist here may hold it: that of the standard library is renewed as the library renews its own
+    error = ForkedClientError("accepted before the fork: the parent process sends it, this one does not")
+    counts: Counter[str] = Counter()
+    for batch in list(driver.accumulator.unsettled):
+        counts[batch.topic] += batch.count
+        batch.fail(error)
+    return counts
+
+
+def _in_forked_child() -> None:
+    """The fast path must not take a single record in a child: nobody there would send it. (Without hooks, as under uWSGI, the pid checks
+    of the slow path and of every CHECKPOINT_EVERY records say so.)"""
+    for producer in list(_living):
+        producer._appender.fast = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
+
+
+# -- the end of the interpreter ----------------------------------------------------------------------------------------------
+@atexit.register
+def _flush_at_exit() -> None:
+    """Send what producers hold that nobody closed, for exit_timeout_ms at most, and say what was left.
+
+    The hook is older than those of the program, so that they run first; workers are daemons and still run.
+    """
+    holding = [producer for producer in list(_living) if producer.holds_records]
+    deadlines = [producer.handler.monotonic() + producer.config.exit_timeout_ms / 1000 for producer in holding]
+    for producer in holding:
+        with contextlib.suppress(KafkaException):  # its hub has ended
+            producer.handler.call_soon_threadsafe(producer.send_now)
+    for producer, deadline in zip(holding, deadlines, strict=True):
+        try:
+            _flush(producer, deadline)
+        except Exception:
+            log.exception("the last flush of %r failed", producer)
+        _report(producer)
+
+
+def _flush(producer: NativeProducer, deadline: float) -> None:
+    handler = producer.handler
+    left = deadline - handler.monotonic()
+    if left <= 0:
+        return
+    if handler.in_owner():
+        with contextlib.suppress(KafkaTimeoutError, DeliveryError):  # what was not delivered is logged, one by one or below
+            producer.flush(left)
+        return
+    while producer.holds_records and handler.monotonic() < deadline:  # its hub runs in a thread of its own
+        ThreadingHandler.sleep(LOOK_EVERY_S)
+
+
+def _report(producer: NativeProducer) -> None:
+    counts = producer.unsettled_by_topic()
+    if counts:
+        producer.reported = True
+        log.error(
+            "the interpreter ends with %d undelivered record(s) of a producer that was not closed (exit_timeout_ms=%g): %s",
+            sum(counts.values()),
+            producer.config.exit_timeout_ms,
+            told(counts),
+        )

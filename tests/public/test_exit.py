@@ -1,0 +1,193 @@
+"""An interpreter that ends with records in a producer that nobody closed (B60, F23): a last flush, bounded, and a word on what was left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient, lifetime
+from gkafka.exceptions import KafkaException
+from gkafka.handlers import ThreadingHandler
+from gkafka.testing import Delay, MockCluster
+from tests.handlers.hub import ROOT
+from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
+
+HANDLERS = pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
+
+
+def run_to_its_end(cluster: MockCluster, source: str, handler: str, patched: bool, *, status: int = 0) -> tuple[str, float]:
+    """What a program of its own process says to its standard error, and how long its end took."""
+    head = "from gevent import monkey; monkey.patch_all()\n" if patched else ""
+    begin = f"import time\nfrom gkafka import KafkaClient\nclient = KafkaClient({cluster.bootstrap!r}, handler={handler!r})\n"
+    program = head + begin + textwrap.dedent(source) + "\nprint(time.monotonic(), flush=True)\n"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=False,
+        env=dict(os.environ),
+    )
+    took = time.monotonic() - float(done.stdout.split()[-1])
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stderr, took
+
+
+PRODUCE = """
+producer = client.get_producer(linger_ms=60_000, **OPTIONS)
+for i in range(1000):
+    producer.produce("t", b"%d" % i)
+"""
+
+
+@HANDLERS
+def test_records_of_a_producer_that_was_not_closed_are_sent(cluster: MockCluster, handler: str, patched: bool) -> None:
+    said, took = run_to_its_end(cluster, PRODUCE.replace("**OPTIONS", ""), handler, patched)
+    assert stored_values(cluster) == [b"%d" % i for i in range(1000)]
+    assert said == ""
+    assert took < 5
+
+
+@HANDLERS
+def test_pykafkas_producer_is_flushed_too(cluster: MockCluster, handler: str, patched: bool) -> None:
+    run_to_its_end(cluster, 'producer = client.topics["t"].get_producer(linger_ms=60_000)\nproducer.produce(b"v")', handler, patched)
+    assert stored_values(cluster) == [b"v"]
+
+
+@HANDLERS
+def test_a_silent_broker_costs_exit_timeout_ms_and_what_was_left_is_said(cluster: MockCluster, handler: str, patched: bool) -> None:
+    cluster.on("Produce", Delay(60), times=None)
+    said, took = run_to_its_end(cluster, PRODUCE.replace("**OPTIONS", "exit_timeout_ms=700"), handler, patched)
+    assert 0.4 < took < 6
+    (line,) = said.strip().splitlines()
+    assert re.search(r"1000 undelivered record\(s\) .*exit_timeout_ms=700\): t: 1000$", line), said
+
+
+def test_all_producers_share_the_time(cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(60), times=None)
+    program = """
+    producers = [client.get_producer(linger_ms=60_000, exit_timeout_ms=800) for _ in range(5)]
+    for producer in producers:
+        producer.produce("t", b"v")
+    """
+    said, took = run_to_its_end(cluster, program, "threading", False)
+    assert took < 3
+    assert said.count("t: 1") == 5
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_exit_timeout_ms_of_zero_waits_for_nothing(cluster: MockCluster, handler: str) -> None:
+    cluster.on("Produce", Delay(60), times=None)
+    said, took = run_to_its_end(cluster, PRODUCE.replace("**OPTIONS", "exit_timeout_ms=0"), handler, False)
+    assert took < 3
+    assert "t: 1000" in said
+
+
+@HANDLERS
+def test_brokers_that_are_gone_do_not_hold_the_end_up(cluster: MockCluster, handler: str, patched: bool) -> None:
+    program = """
+    from gkafka.testing import MockCluster
+    gone = MockCluster(topics={"t": 1})
+    client = KafkaClient(gone.bootstrap, handler=client.handler.name)
+    producer = client.get_producer(linger_ms=60_000, exit_timeout_ms=500)
+    producer.produce("t", b"first").result(5)
+    gone.close()
+    producer.produce("t", b"v")
+    """
+    said, took = run_to_its_end(cluster, program, handler, patched)
+    assert took < 5
+    assert "t: 1" in said
+
+
+@HANDLERS
+def test_a_program_that_ends_by_an_error_still_sends(cluster: MockCluster, handler: str, patched: bool) -> None:
+    program = PRODUCE.replace("**OPTIONS", "") + "\nimport atexit\nprint(time.monotonic(), flush=True)\nraise SystemExit(3)\n"
+    run_to_its_end(cluster, program, handler, patched, status=3)
+    assert len(stored_values(cluster)) == 1000
+
+
+def test_a_closed_producer_says_nothing(cluster: MockCluster) -> None:
+    program = PRODUCE.replace("**OPTIONS", "") + "import atexit\natexit.register(client.close)\n"
+    said, _ = run_to_its_end(cluster, program, "threading", False)
+    assert said == ""
+    assert len(stored_values(cluster)) == 1000
+
+
+def test_a_hub_in_a_thread_of_its_own_goes_on_until_all_is_sent(cluster: MockCluster) -> None:
+    program = """
+    import threading
+    ready = threading.Event()
+
+    def work():
+        import gevent
+        client = KafkaClient(BOOTSTRAP, handler="gevent")
+        producer = client.get_producer(linger_ms=60_000)
+        for i in range(100):
+            producer.produce("t", b"%d" % i)
+        keep.append(producer)
+        ready.set()
+        gevent.sleep(3600)
+
+    keep = []
+    threading.Thread(target=work, daemon=True).start()
+    ready.wait()
+    """
+    said, took = run_to_its_end(cluster, program.replace("BOOTSTRAP", repr(cluster.bootstrap)), "gevent", False)
+    assert said == ""
+    assert took < 5
+    assert len(stored_values(cluster)) == 100
+
+
+# -- what the last flush stands on -------------------------------------------------------------------------------------------
+def test_the_connection_opens_while_the_first_batch_lingers(client: KafkaClient, run: Runner) -> None:
+    producer = client.get_producer(linger_ms=60_000)
+    producer.produce("t", b"v")
+    run.until(lambda: any(c["role"] == "produce" and c["open"] for b in client.stats()["brokers"] for c in b["connections"]))
+    assert producer.stats()["requests"] == 0
+
+
+def test_a_thread_that_cannot_start_any_more_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.12 and newer start no thread once the interpreter ends."""
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    handler = ThreadingHandler()
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    error = error_of(handler.spawn, lambda: None)
+    assert "the interpreter ends" in str(error)
+    assert not handler.workers()
+
+
+def test_a_flush_that_can_start_no_thread_ends_in_time(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if run.gevent:
+        pytest.skip("greenlets need no thread")
+    producer = client.get_producer(linger_ms=60_000, exit_timeout_ms=300)
+    producer.produce("t", b"v").result(LIMIT_S)
+    producer.produce("t", b"w")
+    cluster.close_connections()
+    run.until(lambda: not any(c["open"] for b in client.stats()["brokers"] for c in b["connections"]))
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    begun = time.monotonic()
+    lifetime._flush_at_exit()
+    assert time.monotonic() - begun < 5
+    assert producer.reported or producer.stats()["failed_records"] == 1
+    monkeypatch.undo()
+    with contextlib.suppress(KafkaException):
+        producer.close(0)

@@ -1,0 +1,249 @@
+"""on_fork="recreate": a producer goes on in a forked child, with nothing of its parent's; and every call tells without hooks, too (B60)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.exceptions import ConfigurationError
+from tests.handlers.hub import run_script
+from tests.public.aids import error_of
+from tests.public.test_forks import PREAMBLE
+
+VARIANTS = pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
+
+
+def script(body: str, handler: str, patched: bool = False, *, hooks: bool = True) -> list[str]:
+    """The lines that a program prints. hooks False: no register_at_fork hook of gkafka runs, as under uWSGI."""
+    head = "    from gevent import monkey; monkey.patch_all()\n" if patched else ""
+    if not hooks:
+        head += "    import os\n    os.register_at_fork = lambda **hooks: None\n"
+    return run_script(head + PREAMBLE + f"    HANDLER = {handler!r}\n" + body, timeout=60).splitlines()
+
+
+RECREATE = """
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    producer = client.get_producer(linger_ms=60_000, on_fork="recreate")
+    called = []
+    for i in range(50):
+        producer.produce("t", b"parent %d" % i)
+    pending = producer.produce("t", b"pending")
+    pending.add_done_callback(lambda delivery: called.append(os.getpid()))
+    parent = os.getpid()
+
+    def child():
+        try:
+            return "told: " + str(pending.result(5))
+        except ForkedClientError as exc:
+            text = str(exc)
+        assert pending.done() and "this one does not" in text, text
+        deliveries = [producer.produce("t", b"child %d" % i) for i in range(50)]
+        producer.flush(10)
+        assert [d.result(0).offset for d in deliveries] == list(range(50)), deliveries
+        assert producer.stats()["delivered_records"] == 50
+        assert client.handler is not producer.handler
+        assert not called
+        mine = producer.stats()["producer_id"]
+        producer.close(5)
+        assert not [w for w in producer.handler.workers() if w.is_alive()]
+        return "child fine %d" % mine
+
+    answer = in_child(child)
+    assert answer.startswith("child fine"), answer
+    assert [r.value for r in cluster.log("t", 0)] == [b"child %d" % i for i in range(50)]
+    producer.flush(10)
+    assert pending.result(5).offset == 100
+    assert answer.split()[-1] != str(producer.stats()["producer_id"])
+    values = [r.value for r in cluster.log("t", 0)]
+    assert values[50:] == [b"parent %d" % i for i in range(50)] + [b"pending"], values[50:]
+    client.close()
+    cluster.close()
+    assert called == [parent]
+    print("parent fine")
+"""
+
+
+@VARIANTS
+@pytest.mark.parametrize("hooks", [True, False])
+def test_a_child_goes_on_with_a_producer_id_of_its_own_and_leaves_the_parents_records(handler: str, patched: bool, hooks: bool) -> None:
+    assert script(RECREATE, handler, patched, hooks=hooks) == ["parent fine"]
+
+
+@VARIANTS
+def test_pykafkas_producer_goes_on_too(handler: str, patched: bool) -> None:
+    body = """
+    cluster = MockCluster(topics={"t": 2})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    producer = client.topics["t"].get_producer(linger_ms=60_000, on_fork="recreate", max_queued_messages=10, block_on_queue_full=False)
+    for i in range(10):
+        producer.produce(b"parent")
+
+    def child():
+        assert producer.pending == 0
+        for i in range(10):
+            producer.produce(b"child")
+        assert producer.pending == 10
+        producer.stop()
+        return "fine"
+
+    print(in_child(child))
+    producer.stop()
+    print(sorted([r.value for p in (0, 1) for r in cluster.log("t", p)]) == [b"child"] * 10 + [b"parent"] * 10)
+    client.close()
+    cluster.close()
+"""
+    assert script(body, handler, patched) == ["fine", "True"]
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_grandchild_goes_on_as_well(handler: str) -> None:
+    body = """
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    producer = client.get_producer(on_fork="recreate", linger_ms=0)
+    producer.produce("t", b"0").result(5)
+
+    def grandchild():
+        return str(producer.produce("t", b"2").result(10).offset)
+
+    def child():
+        offset = producer.produce("t", b"1").result(10).offset
+        told = in_child(grandchild)
+        return f"{offset} {told} {producer.produce('t', b'3').result(10).offset}"
+
+    print(in_child(child))
+    print(producer.produce("t", b"4").result(10).offset)
+    client.close()
+    cluster.close()
+"""
+    assert script(body, handler) == ["1 2 3", "4"]
+
+
+def test_threads_of_a_child_that_begin_at_once_share_one_producer() -> None:
+    body = """
+    import threading
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler="threading")
+    producer = client.get_producer(on_fork="recreate", linger_ms=1)
+    producer.produce("t", b"0").result(5)
+
+    def child():
+        errors = []
+        start = threading.Barrier(8)
+
+        def work():
+            try:
+                start.wait(10)
+                for _ in range(100):
+                    producer.produce("t", b"child")
+            except BaseException as exc:
+                errors.append(repr(exc))
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        producer.close(10)
+        return f"{errors} {producer.generation}"
+
+    print(in_child(child))
+    print(len(cluster.log("t", 0)))
+    client.close()
+    cluster.close()
+"""
+    assert script(body, "threading") == ["[] 2", "801"]
+
+
+def test_a_producer_that_was_closed_before_the_fork_stays_closed() -> None:
+    body = """
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler="threading")
+    producer = client.get_producer(on_fork="recreate")
+    producer.close()
+
+    def child():
+        try:
+            producer.produce("t", b"v")
+        except KafkaException as exc:
+            return type(exc).__name__
+
+    print(in_child(child))
+    client.close()
+    cluster.close()
+"""
+    assert script(body, "threading") == ["ForkedClientError"]
+
+
+CALLS = """
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    producer = client.get_producer(linger_ms=60_000)
+    documented = client.topics["t"].get_producer(linger_ms=60_000, delivery_reports=True)
+    sync = client.topics["t"].get_sync_producer()
+    plain = client.topics["t"].get_producer(linger_ms=60_000)
+    sync.produce(b"s")
+    for i in range(200):
+        producer.produce("t", b"v")
+        plain.produce(b"p")
+    pending = producer.produce("t", b"pending")
+    documented.produce(b"d")
+
+    def child():
+        told = []
+        for name, call in {
+            "produce": lambda: producer.produce("t", b"child"),
+            "flush": lambda: producer.flush(5),
+            "stats": lambda: producer.stats(),
+            "client.stats": lambda: client.stats(),
+            "done": lambda: pending.done(),
+            "result": lambda: pending.result(5),
+            "exception": lambda: pending.exception(5),
+            "callback": lambda: pending.add_done_callback(print),
+            "plain": lambda: plain.produce(b"child"),
+            "sync": lambda: sync.produce(b"child"),
+            "documented": lambda: documented.produce(b"child"),
+            "pending": lambda: documented.pending,
+            "report": lambda: documented.get_delivery_report(timeout=5),
+            "wait_all": lambda: plain._wait_all(),
+            "stop": lambda: plain.stop(),
+            "close": lambda: producer.close(5),
+        }.items():
+            begun = time.monotonic()
+            try:
+                call()
+                told.append(f"{name}: nothing")
+            except ForkedClientError:
+                if time.monotonic() - begun > 0.5:
+                    told.append(f"{name}: late")
+            except BaseException as exc:
+                told.append(f"{name}: {exc!r}")
+        return "; ".join(told) or "all told"
+
+    print(in_child(child))
+    producer.flush(10)
+    plain.stop()
+    documented.stop()
+    print(len(cluster.log("t", 0)), pending.done())
+    client.close()
+    cluster.close()
+"""
+
+
+@VARIANTS
+@pytest.mark.parametrize("hooks", [True, False])
+def test_every_call_of_producers_and_deliveries_tells_a_child(handler: str, patched: bool, hooks: bool) -> None:
+    assert script(CALLS, handler, patched, hooks=hooks) == ["all told", "403 True"]
+
+
+def test_on_fork_is_one_of_two(client: KafkaClient) -> None:
+    error = error_of(client.get_producer, on_fork="again")
+    assert isinstance(error, ConfigurationError)
+    assert "on_fork='again'" in str(error)
+
+
+def test_a_transactional_producer_cannot_go_on_in_a_child(client: KafkaClient) -> None:
+    error = error_of(client.get_producer, on_fork="recreate", transactional_id="orders")
+    assert isinstance(error, ConfigurationError)
+    assert "would fence its parent" in str(error)
