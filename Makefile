@@ -17,7 +17,7 @@ TWICE := tests/public tests/regressions tests/spark
 TEST_PAGES := 40
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check test demo bench faults clean
+.PHONY: help venv lint check test mutants demo bench faults clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,6 +50,9 @@ check: lint  ## lint, types and the tests that need no broker, on both implement
 test: check  ## everything: also real Kafka of all versions, Spark, the demo in a small form
 	$(PY) -m pytest -q $(WITH_KAFKA)
 	$(PY) examples/demo.py --max-pages $(TEST_PAGES) --out demo-out/test
+
+mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)
+	$(PY) tests/mutants/run.py
 
 demo: $(BUILT)  ## crawl a web site into a real Kafka, read it in PySpark, report, compare every number
 	$(PY) examples/demo.py

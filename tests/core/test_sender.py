@@ -94,6 +94,24 @@ def test_no_more_requests_than_max_in_flight_are_under_way() -> None:
     assert sequences(rig.sent()) == [50]
 
 
+@pytest.mark.parametrize("told_by", ["metadata", "an answer"])
+def test_a_batch_that_waits_for_its_broker_goes_to_the_new_leader(told_by: str) -> None:
+    from tests.core.fakes import MetadataRequest, told
+
+    rig = Rig({0: 1, 1: 1}, max_in_flight=1)
+    rig.full(0)
+    (first,) = rig.sent()
+    waiting = rig.full(1)
+    assert rig.sent() == [], "the broker's connection has no room"
+    if told_by == "metadata":
+        rig.metadata.on_response(MetadataRequest(topics=None), told({0: 1, 1: 2}, epoch=2), rig.now)
+    else:
+        rig.metadata.leader_moved("t", 1, 2, 2)
+        rig.answer(first)
+        rig.sent()  # finds out
+    assert [(r.broker_id, r.batches) for r in rig.sent()] == [(2, [waiting])]
+
+
 def test_a_request_stays_within_max_request_bytes() -> None:
     rig = Rig({0: 1, 1: 1, 2: 1}, max_request_bytes=2500)
     for partition in range(3):

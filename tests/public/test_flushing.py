@@ -289,6 +289,17 @@ def test_a_caller_that_waits_for_room_goes_on_when_there_is_some(client: KafkaCl
         assert [v for v in values if v.startswith(b"%d-" % n)] == [b"%d-%02d" % (n, i) for i in range(50)]
 
 
+def test_a_caller_that_waits_for_room_is_woken_and_need_not_look(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    producer = client.get_producer(buffer_bytes=8192, batch_bytes=2048, max_request_bytes=4096, linger_ms=0)
+    producer.produce("t", b"first").result(LIMIT_S)
+    cluster.on("Produce", Delay(0.02), times=None)
+    with Clock() as clock:
+        for _ in range(80):
+            producer.produce("t", b"x" * 900)
+        producer.flush(LIMIT_S)
+    assert clock.seconds < 8, "forty batches, not a second for each time the buffer was full"
+
+
 def test_max_block_ms_of_zero_never_blocks(client: KafkaClient, cluster: MockCluster) -> None:
     client.topics["t"]
     cluster.on("Produce", Delay(0.5))

@@ -175,10 +175,16 @@ def test_b15_the_numbers_go_on_when_a_broker_rejoins(connect: Any, make_cluster:
     for _ in range(3):
         for leaves in (1, 2):
             cluster.move_leader("t", 0, leaves)
-            for value in numbered(20, sent):
+            for value in numbered(15, sent):
                 producer.produce("t", value, partition=0)
-            run.until(lambda: stored_values(cluster))
+            producer.flush(LIMIT_S)
+            held = Held()
+            cluster.on("Produce", held)
+            for value in numbered(5, sent + 15):
+                producer.produce("t", value, partition=0)
+            run.until(lambda held=held: held.holds)  # type: ignore[misc]
             cluster.stop_broker(leaves)
+            held.released = True
             for value in numbered(20, sent + 20):
                 producer.produce("t", value, partition=0)
             sent += 40
