@@ -7,8 +7,8 @@ import pathlib
 import re
 
 HERE = pathlib.Path(__file__).parent
-TRANSACTIONS = {2, 3}
-CATALOGUE = {*range(1, 21), 57, 58, 60} - TRANSACTIONS
+
+CATALOGUE = {*range(1, 21), 57, 58, 60}
 """B01 to B20 are of producers: loss, order, duplicates; B57, B58, B60 are leaks and forks."""
 
 
