@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 from typing import Any, ClassVar
 
+from gkafka.errortexts import text_of
+
 __all__ = [
     "BrokerError",
     "BrokerIdNotRegistered",
@@ -217,7 +219,7 @@ class BrokerError(KafkaException):
         BrokerError.by_code.setdefault(code, cls)
 
     def __init__(self, *args: Any, **about: Any) -> None:
-        super().__init__(*(args or (f"error {self.code}: {(self.__doc__ or '').strip()}",)), **about)
+        super().__init__(*(args or (text_of(self.code, self.__doc__ or "", about),)), **about)
 
 
 class UnknownBrokerError(BrokerError):
@@ -229,13 +231,16 @@ class UnknownBrokerError(BrokerError):
 
 
 def error_for(code: int, message: str | None = None, **about: Any) -> BrokerError | None:
-    """The exception for a broker's error code, None for 0. message: the broker's own text, where the answer has one."""
+    """The exception for a broker's error code, None for 0. message: the broker's own text, where the answer has one.
+
+    about: what a KafkaException carries; its text names that, too.
+    """
     if code == 0:
         return None
     cls = BrokerError.by_code.get(code)
     if cls is None:
-        return UnknownBrokerError(code, *([f"error {code}: {message}"] if message else []), **about)
-    return cls(*([f"error {code}: {message}"] if message else []), **about)
+        return UnknownBrokerError(code, text_of(code, message or "not known to this client", about), **about)
+    return cls(text_of(code, message or cls.__doc__ or "", about), **about)
 
 
 class UnknownError(BrokerError, code=-1):

@@ -523,7 +523,9 @@ class Cluster:
         problem: KafkaException | None = None
         for topic in response.topics:
             for p in topic.partitions:
-                error = error_for(p.error_code, topic=topic.name, partition=p.partition_index, api="ListOffsets")
+                error = error_for(
+                    p.error_code, topic=topic.name, partition=p.partition_index, broker=f"{broker.host}:{broker.port}", api="ListOffsets"
+                )
                 if error is not None:
                     problem = error
                 elif p.old_style_offsets:

@@ -1,0 +1,58 @@
+"""What an error of the broker says: where it was met, what the broker means, and what to do next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["text_of"]
+
+ACL = "ask who runs the cluster for an ACL that allows it to this client"
+NEXT_STEPS = {
+    1: "go on from an offset that the log has: list_offsets() and reset_offsets() tell, retention removes what is older",
+    3: "check the topic's name and the number of its partitions",
+    12: "commit with a shorter metadata text",
+    17: "choose a name of 1 to 249 of the characters A-Z a-z 0-9 . _ -",
+    19: "fewer replicas are in sync than the topic's min.insync.replicas: see which brokers are down",
+    20: "fewer replicas are in sync than the topic's min.insync.replicas: see which brokers are down",
+    21: "give acks='all', 1 or 0",
+    22: "the group has a new generation: stop and start the consumer",
+    24: "give the consumer group's name, which must not be empty",
+    25: "the group has removed this member, it was silent for too long: stop and start the consumer",
+    29: ACL,
+    30: ACL,
+    31: ACL,
+    32: "give milliseconds since the epoch, within the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms",
+    36: "use the one that is there, or choose another name",
+    37: "give 1 partition or more",
+    38: "give a replication_factor of at most the number of brokers",
+    40: "see the broker's documentation of topic configs for this one",
+    44: "a policy of the cluster forbids it: ask who runs it",
+    47: "another producer has taken over: make a new one",
+    53: ACL,
+    65: ACL,
+    73: "delete.topic.enable=false on the brokers: who runs them can turn it on",
+    74: "the metadata is older than the leader: the next try takes fresh metadata",
+    76: "the broker does not take this codec: choose another compression",
+    87: "a compacted topic needs a key, and a timestamp must be one that the topic allows",
+}
+"""By error code: those that a user's call meets, and can do something about."""
+
+
+def text_of(code: int, meaning: str, about: dict[str, Any]) -> str:
+    """ "Fetch t-0 offset 50: error 1: <meaning>; <what to do next>". about: the attributes that a KafkaException takes."""
+    where = " ".join(filter(None, (about.get("api"), _place(about), _broker(about))))
+    parts = [where] if where else []
+    said = " ".join(meaning.split()).rstrip(".")
+    advice = NEXT_STEPS.get(code)
+    return ": ".join([*parts, f"error {code}", f"{said}; {advice}" if advice else f"{said}."])
+
+
+def _place(about: dict[str, Any]) -> str:
+    topic, partition, offset = about.get("topic"), about.get("partition"), about.get("offset")
+    place = "" if topic is None else topic if partition is None else f"{topic}-{partition}"
+    return place if offset is None else f"{place} offset {offset}"
+
+
+def _broker(about: dict[str, Any]) -> str:
+    broker = about.get("broker")
+    return "" if broker is None else f"on broker {broker}"
