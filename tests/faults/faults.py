@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tests.faults.closing import play_closing
+from tests.faults.copies import play_copies
 from tests.faults.ledger import Entry
 from tests.faults.proxy import PRODUCE, Cut, Lose
 from tests.faults.runs import Fault, Form, Line, Run, play
@@ -113,7 +114,7 @@ def too_few_in_sync(run: Run) -> None:
     run.write(1000)
     victim = run.chance.choice([1, 2, 3])
     run.stage.cluster.kill(victim)
-    run.pause(25 if run.long else 9)
+    run.pause(25 if run.long else 8.5)
     run.stage.cluster.restart(victim)
     run.recovered()
 
@@ -183,4 +184,5 @@ GAMES = {
     **{id: _under_load(fault) for id, fault in FAULTS.items()},
     "F23": Game("close() in every state", play_closing),
     "F24": Game("calls cut off anywhere", play_shots),
+    "F25": Game("transactions", play_copies),
 }

@@ -1,0 +1,229 @@
+"""F25: a topic is copied in transactions while its copier, the coordinator and replies are lost, and a zombie comes back.
+
+A read_committed reader of the copy must see exactly the source: each record once, in order, nothing of what was aborted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tests.faults.copier import FENCED, Copy
+from tests.faults.ledger import Ledger, check
+from tests.faults.proxy import Lose
+from tests.faults.runs import ROOT, Form, Line
+from tests.faults.stage import PARTITIONS, Stage, Stuck, until
+
+__all__ = ["play_copies"]
+
+END_TXN, TXN_OFFSET_COMMIT = 26, 28
+COUNT = {"long": 210_000, "short": 6_000}
+BATCH = {"long": 750, "short": 150}
+ROUNDS = {"long": 5, "short": 1}
+COORDINATORS = 4  # partitions of __transaction_state in our clusters
+
+
+def play_copies(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> list[Line]:
+    return [_Play(stage, form, seed, handler).run() for handler in clients if handler != "confluent"]
+
+
+class _Process:
+    """A copier. copied: records that it knows to be copied."""
+
+    def __init__(self, task: Copy) -> None:
+        self.said: dict[str, Any] = {}
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by end()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.copier", json.dumps(dataclasses.asdict(task))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))},
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said = json.loads(line)
+
+    def allow(self, limit: int) -> None:
+        """It may copy so many records, and waits then."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(f"{limit}\n")
+            self.process.stdin.flush()
+
+    @property
+    def copied(self) -> int:
+        return int(self.said.get("copied", 0))
+
+    @property
+    def status(self) -> int | None:
+        return self.process.poll()
+
+    def errors(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()[-2000:]
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(30)
+        self._reader.join(5)
+        for stream in (self.process.stdin, self.process.stdout, self._errors):
+            with contextlib.suppress(OSError):
+                stream.close()  # type: ignore[union-attr]
+
+
+class _Play:
+    def __init__(self, stage: Stage, form: Form, seed: int, handler: str) -> None:
+        self.stage, self.form, self.seed, self.handler = stage, form, seed, handler
+        self.chance = random.Random(seed)
+        self.count = COUNT[form.name]
+        source, target = stage.new_topic(f"F25-{handler}-source"), stage.new_topic(f"F25-{handler}-target")
+        name = f"copier-{source}"
+        self.task = Copy(handler, stage.hosts, source, target, f"group-{source}", name, self.count, BATCH[form.name])
+        self.copiers: list[_Process] = []
+        self.blame: list[str] = []
+        self.aborts = self.unclear = self.moves = self.limit = 0
+
+    def run(self) -> Line:
+        began, ended = time.monotonic(), self.stage.plan.ended + self.stage.plan.broken
+        ledger = self._fill()
+        try:
+            self._start()
+            for round in range(ROUNDS[self.form.name]):
+                share = self.count // (ROUNDS[self.form.name] * 4 + 2)
+                for turn, fault in enumerate((self._kill_copier, self._kill_coordinator, self._lose_replies, self._zombie)):
+                    at = share * (round * 4 + turn)
+                    self._allow(at + 2 * share)
+                    self._until_copied(at + share)
+                    fault()
+            self._allow(self.count)
+            self._until_done()
+        finally:
+            for copier in self.copiers:
+                copier.end()
+            self.stage.heal()
+        disconnects = self.stage.plan.ended + self.stage.plan.broken - ended
+        verdict = check(ledger, self.stage.dump([self.task.target], "read_committed"))
+        written = len(self.stage.dump([self.task.target]))
+        if written == self.count:
+            self.blame.append("nothing was aborted after it was written: the kills disturbed nothing")
+        if not disconnects:
+            self.blame.append("no disconnects: the faults disturbed nothing")
+        self.blame += [f"{count} {name}" for name, count in verdict.wrong.items()]
+        about = (self.aborts + self.unclear, 0, disconnects, self.moves, time.monotonic() - began)
+        return Line("F25", self.handler, self.seed, self.form.name, verdict, *about, self.blame)
+
+    def _fill(self) -> Ledger:
+        """The source, written by another client, and the ledger that the copy has to fit."""
+        from confluent_kafka import Producer
+
+        producer = Producer(
+            {"bootstrap.servers": self.stage.direct, "acks": "all", "linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
+        )
+        ledger = Ledger(600.0)
+        for i in range(self.count):
+            entry = ledger.offer(self.task.target, i % PARTITIONS, time.monotonic())
+            entry.accepted_at = entry.offered_at
+            ledger.resolve(entry, entry.offered_at)
+            producer.produce(self.task.source, b"%010d" % i, partition=entry.partition)
+        if producer.flush(60):
+            raise Stuck("the source was not written")
+        return ledger
+
+    # -- the copier ----------------------------------------------------------------------------------------------------
+    @property
+    def copier(self) -> _Process:
+        return self.copiers[-1]
+
+    def _start(self) -> None:
+        self.copiers.append(_Process(self.task))
+        self.copier.allow(self.limit)
+
+    def _allow(self, limit: int) -> None:
+        self.limit = limit
+        self.copier.allow(limit)
+
+    def _until_copied(self, count: int) -> None:
+        def there() -> bool:
+            self._check_alive()
+            return self.copier.copied >= count
+
+        until(there, f"the {self.handler} copier copies {count} records", self.form.limit_s)
+
+    def _check_alive(self) -> None:
+        if self.copier.status not in (None, 0):
+            raise Stuck(f"the {self.handler} copier ended with status {self.copier.status}:\n{self.copier.errors()}")
+
+    def _until_done(self) -> None:
+        def done() -> bool:
+            self._check_alive()
+            return self.copier.status == 0
+
+        until(done, f"the {self.handler} copier ends", self.form.limit_s)
+        self._note()
+
+    def _note(self) -> None:
+        self.aborts += self.copier.said.get("aborts", 0)
+        self.unclear += self.copier.said.get("unclear", 0)
+
+    # -- what happens to it --------------------------------------------------------------------------------------------
+    def _kill_copier(self) -> None:
+        time.sleep(self.chance.random() * 0.1)  # anywhere within a transaction
+        self._note()
+        self.copier.process.kill()
+        self.copier.process.wait(30)
+        self._start()
+
+    def _kill_coordinator(self) -> None:
+        leaders = self.stage.leaders("__transaction_state")
+        victim = leaders[_java_hash(self.task.name) % COORDINATORS]
+        self.stage.cluster.kill(victim)
+        before = self.copier.copied
+        self._until_copied(min(self.count, before + self.task.batch))
+        self.moves += 1
+        self.stage.cluster.restart(victim)
+
+    def _lose_replies(self) -> None:
+        rules = [self.stage.plan.add(END_TXN, Lose(), times=2), self.stage.plan.add(TXN_OFFSET_COMMIT, Lose(), times=1)]
+        for rule in rules:
+            until(lambda rule=rule: rule.hits == rule.times or self.copier.status is not None, "replies are lost", self.form.limit_s)  # type: ignore[misc]
+        self.stage.plan.clear()
+        self.blame += [] if all(rule.hits for rule in rules) else ["no reply was lost"]
+
+    def _zombie(self) -> None:
+        """It is stopped within a transaction, another one of its name takes over, and it wakes."""
+        zombie = self.copier
+        self._note()
+        zombie.process.send_signal(signal.SIGSTOP)
+        self._start()
+        self._until_copied(min(self.count, zombie.copied + self.task.batch))
+        zombie.process.send_signal(signal.SIGCONT)
+        until(lambda: zombie.status is not None, "the zombie notices", self.form.limit_s)
+        if zombie.status != FENCED:
+            self.blame.append(f"the zombie ended with status {zombie.status}: {zombie.errors()[-300:]}")
+
+
+def _java_hash(text: str) -> int:
+    """abs(String.hashCode()), as the broker chooses a transaction's coordinator."""
+    value = 0
+    for char in text:
+        value = (31 * value + ord(char)) & 0xFFFFFFFF
+    return abs(value - (1 << 32) if value >= 1 << 31 else value)
