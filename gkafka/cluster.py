@@ -31,6 +31,7 @@ from gkafka.exceptions import (
 )
 from gkafka.hosts import parse_hosts, parse_source_address
 from gkafka.net.buffers import BufferPool
+from gkafka.producermemory import ProducerMemory
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import Versions
 from gkafka.wire.metadata import MetadataRequest, MetadataResponse
@@ -116,6 +117,7 @@ class Cluster:
         # Producers and consumers that live on these connections: close() ends them first.
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
         self._adopting = True
+        self.memory = ProducerMemory(handler)
         # What their workers sleep on: close() wakes those whose engine was dropped without a word, too.
         self.sleepers: weakref.WeakSet[Any] = weakref.WeakSet()
 

@@ -223,7 +223,12 @@ class ProducerConfig:
         262144, "a batch is sent when it holds this much, before compression", low=128, high=1 << 30, aliases=("batch.size", "batch_size")
     )
     buffer_bytes: int = option(
-        33554432, "memory for records that are not yet acknowledged", low=4096, high=1 << 40, aliases=("buffer.memory", "buffer_memory")
+        33554432,
+        "memory for records that are not yet acknowledged. The producers of a client share it: each takes at most its own buffer_bytes, and all "
+        "together at most the largest among them. Who finds no room waits in line, up to max_block_ms",
+        low=4096,
+        high=1 << 40,
+        aliases=("buffer.memory", "buffer_memory"),
     )
     max_block_ms: float = option(60000, "longest that produce() waits for metadata or buffer room", low=0)
     delivery_timeout_ms: float = option(120000, "from produce() to its result: lingering, retries and all", low=1)

@@ -34,6 +34,7 @@ from gkafka.transactions import TransactionCalls, Transactions, check_transactio
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.handlers import Handler
+    from gkafka.producermemory import Place
     from gkafka.records import Batch, Delivery, Lane
 
 __all__ = ["NativeProducer"]
@@ -88,6 +89,7 @@ class NativeProducer(TransactionCalls):
             max_record_bytes=config.max_request_bytes,
             initial_bytes=self._initial_bytes,
             lock=self._append_lock,
+            budget=cluster.memory.budget,
         )
         self._appender.checkpoint_every = CHECKPOINT_EVERY
         # None: a callable of the user's decides.
@@ -102,6 +104,7 @@ class NativeProducer(TransactionCalls):
             self._transactions = self._driver.transactions = Transactions(
                 cluster, config, self._driver, self._appender, accepting=self._slow_lock, fast=fast
             )
+        cluster.memory.join(self._driver, config.buffer_bytes)
         self._chance = self._handler.random()
         self._partition_counts: dict[str, int] = {}
         self._sticky: dict[str, Sticky] = {}
@@ -187,9 +190,10 @@ class NativeProducer(TransactionCalls):
         count = self._know_topic(topic, deadline)
         handler.check_fork()  # a greenlet's copy in a child must not send what its original sends, also if others go on there
         target = self._partition(topic, count, partition, key)
-        while (delivery := self._append(topic, target, value, key, timestamp, headers, size)) is None:
-            self._wait_for_room(deadline, topic, size)
-            handler.check_fork()
+        record = (value, key, timestamp, headers)
+        delivery = self._append(topic, target, *record, size, may_open=not self._cluster.memory.contended)
+        if delivery is None:
+            delivery = self._append_in_turn(topic, target, record, size, deadline)
         if self.config.on_delivery is not None:
             delivery.add_done_callback(self.config.on_delivery)
         if delivery.index == 0:
@@ -314,8 +318,10 @@ class NativeProducer(TransactionCalls):
             raise ConfigurationError(f"the partitioner chose {chosen!r}: topic {topic!r} has the partitions 0 to {count - 1}", topic=topic)
         return chosen
 
-    def _append(self, topic: str, target: int | None, value: Any, key: Any, timestamp: int, headers: Any, size: int) -> Delivery | None:
-        """Put the record into its batch, rolling the one that is full. None: there is no room in the buffer.
+    def _append(
+        self, topic: str, target: int | None, value: Any, key: Any, timestamp: int, headers: Any, size: int, *, may_open: bool
+    ) -> Delivery | None:
+        """Put the record into its batch, rolling the one that is full. None: there is no room in the buffer, or others wait for it.
 
         target: its partition; None: the sticky one. A record that finds that one's batch full goes where the next ones go.
         """
@@ -323,7 +329,7 @@ class NativeProducer(TransactionCalls):
             self._check_usable()  # close() may have come while this caller waited for room
             partition = self._sticky_partition(topic, size) if target is None else target
             delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
-            if delivery is not None:
+            if delivery is not None or not may_open:
                 return delivery
             try:
                 self._roll(topic, partition)
@@ -369,16 +375,36 @@ class NativeProducer(TransactionCalls):
         self.check_process()
         self._handler.checkpoint()
 
-    def _wait_for_room(self, deadline: float, topic: str, size: int) -> None:
-        """Wait until some memory was given back. Raises BufferFull at the deadline."""
+    def _append_in_turn(self, topic: str, target: int | None, record: tuple[Any, Any, int, Any], size: int, deadline: float) -> Delivery:
+        """Append when there is room, and those who came before have theirs. Raises BufferFull at the deadline."""
+        memory, handler = self._cluster.memory, self._handler
+        place = memory.stand_in_line(self._driver, max(size, self._initial_bytes))
+        try:
+            while True:
+                place.event.clear()
+                if memory.may_try(place):
+                    delivery = self._append(topic, target, *record, size, may_open=True)
+                    if delivery is not None:
+                        return delivery
+                    if memory.make_room(place):
+                        continue
+                self._wait_for_room(place, deadline, topic)
+                handler.check_fork()
+        finally:
+            memory.step_out(place)
+
+    def _wait_for_room(self, place: Place, deadline: float, topic: str) -> None:
+        """Wait until it may be this one's turn, a moment at most. Raises BufferFull at the deadline."""
         left = deadline - self._handler.monotonic()
-        if left > 0 and self._driver.wait_for_room(max(size, self._initial_bytes), min(left, TICK_S)):
+        if left > 0 and place.event.wait(min(left, TICK_S)):
             return
         self._check_usable()
         if self._handler.monotonic() >= deadline:
+            others = f", or by other producers of this client (together {self._cluster.memory.budget.limit})"
             raise BufferFull(
-                f"no room for a record of about {size} bytes for topic {topic!r} within max_block_ms={self.config.max_block_ms:g}: "
-                f"buffer_bytes={self.config.buffer_bytes} is taken by records that no broker has acknowledged yet; the record was not accepted",
+                f"no room for a record of about {place.size} bytes for topic {topic!r} within max_block_ms={self.config.max_block_ms:g}: "
+                f"buffer_bytes={self.config.buffer_bytes} is taken by records that no broker has acknowledged yet{others}; the record was "
+                "not accepted",
                 topic=topic,
             )
 

@@ -35,6 +35,7 @@ from gkafka.wire.produce import ProduceRequest, holds_zstd, record_format
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
+    from gkafka.producermemory import Place
     from gkafka.records import Appender, Batch
     from gkafka.transactions import Transactions
 
@@ -74,6 +75,7 @@ class ProducerDriver:
         self._cluster, self._config, self._handler, self._appender = cluster, config, cluster.handler, appender
         self._acks, self._codec, self._level = acks, codec, level
         self.cooperative = self._handler.cooperative
+        self.memory = cluster.memory
         self.lock = self._handler.Lock()
         self.accumulator = Accumulator()
         self.sender = Sender(
@@ -112,7 +114,6 @@ class ProducerDriver:
         self._caller: Any = None
         self._called = self._handler.Event()
         cluster.sleepers.update((self._wake, self._called))
-        self._room: deque[Any] = deque()
         self._callbacks: deque[tuple[Batch, Batch, list[tuple[int, Callable[[Any], Any]]]]] = deque()
         self._failed: deque[tuple[Batch, KafkaException]] = deque()
         self._failed_records = 0
@@ -134,6 +135,7 @@ class ProducerDriver:
     def stop(self) -> None:
         """End the worker once nothing is left to do for it."""
         self.closed = True
+        self.memory.leave(self)
         self._wake.set()
         self._called.set()
         for worker in (self._worker, self._caller):
@@ -418,7 +420,7 @@ class ProducerDriver:
             with self.lock:  # readers of several connections may be here at once
                 self.settled_records += sum(outcome.batch.count for outcome in settled)
             self.outcome.set()
-            self._give_room()
+            self.memory.give_room()
             if self.closed:
                 self._wake.set()
                 self._called.set()
@@ -447,35 +449,31 @@ class ProducerDriver:
         self._first_dropped = self._first_dropped or why
         self._appender.release(dropped)
 
-    def _give_room(self) -> None:
-        with self.lock:
-            waiting = [self._room.popleft() for _ in range(min(len(self._room), CALLBACK_CHUNK))]
-        for event in waiting:
-            event.set()
-
     # -- room ------------------------------------------------------------------------------------------------------------------
-    def wait_for_room(self, size: int, seconds: float) -> bool:
-        """Wait until `size` bytes may be free, at most so long. First come, first served. False: the time is over.
+    @property
+    def available(self) -> int:
+        """Bytes that a new batch could take."""
+        available: int = self._appender.available
+        return available
 
-        size: what opening a batch takes; with less than that free it would be no use to try again.
-        """
-        event = self._handler.Event()
-        with self.lock:
-            # What failed holds its records until flush() or close() reports them, but not at the cost of what is still to be sent.
-            while self._failed and self._appender.available < size:
-                self._drop_failure()
-            if self._appender.available >= size:
-                return True
-            self._room.append(event)
-            self.sender.pressed = True
-        try:
+    @property
+    def own_available(self) -> int:
+        """The same, if there were no other producers."""
+        available: int = self._appender.own_available
+        return available
+
+    def press(self, pressed: bool) -> None:
+        """Let nothing linger while somebody waits for memory."""
+        self.sender.pressed = pressed
+        if pressed and self.accumulator.unsettled:
             self.kick()
-            return bool(event.wait(seconds))
-        finally:
-            with self.lock:
-                if event in self._room:
-                    self._room.remove(event)
-                self.sender.pressed = bool(self._room)
+
+    def drop_failures(self, place: Place) -> bool:
+        """Give up failed batches until there is room for a caller, who may be another producer's. True: there is."""
+        with self.lock:
+            while self._failed and place.driver.available < place.size:
+                self._drop_failure()
+        return place.driver.available >= place.size
 
     def take_failures(self) -> DeliveryError | None:
         """What failed since the last call, as one error; the records' memory is given back."""
@@ -489,6 +487,7 @@ class ProducerDriver:
         first = gone or failed[0][1]
         for batch, _ in failed:
             self._appender.release(batch)
+        self.memory.give_room()
         more = f" ({dropped} of them only logged: their memory was needed)" if dropped else ""
         error = DeliveryError(f"{len(entries) + dropped} record(s) were not delivered{more}; the first: {first}", entries)
         error.__cause__ = first
@@ -507,7 +506,7 @@ class ProducerDriver:
                     self._handler.checkpoint()
             if batch.error is None:  # until now, so that the callbacks could look at the records
                 self._appender.release(batch)
-                self._give_room()
+                self.memory.give_room()
 
 
 def _died(ref: weakref.ref[ProducerDriver]) -> Callable[[BaseException], None]:

@@ -34,6 +34,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "partitioners",
             "producer",
             "producerdriver",
+            "producermemory",
             "rawfetch",
             "simpleconsumer",
             "topic",

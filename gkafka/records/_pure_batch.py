@@ -205,7 +205,7 @@ class Batch:
         in memory already and waiting would not end."""
         data = b"".join(pieces)
         with self._lock:
-            self._pool.reserved += len(data)
+            self._pool.charge(len(data))
         return Memory(data, self._pool, len(data))
 
     def _write_header(self, memory: Memory, attributes: int) -> None:
@@ -267,7 +267,7 @@ class Batch:
         part._start(self.topic, self.partition, self.owner, self.created, self._lock, self._pool)
         part.parent, part.first = self.parent or self, self.first + cut.first
         with self._lock:
-            self._pool.reserved += cut.size + cut.turns * RUN_BYTES
+            self._pool.charge(cut.size + cut.turns * RUN_BYTES)
         part._memory = Memory(HEADER_BYTES, self._pool, cut.size)
         part._run_room, part._run_charge = cut.turns, cut.turns * RUN_BYTES
         part._capacity = part._limit = cut.size
@@ -300,7 +300,7 @@ class Batch:
         self._close()
         memory, self._memory = self._memory, None
         self._plain = None
-        self._pool.reserved -= self._run_charge
+        self._pool.charge(-self._run_charge)
         self._run_charge = 0
         if memory is not None and not COUNTS_REFERENCES:
             memory.give_back()
@@ -308,7 +308,7 @@ class Batch:
     def __del__(self) -> None:
         charge = getattr(self, "_run_charge", 0)
         if charge:
-            self._pool.returned.append(charge)
+            self._pool.give_back(charge)
 
     # -- what is in it
     def record(self, index: int) -> Record | None:

@@ -6,9 +6,23 @@ import os
 import struct
 from collections import deque
 from collections.abc import Sized
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-__all__ = ["NULL", "SMALL", "SMALLS", "Memory", "Pool", "live_buffers", "murmur2", "read_blob", "read_varint", "size_of", "varint"]
+__all__ = [
+    "NULL",
+    "Budget",
+    "SMALL",
+    "SMALLS",
+    "Memory",
+    "Pool",
+    "live_buffers",
+    "murmur2",
+    "read_blob",
+    "read_varint",
+    "size_of",
+    "varint",
+]
 
 _MASK = (1 << 64) - 1
 
@@ -77,10 +91,11 @@ def murmur2(key: bytes) -> int:
 class Pool:
     """The producer's buffer_bytes, as a count. All but `returned` is used under the appender's lock only."""
 
-    __slots__ = ("limit", "pid", "reserved", "returned")
+    __slots__ = ("budget", "limit", "pid", "reserved", "returned")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, budget: Budget | None = None) -> None:
         self.limit = limit
+        self.budget = budget
         self.reserved = 0
         self.pid = os.getpid()
         self.returned: deque[int] = deque()  # what finalizers gave back; they run anywhere, under the lock too
@@ -89,14 +104,78 @@ class Pool:
         """Count n bytes as used; False if there are not that many."""
         if self.returned:
             self.settle()
-        if n > self.limit - self.reserved:
+        if n > self.limit - self.reserved or (self.budget is not None and not self.budget.reserve(n)):
             return False
         self.reserved += n
         return True
 
+    def charge(self, n: int) -> None:
+        """Count n bytes as used, whether they are there or not; below 0: as free again."""
+        self.reserved += n
+        if self.budget is not None:
+            self.budget.charge(n)
+
+    def give_back(self, n: int) -> None:
+        """Count n bytes as free again: at the next look, because finalizers may come anywhere."""
+        self.returned.append(n)
+        if self.budget is not None:
+            self.budget.returned.append(n)
+
     def settle(self) -> None:
         while self.returned:
             self.reserved -= self.returned.popleft()
+
+    @property
+    def own_free(self) -> int:
+        self.settle()
+        return max(0, self.limit - self.reserved)
+
+    @property
+    def free(self) -> int:
+        own = self.own_free
+        return own if self.budget is None else min(own, self.budget.available)
+
+
+class Budget:
+    """Memory that several appenders share: together they take at most `limit` bytes, beside what each may take at most.
+
+    reserved: what they hold now. lock: a lock of the owner's handler, None where there is one thread.
+    """
+
+    __slots__ = ("_lock", "_reserved", "limit", "returned")
+
+    def __init__(self, limit: int = 0, lock: AbstractContextManager[Any] | None = None) -> None:
+        self.limit = limit
+        self._reserved = 0
+        self._lock = lock or nullcontext()
+        self.returned: deque[int] = deque()
+
+    def reserve(self, n: int) -> bool:
+        with self._lock:
+            self._settle()
+            if n > self.limit - self._reserved:
+                return False
+            self._reserved += n
+            return True
+
+    def charge(self, n: int) -> None:
+        with self._lock:
+            self._reserved += n
+
+    def _settle(self) -> None:
+        while self.returned:
+            self._reserved -= self.returned.popleft()
+
+    @property
+    def reserved(self) -> int:
+        with self._lock:
+            self._settle()
+            return self._reserved
+
+    @property
+    def available(self) -> int:
+        """Bytes that nobody holds."""
+        return max(0, self.limit - self.reserved)
 
 
 class Memory(bytearray):
@@ -114,7 +193,7 @@ class Memory(bytearray):
 
     def give_back(self) -> None:
         charged, self.charged = self.charged, 0
-        self.pool.returned.append(charged)
+        self.pool.give_back(charged)
 
     def __del__(self) -> None:
         type(self).alive -= 1

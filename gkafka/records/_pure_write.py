@@ -23,12 +23,13 @@ from gkafka.records._check import (
     too_large,
 )
 from gkafka.records._pure_batch import BIG, FULL, ODD, Batch, Delivery
-from gkafka.records._pure_memory import Pool, live_buffers, murmur2
+from gkafka.records._pure_memory import Budget, Pool, live_buffers, murmur2
 from gkafka.records._results import Record, RecordMetadata, run_callback
 
 __all__ = [
     "Appender",
     "Batch",
+    "Budget",
     "Delivery",
     "Record",
     "RecordMetadata",
@@ -67,7 +68,7 @@ class Appender:
     owner: serves what the fast path does not take (`produce_slow`, `checkpoint`, `wait`). batch_bytes: a batch's size before
     compression; buffer_bytes: of all batches that are not released; max_record_bytes: of a batch that holds one record, beyond it
     `produce` goes to the owner; initial_bytes: what a batch starts with. lock: a lock of the owner's handler, None where there
-    is one thread; never held while code of others runs.
+    is one thread; never held while code of others runs. budget: memory shared with other appenders, None for none.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Appender:
         max_record_bytes: int,
         initial_bytes: int = 4096,
         lock: AbstractContextManager[Any] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         check_sizes(batch_bytes, buffer_bytes, max_record_bytes, initial_bytes)
         self.owner = owner
@@ -90,7 +92,7 @@ class Appender:
         self.crc32 = False  # choose by CRC-32 of the key in place of murmur2; an empty key is none then
         self._every = self._left = 0
         self._pid = os.getpid()
-        self._pool = Pool(buffer_bytes)
+        self._pool = Pool(buffer_bytes, budget)
         self._topics: dict[str, Topic] = {}
         self._lock = lock
         self._guard: AbstractContextManager[Any] = lock or nullcontext()
@@ -216,8 +218,7 @@ class Appender:
             found = self._topic(topic)
             start = self._first_capacity(found, partition, need)
             if not self._pool.reserve(start):
-                free = max(0, self._pool.limit - self._pool.reserved)
-                text = f"{topic}-{partition}: {start} bytes wanted, {free} of buffer_bytes={self.buffer_bytes} are free"
+                text = f"{topic}-{partition}: {start} bytes wanted, {self._pool.free} of buffer_bytes={self.buffer_bytes} are free"
                 raise BufferFull(text, topic=topic, partition=partition)
             batch = Batch.__new__(Batch)
             batch._begin(self, topic, partition, created, start, max(start, found.limit))
@@ -227,15 +228,15 @@ class Appender:
 
     def _first_capacity(self, found: Topic, partition: int, need: int) -> int:
         start = min(self.initial_bytes, found.limit)
-        self._pool.settle()
         # A partition that fills its batches gets the next one whole: growing would copy every record twice. Not when memory is
         # scarce, there many partitions must share it.
-        whole = found.limit <= self._pool.limit - self._pool.reserved - self.buffer_bytes // 2
+        whole = found.limit <= self._pool.free - self.buffer_bytes // 2
         if whole and partition < len(found.hot) and found.hot[partition]:
             start = found.limit
         while start < need and start < found.limit:
             start = min(start * 2, found.limit)
-        return max(start, need)
+        least = max(need, min(self.initial_bytes, found.limit))
+        return least if start > self._pool.free else max(start, need)
 
     def roll(self, topic: str, partition: int) -> Batch | None:
         """Take a partition's open batch away, to seal and send it; None if there is none. The next one must be opened."""
@@ -255,10 +256,15 @@ class Appender:
 
     @property
     def available(self) -> int:
-        """Bytes of buffer_bytes that no batch holds."""
+        """Bytes that batches may still take: of buffer_bytes, and of the budget that is shared with others."""
         with self._guard:
-            self._pool.settle()
-            return max(0, self._pool.limit - self._pool.reserved)
+            return self._pool.free
+
+    @property
+    def own_available(self) -> int:
+        """Bytes of buffer_bytes that no batch holds, whatever others hold."""
+        with self._guard:
+            return self._pool.own_free
 
     def release(self, batch: Batch) -> None:
         """Give a batch's memory back: at once, or when the last view of its `wire` is gone. Its result stays."""

@@ -67,7 +67,7 @@ cdef class Batch:
 
     def __dealloc__(self):
         if self.pool is not None:
-            self.pool.reserved -= self.run_charge
+            self.pool.credit(self.run_charge)
         free(self.runs)
 
     def __repr__(self):
@@ -286,7 +286,7 @@ cdef class Batch:
         self.data = NULL
         self.memory = None
         self.plain = None
-        self.pool.reserved -= self.run_charge
+        self.pool.credit(self.run_charge)
         self.run_charge = 0
 
     # -- what is in it
@@ -377,7 +377,7 @@ cdef class Batch:
                 return False
             runs = <Run*> realloc(self.runs, room * sizeof(Run))
             if runs == NULL:
-                self.pool.reserved -= (room - self.run_room) * <Py_ssize_t> sizeof(Run)
+                self.pool.credit((room - self.run_room) * <Py_ssize_t> sizeof(Run))
                 return False
             self.run_charge += (room - self.run_room) * <Py_ssize_t> sizeof(Run)
             self.runs = runs

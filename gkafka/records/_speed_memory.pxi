@@ -145,22 +145,38 @@ cdef class _Pool:
     cdef Py_ssize_t limit, unit, reserved, spares
     cdef long forks  # of the process when it was made
     cdef void* spare
+    cdef Budget budget  # None: it is not shared
+    cdef bint retired
 
     def __dealloc__(self):
         while self.spare != NULL:
             self.drop_spare()
+
+    cdef void retire(self) noexcept:
+        """Its appender is gone: what still comes back is not kept."""
+        self.retired = True
+        while self.spare != NULL:
+            self.drop_spare()
+        if self.budget is not None:
+            self.budget.leave(self)
+
+    cdef Py_ssize_t free_bytes(self) noexcept:
+        cdef Py_ssize_t own = max(0, self.limit - self.reserved)
+        return own if self.budget is None else min(own, max(0, self.budget.limit - self.budget.reserved))
 
     cdef void drop_spare(self) noexcept:
         global _live
         cdef void* first = self.spare
         self.spare = (<void**> first)[0]
         self.spares -= 1
+        if self.budget is not None:
+            self.budget.kept -= self.unit
         _live -= 1
         free(first)
 
     cdef bint reserve(self, Py_ssize_t n) noexcept:
         """Count n bytes as used; False if there are not that many."""
-        if n > self.limit - self.reserved:
+        if n > self.limit - self.reserved or (self.budget is not None and n > self.budget.limit - self.budget.reserved):
             return False
         self.charge(n)
         return True
@@ -169,6 +185,15 @@ cdef class _Pool:
         self.reserved += n
         while self.spare != NULL and self.reserved + self.spares * self.unit > self.limit:
             self.drop_spare()
+        if self.budget is not None:
+            self.budget.reserved += n
+            self.budget.trim()
+
+    cdef void credit(self, Py_ssize_t n) noexcept:
+        """Count n bytes as free again."""
+        self.reserved -= n
+        if self.budget is not None:
+            self.budget.reserved -= n
 
     cdef unsigned char* take(self, Py_ssize_t size) noexcept:
         """A buffer for bytes that are counted already; NULL if the system has no memory."""
@@ -177,6 +202,8 @@ cdef class _Pool:
         if size == self.unit and first != NULL:
             self.spare = (<void**> first)[0]
             self.spares -= 1
+            if self.budget is not None:
+                self.budget.kept -= self.unit
             return <unsigned char*> first
         first = malloc(size)
         if first != NULL:
@@ -186,14 +213,61 @@ cdef class _Pool:
     cdef void give(self, unsigned char* data, Py_ssize_t size) noexcept:
         """Take a buffer back and count its bytes as free."""
         global _live
-        self.reserved -= size
-        if size == self.unit and self.reserved + (self.spares + 1) * self.unit <= self.limit:
+        self.credit(size)
+        if self.may_keep(size):
             (<void**> data)[0] = self.spare
             self.spare = data
             self.spares += 1
+            if self.budget is not None:
+                self.budget.kept += size
         else:
             _live -= 1
             free(data)
+
+    cdef bint may_keep(self, Py_ssize_t size) noexcept:
+        if size != self.unit or self.retired or self.reserved + (self.spares + 1) * self.unit > self.limit:
+            return False
+        return self.budget is None or self.budget.reserved + self.budget.kept + size <= self.budget.limit
+
+
+@cython.final
+cdef class Budget:
+    """Memory that several appenders share: together they take at most `limit` bytes, beside what each may take at most.
+
+    reserved: what they hold now. lock: for the Python twin; here the GIL is the lock.
+    """
+
+    cdef public Py_ssize_t limit
+    cdef readonly Py_ssize_t reserved
+    cdef Py_ssize_t kept
+    cdef list pools
+
+    def __cinit__(self, limit=0, lock=None):
+        self.limit = limit
+        self.pools = []
+
+    @property
+    def available(self):
+        """Bytes that nobody holds."""
+        return max(0, self.limit - self.reserved)
+
+    cdef void leave(self, _Pool pool) noexcept:
+        cdef Py_ssize_t i
+        for i in range(len(self.pools)):
+            if <_Pool> self.pools[i] is pool:
+                del self.pools[i]
+                return
+
+    cdef void trim(self) noexcept:
+        """Drop buffers that are kept for use again, of any appender, while they are more than there is room for."""
+        cdef _Pool pool
+        cdef Py_ssize_t i
+        if self.reserved + self.kept <= self.limit:
+            return
+        for i in range(len(self.pools)):
+            pool = <_Pool> self.pools[i]
+            while pool.spare != NULL and self.reserved + self.kept > self.limit:
+                pool.drop_spare()
 
 
 @cython.final
@@ -232,7 +306,7 @@ cdef _Memory new_memory(_Pool pool, Py_ssize_t capacity):
     memory.pool = pool
     memory.data = pool.take(capacity)
     if memory.data == NULL:
-        pool.reserved -= capacity
+        pool.credit(capacity)
         raise MemoryError
     memory.capacity = capacity
     return memory
@@ -254,7 +328,7 @@ cdef bint grow_memory(_Memory memory, Py_ssize_t used, Py_ssize_t capacity) noex
     else:
         data = <unsigned char*> realloc(memory.data, capacity)
         if data == NULL:
-            pool.reserved -= more
+            pool.credit(more)
             return False
     memory.data = data
     memory.capacity = capacity

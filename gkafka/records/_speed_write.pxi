@@ -52,7 +52,8 @@ cdef class Appender:
 
     owner: serves what the fast path does not take (`produce_slow`, `checkpoint`, `wait`). batch_bytes: a batch's size before
     compression; buffer_bytes: of all batches that are not released; max_record_bytes: of a batch that holds one record, beyond it
-    `produce` goes to the owner; initial_bytes: what a batch starts with. lock: for the Python twin; here the GIL is the lock.
+    `produce` goes to the owner; initial_bytes: what a batch starts with. lock: for the Python twin; here the GIL is the lock. budget:
+    memory shared with other appenders, None for none.
     """
 
     cdef readonly object owner
@@ -67,7 +68,7 @@ cdef class Appender:
     cdef _Topic last_topic
     cdef object __weakref__
 
-    def __cinit__(self, owner, *, batch_bytes, buffer_bytes, max_record_bytes, initial_bytes=4096, lock=None):
+    def __cinit__(self, owner, *, batch_bytes, buffer_bytes, max_record_bytes, initial_bytes=4096, lock=None, Budget budget=None):
         check_sizes(batch_bytes, buffer_bytes, max_record_bytes, initial_bytes)
         self.owner = owner
         self.batch_bytes = batch_bytes
@@ -81,6 +82,13 @@ cdef class Appender:
         self.pool.limit = buffer_bytes
         self.pool.forks = gkafka_forks
         self.pool.unit = batch_bytes
+        self.pool.budget = budget
+        if budget is not None:
+            budget.pools.append(self.pool)
+
+    def __dealloc__(self):
+        if self.pool is not None:
+            self.pool.retire()
 
     def produce(self, topic, value, key=None, partition=None, timestamp=None, headers=None):
         """Append one record to its partition's open batch; what needs more than that goes to `owner.produce_slow`.
@@ -257,14 +265,16 @@ cdef class Appender:
 
     cdef Py_ssize_t first_capacity(self, _Topic found, Py_ssize_t partition, Py_ssize_t need):
         cdef Py_ssize_t start = min(self.initial_bytes, found.limit)
+        cdef Py_ssize_t least
         # A partition that fills its batches gets the next one whole: growing would copy every record twice. Not when memory is
         # scarce, there many partitions must share it.
         if partition < len(found.hot) and found.hot[partition]:
-            if found.limit <= self.pool.limit - self.pool.reserved - self.buffer_bytes // 2:
+            if found.limit <= self.pool.free_bytes() - self.buffer_bytes // 2:
                 start = found.limit
         while start < need and start < found.limit:
             start = min(start * 2, found.limit)
-        return max(start, need)
+        least = max(need, min(self.initial_bytes, found.limit))
+        return least if start > self.pool.free_bytes() else max(start, need)
 
     def roll(self, str topic not None, int partition):
         """Take a partition's open batch away, to seal and send it; None if there is none. The next one must be opened."""
@@ -283,7 +293,12 @@ cdef class Appender:
 
     @property
     def available(self):
-        """Bytes of buffer_bytes that no batch holds."""
+        """Bytes that batches may still take: of buffer_bytes, and of the budget that is shared with others."""
+        return self.pool.free_bytes()
+
+    @property
+    def own_available(self):
+        """Bytes of buffer_bytes that no batch holds, whatever others hold."""
         return max(0, self.pool.limit - self.pool.reserved)
 
     def release(self, Batch batch not None):

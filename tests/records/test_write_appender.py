@@ -316,7 +316,7 @@ def test_memory_never_passes_buffer_bytes(impl: Any) -> None:
             assert appender.available >= 0
     assert appender.available < 4096
     with pytest.raises(BufferFull, match=r"t-9: 4096 bytes wanted, \d+ of buffer_bytes=10000 are free") as caught:
-        appender.open("t", 9, 1.0, 4000)
+        appender.open("t", 9, 1.0, 4096)
     assert (caught.value.topic, caught.value.partition, caught.value.retriable) == ("t", 9, True)
     for batch in batches:
         appender.release(batch)

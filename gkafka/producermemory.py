@@ -1,0 +1,102 @@
+"""The buffer that all producers of a client share, and the line of those who wait for room in it."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gkafka import records
+
+if TYPE_CHECKING:
+    from gkafka.handlers import Handler
+    from gkafka.producerdriver import ProducerDriver
+
+__all__ = ["Place", "ProducerMemory"]
+
+
+class Place(NamedTuple):
+    """One caller's place in the line. size: bytes that it waits for; event: set when it may try."""
+
+    driver: ProducerDriver
+    size: int
+    event: Any
+
+
+class ProducerMemory:
+    """A producer takes at most its own buffer_bytes, and all producers of a client together at most the largest buffer_bytes among those
+    that live. Who finds no room stands in line: first come, first served.
+    """
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._lock = handler.Lock()
+        self.budget = records.Budget(0, handler.Lock())
+        self._shares: weakref.WeakKeyDictionary[ProducerDriver, int] = weakref.WeakKeyDictionary()
+        self._line: list[Place] = []
+
+    def join(self, driver: ProducerDriver, buffer_bytes: int) -> None:
+        """A producer begins."""
+        with self._lock:
+            self._shares[driver] = buffer_bytes
+            self.budget.limit = max(self._shares.values())
+
+    def leave(self, driver: ProducerDriver) -> None:
+        """A producer was closed. What it still holds counts until it is given back."""
+        with self._lock:
+            self._shares.pop(driver, None)
+            self.budget.limit = max(self._shares.values(), default=0)
+
+    @property
+    def contended(self) -> bool:
+        """Does anybody stand in line?"""
+        return bool(self._line)
+
+    def stand_in_line(self, driver: ProducerDriver, size: int) -> Place:
+        """Take the last place. Everything that lingers goes out, of every producer: its memory is wanted."""
+        place = Place(driver, size, self._handler.Event())
+        with self._lock:
+            self._line.append(place)
+            drivers = list(self._shares)
+        for other in drivers:
+            other.press(True)
+        return place
+
+    def step_out(self, place: Place) -> None:
+        """Leave the line, served or not; the next may try."""
+        with self._lock:
+            self._line.remove(place)
+            drivers = [] if self._line else list(self._shares)
+        for other in drivers:
+            other.press(False)
+        self.give_room()
+
+    def make_room(self, place: Place) -> bool:
+        """Let failed records go that only wait to be reported: their memory is needed for what can still be sent. True: there is room now."""
+        with self._lock:
+            drivers = [place.driver, *(d for d in self._shares if d is not place.driver)]
+        return any(driver.drop_failures(place) for driver in drivers)
+
+    def may_try(self, place: Place) -> bool:
+        """Is it this one's turn?"""
+        with self._lock:
+            return any(place is served for served in self._first())
+
+    def give_room(self) -> None:
+        """Memory was given back: wake whose turn it is."""
+        if not self._line:
+            return
+        with self._lock:
+            served = self._first()
+        for place in served:
+            place.event.set()
+
+    def _first(self) -> list[Place]:
+        """Those whose turn it is: the first of the line, and behind one that waits for its own producer's buffer the first of another."""
+        served: list[Place] = []
+        for place in self._line:
+            if any(place.driver is other.driver for other in served):
+                continue
+            served.append(place)
+            if place.driver.own_available >= place.size:
+                break  # it waits for what all share, and nobody overtakes it
+        return served
