@@ -335,7 +335,8 @@ class TransactionCalls:
         except BaseException:
             calls.abort_after_failure()
             raise
-        if calls.is_open:  # else the block has ended it by itself
+        # Else the block has ended it by itself. What ended the producer in the meantime must not look like a commit.
+        if calls.is_open or calls.machine.fatal is not None:
             calls.commit_or_abort()
 
     def _transactional(self) -> Transactions:

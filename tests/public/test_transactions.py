@@ -525,6 +525,20 @@ def test_abortable_errors_are_raised_aborted_and_survived(
     assert works(producer, cluster)
 
 
+@pytest.mark.parametrize("code", [DENIED, FENCED])
+def test_a_block_whose_producer_has_ended_meanwhile_raises(producer: NativeProducer, cluster: MockCluster, run: Runner, code: int) -> None:
+    cluster.on("Produce", Error(code))
+
+    def block() -> None:
+        with producer.transaction():
+            put(producer, b"a")
+            run.until(lambda: producer.stats()["transaction"] == "fatal")
+
+    with pytest.raises(FencedError if code == FENCED else TransactionFatalError):
+        block()
+    assert committed(cluster) == []
+
+
 @pytest.mark.parametrize("api", ["InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn", "Produce"])
 @pytest.mark.parametrize("code", [DENIED, FENCED])
 def test_fatal_errors_end_the_producer(producer: NativeProducer, cluster: MockCluster, kind: int, api: str, code: int) -> None:
