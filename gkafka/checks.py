@@ -16,6 +16,7 @@ from gkafka.exceptions import ConfigurationError
 
 __all__ = [
     "check_count",
+    "check_flag",
     "check_mapping",
     "check_name",
     "check_offset",
@@ -26,6 +27,7 @@ __all__ = [
     "check_timestamp",
     "check_topic_name",
     "check_wait",
+    "find_index",
 ]
 
 INT32 = (1 << 31) - 1
@@ -44,6 +46,22 @@ def check_count(name: str, value: Any, *, low: int = 1, high: int = INT32) -> in
     if isinstance(value, bool) or not low <= number <= high:
         raise ConfigurationError(f"{name}={value!r}: must be a whole number from {low} to {high}")
     return number
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """True or False; not "no", which would count as true."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name}={value!r}: must be True or False")
+    return value
+
+
+def find_index(value: Any, count: int) -> int | None:
+    """The whole number, 0 or more and less than count, that a value is (numpy's integers too), or None."""
+    try:
+        number = index(value)
+    except TypeError:
+        return None
+    return number if not isinstance(value, bool) and 0 <= number < count else None
 
 
 def check_offset(name: str, value: Any, *, low: int = 0) -> int:

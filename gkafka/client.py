@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gkafka.broker import Broker
 from gkafka.checks import (
     check_count,
+    check_flag,
     check_mapping,
     check_partition,
     check_seconds,
@@ -87,8 +88,9 @@ class KafkaClient:
             given.update(_tls_options(ssl_config))
         self._config = build(ClientConfig, {**given, **options}, where="KafkaClient()")
         check_text("client_id", self._config.client_id)
-        if not isinstance(use_greenlets, bool):
-            raise ConfigurationError(f"use_greenlets={use_greenlets!r}: must be True or False")
+        check_flag("use_greenlets", use_greenlets)
+        check_flag("exclude_internal_topics", exclude_internal_topics)
+        check_flag("ignore_rdkafka", ignore_rdkafka)
         self._handler = resolve_handler(handler, use_greenlets=use_greenlets)
         self._owns_handler = self._handler is not handler
         self._cluster = Cluster(
@@ -111,6 +113,7 @@ class KafkaClient:
     @property
     def brokers(self) -> dict[int, Broker]:
         """Brokers by id."""
+        self._handler.check_fork()
         return self._cluster.brokers
 
     @property
@@ -144,7 +147,7 @@ class KafkaClient:
 
     def partitions(self, topic: str) -> list[int]:
         """The ids of a topic's partitions."""
-        return sorted(self._cluster.wait_for_topic(topic).partitions)
+        return sorted(self._cluster.wait_for_topic(check_topic_name(topic)).partitions)
 
     def list_offsets(
         self,

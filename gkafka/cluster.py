@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka.broker import CONTROL, OFFSETS, Broker
-from gkafka.checks import check_topic_name
+from gkafka.checks import check_name, check_text, check_topic_name
 from gkafka.config import ClientConfig, check_security
 from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo
@@ -27,6 +27,7 @@ from gkafka.exceptions import (
     Stale,
     UnknownTopicError,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
     error_for,
 )
 from gkafka.hosts import parse_hosts, parse_source_address
@@ -94,7 +95,10 @@ class Cluster:
             check_files(self.config)
         self._buffers = BufferPool(handler.Lock())  # one for all connections: its bound is the client's
         Versions.for_broker(self.config.broker_version)  # one that is not known is told now and not when the first connection opens
-        self._bootstrap = [self._make_broker(-1 - i, host, port) for i, (host, port) in enumerate(parse_hosts(_text(hosts)))]
+        self._bootstrap = [
+            self._make_broker(-1 - i, host, port)
+            for i, (host, port) in enumerate(parse_hosts(check_text("hosts", hosts) if isinstance(hosts, bytes) else hosts))
+        ]
         self._made_of = hosts, exclude_internal_topics
         self._chance = handler.random()
         self.metadata = Metadata(
@@ -172,7 +176,7 @@ class Cluster:
 
     def get_group_coordinator(self, consumer_group: str | bytes) -> Broker:
         """The broker that keeps the group's members and offsets. Asks anew each time."""
-        group = _text(consumer_group)
+        group = check_name("consumer_group", consumer_group)
         return self._find_coordinator(group, self._deadline(None))
 
     def get_offset_manager(self, consumer_group: str | bytes) -> Broker:
@@ -521,7 +525,16 @@ class Cluster:
     def _list_offsets_of(
         self, broker: Broker, topics: list[ListOffsetsTopic], isolation_level: int, deadline: float, found: dict[tuple[str, int], list[int]]
     ) -> None:
-        response = broker.call(CONTROL, ListOffsetsRequest(isolation_level=isolation_level, topics=topics), timeout_s=self._share(deadline))
+        request = ListOffsetsRequest(isolation_level=isolation_level, topics=topics)
+        try:
+            response = broker.call(CONTROL, request, timeout_s=self._share(deadline))
+        except UnsupportedVersion:
+            many = [p for topic in topics for p in topic.partitions if p.max_num_offsets > 1]
+            if not many:
+                raise
+            for p in many:  # brokers since 0.10.1 know one offset for a time, and cannot be asked for more
+                p.max_num_offsets = 1
+            response = broker.call(CONTROL, request, timeout_s=self._share(deadline))
         problem: KafkaException | None = None
         for topic in response.topics:
             for p in topic.partitions:

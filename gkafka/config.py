@@ -105,13 +105,20 @@ def check(name: str, value: Any, meta: Mapping[str, Any], *, whole: bool = False
 def _number(name: str, value: Any, meta: Mapping[str, Any], whole: bool) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigurationError(f"{name}={value!r}: must be a number, not {type(value).__name__}")
-    if not isfinite(value) or (whole and value != int(value)):
+    if not _is_finite(value) or (whole and value != int(value)):
         raise ConfigurationError(f"{name}={value!r}: must be a {'whole' if whole else 'finite'} number")
     if meta["low"] is not None and value < meta["low"]:
         raise ConfigurationError(f"{name}={value!r}: must be {meta['low']} or more")
     if meta["high"] is not None and value > meta["high"]:
         raise ConfigurationError(f"{name}={value!r}: must be {meta['high']} or less")
     return int(value) if whole else value
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # an int that no float can hold
+        return False
 
 
 def _near(value: Any, names: Any) -> str:
@@ -188,7 +195,7 @@ class ClientConfig:
     api_timeout_ms: float = option(60000, "default deadline of calls that take a timeout", low=1)
     max_response_bytes: int = option(100 * MiB, "a longer answer is refused before memory is taken", low=1024, high=(1 << 31) - 1)
     keepalive: bool = option(True, "TCP keepalive after 60 s of silence", types=(bool,))
-    keepalive_idle_s: int = option(60, "silence before the first keepalive probe, in seconds", low=1)
+    keepalive_idle_s: int = option(60, "silence before the first keepalive probe, in seconds", low=1, high=32767)
     source_address: tuple[str, int] | None = option(None, "local (host, port) of the sockets", none=True, types=(tuple,))
     broker_version: str = option("0.9.0", "the broker's version if it cannot be asked; '0.9.0' means: ask first", types=(str,))
     security_protocol: str = option("PLAINTEXT", "PLAINTEXT or SSL", choices=("PLAINTEXT", "SSL"))

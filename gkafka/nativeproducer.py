@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gkafka import lifetime, records
-from gkafka.checks import check_topic_name, check_wait
+from gkafka.checks import check_topic_name, check_wait, find_index
 from gkafka.config import ACKS, ProducerConfig
 from gkafka.core.sticky import Sticky, choose
 from gkafka.exceptions import (
@@ -301,9 +301,10 @@ class NativeProducer(TransactionCalls):
     def _partition(self, topic: str, count: int, partition: Any, key: bytes | None) -> int | None:
         """The partition that a record must go to; None: it has no key, and goes to the sticky one of the moment."""
         if partition is not None:
-            if isinstance(partition, bool) or not isinstance(partition, int) or not 0 <= partition < count:
+            given = find_index(partition, count)
+            if given is None:
                 raise ConfigurationError(f"partition={partition!r}: topic {topic!r} has the partitions 0 to {count - 1}", topic=topic)
-            return partition
+            return given
         if self._hash is None:
             return self._by_partitioner(topic, count, key)
         # librdkafka's consistent_random takes an empty key for none, Java does not.
@@ -314,9 +315,10 @@ class NativeProducer(TransactionCalls):
             chosen = self.config.partitioner(list(range(count)), key)
         except Exception as exc:
             raise ConfigurationError(f"the partitioner failed for topic {topic!r}: {type(exc).__name__}: {exc}", topic=topic) from exc
-        if isinstance(chosen, bool) or not isinstance(chosen, int) or not 0 <= chosen < count:
+        number = find_index(chosen, count)
+        if number is None:
             raise ConfigurationError(f"the partitioner chose {chosen!r}: topic {topic!r} has the partitions 0 to {count - 1}", topic=topic)
-        return chosen
+        return number
 
     def _append(
         self, topic: str, target: int | None, value: Any, key: Any, timestamp: int, headers: Any, size: int, *, may_open: bool

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gkafka import records
-from gkafka.checks import check_count
+from gkafka.checks import check_count, check_flag, check_seconds, check_wait, find_index
 from gkafka.common import CompressionType, TimestampType
 from gkafka.config import ProducerConfig, build
 from gkafka.exceptions import (
@@ -39,6 +39,7 @@ __all__ = ["OwnedBroker", "Producer"]
 CODECS = {CompressionType.NONE: None, CompressionType.GZIP: "gzip", CompressionType.SNAPPY: "snappy", CompressionType.LZ4: "lz4"}
 CODECS[CompressionType.ZSTD] = "zstd"
 SLICE_S = 0.1
+INF = float("inf")
 UNCHOSEN: Any = object()
 FOREVER_MS = 1000.0 * 3600 * 24 * 365
 LONGEST_REST_S = 60.0
@@ -84,7 +85,14 @@ class Producer:
         serializer: Callable[[Any, Any], tuple[Any, Any]] | None = None,
         **options: Any,
     ) -> None:
-        if compression not in CODECS or isinstance(compression, bool):
+        for name, flag in (
+            ("block_on_queue_full", block_on_queue_full),
+            ("sync", sync),
+            ("delivery_reports", delivery_reports),
+            ("auto_start", auto_start),
+        ):
+            check_flag(name, flag)
+        if find_index(compression, len(CODECS)) is None:
             raise ConfigurationError(f"compression={compression!r}: must be a CompressionType: {', '.join(map(str, CompressionType))}")
         if required_acks not in (-1, 0, 1) or isinstance(required_acks, bool):
             raise ConfigurationError(
@@ -93,6 +101,7 @@ class Producer:
         for name, fn in (("partitioner", partitioner), ("serializer", serializer)):
             if fn is not None and not callable(fn):
                 raise ConfigurationError(f"{name}={fn!r}: must be callable")
+        linger = check_seconds("linger_ms", linger_ms)
         tries = check_count("max_retries", max_retries, low=0)
         ack_timeout = check_count("ack_timeout_ms", ack_timeout_ms, low=0)
         self._config = build(
@@ -111,7 +120,7 @@ class Producer:
                 "max_in_flight": 1,
                 "max_block_ms": FOREVER_MS,
                 # The documented linger has no upper bound; a message lingers before its delivery can begin.
-                "delivery_timeout_ms": 120000 + max(0.0, float(linger_ms) if isinstance(linger_ms, (int, float)) else 0.0),
+                "delivery_timeout_ms": 120000 + max(0.0, linger),
                 **options,
             },
             where="Producer()",
@@ -253,8 +262,8 @@ class Producer:
                 chosen = self._partitioner(partitions, key)
             except Exception as exc:
                 self.partitioner_failed(exc)
-        number = getattr(chosen, "id", chosen)
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
+        number = find_index(getattr(chosen, "id", chosen), count)
+        if number is None:
             raise ConfigurationError(
                 f"the partitioner chose {chosen!r}: topic {self._topic.name!r} has the partitions 0 to {count - 1}", topic=self._topic.name
             )
@@ -366,11 +375,12 @@ class Producer:
         Its offset is -1 if there is an error or the broker did not say. Reports that nobody takes are kept. timeout: seconds, None is for
         ever. Raises the handler's QueueEmptyError (queue.Empty); ConfigurationError without delivery_reports=True or with sync=True.
         """
+        wait = INF if timeout is None else check_wait("timeout", timeout)
         if self._running:
             self._parts()
         if self._reports is None:
             raise ConfigurationError("get_delivery_report needs delivery_reports=True, and not sync=True")
-        report: tuple[Any, KafkaException | None] = self._report_queue().get(block, timeout)
+        report: tuple[Any, KafkaException | None] = self._report_queue().get(block, None if wait == INF else wait)
         return report
 
     # -- documented with an underscore -----------------------------------------------------------------------------------------

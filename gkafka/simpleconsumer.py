@@ -10,7 +10,17 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gkafka.checks import check_count, check_name, check_offset, check_pairs, check_partition, check_seconds, check_text, check_timestamp
+from gkafka.checks import (
+    check_count,
+    check_flag,
+    check_name,
+    check_offset,
+    check_pairs,
+    check_partition,
+    check_seconds,
+    check_text,
+    check_timestamp,
+)
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.config import ConsumerConfig, build
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, OffsetRequestFailedError, SerializationError
@@ -87,10 +97,17 @@ class SimpleConsumer:
         for name, number, low in (
             ("auto_commit_interval_ms", auto_commit_interval_ms, 1),
             ("offsets_channel_backoff_ms", offsets_channel_backoff_ms, 0),
-            ("offsets_commit_max_retries", offsets_commit_max_retries, 0),
             ("consumer_timeout_ms", consumer_timeout_ms, -1),
         ):
             check_seconds(name, number, low=low)
+        for name, flag in (
+            ("auto_commit_enable", auto_commit_enable),
+            ("auto_start", auto_start),
+            ("reset_offset_on_start", reset_offset_on_start),
+            ("compacted_topic", compacted_topic),
+            ("reset_offset_on_fetch", reset_offset_on_fetch),
+        ):
+            check_flag(name, flag)
         if deserializer is not None and not callable(deserializer):
             raise ConfigurationError(f"deserializer={deserializer!r}: must be a callable (value, key) -> (value, key)")
         self._config = build(
@@ -111,7 +128,10 @@ class SimpleConsumer:
         if auto_commit_enable and not self._group:
             raise ConfigurationError("auto_commit_enable=True needs a consumer_group")
         self._auto_commit_enable, self._auto_commit_interval_ms = auto_commit_enable, auto_commit_interval_ms
-        self._backoff_s, self._retries = offsets_channel_backoff_ms / 1000, offsets_commit_max_retries
+        self._backoff_s, self._retries = (
+            offsets_channel_backoff_ms / 1000,
+            check_count("offsets_commit_max_retries", offsets_commit_max_retries, low=0),
+        )
         self._auto_offset_reset, self._timeout_ms = int(auto_offset_reset), consumer_timeout_ms
         self._reset_on_start, self._reset_on_fetch, self._compacted = reset_offset_on_start, reset_offset_on_fetch, compacted_topic
         self._generation_id = check_count("generation_id", generation_id, low=-1)

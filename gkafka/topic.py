@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gkafka.checks import check_count, check_flag, check_timestamp
 from gkafka.common import OffsetType
 from gkafka.partition import Partition
 
@@ -70,8 +71,9 @@ class Topic:
 
     def fetch_offset_limits_of(self, partition_ids: Iterable[int], offsets_before: int, max_offsets: int = 1) -> dict[int, list[int]]:
         """The same for some of the partitions."""
-        wanted = {(self._name, p): int(offsets_before) for p in partition_ids}
-        found = self._cluster.list_offsets(wanted, max_offsets=max_offsets)
+        before = check_timestamp("offsets_before", offsets_before)
+        wanted = {(self._name, p): before for p in partition_ids}
+        found = self._cluster.list_offsets(wanted, max_offsets=check_count("max_offsets", max_offsets))
         ends = [key for key, offsets in found.items() if not offsets]
         if ends:  # no record is that new: the end of the log is where such a record will be
             found.update(self._cluster.list_offsets(dict.fromkeys(ends, -1)))
@@ -90,7 +92,7 @@ class Topic:
         """A Producer of this topic. kwargs: the Producer's keywords. use_rdkafka: the compiled implementation, or ImportError."""
         from gkafka.producer import Producer
 
-        if use_rdkafka:
+        if check_flag("use_rdkafka", use_rdkafka):
             require_compiled()
         return Producer(self._cluster, self, **kwargs)
 
@@ -102,7 +104,7 @@ class Topic:
         """A SimpleConsumer of this topic. kwargs: the SimpleConsumer's keywords. use_rdkafka: the compiled implementation, or ImportError."""
         from gkafka.simpleconsumer import SimpleConsumer
 
-        if use_rdkafka:
+        if check_flag("use_rdkafka", use_rdkafka):
             require_compiled()
         return SimpleConsumer(self, self._cluster, consumer_group=consumer_group, **kwargs)
 

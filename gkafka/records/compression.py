@@ -38,7 +38,7 @@ POOL = 8  # contexts that are kept for reuse
 
 # -- names and levels --------------------------------------------------------------------------------------------------
 def codec_id(name: str | None) -> int:
-    """The id of a codec by name; None is "none", "auto" is the best that is installed.
+    """The id of a codec by name; None is "none", "auto" is the first of lz4, snappy and gzip that is installed.
 
     Raises ConfigurationError for a name that is not a codec's.
     """

@@ -57,12 +57,18 @@ def refused(call: Callable[[], Any], *words: str) -> None:
         ({"use_greenlets": 0}, "use_greenlets=0"),
         ({"source_address": []}, "source_address=[]"),
         ({"source_address": 0}, "source_address=0"),
+        ({"use_greenlets": None}, "use_greenlets=None"),
+        ({"exclude_internal_topics": "no"}, "exclude_internal_topics='no'"),
+        ({"ignore_rdkafka": "x"}, "ignore_rdkafka='x'"),
+        ({"hosts": b"\xff"}, "hosts=b'\\xff'"),
+        ({"keepalive_idle_s": 10**12}, "keepalive_idle_s="),
+        ({"socket_timeout_ms": 10**400}, "socket_timeout_ms="),
         ({"client_id": "\ud800"}, "client_id="),
         ({"client_id": "x" * 40000}, "40000 bytes"),
     ],
 )
 def test_of_a_client(options: dict[str, Any], words: str) -> None:
-    refused(lambda: KafkaClient("localhost:1", **{"handler": "threading", **options}), words)
+    refused(lambda: KafkaClient(**{"hosts": "localhost:1", "handler": "threading", **options}), words)
 
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
@@ -156,6 +162,7 @@ def test_of_a_topics_name(client: KafkaClient, name: Any) -> None:
     refused(lambda: client.delete_topic(name), "topic=")
     refused(lambda: client.fetch_raw(name, 0, 0), "topic=")
     refused(lambda: client.topics[name], "topic=")
+    refused(lambda: client.partitions(name), "topic=")
     with client.get_producer() as producer:
         refused(lambda: producer.produce(name, b"x"), "topic=")
 
@@ -248,6 +255,14 @@ def test_of_its_timeout(consumer: Any, value: Any) -> None:
         ({"generation_id": "x"}, "generation_id='x'"),
         ({"generation_id": 2**70}, "generation_id="),
         ({"consumer_timeout_ms": NAN}, "consumer_timeout_ms=nan"),
+        ({"offsets_commit_max_retries": 1.5}, "offsets_commit_max_retries=1.5"),
+        ({"offsets_commit_max_retries": "x"}, "offsets_commit_max_retries='x'"),
+        ({"consumer_group": "g", "auto_commit_enable": "x"}, "auto_commit_enable='x'"),
+        ({"auto_start": "x"}, "auto_start='x'"),
+        ({"reset_offset_on_start": "x"}, "reset_offset_on_start='x'"),
+        ({"reset_offset_on_fetch": 1}, "reset_offset_on_fetch=1"),
+        ({"compacted_topic": "x"}, "compacted_topic='x'"),
+        ({"use_rdkafka": "x"}, "use_rdkafka='x'"),
     ],
 )
 def test_of_get_simple_consumer(client: KafkaClient, options: dict[str, Any], words: str) -> None:
@@ -256,6 +271,73 @@ def test_of_get_simple_consumer(client: KafkaClient, options: dict[str, Any], wo
 
 def test_of_get_producer(client: KafkaClient) -> None:
     refused(lambda: client.get_producer(buffer_bytes=2**70), "buffer_bytes=", "or less")
+    refused(lambda: client.get_producer(linger_ms=10**400), "linger_ms=", "finite")
+    refused(lambda: client.get_producer(retries=10**400), "retries=", "number")
+    refused(lambda: client.get_producer(compression=[]), "compression=[]")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sync": "no"}, "sync='no'"),
+        ({"sync": 0}, "sync=0"),
+        ({"block_on_queue_full": "x"}, "block_on_queue_full='x'"),
+        ({"delivery_reports": "x"}, "delivery_reports='x'"),
+        ({"auto_start": None}, "auto_start=None"),
+        ({"use_rdkafka": "x"}, "use_rdkafka='x'"),
+        ({"compression": []}, "compression=[]"),
+        ({"compression": True}, "compression=True"),
+        ({"compression": 5}, "compression=5"),
+        ({"linger_ms": 10**400}, "linger_ms="),
+        ({"linger_ms": "x"}, "linger_ms='x'"),
+    ],
+)
+def test_of_the_documented_producer(client: KafkaClient, options: dict[str, Any], words: str) -> None:
+    refused(lambda: client.topics["t"].get_producer(**options), words)
+
+
+@pytest.mark.parametrize("timeout", ["x", NAN, [], True])
+def test_of_a_delivery_reports_timeout(client: KafkaClient, timeout: Any) -> None:
+    with client.topics["t"].get_producer(delivery_reports=True) as producer:
+        refused(lambda: producer.get_delivery_report(timeout=timeout), f"timeout={timeout!r}")
+        with pytest.raises(client.handler.QueueEmptyError):
+            producer.get_delivery_report(timeout=-1)
+
+
+@pytest.mark.parametrize("value", ["x", None, NAN, 1.5, True, -9])
+def test_of_offset_limits(client: KafkaClient, value: Any) -> None:
+    topic = client.topics["t"]
+    refused(lambda: topic.fetch_offset_limits(value), f"offsets_before={value!r}")
+    refused(lambda: topic.partitions[0].fetch_offset_limit(value), f"offsets_before={value!r}")
+    refused(lambda: topic.fetch_offset_limits(-1, value), f"max_offsets={value!r}")
+
+
+@pytest.mark.parametrize("name", ["", b"", None, 5, b"\xff", []])
+def test_of_a_groups_name(client: KafkaClient, name: Any) -> None:
+    refused(lambda: client.cluster.get_group_coordinator(name), "consumer_group=")
+    refused(lambda: client.cluster.get_offset_manager(name), "consumer_group=")
+
+
+class Whole:
+    """A whole number of another library, as numpy's are."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_whole_numbers_of_other_libraries_are_partitions(handler: str) -> None:
+    with MockCluster(topics={"t": 2}) as cluster, KafkaClient(cluster.bootstrap, handler=handler) as client:
+        with client.get_producer() as producer:
+            assert producer.produce("t", b"x", partition=Whole(1)).result(10).partition == 1  # type: ignore[arg-type]
+            refused(lambda: producer.produce("t", b"x", partition=Whole(2)), "partition=")  # type: ignore[arg-type]
+        with client.get_producer(partitioner=lambda ids, key: Whole(1)) as producer:
+            assert producer.produce("t", b"x").result(10).partition == 1
+        with client.topics["t"].get_producer(partitioner=lambda partitions, key: Whole(1), linger_ms=1) as producer:
+            assert {producer.produce(b"x").result(10).partition for _ in range(3)} == {1}
 
 
 @pytest.mark.parametrize(

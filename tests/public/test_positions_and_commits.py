@@ -497,3 +497,13 @@ def test_earliest_and_latest_offsets_of_topics_and_partitions(connect: Any, make
     assert client.list_offsets({("t", 1): 1}) == {("t", 1): 4}
     assert client.list_offsets({("t", 1): 99_999_999_999_999}) == {("t", 1): -1}
     assert LIMIT_S
+
+
+@pytest.mark.parametrize("limits", [{}, {"ListOffsets": (0, 0)}], ids=["one offset", "a list"])
+def test_offset_limits_are_at_most_as_many_as_asked_for(connect: Any, make_cluster: Any, limits: dict[str, tuple[int, int]]) -> None:
+    cluster = make_cluster(limits=limits)
+    client = connect(cluster)
+    fill(client, [b"a", b"b", b"c"])
+    for offsets in (client.topics["t"].fetch_offset_limits(-1, 2)[0].offset, client.topics["t"].partitions[0].fetch_offset_limit(-1, 2)):
+        assert offsets[0] == 3
+        assert len(offsets) <= 2
