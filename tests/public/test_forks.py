@@ -58,6 +58,8 @@ CALLS = """
             "list_offsets": lambda: client.list_offsets({("t", 0): -1}),
             "fetch_raw": lambda: client.fetch_raw("t", 0, 0),
             "get_producer": lambda: client.get_producer(),
+            "brokers": lambda: client.brokers,
+            "stats": lambda: client.stats(),
             "new consumer": lambda: topic.get_simple_consumer(),
         }.items():
             begun = time.monotonic()
