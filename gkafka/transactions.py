@@ -84,6 +84,7 @@ class Transactions:
         self._seen = self.machine.moves
         self._news = self._handler.Event()
         self._closed = False
+        self.end_was_asked = False
         self._fatal_told = False
 
     # -- driving -----------------------------------------------------------------------------------------------------------
@@ -205,6 +206,7 @@ class Transactions:
         with self._accepting, self._lock:
             self.machine.begin()
             self._appender.fast = self._fast
+            self.end_was_asked = False
 
     def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> None:
         checked, metadata = _offsets(offsets), _group(group)
@@ -215,6 +217,7 @@ class Transactions:
     def end(self, timeout: float | None, *, commit: bool) -> None:
         seconds, deadline = self._deadline(timeout, self._config.delivery_timeout_ms + self._config.request_timeout_ms)
         job = self._asked(lambda: self.machine.end(commit=commit))
+        self.end_was_asked = True
         self._wait(job, "commit_transaction()" if commit else "abort_transaction()", seconds, deadline)
         if not commit:
             self._driver().take_failures()  # they went with the transaction: flush() and close() need not tell of them
@@ -335,8 +338,7 @@ class TransactionCalls:
         except BaseException:
             calls.abort_after_failure()
             raise
-        # Else the block has ended it by itself. What ended the producer in the meantime must not look like a commit.
-        if calls.is_open or calls.machine.fatal is not None:
+        if not calls.end_was_asked:  # by the block itself; what ended otherwise has failed, and the commit says so
             calls.commit_or_abort()
 
     def _transactional(self) -> Transactions:

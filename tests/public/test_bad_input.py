@@ -96,7 +96,10 @@ def test_of_tls_in_clear_text(handler: str, protocol: dict[str, str], options: d
 
 
 def test_of_pykafkas_tls_in_clear_text() -> None:
-    refused(lambda: KafkaClient("localhost:1", ssl_config=SslConfig("/ca.pem"), security_protocol="PLAINTEXT"), "security_protocol='SSL'")
+    refused(
+        lambda: KafkaClient("localhost:1", handler="threading", ssl_config=SslConfig("/ca.pem"), security_protocol="PLAINTEXT"),
+        "security_protocol='SSL'",
+    )
 
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
