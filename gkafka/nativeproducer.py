@@ -579,6 +579,8 @@ class NativeProducer(TransactionCalls):
         self._delivered = True
         self._driver.stop()
         self._close_own_cluster()
+        if self._transactions is not None and self._transactions.failures_are_told:
+            self._driver.take_failures()
         self._raise_failures()
 
     def _close_own_cluster(self) -> None:

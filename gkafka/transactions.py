@@ -85,6 +85,7 @@ class Transactions:
         self._news = self._handler.Event()
         self._closed = False
         self.end_was_asked = False
+        self.failures_are_told = False  # by close(): the transaction has gone as somebody was told, or wanted it
         self._fatal_told = False
 
     # -- driving -----------------------------------------------------------------------------------------------------------
@@ -255,16 +256,14 @@ class Transactions:
         self._closed = True
         begun = self._handler.monotonic()
         seconds = self._config.request_timeout_ms / 1000 if timeout is None else timeout
-        told = self._fatal_told
+        self.failures_are_told = self._fatal_told
         try:
             self._wait(self._asked(self._last_job), "close()", seconds, begun + seconds)
-            told |= self.machine.fatal is None
+            self.failures_are_told |= self.machine.fatal is None
         except KafkaException as exc:
             log.warning(
                 "transactional id %r: closed, and the open transaction is left to the broker: %s", self._config.transactional_id, exc
             )
-        if told:
-            self._driver().take_failures()  # the transaction has gone as somebody was told, or wanted it
         with self._lock:
             self.machine.give_up(ProducerStoppedException("the producer was closed"))
         self._tell_closed()
