@@ -134,6 +134,10 @@ class Accumulator:
     def opened(self, batch: Batch) -> None:
         """A batch was made and records go into it."""
         key = (batch.topic, batch.partition)
+        before = self.open.get(key)
+        if before is not None and before is not batch:
+            # An exception from outside (a signal handler's) came after the appender had rolled it, before it was told here.
+            self.rolled(before)
         self.open[key] = self.lingering[key] = batch
         self.unsettled[batch] = None
 
@@ -143,19 +147,19 @@ class Accumulator:
         Telling it twice does nothing: whoever was interrupted may be repeated by another.
         """
         key = (batch.topic, batch.partition)
+        # It leaves the open ones last: whoever is interrupted here leaves it where it is found again.
+        if batch.extra is None:
+            self.unsettled.setdefault(batch)
+            queue = self.queues.get(key)
+            if queue is None:
+                queue = self.queues[key] = PartitionQueue(key)
+            self.active[key] = queue
+            queue.push(batch)
         if self.open.get(key) is batch:
             del self.open[key]
             self.lingering.pop(key, None)
             self.hurried.discard(key)
-        if batch.extra is not None:
-            return
-        self.unsettled.setdefault(batch)
         self.touched[key] = None
-        queue = self.queues.get(key)
-        if queue is None:
-            queue = self.queues[key] = PartitionQueue(key)
-        queue.push(batch)
-        self.active[key] = queue
 
     def hurry(self, batch: Batch) -> None:
         """Somebody waits for this batch: it goes as soon as nothing of its partition is on the way before it."""

@@ -36,6 +36,44 @@ def test_batches_that_are_put_back_stand_in_the_order_in_which_they_were_rolled(
             assert queue.has_older(batch) is bool(older)
 
 
+def test_a_batch_whose_rolling_was_cut_off_stands_before_the_one_that_follows_it() -> None:
+    """A signal handler raised after the appender had rolled it: nobody told the accumulator, and the next one is opened."""
+    accumulator = Accumulator()
+    lost, follower = FakeBatch(0), FakeBatch(0)
+    first: Any = lost
+    second: Any = follower
+    accumulator.opened(first)
+    accumulator.opened(second)
+    accumulator.rolled(second)
+    assert list(accumulator.queues["t", 0].pending) == [lost, follower]
+    assert list(accumulator.unsettled) == [lost, follower]
+    assert not accumulator.open
+
+
+class Reluctant(FakeBatch):
+    """An exception from outside comes when it is given its place in the queue."""
+
+    interrupted = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "extra" and value is not None and not self.interrupted:
+            self.interrupted = True
+            raise KeyboardInterrupt
+        super().__setattr__(name, value)
+
+
+def test_a_rolling_that_was_cut_off_may_be_repeated() -> None:
+    accumulator = Accumulator()
+    batch: Any = Reluctant(0)
+    accumulator.opened(batch)
+    with pytest.raises(KeyboardInterrupt):
+        accumulator.rolled(batch)
+    assert accumulator.open, "it is still found"
+    accumulator.rolled(batch)
+    assert list(accumulator.queues["t", 0].pending) == [batch]
+    assert not accumulator.open
+
+
 def test_what_is_unsettled_is_told_oldest_first_whatever_its_partition() -> None:
     accumulator = Accumulator()
     batches = [b for p in (2, 0, 1) for b in rolled(accumulator, 1, p)]

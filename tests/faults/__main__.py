@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,8 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for id in chosen:
             try:
                 played = GAMES[id].play(stage, SHORT if given.short else LONG, seed, given.client or CLIENTS)
-            except Stuck as error:
-                broken.append(f"{id} ({GAMES[id].title}): {error}")
+            except Exception as error:  # one that broke must not take the others' table with it
+                broken.append(f"{id} ({GAMES[id].title}): {error if isinstance(error, Stuck) else repr(error)}")
+                traceback.print_exc()
                 print(broken[-1], file=sys.stderr, flush=True)
                 continue
             lines += played

@@ -34,9 +34,10 @@ class Scene:
         self.producer = self.client.get_producer(**{"delivery_timeout_ms": 30_000, "linger_ms": 5, **options})
         return self.producer
 
-    def produce(self, count: int) -> None:
+    def produce(self, count: int, caller: int = 0) -> None:
+        """caller: each that produces at the same time has an order of its own."""
         for _ in range(count):
-            self.inside.produce(self.producer, self.lane)
+            self.inside.produce(self.producer, self.lane + caller)
 
     def warm(self, **options: Any) -> None:
         """A producer that has delivered one record to each partition."""
@@ -96,8 +97,8 @@ def buffer_full(scene: Scene) -> None:
     """Callers wait for room that nobody gives back."""
     scene.warm(buffer_bytes=65536, batch_bytes=4096, max_request_bytes=16384)
     scene.inside.stage.plan.silence()
-    for _ in range(3):
-        scene.spawn(lambda: scene.produce(1000))
+    for caller in range(1, 4):
+        scene.spawn(lambda caller=caller: scene.produce(1000, caller))  # type: ignore[misc]
     scene.inside.side.until(lambda: scene.producer.stats()["buffer_bytes_free"] < 4096, "the buffer is full")
 
 
@@ -179,7 +180,7 @@ def _play(stage: Stage, form: Form, seed: int, handler: str) -> Line:
     lane = 0
     for _ in range(ROUNDS[form.name]):
         for state, leaves in chance.sample(STATES, len(STATES)):
-            lane += 1
+            lane += 10
             try:
                 _close_in(inside, Scene(inside, lane), state, leaves, chance.uniform(0.3, 1.0))
             finally:
