@@ -195,11 +195,11 @@ class _Play:
     def _kill_coordinator(self) -> None:
         leaders = self.stage.leaders("__transaction_state")
         victim = leaders[_java_hash(self.task.name) % COORDINATORS]
-        self.stage.cluster.kill(victim)
+        self.stage.kill(victim)
         before = self.copier.copied
         self._until_copied(min(self.count, before + self.task.batch))
         self.moves += 1
-        self.stage.cluster.restart(victim)
+        self.stage.restart(victim)
 
     def _lose_replies(self) -> None:
         rules = [self.stage.plan.add(END_TXN, Lose(), times=2), self.stage.plan.add(TXN_OFFSET_COMMIT, Lose(), times=1)]

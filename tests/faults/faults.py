@@ -25,21 +25,21 @@ def leader_killed(run: Run) -> None:
         run.write(1000)
         before = run.watch_leaders()
         victim = before[run.chance.randrange(len(before))]
-        run.stage.cluster.kill(victim)
+        run.stage.kill(victim)
         run.recovered()
         run.count_moves({p: leader for p, leader in before.items() if leader == victim})
-        run.stage.cluster.restart(victim)
+        run.stage.restart(victim)
 
 
 def no_quorum(run: Run) -> None:
     """Two of three nodes are killed: no controller, too few replicas."""
     first, second = run.chance.sample([1, 2, 3], 2)
     run.write(1000)
-    run.stage.cluster.kill(first)
-    run.stage.cluster.kill(second)
+    run.stage.kill(first)
+    run.stage.kill(second)
     run.pause(20 if run.long else 4)
-    run.stage.cluster.restart(first)
-    run.stage.cluster.restart(second)
+    run.stage.restart(first)
+    run.stage.restart(second)
     run.recovered()
 
 
@@ -113,9 +113,9 @@ def too_few_in_sync(run: Run) -> None:
     run.in_sync()
     run.write(1000)
     victim = run.chance.choice([1, 2, 3])
-    run.stage.cluster.kill(victim)
+    run.stage.kill(victim)
     run.pause(25 if run.long else 8.5)
-    run.stage.cluster.restart(victim)
+    run.stage.restart(victim)
     run.recovered()
 
 

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from tests.live.jvm import free_ports
+
 __all__ = ["PRODUCE", "Cut", "Delay", "Door", "Lose", "Plan", "Rule"]
 
 PRODUCE = 0
@@ -121,23 +123,30 @@ class Door:
 
     def __init__(self, plan: Plan, backend: Callable[[], Address], port: int = 0) -> None:
         self._plan, self._backend = plan, backend
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self._listener.settimeout(TICK_S)
+        self._listener = _bound(port or free_ports(1)[0])
+        self._listener.listen(128)
         self.port: int = self._listener.getsockname()[1]
         self._closed = threading.Event()
         self._shut = False
+        self._turn = threading.Lock()
         self._links: set[_Link] = set()
         self._lock = threading.Lock()
         self._worker = threading.Thread(target=self._serve, name=f"door-{self.port}", daemon=True)
         self._worker.start()
 
     def down(self) -> None:
-        """Every connection ends, new ones end at once."""
-        self._shut = True
+        """Every connection ends, new ones are refused, as by a machine on which nobody listens."""
+        with self._turn:
+            if not self._shut:
+                self._shut = True
+                self._listener.shutdown(socket.SHUT_RDWR)  # it keeps the port, and listens no more
         self._end(lambda link: True)
 
     def up(self) -> None:
-        self._shut = False
+        with self._turn:
+            if self._shut:
+                self._listener.listen(128)
+                self._shut = False
 
     def close(self) -> None:
         """Ends every connection and worker."""
@@ -156,7 +165,12 @@ class Door:
 
     def _serve(self) -> None:
         while not self._closed.is_set():
-            with contextlib.suppress(TimeoutError):
+            with self._turn:
+                shut = self._shut
+            if shut:
+                self._closed.wait(TICK_S)
+                continue
+            with contextlib.suppress(OSError):  # its timeout, or down() has shut it
                 client, _ = self._listener.accept()
                 self._welcome(client)
             now = time.monotonic()
@@ -165,8 +179,6 @@ class Door:
     def _welcome(self, client: socket.socket) -> None:
         ends_at = self._plan.born(time.monotonic())
         try:
-            if self._shut:
-                raise ConnectionRefusedError
             broker = socket.create_connection(self._backend(), timeout=5)
         except OSError:
             client.close()
@@ -265,6 +277,15 @@ class _Link:
             return False
         self._client.sendall(frame)
         return True
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket that has the port and does not listen yet."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", port))
+    sock.settimeout(TICK_S)
+    return sock
 
 
 def _read_frame(sock: socket.socket) -> bytearray | None:

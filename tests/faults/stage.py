@@ -147,16 +147,25 @@ class Stage:
     def alive(self) -> list[Node]:
         return [node for node in self.cluster.nodes if node.alive]
 
+    def kill(self, id: int) -> None:
+        """SIGKILL; nobody listens at its door, either."""
+        self.doors[id - 1].down()
+        self.cluster.kill(id)
+
+    def restart(self, id: int) -> None:
+        self.cluster.restart(id)
+        self.doors[id - 1].up()
+
     def heal(self) -> None:
         """Everything runs and nothing is in the way. The resumed first: a node that starts needs the others."""
         self.plan.clear()
-        for door in self.doors:
-            door.up()
         for node in self.alive():
             self.cluster.resume(node)
         for node in self.cluster.nodes:
             if not node.alive:
                 self.cluster.restart(node)
+        for door in self.doors:
+            door.up()
         until(lambda: all(len(node.brokers() or ()) == 3 for node in self.cluster.nodes), "every node knows of all")
 
     # -- the truth -----------------------------------------------------------------------------------------------------

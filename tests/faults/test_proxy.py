@@ -180,7 +180,8 @@ def test_a_door_that_is_down_ends_what_is_open_and_lets_nobody_in(connect: Conne
     assert client.read() == answer(1)
     door.down()
     assert client.read() == b""
-    assert connect().read() == b""
+    with pytest.raises(ConnectionRefusedError):
+        connect()
     door.up()
     after = connect()
     after.ask(METADATA)
