@@ -551,8 +551,11 @@ class Cluster:
             raise problem
 
     def broker_by_id(self, broker_id: int) -> Broker | None:
-        """The broker if it is known."""
-        return self._brokers.get(broker_id)
+        """The broker if it is known, also if only an answer to another request told of it (KIP-951)."""
+        broker = self._brokers.get(broker_id)
+        if broker is None and (told := self.metadata.brokers.get(broker_id)) is not None:
+            broker = self.know_broker(told.id, told.host, told.port)
+        return broker
 
     def stats(self) -> dict[str, Any]:
         """What is open and known."""

@@ -246,6 +246,12 @@ class Metadata:
         topic = self.topics.get(name)
         return topic.topic_id if topic is not None else NO_TOPIC_ID
 
+    def add_brokers(self, named: Iterable[BrokerInfo]) -> None:
+        """KIP-951: an answer that names new leaders tells where they are. What is known of a broker already stays."""
+        news = {broker.id: broker for broker in named if broker.id not in self.brokers}
+        if news:
+            self.brokers = {**self.brokers, **news}
+
     def leader_moved(self, topic: str, partition: int, leader: int, epoch: int) -> bool:
         """KIP-951: a broker's answer names the new leader. True if it was news and its address is known."""
         known = self.topics.get(topic)

@@ -33,7 +33,7 @@ from gkafka.brokererrors import (
 )
 from gkafka.core.accumulator import SEQUENCES, Accumulator, Flight, Key, PartitionQueue, ProducerId
 from gkafka.core.backoff import Backoff, Retry
-from gkafka.core.metadata import NO_TOPIC_ID
+from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
 from gkafka.core.schedule import Schedule
 from gkafka.exceptions import (
     ConnectionFailedError,
@@ -355,6 +355,7 @@ class Sender:
 
     def _answers(self, response: ProduceResponse) -> dict[tuple[str, int], tuple[int, int, KafkaException | None]]:
         answers: dict[tuple[str, int], tuple[int, int, KafkaException | None]] = {}
+        self._metadata.add_brokers(BrokerInfo(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints)
         for topic in response.responses:
             name = topic.name or self._topic_names.get(topic.topic_id, "")
             for p in topic.partition_responses:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gkafka.core.backoff import Backoff
-from gkafka.core.metadata import NO_TOPIC_ID, Metadata
+from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo, Metadata
 from gkafka.exceptions import InvalidTopic, UnknownTopicOrPartition
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from tests.core.fakes import TOPIC_ID, told
@@ -197,6 +197,19 @@ def test_new_leaders_in_an_answer_are_taken_at_once() -> None:
     assert rig.metadata.leader_moved("t", 0, 2, 4)
     assert rig.metadata.leader("t", 0) == (2, 4)
     assert not rig.metadata.leader_moved("t", 0, 2, 4), "no news any more"
+
+
+def test_an_answer_may_tell_where_a_leader_is_that_nobody_knew() -> None:
+    """KIP-951: NodeEndpoints."""
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 1}, epoch=3))
+    before = rig.metadata.brokers
+    rig.metadata.add_brokers([BrokerInfo(9, "new", 9009), BrokerInfo(1, "elsewhere", 1)])
+    assert rig.metadata.leader_moved("t", 0, 9, 4)
+    assert rig.metadata.leader("t", 0) == (9, 4)
+    assert (rig.metadata.brokers[9].host, rig.metadata.brokers[1].host) == ("new", "h"), "what metadata told of a broker stays"
+    assert 9 not in before, "whoever iterates over it is not disturbed"
 
 
 def test_a_leader_that_was_named_outlives_an_answer_that_does_not_know_it_yet() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.testing import Edit, MockCluster
+from gkafka.testing import Delay, Edit, MockCluster
+from tests.public.aids import LIMIT_S, Runner, stored_values
 
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
@@ -56,3 +58,52 @@ def _without_leaders(request: Any, answer: Any) -> Any:
         for partition in topic.partition_responses:
             partition.current_leader.leader_id = -1
     return answer
+
+
+# -- what a broker says beside an acknowledgement -----------------------------------------------------------------------------
+def test_a_leader_on_a_broker_that_nobody_knew_is_followed_without_new_metadata(connect: Any, make_cluster: Any) -> None:
+    """KIP-951: the refusal says who leads now, and where that one is."""
+    cluster = make_cluster(2, replication_factor=1, topics={"t": 1})
+    old = cluster.leader("t", 0)
+    cluster.stop_broker(3 - old)
+    client = connect(cluster.bootstrap)
+    with client.get_producer(linger_ms=0) as producer:
+        assert producer.produce("t", b"before").result(LIMIT_S).offset == 0
+        assert list(client.brokers) == [old]
+        cluster.start_broker(3 - old)
+        cluster.move_leader("t", 0, 3 - old)
+        cluster.on("Metadata", Delay(60), times=None)
+        assert producer.produce("t", b"after").result(LIMIT_S).offset == 1
+        assert producer.stats()["retried_batches"] >= 1
+    assert {r.broker for r in cluster.requests("Produce")} == {1, 2}
+
+
+def test_a_connection_that_the_broker_closed_while_it_was_idle_is_renewed_without_a_loss_or_an_error(
+    connect: Any, cluster: MockCluster, run: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), connect(cluster).get_producer(linger_ms=0, retries=3) as producer:
+        for n in range(5):
+            deliveries = [producer.produce("t", b"%d" % (2 * n + i)) for i in range(2)]
+            assert [d.result(LIMIT_S).offset for d in deliveries] == [2 * n, 2 * n + 1]
+            cluster.close_connections()
+            run.until(lambda: cluster.connections() == 0)
+        assert producer.produce("t", b"last").result(LIMIT_S).offset == 10
+    assert stored_values(cluster) == [b"%d" % n for n in range(10)] + [b"last"]
+    assert not [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+
+
+def test_a_throttled_producer_leaves_the_broker_alone_for_as_long_as_it_is_told(connect: Any, cluster: MockCluster) -> None:
+    """KIP-219: the answer comes at once, the pause is the client's."""
+    producer = connect(cluster).get_producer(linger_ms=0)
+    producer.produce("t", b"0").result(LIMIT_S)
+
+    def throttled(request: Any, response: Any) -> Any:
+        response.throttle_time_ms = 700
+        return response
+
+    cluster.on("Produce", Edit(throttled))
+    producer.produce("t", b"1").result(LIMIT_S)
+    begun = time.monotonic()
+    assert producer.produce("t", b"2").result(LIMIT_S).offset == 2
+    assert 0.6 < time.monotonic() - begun < 10
+    assert cluster.count("Produce") == 3
