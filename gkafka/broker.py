@@ -225,7 +225,7 @@ class Broker(BrokerCalls):
         with self._lock:
             for role in [r for r, c in self._channels.items() if c is channel]:
                 del self._channels[role]
-            if channel.opened:
+            if channel.was_open:  # what closed a connection that worked is the first failure, however many there were before it
                 self._retry.succeeded()
             if error is not None:
                 # Without the frames that it was raised in: they hold the requests that were under way, and whoever made those.

@@ -191,6 +191,11 @@ class Channel:
         return self._opened and not self._closed
 
     @property
+    def was_open(self) -> bool:
+        """Did it ever get as far as to carry requests?"""
+        return self._opened
+
+    @property
     def closed(self) -> bool:
         return self._closed
 

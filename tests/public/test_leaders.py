@@ -81,13 +81,16 @@ def test_a_leader_on_a_broker_that_nobody_knew_is_followed_without_new_metadata(
 def test_a_connection_that_the_broker_closed_while_it_was_idle_is_renewed_without_a_loss_or_an_error(
     connect: Any, cluster: MockCluster, run: Runner, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING), connect(cluster).get_producer(linger_ms=0, retries=3) as producer:
+    client = connect(cluster)
+    with caplog.at_level(logging.WARNING), client.get_producer(linger_ms=0, retries=3) as producer:
         for n in range(5):
             deliveries = [producer.produce("t", b"%d" % (2 * n + i)) for i in range(2)]
             assert [d.result(LIMIT_S).offset for d in deliveries] == [2 * n, 2 * n + 1]
             cluster.close_connections()
             run.until(lambda: cluster.connections() == 0)
         assert producer.produce("t", b"last").result(LIMIT_S).offset == 10
+        # Five closed connections of each role are no ten failures in a row, after which each renewal would pause for seconds.
+        assert all(b["failures"] <= 3 for b in client.stats()["brokers"])
     assert stored_values(cluster) == [b"%d" % n for n in range(10)] + [b"last"]
     assert not [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
 
