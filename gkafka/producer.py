@@ -294,7 +294,7 @@ class Producer:
         finally:
             self._bound(engine, lane)
         if self._reports is not None:
-            delivery.add_done_callback(partial(self._report, self._report_queue()))
+            delivery.add_done_callback(partial(self._report, self._report_queue(), message, key))
         return delivery
 
     def _wait_for(self, delivery: Delivery) -> None:
@@ -357,14 +357,16 @@ class Producer:
             queue = self._reports.queue = self._handler.Queue()
         return queue
 
-    def _report(self, queue: Any, delivery: Delivery) -> None:
+    def _report(self, queue: Any, message: Any, key: Any, delivery: Delivery) -> None:
         error = delivery.exception(0)
-        offset = -1 if error is not None else delivery.result(0).offset
-        queue.put((self._message(delivery, offset), error))
+        offset, timestamp = (-1, -1) if error is not None else delivery.result(0)[2:]
+        record = delivery.record
+        if record is None:  # it was settled, and its memory given back, before anybody could ask for a report of it
+            record = records.Record(delivery.topic, delivery.partition, key, message, [], timestamp)
+        queue.put((self._message(record, offset), error))
 
-    def _message(self, delivery: Delivery, offset: int) -> Any:
-        """The message as it was sent: its delivery gives its memory back soon after this."""
-        record = delivery.record or records.Record(delivery.topic, delivery.partition, None, None, [], -1)
+    def _message(self, record: Any, offset: int) -> Any:
+        """The message as it was sent."""
         topic, partition, key, value, headers, timestamp = record
         origin = Origin(topic, partition, self._topic.partitions.get(partition))
         return records.make_message(origin, offset, timestamp, TimestampType.CREATE_TIME, key, value, headers)

@@ -139,6 +139,23 @@ def test_delivery_reports_are_the_calling_workers_own(client: KafkaClient, run: 
     producer.stop()
 
 
+def test_a_report_of_what_was_settled_before_it_was_asked_for_holds_the_message(client: KafkaClient, monkeypatch: Any, run: Runner) -> None:
+    producer = client.topics["t"].get_producer(delivery_reports=True, linger_ms=0)
+    produce = producer._engine.produce
+
+    def settled(*record: Any) -> Any:
+        delivery = produce(*record)
+        delivery.result(LIMIT_S)
+        run.until(lambda: delivery.record is None)
+        return delivery
+
+    monkeypatch.setattr(producer._engine, "produce", settled)
+    producer.produce(b"value", b"key", timestamp=77)
+    message, error = producer.get_delivery_report(timeout=LIMIT_S)
+    assert (message.value, message.partition_key, message.offset, message.timestamp, error) == (b"value", b"key", 0, 77, None)
+    producer.stop()
+
+
 def test_a_sync_producer_has_no_reports(client: KafkaClient) -> None:
     with client.topics["t"].get_sync_producer(delivery_reports=True) as producer:
         producer.produce(b"v")
