@@ -43,11 +43,11 @@ lint: $(BUILT)
 	$(PY) -m mypy
 	$(PY) -m mypy --disable-error-code import-untyped --no-warn-unused-ignores examples/*.py
 
-check: lint  ## lint, types and the tests that need no broker, on both implementations (3 minutes at most)
+check: lint  ## lint, types and the tests that need no broker (3 minutes at most)
 	GKAFKA_IMPL=cython $(PURE) tests
-	GKAFKA_IMPL=python $(PURE) $(TWICE)
 
-test: check  ## everything: also real Kafka of all versions, Spark, the demo in a small form
+test: check  ## everything: also on the Python twin, real Kafka of all versions, faults, Spark, the demo in a small form
+	GKAFKA_IMPL=python $(PURE) $(TWICE)
 	$(PY) -m pytest -q $(WITH_KAFKA)
 	$(PY) examples/demo.py --max-pages $(TEST_PAGES) --out demo-out/test
 
