@@ -78,7 +78,8 @@ class NativeProducer(TransactionCalls):
         config = self.config
         self._cluster, self._handler = cluster, cluster.handler
         self._pid = os.getpid()
-        self._slow_lock, self._append_lock = self._handler.Lock(), self._handler.Lock()
+        self._slow_lock = self._handler.Lock()
+        self._append_lock = self._handler.Lock()
         self._flushers = 0
         self._delivered = False  # or given up: close() has only to end the worker
         self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)

@@ -185,9 +185,18 @@ class Transactions:
         if not driver.started:
             driver.start()
 
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Remember that the caller was told of what ended the producer."""
+        try:
+            yield
+        except KafkaException as exc:
+            self._fatal_told |= exc.fatal
+            raise
+
     def _asked(self, ask: Callable[[], Job]) -> Job:
         """Tell the machine under the locks, and see that somebody looks after it."""
-        with self._accepting, self._lock:
+        with self._telling(), self._accepting, self._lock:
             job = ask()
             if self.machine.state is not State.IN_TRANSACTION:
                 self._appender.fast = False  # before the end is decided every record has been accepted, or is refused
@@ -204,7 +213,7 @@ class Transactions:
         self._check_usable()
         if self.machine.needs_initializing:
             self.initialize(None)
-        with self._accepting, self._lock:
+        with self._telling(), self._accepting, self._lock:
             self.machine.begin()
             self._appender.fast = self._fast
             self.end_was_asked = False
