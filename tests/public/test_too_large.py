@@ -133,7 +133,7 @@ def test_close_waits_for_the_parts_and_lists_what_it_gives_up(connect: Any, make
     producer.close(LIMIT_S)
     assert len(stored_values(cluster)) == 10
 
-    producer = connect(cluster).get_producer(batch_bytes=60_000, linger_ms=0)
+    producer = connect(cluster).get_producer(batch_bytes=60_000, linger_ms=500)
     cluster.on("Produce", Error(10))
     cluster.on("Produce", Delay(30), times=None)
     deliveries = [producer.produce("t", noise(i)) for i in range(10)]
