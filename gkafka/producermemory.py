@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gkafka import records
 
@@ -14,17 +14,21 @@ if TYPE_CHECKING:
 __all__ = ["Place", "ProducerMemory"]
 
 
-class Place(NamedTuple):
+class Place:
     """One caller's place in the line. size: bytes that it waits for; event: set when it may try."""
 
-    driver: ProducerDriver
-    size: int
-    event: Any
+    __slots__ = ("__weakref__", "driver", "event", "size")
+
+    def __init__(self, driver: ProducerDriver, size: int, event: Any) -> None:
+        self.driver, self.size, self.event = driver, size, event
 
 
 class ProducerMemory:
     """A producer takes at most its own buffer_bytes, and all producers of a client together at most the largest buffer_bytes among those
     that live. Who finds no room stands in line: first come, first served.
+
+    Only the caller holds its place. One that was interrupted between any two steps of taking or leaving it, by a signal handler's exception,
+    is gone from the line with it: a place that nobody waits at would stop everybody behind it.
     """
 
     def __init__(self, handler: Handler) -> None:
@@ -32,7 +36,7 @@ class ProducerMemory:
         self._lock = handler.Lock()
         self.budget = records.Budget(0, handler.Lock())
         self._shares: weakref.WeakKeyDictionary[ProducerDriver, int] = weakref.WeakKeyDictionary()
-        self._line: list[Place] = []
+        self._line: list[weakref.ref[Place]] = []
 
     def join(self, driver: ProducerDriver, buffer_bytes: int) -> None:
         """A producer begins."""
@@ -49,13 +53,19 @@ class ProducerMemory:
     @property
     def contended(self) -> bool:
         """Does anybody stand in line?"""
-        return bool(self._line)
+        if not self._line:
+            return False
+        with self._lock:
+            line = self._standing()
+        if not line:
+            self._relax()
+        return bool(line)
 
     def stand_in_line(self, driver: ProducerDriver, size: int) -> Place:
         """Take the last place. Everything that lingers goes out, of every producer: its memory is wanted."""
         place = Place(driver, size, self._handler.Event())
         with self._lock:
-            self._line.append(place)
+            self._line.append(weakref.ref(place))
             drivers = list(self._shares)
         for other in drivers:
             other.press(True)
@@ -64,10 +74,10 @@ class ProducerMemory:
     def step_out(self, place: Place) -> None:
         """Leave the line, served or not; the next may try."""
         with self._lock:
-            self._line.remove(place)
-            drivers = [] if self._line else list(self._shares)
-        for other in drivers:
-            other.press(False)
+            self._line[:] = [other for other in self._line if other() not in (None, place)]
+            last = not self._line
+        if last:
+            self._relax()
         self.give_room()
 
     def make_room(self, place: Place) -> bool:
@@ -93,10 +103,27 @@ class ProducerMemory:
     def _first(self) -> list[Place]:
         """Those whose turn it is: the first of the line, and behind one that waits for its own producer's buffer the first of another."""
         served: list[Place] = []
-        for place in self._line:
+        for place in self._standing():
             if any(place.driver is other.driver for other in served):
                 continue
             served.append(place)
             if place.driver.own_available >= place.size:
                 break  # it waits for what all share, and nobody overtakes it
         return served
+
+    def _relax(self) -> None:
+        """Nobody stands in line any more, unless somebody comes at this very moment."""
+        with self._lock:
+            drivers = list(self._shares)
+        for driver in drivers:
+            driver.press(False)
+        if self._line:
+            for driver in drivers:
+                driver.press(True)
+
+    def _standing(self) -> list[Place]:
+        """Those who are in the line. Called under the lock."""
+        standing = [place for ref in self._line if (place := ref()) is not None]
+        if len(standing) < len(self._line):
+            self._line[:] = map(weakref.ref, standing)
+        return standing

@@ -151,6 +151,21 @@ def test_the_line_serves_the_first_and_lets_nobody_be_blocked_by_anothers_own_li
     assert memory.budget.limit == 200
 
 
+def test_a_place_whose_caller_was_interrupted_is_in_nobodys_way(run: Runner) -> None:
+    """A signal handler's exception may come between any two steps of taking a place and leaving it: only the caller holds it."""
+    memory = ProducerMemory(resolve_handler(run.name))
+    driver: Any = Taker()
+    memory.join(driver, 100)
+    lost, behind = memory.stand_in_line(driver, 10), memory.stand_in_line(driver, 10)
+    assert not memory.may_try(behind)
+    del lost
+    assert memory.may_try(behind)
+    del behind
+    assert driver.pressed
+    assert not memory.contended
+    assert not driver.pressed
+
+
 def test_one_that_fills_its_own_small_buffer_is_in_nobodys_way(connect: Any, make_cluster: Any, run: Runner) -> None:
     cluster = make_cluster(topics={"t": 1, "free": 1})
     client = ready(connect, cluster)
