@@ -178,7 +178,10 @@ class _Signals(_Shooting):
             elif what < 0.2:
                 self.producer.flush(10)
             self._armed = False
-        except _Cut:
+        except (_Cut, RuntimeError) as error:
+            # Within threading.Condition.wait, Python itself makes a RuntimeError of it: "release unlocked lock".
+            if not isinstance(error, _Cut) and not isinstance(error.__context__, _Cut):
+                raise
             self.shots += 1
             if entry is not None and delivery is not None and entry.accepted_at is None:
                 self.inside.accepted(entry, delivery)
