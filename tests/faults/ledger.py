@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import json
 import operator
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -70,11 +71,13 @@ class Ledger:
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         self.entries: list[Entry] = []
+        self._lock = threading.Lock()  # two threads must not take the same id
 
     def offer(self, topic: str, partition: int, now: float, lane: int = 0) -> Entry:
         """A record is about to be produced."""
-        entry = Entry(len(self.entries), topic, partition, lane, now)
-        self.entries.append(entry)
+        with self._lock:
+            entry = Entry(len(self.entries), topic, partition, lane, now)
+            self.entries.append(entry)
         return entry
 
     @staticmethod
