@@ -21,6 +21,7 @@ __all__ = ["play_shots"]
 
 SHOTS = {"long": 5000, "short": 500}
 WORKERS = 8
+TIMEOUT_S = 20.0
 LONGEST_S = {"long": 300.0, "short": 40.0}
 
 
@@ -33,7 +34,7 @@ def play_shots(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> l
 
 
 def _play(stage: Stage, form: Form, seed: int, handler: str) -> Line:
-    inside = Inside(stage, "F24", handler, form.name, seed, 60.0)
+    inside = Inside(stage, "F24", handler, form.name, seed, TIMEOUT_S)
     stage.plan.lifetime = (0.5, 1.5)
     shooting: _Greenlets | _Signals = (_Greenlets if handler == "gevent" else _Signals)(inside, random.Random(seed), form)
     try:
@@ -51,7 +52,7 @@ class _Shooting:
         self.inside, self.chance, self.form = inside, chance, form
         self.client = inside.client()
         self.producer: Any = self.client.get_producer(
-            delivery_timeout_ms=60_000, linger_ms=2, batch_bytes=4096, buffer_bytes=131072, max_request_bytes=65536
+            delivery_timeout_ms=TIMEOUT_S * 1000, linger_ms=2, batch_bytes=4096, buffer_bytes=131072, max_request_bytes=65536
         )
         self.shots = 0
         self.deadline = time.monotonic() + LONGEST_S[form.name]
@@ -66,7 +67,7 @@ class _Shooting:
         inside = self.inside
         inside.expect(self.shots >= SHOTS[self.form.name], f"only {self.shots} calls were cut off")
         with contextlib.suppress(KafkaException):
-            self.producer.flush(70)
+            self.producer.flush(TIMEOUT_S + 5)
         for partition in range(PARTITIONS):
             try:
                 inside.produce(self.producer, -1, partition).result(15)
