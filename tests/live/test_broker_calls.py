@@ -27,6 +27,20 @@ def coordinator(client: KafkaClient, group: str) -> Broker:
     return client.cluster.get_group_coordinator(group)
 
 
+def until_ok(join: Callable[[], Any]) -> Any:
+    """A broker whose offsets topic was just made loads it first: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR."""
+    deadline = time.monotonic() + 30
+    while (answer := join()).error_code in (14, 15, 16):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return answer
+
+
+def committed_partition(broker: Broker, group: str, request: Any) -> Any:
+    (partition,) = broker.commit_consumer_group_offsets(group.encode(), -1, b"", [request]).topics[0].partitions
+    return partition
+
+
 @versions
 def test_records_and_offsets_by_single_requests(version: str, client: KafkaClient, new_topic: Callable[..., str]) -> None:
     name = new_topic()
@@ -52,8 +66,8 @@ def test_offsets_of_a_group_by_single_requests(
 ) -> None:
     name, group = new_topic(), new_name("group")
     broker = coordinator(client, group)
-    committed = broker.commit_consumer_group_offsets(group.encode(), -1, b"", [asked(name, offset=2, timestamp=0, metadata=b"m")])
-    assert committed.topics[0].partitions[0].error_code == 0
+    committed = until_ok(lambda: committed_partition(broker, group, asked(name, offset=2, timestamp=0, metadata=b"m")))
+    assert committed.error_code == 0
     fetched = broker.fetch_consumer_group_offsets(group.encode(), [asked(name)])
     answer = fetched.groups[0] if fetched.groups else fetched
     assert [(p.committed_offset, p.metadata, p.error_code) for p in answer.topics[0].partitions] == [(2, "m", 0)]
@@ -105,12 +119,3 @@ def text(name: str) -> bytes:
 
 def share(member_id: str, *topics: str) -> Any:
     return SimpleNamespace(member_id=member_id, partition_assignment=[(name, [0]) for name in topics])
-
-
-def until_ok(join: Callable[[], Any]) -> Any:
-    """A broker whose offsets topic was just made loads it first: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR."""
-    deadline = time.monotonic() + 30
-    while (answer := join()).error_code in (14, 15, 16):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return answer

@@ -11,6 +11,7 @@ from gkafka import KafkaClient
 from gkafka.exceptions import BufferFull, DeliveryError, KafkaTimeoutError, ProducerStoppedException, TopicAuthorizationFailed
 from gkafka.testing import Delay, Drop, Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, stored, stored_values
+from tests.public.conftest import Connect
 
 
 def undelivered(fn: Any, *args: Any) -> DeliveryError:
@@ -100,7 +101,8 @@ def test_a_record_whose_answer_never_came_may_be_persisted_and_is_said_to_be(cli
     assert stored_values(cluster) == [b"x"], "and indeed it is there"
 
 
-def test_a_record_that_never_left_is_not_persisted_and_is_said_to_be(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+def test_a_record_that_never_left_is_not_persisted_and_is_said_to_be(connect: Connect, cluster: MockCluster, run: Runner) -> None:
+    client = connect(cluster, reconnect_backoff_ms=30_000, reconnect_backoff_max_ms=30_000)  # no connection is being tried at the timeout
     producer = client.get_producer(delivery_timeout_ms=400, linger_ms=0)
     producer.produce("t", b"0").result(LIMIT_S)
     cluster.stop_broker(1)
