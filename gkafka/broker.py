@@ -180,8 +180,9 @@ class Broker(BrokerCalls):
     @property
     def ready_at(self) -> float:
         """When this broker may be connected again, in the handler's monotonic seconds; a past time means now."""
-        if any(channel.closed for channel in list(self._channels.values())):
-            return max(self._retry.not_before, self._handler.monotonic() + GIVEN_UP_S)
+        for channel in list(self._channels.values()):
+            if channel.closed:
+                return max(self._retry.not_before, self._handler.monotonic() + GIVEN_UP_S)
         return self._retry.not_before
 
     def channel(self, role: object) -> Channel:

@@ -167,7 +167,7 @@ class NativeProducer(TransactionCalls):
     def produce_slow(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
         """What the appender's fast path does not take: checks, conversions, waiting for metadata or room, rolling full batches."""
         self.check_process()
-        self._check_usable()
+        self._check_open()
         if self._interceptors is not None:
             return self._interceptors.produce(topic, value, key, partition, timestamp, headers)
         return self._accept(topic, value, key, partition, timestamp, headers)
@@ -175,19 +175,21 @@ class NativeProducer(TransactionCalls):
     def _accept(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
         if not isinstance(topic, str):
             topic = check_topic_name(topic)
-        value, key, headers = records.check_record(
-            topic, _serialize("value", value, self.config.value_serializer), _serialize("key", key, self.config.key_serializer), headers
-        )
+        config, handler = self.config, self._handler
+        if config.value_serializer is not None:
+            value = _serialize("value", value, config.value_serializer)
+        if config.key_serializer is not None:
+            key = _serialize("key", key, config.key_serializer)
+        value, key, headers = records.check_record(topic, value, key, headers)
         timestamp = self._timestamp(timestamp)
-        deadline = self._handler.monotonic() + self.config.max_block_ms / 1000
+        deadline = handler.monotonic() + config.max_block_ms / 1000
         size = records.record_size(value, key, headers)
-        if size > self.config.max_request_bytes:
+        if size > config.max_request_bytes:
             raise RecordTooLarge(
-                f"a record of {size} bytes for topic {topic!r} is over max_request_bytes={self.config.max_request_bytes}: "
+                f"a record of {size} bytes for topic {topic!r} is over max_request_bytes={config.max_request_bytes}: "
                 "raise it (and the broker's max.message.bytes), or send less",
                 topic=topic,
             )
-        handler = self._handler
         count = self._know_topic(topic, deadline)
         handler.check_fork()  # a greenlet's copy in a child must not send what its original sends, also if others go on there
         target = self._partition(topic, count, partition, key)
@@ -195,9 +197,9 @@ class NativeProducer(TransactionCalls):
         delivery = self._append(topic, target, *record, size, may_open=not self._cluster.memory.contended)
         if delivery is None:
             delivery = self._append_in_turn(topic, target, record, size, deadline)
-        if self.config.on_delivery is not None:
-            delivery.add_done_callback(self.config.on_delivery)
-        if delivery.index == 0:
+        if config.on_delivery is not None:
+            delivery.add_done_callback(config.on_delivery)
+        if delivery.index == 0 and config.linger_ms:
             self._driver.warm(topic, delivery.partition)
         self._after_append()
         return delivery
@@ -233,9 +235,13 @@ class NativeProducer(TransactionCalls):
 
     def _check_usable(self) -> None:
         self._handler.check_fork()
+        self._check_open()
+
+    def _check_open(self) -> None:
         if self._closed:
             raise ProducerStoppedException("the producer was closed: make a new one with client.get_producer()")
-        self.raise_fatal()
+        if self._driver.fatal is not None:
+            raise self._driver.fatal
         if not self._driver.started:
             self._driver.start()
         if self._transactions is not None:
@@ -329,7 +335,7 @@ class NativeProducer(TransactionCalls):
         target: its partition; None: the sticky one. A record that finds that one's batch full goes where the next ones go.
         """
         with self._slow_lock:
-            self._check_usable()  # close() may have come while this caller waited for room
+            self._check_open()  # close() may have come while this caller waited for room
             partition = self._sticky_partition(topic, size) if target is None else target
             delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
             if delivery is not None or not may_open:
@@ -420,29 +426,18 @@ class NativeProducer(TransactionCalls):
             return
         deadline = self._handler.monotonic() + limit
         with self._driver.lock:
-            self._driver.accumulator.hurry(batch)
-        self._driver.kick()
-        while True:
-            with self._driver.lock:
-                part = batch.part(index)
-                waiter = self._waiter(part)
-            if part.done:
-                return
-            left = deadline - self._handler.monotonic()
-            if left <= 0:
+            hurried = self._driver.accumulator.hurry(batch)
+        if hurried:
+            self._driver.kick()
+        while not batch.part(index).done:
+            if self._handler.monotonic() >= deadline:
                 raise KafkaTimeoutError(
                     f"{batch.topic}-{batch.partition}: no result within {limit:g} s; the record is still being delivered",
                     topic=batch.topic,
                     partition=batch.partition,
                 )
-            waiter.wait(min(left, TICK_S))
+            self._driver.wait_for(batch, deadline, index)
             self.check_process()
-
-    def _waiter(self, batch: Batch) -> Any:
-        """What is set when the batch is done or split. Called under the driver's lock."""
-        if batch.waiter is None:
-            batch.waiter = self._handler.Event()
-        return batch.waiter
 
     def send_now(self) -> None:
         """Let no batch linger any longer."""
@@ -529,15 +524,11 @@ class NativeProducer(TransactionCalls):
 
     def _wait_flushed(self, batch: Batch, deadline: float, timeout: float) -> None:
         while not batch.done:
-            with self._driver.lock:
-                waiter = self._waiter(batch)
-            left = deadline - self._handler.monotonic()
-            if left <= 0:
+            if self._handler.monotonic() >= deadline:
                 left_over = sum(b.count for b in list(self._driver.accumulator.unsettled))
                 raise KafkaTimeoutError(f"flush: {left_over} record(s) not delivered within {timeout:g} s; they are still being delivered")
-            if not batch.done:
-                waiter.wait(min(left, TICK_S))
-                self.check_process()
+            self._driver.wait_for(batch, deadline)
+            self.check_process()
 
     def _raise_failures(self) -> None:
         error = self._driver.take_failures()
@@ -663,8 +654,8 @@ class NativeProducer(TransactionCalls):
         }
 
 
-def _serialize(what: str, thing: Any, serializer: Callable[[Any], Any] | None) -> Any:
-    if serializer is None or thing is None:
+def _serialize(what: str, thing: Any, serializer: Callable[[Any], Any]) -> Any:
+    if thing is None:
         return thing
     try:
         return serializer(thing)

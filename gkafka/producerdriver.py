@@ -334,6 +334,26 @@ class ProducerDriver:
         self.finish(settled)
         return Outgoing(outgoing.broker_id, [b for b in outgoing.batches if b not in bad])
 
+    def wait_for(self, batch: Batch, deadline: float, index: int | None = None) -> None:
+        """Wait until a batch is done or split, or the deadline, and a moment at most; whoever waits looks again.
+
+        index: of a record, to wait for the part of the batch that it is in.
+        """
+        parker = self._handler.parker()
+        wake = parker.wake
+        with self.lock:
+            if index is not None:
+                batch = batch.part(index)
+            if batch.waits is None:
+                batch.waits = []
+            batch.waits.append(wake)
+        try:
+            if not batch.done:
+                parker.park(min(deadline, self._handler.monotonic() + TICK_S))
+        finally:
+            with contextlib.suppress(ValueError):
+                batch.waits.remove(wake)
+
     def end_with(self, fatal: KafkaException) -> None:
         """Nothing can be sent any more: everything fails with this."""
         self.fatal = fatal
@@ -347,9 +367,10 @@ class ProducerDriver:
         self.kick()
 
     def _on_answer(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> None:
-        """On the connection's worker: take the answer in and let the next request go."""
+        """On the connection's worker: take the answer in and let the next request go, if there is one to come."""
         self._answered(outgoing, response, error)
-        self.kick()
+        if self.accumulator.unsettled or self.transactions is not None or error is not None:
+            self.kick()
 
     def _answered(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> None:
         with self.lock:
@@ -358,21 +379,13 @@ class ProducerDriver:
             settled, stale = self.sender.on_answer(outgoing, response, error, self._handler.monotonic())
             if stale:
                 self._cluster.metadata.invalidate()
-            woken = self._forget_waiters()
-        for waiter in woken:
-            waiter.set()
+            divided, self.sender.divided = self.sender.divided, []
+        for batch in divided:
+            _wake(batch)  # who waits for it has to look again for what it waits for
         if isinstance(error, UnsupportedVersion):
             log.error("broker %s: %s", outgoing.broker_id, error)
         self.finish(settled)
         self._again = True
-
-    def _forget_waiters(self) -> list[Any]:
-        """Those who wait for a batch that was split have to look again for what they wait for. Called under the lock."""
-        divided, self.sender.divided = self.sender.divided, []
-        waiters = [batch.waiter for batch in divided if batch.waiter is not None]
-        for batch in divided:
-            batch.waiter = None
-        return waiters
 
     def _ask_producer_id(self) -> None:
         request = self.sender.producer_id_request()
@@ -411,15 +424,16 @@ class ProducerDriver:
                 callbacks = batch.fail(outcome.error)
             if callbacks:
                 self._call(batch, whole, callbacks)
-            for ended in (batch, whole):
-                if ended.done and ended.waiter is not None:
-                    ended.waiter.set()
+            _wake(batch)
+            if whole is not batch and whole.done:
+                _wake(whole)
             if outcome.error is None and not callbacks:
                 self._appender.release(batch)
         if settled:
             with self.lock:  # readers of several connections may be here at once
                 self.settled_records += sum(outcome.batch.count for outcome in settled)
-            self.outcome.set()
+            if not self.outcome.is_set():
+                self.outcome.set()
             self.memory.give_room()
             if self.closed:
                 self._wake.set()
@@ -507,6 +521,14 @@ class ProducerDriver:
             if batch.error is None:  # until now, so that the callbacks could look at the records
                 self._appender.release(batch)
                 self.memory.give_room()
+
+
+def _wake(batch: Batch) -> None:
+    """End the waits for a batch. Each wait is ended once, whoever comes here at the same time: list.pop() is atomic."""
+    waits: list[Callable[[], None]] = batch.waits or []
+    while waits:
+        with contextlib.suppress(IndexError):
+            waits.pop()()
 
 
 def _died(ref: weakref.ref[ProducerDriver]) -> Callable[[BaseException], None]:

@@ -80,7 +80,7 @@ class Transactions:
             backoff=Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
             chance=self._handler.random(),
         )
-        driver.sender.gate = self.machine.may_send
+        driver.sender.set_gate(self.machine.may_send)
         self._seen = self.machine.moves
         self._news = self._handler.Event()
         self._closed = False

@@ -161,12 +161,14 @@ class Accumulator:
             self.hurried.discard(key)
         self.touched[key] = None
 
-    def hurry(self, batch: Batch) -> None:
-        """Somebody waits for this batch: it goes as soon as nothing of its partition is on the way before it."""
+    def hurry(self, batch: Batch) -> bool:
+        """Somebody waits for this batch: it goes as soon as nothing of its partition is on the way before it. False: it lingers no more."""
         key = (batch.topic, batch.partition)
-        if self.open.get(key) is batch:
-            self.hurried.add(key)
-            self.touched[key] = None
+        if self.open.get(key) is not batch:
+            return False
+        self.hurried.add(key)
+        self.touched[key] = None
+        return True
 
     def hurry_all(self) -> None:
         """The same for every open batch."""

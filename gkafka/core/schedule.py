@@ -27,8 +27,8 @@ class Schedule:
     gate is closed to it, or in `paused` after a failure. In none of them it has nothing to send, or waits for an answer; then whatever
     changes that notes it in `Accumulator.touched`.
 
-    may_send: of a partition's queue, whether something on the wire stands in its next batch's way; gate: whether anything at all of
-    a partition may go out (a transaction may have to be told of it first).
+    may_send: of a partition's queue, whether something on the wire stands in its next batch's way; gate: where there is one, whether
+    anything at all of a partition may go out (a transaction may have to be told of it first).
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Schedule:
         *,
         linger_s: float,
         may_send: Callable[[PartitionQueue], bool],
-        gate: Callable[[Key], bool],
     ) -> None:
-        self._accumulator, self._metadata, self._linger_s, self._may_send, self._gate = accumulator, metadata, linger_s, may_send, gate
+        self._accumulator, self._metadata, self._linger_s, self._may_send = accumulator, metadata, linger_s, may_send
+        self.gate: Callable[[Key], bool] | None = None
         self.ready: dict[int, OrderedDict[Key, None]] = {}
         self.homeless: dict[Key, None] = {}
         self.held: dict[Key, None] = {}
@@ -94,7 +94,7 @@ class Schedule:
             leader = self._metadata.leader(*key)
             if leader is None:
                 self.homeless[key] = None
-            elif not self._gate(key):
+            elif self.gate is not None and not self.gate(key):
                 self.held[key] = None
             else:
                 self.ready.setdefault(leader[0], OrderedDict())[key] = None

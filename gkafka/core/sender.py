@@ -123,7 +123,7 @@ class Sender:
 
     roll: takes an open batch out of the appender (the driver's `Appender.roll`); None if it is empty or gone. set_limit: tells it how
     many bytes the batches of a topic may hold (`Appender.set_limit`). divided: batches that were split and whose waiters do not know it
-    yet; the driver empties it. gate: partition -> whether anything of it may go out now; asked again at each poll.
+    yet; the driver empties it.
     """
 
     def __init__(
@@ -168,8 +168,11 @@ class Sender:
         self._throttled: dict[int, float] = {}
         self._topic_ids: dict[str, UUID] = {}
         self._topic_names: dict[UUID, str] = {}
-        self.gate: Callable[[Key], bool] = lambda key: True
-        self._schedule = Schedule(accumulator, metadata, linger_s=linger_s, may_send=self._may_send, gate=lambda key: self.gate(key))
+        self._schedule = Schedule(accumulator, metadata, linger_s=linger_s, may_send=self._may_send)
+
+    def set_gate(self, gate: Callable[[Key], bool]) -> None:
+        """Let nothing of a partition out unless gate(partition) says so; it is asked again at each poll."""
+        self._schedule.gate = gate
 
     # -- what to send --------------------------------------------------------------------------------------------------
     def poll(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> Poll:
@@ -177,7 +180,7 @@ class Sender:
 
         ready_at: broker id -> when its connection may be tried (after a failure it may not be for a while).
         """
-        settled = self._expire(now)
+        settled = self._expire(now) if self._is_overdue(now) else []
         if self.transaction is not None and self.transaction.drops_unsent:
             settled += self._drop_unsent(self.transaction)
         ask = (
@@ -230,7 +233,7 @@ class Sender:
     def _drain(self, broker_id: int, now: float) -> list[Outgoing]:
         """Fill requests for one broker while its connection has room, taking the partitions in turn."""
         requests: list[Outgoing] = []
-        while self._has_room(broker_id, now):
+        while self._schedule.ready.get(broker_id) and self._has_room(broker_id, now):
             batches = self._take(broker_id, now)
             if not batches:
                 break
@@ -324,7 +327,7 @@ class Sender:
         """The topic's id, which is all that a request and its answer name it by (KIP-516); remembered, because a topic may vanish from the
         metadata while its batches are under way (B01)."""
         known = self._metadata.topic_id(name)
-        if known != NO_TOPIC_ID:
+        if known is not NO_TOPIC_ID and known != NO_TOPIC_ID:
             self._topic_ids[name], self._topic_names[known] = known, name
         return self._topic_ids.get(name, known)
 
@@ -517,6 +520,11 @@ class Sender:
                 self.accumulator.rolled(batch)
             settled.append(self._expired(batch))
         return settled
+
+    def _is_overdue(self, now: float) -> bool:
+        for batch in self.accumulator.unsettled:
+            return now >= batch.created + self._delivery_timeout_s
+        return False
 
     def _overdue(self, now: float) -> Iterable[Batch]:
         for batch in self.accumulator.unsettled:

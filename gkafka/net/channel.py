@@ -106,7 +106,8 @@ class Channel:
         self._receive_bytes = receive_bytes
         self._buffers = BufferPool(handler.Lock()) if buffers is None else buffers
         self._frames: FrameReader  # one for each socket: _connect makes it
-        self._lock = handler.Lock()  # never held across a wait, nor while anyone's callback runs
+        self._order = handler.Lock()  # frames go out in the order of their numbers; taken before `_lock`
+        self._lock = handler.Lock()  # never held across a wait or a system call, nor while anyone's callback runs
         self._settled = handler.Event()  # open, or closed without ever having been
         self._ended = handler.Event()  # the reader is gone
         self._backlog: deque[Queued] = deque()
@@ -148,17 +149,21 @@ class Channel:
         """
         self._handler.check_fork()
         now = self._handler.monotonic()
-        with self._lock:
-            self.last_used = now
-            self._wait_s = max(SHORTEST_WAIT_S, min(self._wait_s, timeout_s / 10))
-            if self._closed:
-                self._outbox.put(Out([], on_done, self._closed_error()))
-            elif self._opened:
-                self._send_now(Queued(request, on_done, now, timeout_s, max_version, expects_response))
-            else:
-                self._backlog.append(Queued(request, on_done, now, timeout_s, max_version, expects_response))
-            wake = bool(self._outbox)
-        if wake:
+        frame: list[Buffer] | None = None
+        with self._order:
+            with self._lock:
+                self.last_used = now
+                if timeout_s < self._wait_s * 10:
+                    self._wait_s = max(SHORTEST_WAIT_S, timeout_s / 10)
+                if self._closed:
+                    self._outbox.put(Out([], on_done, self._closed_error()))
+                elif self._opened:
+                    frame = self._number(request, on_done, now, timeout_s, max_version, expects_response)
+                else:
+                    self._backlog.append(Queued(request, on_done, now, timeout_s, max_version, expects_response))
+            if frame is not None:
+                self._send_frame(frame, None if expects_response else on_done)
+        if self._outbox:
             self._outbox.wake()
         if not self._started:
             self.start()
@@ -225,25 +230,27 @@ class Channel:
         return not self._started or bool(self._ended.wait(timeout_s))
 
     # -- sending
-    def _send_now(self, queued: Queued) -> None:
-        """Under the lock, open: the frame goes out behind everything that was sent before it."""
+    def _number(
+        self, request: Any, on_done: OnDone, at: float, timeout_s: float, max_version: int | None, expects_response: bool
+    ) -> list[Buffer] | None:
+        """Under both locks, open: the request's frame, which counts as sent; None if it cannot be sent, which will be told."""
         try:
-            frame = self._connection.prepare(
-                queued.request,
-                queued.on_done,
-                queued.at,
-                queued.timeout_s,
-                max_version=queued.max_version,
-                expects_response=queued.expects_response,
-            )
+            return self._connection.prepare(request, on_done, at, timeout_s, max_version=max_version, expects_response=expects_response)
         except Exception as exc:
-            name = queued.request.API.name
+            name = request.API.name
             error = exc if isinstance(exc, KafkaException) else SerializationError(f"{name} cannot be encoded: {exc!r}", api=name)
-            self._outbox.put(Out([], queued.on_done, error))
-            return
+            self._outbox.put(Out([], on_done, error))
+            return None
+
+    def _send_frame(self, frame: list[Buffer], on_done: OnDone | None) -> None:
+        """In turn: the frame goes out behind everything that was sent before it. on_done: to be told when the kernel has it.
+
+        Not under the lock, which the reader needs: the answer may be there before the system call returns.
+        """
         left = frame if self._outbox.holds_bytes() else self._try_send(frame)
-        if left or not queued.expects_response:
-            self._outbox.put(Out(left, None if queued.expects_response else queued.on_done, self._broken))
+        if left or on_done is not None:
+            with self._lock:
+                self._outbox.put(Out(left, on_done, self._broken))
 
     def _try_send(self, frame: list[Buffer]) -> list[Buffer]:
         """What the socket does not take at once. A broken socket takes nothing more: the reader ends the connection."""
@@ -445,24 +452,34 @@ class Channel:
         return min(self._open_deadline, waiting)
 
     def _negotiate(self, stream: Stream) -> None:
-        with self._lock:
-            frame = self._step(self._connection.connected, self._handler.monotonic())
+        frame = self._step(self._connection.connected, self._handler.monotonic())
         while frame:
             stream.send_all(frame, self._open_deadline)
             answer = self._frames.read()
-            with self._lock:
-                frame = self._step(self._connection.negotiated, answer, self._handler.monotonic())
+            frame = self._step(self._connection.negotiated, answer, self._handler.monotonic())
 
     def _step(self, negotiate: Callable[..., list[Buffer]], *about: Any) -> list[Buffer]:
-        """Under the lock: the next question. Without one the channel is open, and what waited goes out before anything newer."""
-        if self._closed:
-            raise self._closed_error()
-        question = negotiate(*about)
-        if self._connection.state is State.OPEN:
-            self._opened = True
-            while self._backlog:
-                self._send_now(self._backlog.popleft())
+        """The next question. Without one the channel is open, and what waited goes out before anything newer."""
+        with self._order:
+            with self._lock:
+                if self._closed:
+                    raise self._closed_error()
+                question = negotiate(*about)
+                self._opened = self._connection.state is State.OPEN
+            while self._opened and self._send_waiting():
+                pass
         return question
+
+    def _send_waiting(self) -> bool:
+        """In turn: send the first request that waited for the connection to open. False: none does."""
+        with self._lock:
+            if self._closed or not self._backlog:
+                return False
+            first = self._backlog.popleft()
+            frame = self._number(first.request, first.on_done, first.at, first.timeout_s, first.max_version, first.expects_response)
+        if frame is not None:
+            self._send_frame(frame, None if first.expects_response else first.on_done)
+        return True
 
     def _name_the_questions(self, exc: SocketDisconnectedError) -> None:
         """A peer that closes whatever it is asked: say what that was, and what it may mean."""
@@ -544,6 +561,8 @@ class Channel:
 
 def _after(buffers: Sequence[Buffer], sent: int) -> list[Buffer]:
     """What follows the first `sent` bytes. The buffers are kept, not copied."""
+    if len(buffers) == 1 and sent == len(buffers[0]):
+        return []
     for index, buffer in enumerate(buffers):
         if sent < len(buffer):
             return [memoryview(buffer)[sent:], *buffers[index + 1 :]] if sent else list(buffers[index:])

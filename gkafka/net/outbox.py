@@ -69,8 +69,8 @@ class Outbox:
         self._outs.append(out)
 
     def holds_bytes(self) -> bool:
-        """Something is unsent: what comes later must wait behind it."""
-        return any(out.buffers for out in self._outs)
+        """Something is unsent: what comes later must wait behind it. Without the lock, too: a look at a copy."""
+        return bool(self._outs) and any(out.buffers for out in list(self._outs))
 
     def close(self) -> list[Out]:
         """Take everything out; the worker ends soon. What is put in later is told, by a worker, and nothing is sent."""

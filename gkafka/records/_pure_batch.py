@@ -39,7 +39,7 @@ class Batch:
 
     Made by `Appender.open`. count: records; size: bytes so far, uncompressed, header included; created: monotonic seconds;
     base_timestamp, max_timestamp: ms, -1 while empty; sealed: `wire` is fixed; done: delivered or failed, `error` says which;
-    owner: the appender's, None once done; attempts, extra, waiter: the owner's. A batch that was split has `parts`; a part knows its
+    owner: the appender's, None once done; attempts, extra, waits: the owner's. A batch that was split has `parts`; a part knows its
     `parent`, until it is done, and which of the parent's records is its `first`.
     """
 
@@ -82,7 +82,7 @@ class Batch:
         "sealed",
         "size",
         "topic",
-        "waiter",
+        "waits",
         "wire_size",
     )
 
@@ -91,7 +91,7 @@ class Batch:
     owner: Any
     created: float
     extra: Any
-    waiter: Any
+    waits: Any
     error: BaseException | None
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Batch:
         self.count, self.size, self.attempts = 0, HEADER_BYTES, 0
         self.base_timestamp = self.max_timestamp = self._last_timestamp = -1
         self.has_headers = self.sealed = self.done = self._sealing = False
-        self.error = self.extra = self.waiter = None
+        self.error = self.extra = self.waits = None
         self.base_offset = self.log_append_time = -1
         self.wire_size = 0
         self._memory = None

@@ -20,7 +20,7 @@ cdef class Batch:
 
     Made by `Appender.open`. count: records; size: bytes so far, uncompressed, header included; created: monotonic seconds;
     base_timestamp, max_timestamp: ms, -1 while empty; sealed: `wire` is fixed; done: delivered or failed, `error` says which;
-    owner: the appender's, None once done; attempts, extra, waiter: the owner's. A batch that was split has `parts`; a part knows its
+    owner: the appender's, None once done; attempts, extra, waits: the owner's. A batch that was split has `parts`; a part knows its
     `parent`, until it is done, and which of the parent's records is its `first`.
     """
 
@@ -35,7 +35,7 @@ cdef class Batch:
     cdef readonly object error
     cdef readonly int64_t base_offset, log_append_time
     cdef readonly Py_ssize_t wire_size
-    cdef public object extra, waiter
+    cdef public object extra, waits
     cdef public long attempts
     cdef readonly Batch parent
     cdef readonly list parts

@@ -9,6 +9,7 @@ Source: RequestHeader.json, ResponseHeader.json; KIP-482
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 from gkafka.exceptions import KafkaException, ProtocolError, RecordTooLarge, UnsupportedVersion
@@ -65,6 +66,7 @@ MAX_FRAME = 2**31 - 1
 
 _size = struct.Struct(">i")
 _request_start = struct.Struct(">hhi")
+_request_head = struct.Struct(">ihhi")
 _response_start = struct.Struct(">i")
 _error_start = struct.Struct(">ih")
 
@@ -105,11 +107,18 @@ def encode_request(request: Message, version: int, correlation_id: int, client_i
     """
     api = request.API
     out = Writer()
-    out.tail += _size.pack(0) + _request_start.pack(api.key, version, correlation_id)
-    encoder(_ClientId, 0, False)(out, _ClientId(client_id=client_id))
-    if version in api.flexible:
+    out.tail += _request_head.pack(0, api.key, version, correlation_id) + _client_id(client_id)
+    flexible = version in api.flexible
+    if flexible:
         out.tail.append(0)  # no tagged fields in the header
-    return _encode(out, request, version)
+    return _encode(out, request, version, flexible)
+
+
+@lru_cache(maxsize=64)
+def _client_id(client_id: str | None) -> bytes:
+    out = Writer()
+    encoder(_ClientId, 0, False)(out, _ClientId(client_id=client_id))
+    return bytes(out.tail)
 
 
 def encode_response(response: Message, version: int, correlation_id: int) -> list[Buffer]:
@@ -118,17 +127,17 @@ def encode_response(response: Message, version: int, correlation_id: int) -> lis
     out.tail += _size.pack(0) + _response_start.pack(correlation_id)
     if _has_tagged_header(response.API, version):
         out.tail.append(0)
-    return _encode(out, response, version)
+    return _encode(out, response, version, version in response.API.flexible)
 
 
 def _has_tagged_header(api: Api, version: int) -> bool:
     return version in api.flexible and api is not API_VERSIONS
 
 
-def _encode(out: Writer, message: Message, version: int) -> list[Buffer]:
+def _encode(out: Writer, message: Message, version: int, flexible: bool) -> list[Buffer]:
     api = message.API
     _check_version(api, version)
-    message, flexible = message.for_version(version), version in api.flexible
+    message = message.for_version(version)
     start = out.tail
     try:
         encoder(type(message), version, flexible)(out, message)

@@ -97,8 +97,8 @@ def decoder(cls: type[Struct], version: int, flexible: bool) -> Reader:
     scope: dict[str, Any] = {"cls": cls, "new": cls.__new__, "damage": Damage, "malformed": _malformed}
     lines = ["self = new(cls)"]
     for field in [*absent, *tagged]:
-        scope[f"default_{field.name}"] = field.fresh if field.kind in ("array", "struct") else field.default
-        lines.append(f"self.{field.name} = default_{field.name}" + ("()" if field.kind in ("array", "struct") else ""))
+        scope[f"default_{field.name}"] = field.default
+        lines.append(f"self.{field.name} = default_{field.name}" + ("()" if field.made_anew else ""))
     lines.append("try:")
     lines += ["    " + line for step in _steps(plain) for line in _decode_lines(step, version, flexible, scope)]
     if flexible:

@@ -49,7 +49,10 @@ class ProduceRequest(Message):
 
     def newest_version(self) -> int:
         """Version 13 names topics by id alone, so each must have one."""
-        return super().newest_version() if all(t.topic_id != ZERO_UUID for t in self.topic_data) else 12
+        for topic in self.topic_data:
+            if topic.topic_id is ZERO_UUID or topic.topic_id == ZERO_UUID:
+                return 12
+        return super().newest_version()
 
 
 class BatchIndexAndErrorMessage(Struct):

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 from gkafka.wire.primitives import ZERO_UUID
 
@@ -79,7 +79,7 @@ class VersionRange(NamedTuple):
         return cls(int(low), int(high or low))
 
     def __contains__(self, version: object) -> bool:
-        return isinstance(version, int) and self.low <= version <= self.high
+        return isinstance(version, int) and self[0] <= version <= self[1]
 
     def each(self) -> range:
         """The versions, oldest first."""
@@ -128,11 +128,14 @@ class Field:
         self.tag = tag
         self.tagged = VersionRange.parse("none" if tag is None else tagged or versions)
 
+    @property
+    def made_anew(self) -> bool:
+        """Is `default` what makes the default, an object of its own for each struct?"""
+        return self.default is not None and self.kind in ("array", "struct")
+
     def fresh(self) -> Any:
         """The default, as an object of its own."""
-        if self.default is not None and self.kind in ("array", "struct"):
-            return self.default()
-        return self.default
+        return self.default() if self.made_anew else self.default
 
 
 def _number(code: str) -> Callable[..., Any]:
@@ -249,7 +252,27 @@ class _StructType(type):
         body = {key: value for key, value in body.items() if key not in fields}
         body["__slots__"] = tuple(fields)
         body["FIELDS"] = tuple(fields.values())
+        if fields:
+            body["__init__"] = _init(tuple(fields.values()))
         return super().__new__(mcs, name, bases, body)
+
+
+def _init(fields: tuple[Field, ...]) -> Any:
+    """The __init__ of a struct with these fields, written out and compiled as dataclasses does: requests are made for each batch."""
+    scope: dict[str, Any] = {"missing": object(), "unknown": _unknown}
+    arguments, lines = [], ["if others:", "    unknown(self, others)"]
+    for field in fields:
+        name, own = field.name, field.made_anew
+        scope[f"default_{name}"] = field.default
+        arguments.append(f"{name}={'missing' if own else f'default_{name}'}")
+        lines.append(f"self.{name} = " + (f"default_{name}() if {name} is missing else {name}" if own else name))
+    source = f"def __init__(self, *, {', '.join(arguments)}, **others):\n" + "".join(f"    {line}\n" for line in lines)
+    exec(compile(source, "<gkafka struct>", "exec"), scope)
+    return scope["__init__"]
+
+
+def _unknown(self: Struct, others: dict[str, Any]) -> NoReturn:
+    raise TypeError(f"{type(self).__name__} has no field {', '.join(others)}; it has {', '.join(f.name for f in self.FIELDS)}")
 
 
 @dataclass_transform(kw_only_default=True)
@@ -259,11 +282,9 @@ class Struct(metaclass=_StructType):
     FIELDS: ClassVar[tuple[Field, ...]]
 
     def __init__(self, **values: Any) -> None:
-        for field in self.FIELDS:
-            name = field.name
-            setattr(self, name, values.pop(name) if name in values else field.fresh())
+        """Each class has one of its own, made from its fields; this is that of a class without any."""
         if values:
-            raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}; it has {', '.join(f.name for f in self.FIELDS)}")
+            _unknown(self, values)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -193,7 +193,7 @@ def test_a_partition_without_a_leader_asks_for_one_until_nothing_of_it_is_left()
 def test_what_the_gate_holds_back_goes_when_it_opens() -> None:
     rig = Rig({0: 1, 1: 1})
     closed = {("t", 0)}
-    rig.sender.gate = lambda key: key not in closed
+    rig.sender.set_gate(lambda key: key not in closed)
     rig.full(0), rig.full(1)
     assert [b.partition for r in rig.sent() for b in r.batches] == [1]
     assert rig.sent() == []

@@ -34,7 +34,7 @@ def test_the_fast_path_appends_and_answers_with_a_view(impl: Any) -> None:
     assert (batch.topic, batch.partition, batch.created, batch.owner) == ("t", 3, 12.5, owner)
     assert fields(batch) == (10, batch.size, 1000, 1009, False, False, False)
     assert batch.size == 61 + 10 * 9
-    assert (batch.attempts, batch.extra, batch.waiter, batch.error) == (0, None, None, None)
+    assert (batch.attempts, batch.extra, batch.waits, batch.error) == (0, None, None, None)
     assert owner.slow == []
 
 
