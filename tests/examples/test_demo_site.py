@@ -65,15 +65,6 @@ def test_a_named_folder_is_used_or_refused_but_never_replaced(site: Path, tmp_pa
         website.find_site(str(tmp_path / "nothing"), cache=tmp_path / "cache")
 
 
-def test_without_apt_the_pages_of_pydoc_are_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(website.shutil, "which", lambda name: None)
-    told: list[str] = []
-    folder = website.find_site(None, cache=tmp_path, say=told.append)
-    assert any("no apt-get" in line for line in told)
-    assert (folder / "index.html").is_file()
-    assert (folder / "json.html").is_file()
-
-
 def test_a_site_that_was_unpacked_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacked = tmp_path / "some-doc" / "usr" / "html"
     unpacked.mkdir(parents=True)

@@ -93,12 +93,13 @@ def _damage(frame: bytes, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("one", [one for one in RICH if one.version in one.cls.API.versions[:2]], ids=str)
 def test_a_lie_about_any_length_costs_no_memory(one: Golden) -> None:
-    """At the oldest and the newest version of each message."""
+    """At the oldest and the newest version of each message; of long frames at some hundred places."""
     frame = one.frame[4:]
     refused_or_decoded(one, frame)  # compile the decoder first
+    places = range(8 if one.is_request else 4, len(frame))
     tracemalloc.start()
     try:
-        for at in range(8 if one.is_request else 4, len(frame)):
+        for at in random.Random(7).sample(places, min(len(places), 300)):
             for lie in LIES:
                 refused_or_decoded(one, frame[:at] + lie + frame[at + len(lie) :])
         assert tracemalloc.get_traced_memory()[1] < 2**20
