@@ -204,7 +204,8 @@ class Sender:
                     pauses.append(ready_at(broker_id))
                 else:
                     requests += self._drain(broker_id, now)
-        return Poll(requests, ask, settled, bool(schedule.homeless), min([self._deadline(now), *pauses]))
+        # Who leads the partitions of a broker that is away may change before it is tried again.
+        return Poll(requests, ask, settled, bool(schedule.homeless or pauses), min([self._deadline(now), *pauses]))
 
     def _move(self, event: Event) -> None:
         self.state = MOVES[self.state, event]

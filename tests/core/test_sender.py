@@ -94,6 +94,16 @@ def test_no_more_requests_than_max_in_flight_are_under_way() -> None:
     assert sequences(rig.sent()) == [50]
 
 
+def test_while_a_broker_is_away_it_is_asked_who_leads_in_its_place() -> None:
+    """A new leader is chosen seconds after the old one died: the pause before the old one is tried again must not hide it."""
+    rig = Rig()
+    rig.full()
+    away = rig.sender.poll(0.0, lambda broker_id: 1.0)
+    assert (away.requests, away.want_metadata, away.deadline) == ([], True, pytest.approx(1.0))
+    back = rig.sender.poll(1.0, lambda broker_id: 1.0)
+    assert (len(back.requests), back.want_metadata) == (1, False)
+
+
 @pytest.mark.parametrize("told_by", ["metadata", "an answer"])
 def test_a_batch_that_waits_for_its_broker_goes_to_the_new_leader(told_by: str) -> None:
     from tests.core.fakes import MetadataRequest, told
