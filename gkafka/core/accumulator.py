@@ -50,16 +50,24 @@ class Flight:
         part.persisted = part.before = self.persisted
         return part
 
+    def unnumber(self) -> None:
+        """Take the number away: no copy of the batch was written under it, or will be."""
+        self.sequence, self.producer = -1, None
+        self.persisted = self.before = "no"
+
 
 class PartitionQueue:
     """One partition's batches and its sequence state, which outlives any hole in the metadata (B01).
 
-    pending: rolled, not on the wire, in order. on_wire: sent and not answered. reset_wanted: the numbering has a gap that only a new
-    producer epoch can mend; it is mended once nothing of the partition is on the wire. known_to: the producer id under which a batch was
-    acknowledged last: the partition's leaders check the numbers of that one. topic_id, leader: of the last batch that was sent.
+    pending: rolled, not on the wire, in order. on_wire: sent and not answered, oldest first. producer, next_sequence: what the next new batch is
+    numbered with. gap: order of the newest batch whose number may never arrive; dead: of the oldest whose number never will, so that no younger
+    one's will either; both None while there is no gap. known_to: the producer id under which a batch was acknowledged last: the partition's
+    leaders check the numbers of that one. topic_id, leader: of the last batch that was sent.
     """
 
     __slots__ = (
+        "dead",
+        "gap",
         "key",
         "known_to",
         "leader",
@@ -68,7 +76,6 @@ class PartitionQueue:
         "orders",
         "pending",
         "producer",
-        "reset_wanted",
         "retry",
         "topic_id",
     )
@@ -79,11 +86,12 @@ class PartitionQueue:
         self.on_wire: list[Batch] = []
         self.orders = 0
         self.producer: ProducerId | None = None
-        self.known_to: ProducerId | None = None
+        self.known_to: int | None = None
+        self.gap: tuple[int, int] | None = None
+        self.dead: tuple[int, int] | None = None
         self.topic_id: UUID | None = None
         self.leader: tuple[int, int] | None = None
         self.next_sequence = 0
-        self.reset_wanted = False
         self.retry = Retry()
 
     @property
@@ -197,8 +205,9 @@ class Accumulator:
     def rests(self, queue: PartitionQueue, producer: ProducerId | None) -> None:
         """The queue is empty. It is forgotten if it has no history: no failures in a row, and no numbers under the present producer id.
 
-        Numbers are kept however long the partition rests, also while the metadata does not name it (B01).
+        Numbers are kept however long the partition rests, also while the metadata does not name it (B01), and also those of an older epoch:
+        its leaders know the producer.
         """
         self.active.pop(queue.key, None)
-        if not queue.retry.failures and (queue.producer is None or queue.producer != producer):
+        if not queue.retry.failures and (queue.producer is None or producer is None or queue.producer[0] != producer[0]):
             self.queues.pop(queue.key, None)

@@ -1,12 +1,11 @@
 """The producer's machine: which batches go to which broker, and what an answer means for them.
 
 It waits for nothing and sends nothing: `poll(now)` returns requests to send, `on_answer` takes the outcome and returns what became of
-each batch. Order and sequence rules are those of KIP-98, KIP-360 and the Java client; see the rules at `_may_send`.
+each batch. What keeps the order is told at `_may_send`; the numbers that brokers know batches again by are in `core/numbering.py`.
 """
 
 from __future__ import annotations
 
-import enum
 import logging
 from collections.abc import Callable, Iterable
 from random import Random
@@ -14,14 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from gkafka.brokererrors import (
-    PRODUCER_ID,
     BrokerError,
     DuplicateSequenceNumber,
     KafkaStorageError,
     MessageSizeTooLarge,
     NetworkException,
     NotEnoughReplicasAfterAppend,
-    OutOfOrderSequenceNumber,
+    NotLeaderForPartition,
     RecordListTooLarge,
     RequestTimedOut,
     Stale,
@@ -31,9 +29,10 @@ from gkafka.brokererrors import (
     UnknownTopicOrPartition,
     error_for,
 )
-from gkafka.core.accumulator import SEQUENCES, Accumulator, Flight, Key, PartitionQueue, ProducerId
-from gkafka.core.backoff import Backoff, Retry
+from gkafka.core.accumulator import Accumulator, Flight, Key, PartitionQueue, ProducerId
+from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
+from gkafka.core.numbering import Event, Idempotence, Numbering
 from gkafka.core.schedule import Schedule
 from gkafka.exceptions import (
     ConnectionFailedError,
@@ -41,7 +40,6 @@ from gkafka.exceptions import (
     KafkaTimeoutError,
     LeaderNotFoundError,
     ProtocolError,
-    UnsupportedVersion,
 )
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
@@ -51,45 +49,17 @@ if TYPE_CHECKING:
     from gkafka.core.transaction import Transaction
     from gkafka.records import Batch
 
-__all__ = ["Idempotence", "Outgoing", "Poll", "Sender", "Settled"]
+__all__ = ["Outgoing", "Poll", "Sender", "Settled"]
 
 log = logging.getLogger(__name__)
 
 NEVER = float("inf")
-MAX_EPOCH = (1 << 15) - 1
 MAX_THROTTLE_S = 30.0
 MAYBE_WRITTEN = (UnknownError, RequestTimedOut, NetworkException, NotEnoughReplicasAfterAppend, KafkaStorageError, UnknownBrokerError)
-"""Errors with which a broker does not say that it has not written the batch."""
+"""Errors with which a broker does not say that it has not written the batch. With acks=all also NotLeaderForPartition: a leader answers so
+when it loses the partition while it waits for the followers, and one of those, which has the batch, may lead next (B14)."""
 
 TOO_LARGE = (MessageSizeTooLarge, RecordListTooLarge)
-
-
-class Idempotence(enum.Enum):
-    """OFF: no producer id is used. WANTED: one has to be asked for. ASKED: the request is out. READY: batches are numbered."""
-
-    OFF = "off"
-    WANTED = "wanted"
-    ASKED = "asked"
-    READY = "ready"
-
-
-class Event(enum.Enum):
-    """What moves the state of idempotence."""
-
-    ASK = "ask"
-    GRANTED = "granted"
-    FAILED = "failed"
-    UNSUPPORTED = "unsupported"
-    EXHAUSTED = "exhausted"
-
-
-MOVES: dict[tuple[Idempotence, Event], Idempotence] = {
-    (Idempotence.WANTED, Event.ASK): Idempotence.ASKED,
-    (Idempotence.ASKED, Event.GRANTED): Idempotence.READY,
-    (Idempotence.ASKED, Event.FAILED): Idempotence.WANTED,
-    (Idempotence.ASKED, Event.UNSUPPORTED): Idempotence.OFF,
-    (Idempotence.READY, Event.EXHAUSTED): Idempotence.WANTED,
-}
 
 
 class Outgoing(NamedTuple):
@@ -151,23 +121,18 @@ class Sender:
         self._max_in_flight, self._delivery_timeout_s, self._request_timeout_s = max_in_flight, delivery_timeout_s, request_timeout_s
         self._ack_timeout_s = request_timeout_s if ack_timeout_s is None else ack_timeout_s
         self._retries, self._backoff, self._chance = retries, backoff, chance
-        self.state = Idempotence.OFF if idempotence is False else Idempotence.WANTED
-        self._required = idempotence is True
-        self.producer: ProducerId | None = None
-        self._id_retry = Retry()
+        self._maybe_written = (*MAYBE_WRITTEN, NotLeaderForPartition) if acks == -1 else MAYBE_WRITTEN
+        self.numbering = Numbering(idempotence, backoff=backoff, chance=chance)
         self.transaction: Transaction | None = None
         self.flushing = False
         self.pressed = False
         self.in_flight: dict[int, int] = {}
         self.retried = 0
-        self.epoch_bumps = 0
         self.sent_requests = 0
         self.limits: dict[str, int] = {}
         self.divided: list[Batch] = []
         self.splits = 0
         self._throttled: dict[int, float] = {}
-        self._topic_ids: dict[str, UUID] = {}
-        self._topic_names: dict[UUID, str] = {}
         self._schedule = Schedule(accumulator, metadata, linger_s=linger_s, may_send=self._may_send)
 
     def set_gate(self, gate: Callable[[Key], bool]) -> None:
@@ -183,20 +148,15 @@ class Sender:
         settled = self._expire(now) if self._is_overdue(now) else []
         if self.transaction is not None and self.transaction.drops_unsent:
             settled += self._drop_unsent(self.transaction)
-        ask = (
-            self.state is Idempotence.WANTED
-            and self.transaction is None
-            and now >= self._id_retry.not_before
-            and bool(self.accumulator.unsettled)
-        )
+        ask = self.transaction is None and bool(self.accumulator.unsettled) and self.numbering.wants_id(now)
         if ask:
-            self._move(Event.ASK)
+            self.numbering.move(Event.ASK)
         schedule = self._schedule
         ends = self.transaction is not None and self.transaction.flushing
         schedule.update(now, hasty=self.flushing or self.pressed or ends)
         requests: list[Outgoing] = []
         pauses: list[float] = []
-        if self.state in (Idempotence.OFF, Idempotence.READY):
+        if self.numbering.state in (Idempotence.OFF, Idempotence.READY):
             for broker_id in list(schedule.ready):
                 if not self._has_room(broker_id, now):
                     continue
@@ -207,25 +167,20 @@ class Sender:
         # Who leads the partitions of a broker that is away may change before it is tried again.
         return Poll(requests, ask, settled, bool(schedule.homeless or pauses), min([self._deadline(now), *pauses]))
 
-    def _move(self, event: Event) -> None:
-        self.state = MOVES[self.state, event]
-
     def _may_send(self, queue: PartitionQueue) -> bool:
         """May the next batch of the partition go out, as far as what is on the wire is concerned? (Not during the pause after a failure.)
 
         - a batch that was sent before goes out again only when nothing of its partition is on the wire, else a younger batch that is
           still under way could land before it;
-        - nothing goes beside a partition's first batch: a leader that has no batch of this producer takes any sequence number, so the second
-          could land where the first was refused (B10). The same for a topic that was made again, or that a broker did not know. Nor
-          beside any, if one request in flight is all that keeps the order;
-        - batches numbered under an older producer id are settled first, then the numbering starts anew.
+        - nothing goes beside another, if one request in flight is all that keeps the order;
+        - nothing goes to a topic that was made again while its predecessor owes an answer;
+        - and see `Numbering.must_wait`.
         """
         if queue.on_wire:
             again = bool(queue.pending) and (queue.pending[0].attempts > 0 or queue.pending[0].extra.is_part)
-            stale = self.state is Idempotence.READY and queue.producer != self.producer
-            unknown = self._max_in_flight == 1 or (self.state is Idempotence.READY and queue.known_to != self.producer)
-            made_again = queue.topic_id != self._topic_id(queue.key[0])
-            return not (again or stale or queue.reset_wanted or unknown or made_again)
+            topic_id = self._topic_id(queue)
+            made_again = topic_id is not queue.topic_id and topic_id != queue.topic_id
+            return not (again or made_again or self._max_in_flight == 1 or self.numbering.must_wait(queue))
         return True
 
     def _has_room(self, broker_id: int, now: float) -> bool:
@@ -281,28 +236,17 @@ class Sender:
 
     def _send_next(self, queue: PartitionQueue) -> Batch:
         batch = queue.pending.popleft()
-        if self.state is Idempotence.READY:
-            self._number(queue, batch)
-        topic_id = self._topic_id(batch.topic)
-        if queue.topic_id != topic_id:
-            queue.topic_id, queue.known_to = topic_id, None
+        self.numbering.number(queue, batch)
+        topic_id = self._topic_id(queue)
+        if topic_id is not queue.topic_id:
+            if topic_id != queue.topic_id:
+                queue.known_to = None
+            queue.topic_id = topic_id
         queue.leader = self._metadata.leader(*queue.key)
         queue.on_wire.append(batch)
         batch.attempts += 1
         batch.extra.before, batch.extra.persisted = batch.extra.persisted, "maybe"
         return batch
-
-    def _number(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Give the batch its sequence number: at its first send, or anew after the producer id changed."""
-        unsettled_numbers = batch.extra.sequence >= 0 and not queue.reset_wanted
-        if queue.producer != self.producer and not queue.on_wire and not unsettled_numbers:
-            queue.producer, queue.next_sequence, queue.reset_wanted = self.producer, 0, False
-            for waiting in queue.pending:
-                waiting.extra.sequence = -1
-            batch.extra.sequence = -1
-        if batch.extra.sequence < 0:
-            batch.extra.sequence, batch.extra.producer = queue.next_sequence, queue.producer
-            queue.next_sequence = (queue.next_sequence + batch.count) % SEQUENCES
 
     def request(self, outgoing: Outgoing) -> ProduceRequest:
         """The produce request for batches that are sealed by now."""
@@ -324,13 +268,13 @@ class Sender:
         """The newest Produce that may be used, None for any."""
         return self.transaction.newest(ProduceRequest.API) if self.transaction is not None else None
 
-    def _topic_id(self, name: str) -> UUID:
-        """The topic's id, which is all that a request and its answer name it by (KIP-516); remembered, because a topic may vanish from the
-        metadata while its batches are under way (B01)."""
-        known = self._metadata.topic_id(name)
-        if known is not NO_TOPIC_ID and known != NO_TOPIC_ID:
-            self._topic_ids[name], self._topic_names[known] = known, name
-        return self._topic_ids.get(name, known)
+    def _topic_id(self, queue: PartitionQueue) -> UUID:
+        """The topic's id, which is all that a request and its answer name it by (KIP-516). A topic may vanish from the metadata while its
+        batches are under way (B01): then it is the one that they were sent to."""
+        known = self._metadata.topic_id(queue.key[0])
+        if known is queue.topic_id or queue.topic_id is None or known != NO_TOPIC_ID:
+            return known
+        return queue.topic_id
 
     # -- what came -------------------------------------------------------------------------------------------------------
     def on_answer(
@@ -342,7 +286,7 @@ class Sender:
         """
         left = self.in_flight.get(outgoing.broker_id, 0) - 1
         self.in_flight[outgoing.broker_id] = max(left, 0)
-        answers = self._answers(response) if response is not None else {}
+        answers = self._answers(outgoing, response) if response is not None else {}
         if response is not None and response.throttle_time_ms > 0:
             self._throttled[outgoing.broker_id] = now + min(response.throttle_time_ms / 1000, MAX_THROTTLE_S)  # KIP-219
         settled: list[Settled] = []
@@ -357,11 +301,13 @@ class Sender:
             stale |= problem is not None and (problem.stale is Stale.METADATA or error is not None)
         return settled, stale
 
-    def _answers(self, response: ProduceResponse) -> dict[tuple[str, int], tuple[int, int, KafkaException | None]]:
+    def _answers(self, outgoing: Outgoing, response: ProduceResponse) -> dict[tuple[str, int], tuple[int, int, KafkaException | None]]:
         answers: dict[tuple[str, int], tuple[int, int, KafkaException | None]] = {}
+        named = not response.responses or bool(response.responses[0].name)
+        names = {} if named else {batch.extra.queue.topic_id: batch.topic for batch in outgoing.batches}
         self._metadata.add_brokers(BrokerInfo(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints)
         for topic in response.responses:
-            name = topic.name or self._topic_names.get(topic.topic_id, "")
+            name = topic.name or names.get(topic.topic_id, "")
             for p in topic.partition_responses:
                 problem = error_for(p.error_code, p.error_message, topic=name, partition=p.index, api="Produce")
                 answers[name, p.index] = (p.base_offset, p.log_append_time_ms, problem)
@@ -380,12 +326,12 @@ class Sender:
             return None  # its delivery timeout passed while it was under way: it is settled already
         queue.on_wire.remove(batch)
         if isinstance(error, (ConnectionFailedError, LeaderNotFoundError)) or (
-            isinstance(error, BrokerError) and not isinstance(error, MAYBE_WRITTEN)
+            isinstance(error, BrokerError) and not isinstance(error, self._maybe_written)
         ):
             batch.extra.persisted = batch.extra.before  # this try did not write it: no connection was made, or the broker refused
         if error is None or isinstance(error, DuplicateSequenceNumber):
             queue.retry.succeeded()
-            queue.known_to = batch.extra.producer
+            self.numbering.written(queue, batch)
             batch.extra.persisted = "yes"
             return self._done(queue, Settled(batch, offset, log_append_time, None))
         if isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)):
@@ -395,20 +341,15 @@ class Sender:
                 self._split(queue, batch)
                 return None
             return self._fail(queue, batch, self._alone_too_large(batch, error))
-        if self._is_numbering_error(error) and not queue.has_older(batch):
-            if self.transaction is not None:
-                # A new epoch would begin a new transaction, and this one be committed without what came before (B02).
-                return self._fail(queue, batch, error)
-            queue.reset_wanted = True
-            self._bump_epoch(queue)
-        if self._may_retry(batch, error, now):
-            self.retried += 1
-            queue.put_back(batch)
-            if now >= queue.retry.not_before:  # what was in flight beside it fails with it: that is one failure, not five
-                queue.retry.failed(self._backoff, now, self._chance)
-            self.accumulator.waits(queue)
-            return None
-        return self._fail(queue, batch, error)
+        if not self._may_retry(queue, batch, error, now):
+            return self._fail(queue, batch, self._explained(batch, error))
+        self.retried += 1
+        queue.put_back(batch)
+        self.numbering.mend(queue)
+        if now >= queue.retry.not_before:  # what was in flight beside it fails with it: that is one failure, not five
+            queue.retry.failed(self._backoff, now, self._chance)
+        self.accumulator.waits(queue)
+        return None
 
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
         """Put the batch's records back in parts (KIP-126); they share its numbers, and it was no try of theirs.
@@ -440,23 +381,29 @@ class Sender:
         )
         return type(error)(text, topic=batch.topic, partition=batch.partition, broker=error.broker, api="Produce")
 
-    def _is_numbering_error(self, error: KafkaException) -> bool:
-        return self.state is Idempotence.READY and (isinstance(error, OutOfOrderSequenceNumber) or error.stale is PRODUCER_ID)
+    def _may_retry(self, queue: PartitionQueue, batch: Batch, error: KafkaException, now: float) -> bool:
+        again = error.retriable
+        if self.numbering.is_refusal(batch, error):
+            # Inside a transaction a new epoch would begin a new one, and this one be committed without what came before (B02).
+            again = queue.has_older(batch) if self.transaction is not None else self.numbering.refused(queue, batch, error)
+        return again and now < batch.created + self._delivery_timeout_s and (self._retries is None or batch.attempts <= self._retries)
 
-    def _may_retry(self, batch: Batch, error: KafkaException, now: float) -> bool:
-        if now >= batch.created + self._delivery_timeout_s or (self._retries is not None and batch.attempts > self._retries):
-            return False
-        # A numbering error while an older batch is unsettled is its consequence, and without an older one the numbering was just
-        # reset: in both cases the batch was not written and is sent again.
-        return error.retriable or self._is_numbering_error(error)
+    def _explained(self, batch: Batch, error: KafkaException) -> KafkaException:
+        """Why a batch is not sent again although its number is all that is wrong."""
+        if not (batch.extra.persisted == "maybe" and self.numbering.is_refusal(batch, error)):
+            return error
+        text = (
+            f"{batch.topic}-{batch.partition}: {batch.count} record(s) may be in the log or not: the answer to an earlier try was lost, and now the "
+            f"leader refuses their number, so they are not sent again; look for them in the topic before producing them again ({error})"
+        )
+        return type(error)(text, topic=batch.topic, partition=batch.partition, broker=error.broker, api="Produce")
 
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaException) -> Settled:
         if self.transaction is not None:
             self.transaction.batch_failed(error, numbered=batch.extra.sequence >= 0)
-        elif batch.extra.sequence >= 0:
-            # Its numbers will never arrive: what follows would be refused for ever. A new epoch closes the gap (KIP-360).
-            queue.reset_wanted = True
-            self._bump_epoch(queue)
+        else:
+            self.numbering.lost(queue, batch)
+            self.numbering.mend(queue)
         return self._done(queue, Settled(batch, -1, -1, error))
 
     def _done(self, queue: PartitionQueue, settled: Settled) -> Settled:
@@ -467,60 +414,50 @@ class Sender:
         return settled
 
     # -- producer id -----------------------------------------------------------------------------------------------------
+    @property
+    def state(self) -> Idempotence:
+        """How far idempotence is."""
+        return self.numbering.state
+
+    @property
+    def producer(self) -> ProducerId | None:
+        """The producer id and epoch in force."""
+        return self.numbering.producer
+
+    @property
+    def epoch_bumps(self) -> int:
+        """How often a gap in the numbers was closed by a new epoch."""
+        return self.numbering.epoch_bumps
+
     def producer_id_request(self) -> InitProducerIdRequest:
-        """KIP-98: a producer id without a transactional id."""
-        return InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=(1 << 31) - 1)
+        """What to ask when `Poll.ask_producer_id` says so."""
+        return self.numbering.request()
 
     def on_producer_id(self, response: InitProducerIdResponse | None, error: KafkaException | None, now: float) -> KafkaException | None:
         """Take the answer. Returns the error if it is final: then nothing can be sent (every batch must be failed with it)."""
-        if response is not None:
-            error = error_for(response.error_code, api="InitProducerId")
-        if error is None and response is not None:
-            self.producer = (response.producer_id, response.producer_epoch)
-            self._id_retry.succeeded()
-            self._move(Event.GRANTED)
-            return None
-        assert error is not None
-        if isinstance(error, UnsupportedVersion) and not self._required:
-            log.warning("the brokers know no producer ids (they are older than 0.11): sending without idempotence, retries may duplicate")
-            self._move(Event.UNSUPPORTED)
-            return None
-        self._move(Event.FAILED)
-        self._id_retry.failed(self._backoff, now, self._chance)
-        return None if error.retriable else error
+        return self.numbering.on_answer(response, error, now)
 
     def adopt(self, producer: ProducerId) -> None:
         """Take the producer id and epoch that a transaction's coordinator gave. Nothing is unsettled, or nothing was ever sent."""
-        if producer == self.producer:
-            return
-        if self.state is Idempotence.WANTED:
-            self._move(Event.ASK)
-            self._move(Event.GRANTED)
-        self.producer = producer
-
-    def _bump_epoch(self, queue: PartitionQueue) -> None:
-        if self.producer is None or queue.producer != self.producer:
-            return  # another partition has moved the producer on already
-        producer_id, epoch = self.producer
-        self.epoch_bumps += 1
-        log.info("producer %d: epoch %d ends at a gap in the numbers of %s-%d (KIP-360)", producer_id, epoch, *queue.key)
-        if epoch >= MAX_EPOCH:
-            self.producer = None
-            self._move(Event.EXHAUSTED)
-        else:
-            self.producer = (producer_id, epoch + 1)
+        self.numbering.adopt(producer)
 
     # -- time --------------------------------------------------------------------------------------------------------------
     def _expire(self, now: float) -> list[Settled]:
         """Batches whose delivery timeout has passed. Unsettled batches are in the order of their creation."""
-        settled: list[Settled] = []
-        for batch in list(self._overdue(now)):
-            key = (batch.topic, batch.partition)
-            if self.accumulator.open.get(key) is batch:
-                self._roll(*key)
-                self.accumulator.rolled(batch)
-            settled.append(self._expired(batch))
-        return settled
+        return [self._expired(batch, self._taken_out(batch)) for batch in list(self._overdue(now))]
+
+    def _taken_out(self, batch: Batch) -> PartitionQueue:
+        """Take a batch away, wherever it is; an open one takes no more records. Returns its queue."""
+        key = (batch.topic, batch.partition)
+        if self.accumulator.open.get(key) is batch:
+            self._roll(*key)
+            self.accumulator.rolled(batch)
+        queue: PartitionQueue = batch.extra.queue
+        if batch in queue.on_wire:
+            queue.on_wire.remove(batch)
+        else:
+            queue.pending.remove(batch)
+        return queue
 
     def _is_overdue(self, now: float) -> bool:
         for batch in self.accumulator.unsettled:
@@ -533,18 +470,13 @@ class Sender:
                 return
             yield batch
 
-    def _expired(self, batch: Batch) -> Settled:
-        queue: PartitionQueue = batch.extra.queue
-        if batch in queue.on_wire:
-            queue.on_wire.remove(batch)
-        else:
-            queue.pending.remove(batch)
+    def _expired(self, batch: Batch, queue: PartitionQueue) -> Settled:
         why = "no answer came" if batch.extra.persisted == "maybe" else self._why_unsent(batch)
         text = f"{batch.count} record(s) for {batch.topic}-{batch.partition} not delivered within {self._delivery_timeout_s:g} s: {why}"
         return self._fail(queue, batch, KafkaTimeoutError(text, topic=batch.topic, partition=batch.partition, api="Produce"))
 
     def _why_unsent(self, batch: Batch) -> str:
-        if self.state in (Idempotence.WANTED, Idempotence.ASKED):
+        if self.numbering.state in (Idempotence.WANTED, Idempotence.ASKED):
             return "no broker gave a producer id"
         if self._metadata.leader(batch.topic, batch.partition) is None:
             return "the partition had no known leader"
@@ -560,8 +492,9 @@ class Sender:
         for until in self._throttled.values():
             if until > now:
                 when = min(when, until)
-        if self.state is Idempotence.WANTED and acc.unsettled and self._id_retry.not_before > now:
-            when = min(when, self._id_retry.not_before)
+        numbering = self.numbering
+        if numbering.state is Idempotence.WANTED and acc.unsettled and numbering.retry.not_before > now:
+            when = min(when, numbering.retry.not_before)
         return when
 
     def refuse(self, batch: Batch, error: KafkaException) -> Settled:
@@ -590,29 +523,9 @@ class Sender:
 
     def _drop_unsent(self, transaction: Transaction) -> list[Settled]:
         """Fail what was never sent of a transaction that will be aborted (KIP-654)."""
-        settled: list[Settled] = []
-        for batch in [b for b in self.accumulator.unsettled if not b.attempts]:
-            key = (batch.topic, batch.partition)
-            if self.accumulator.open.get(key) is batch:
-                self._roll(*key)
-                self.accumulator.rolled(batch)
-            queue: PartitionQueue = batch.extra.queue
-            queue.pending.remove(batch)
-            settled.append(self._fail(queue, batch, transaction.dropped_error()))
-        return settled
+        unsent = [batch for batch in self.accumulator.unsettled if not batch.attempts]
+        return [self._fail(self._taken_out(batch), batch, transaction.dropped_error()) for batch in unsent]
 
     def abandon(self, error: KafkaException) -> list[Settled]:
         """Fail everything that is not settled: the producer closes, or can never send."""
-        settled: list[Settled] = []
-        for batch in list(self.accumulator.unsettled):
-            key = (batch.topic, batch.partition)
-            if self.accumulator.open.get(key) is batch:
-                self._roll(*key)
-                self.accumulator.rolled(batch)
-            queue: PartitionQueue = batch.extra.queue
-            if batch in queue.on_wire:
-                queue.on_wire.remove(batch)
-            else:
-                queue.pending.remove(batch)
-            settled.append(self._done(queue, Settled(batch, -1, -1, error)))
-        return settled
+        return [self._done(self._taken_out(batch), Settled(batch, -1, -1, error)) for batch in list(self.accumulator.unsettled)]

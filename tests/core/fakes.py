@@ -116,7 +116,8 @@ class Rig:
         self.sender.on_producer_id(InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch), None, self.now)
         for partition in self._known:
             queue = self.accumulator.queues.setdefault(("t", partition), PartitionQueue(("t", partition)))
-            queue.producer = queue.known_to = self.sender.producer
+            queue.producer = self.sender.producer
+            queue.known_to = producer_id
             queue.topic_id = self.metadata.topic_id("t")
 
     def open(self, partition: int = 0, **about: Any) -> Any:

@@ -111,13 +111,16 @@ def test_queues_without_a_history_are_forgotten_and_those_with_numbers_kept(idem
     assert not rig.accumulator.active
 
 
-def test_numbers_under_an_old_epoch_are_no_history() -> None:
-    rig = Rig({0: 1, 1: 1})
+@pytest.mark.parametrize(("epoch", "left"), [(0, 2), ((1 << 15) - 1, 0)])
+def test_numbers_are_a_history_until_the_producer_id_changes(epoch: int, left: int) -> None:
+    """Under a new epoch of the same id the partition's leaders still know the producer."""
+    rig = Rig({0: 1, 1: 1}, idempotence=None)
+    rig.grant(epoch=epoch)
     rig.full(0, count=1), rig.full(1)
     (request,) = rig.sent()
     rig.answer(request, {0: 10})
     assert rig.sender.epoch_bumps == 1
-    assert not rig.accumulator.queues
+    assert len(rig.accumulator.queues) == left
 
 
 def test_only_an_open_batch_can_be_hurried_and_rolling_it_ends_the_hurry() -> None:
@@ -171,13 +174,14 @@ def outcome(*tries: int | Exception) -> str:
 
 def test_a_batch_is_maybe_persisted_if_any_of_its_tries_may_have_written_it() -> None:
     gone, refused = SocketDisconnectedError("gone"), ConnectionFailedError("refused")
-    not_leader, timed_out, too_few_after_append, unauthorized = 6, 7, 20, 29
-    assert outcome(refused, refused, not_leader) == "no"
+    too_few, not_leader, timed_out, too_few_after_append, unauthorized = 19, 6, 7, 20, 29
+    assert outcome(refused, refused, too_few) == "no"
     assert outcome(unauthorized) == "no"
     assert outcome(refused, unauthorized) == "no"
     assert outcome(gone, refused, refused) == "maybe"
     assert outcome(gone, unauthorized) == "maybe"
     assert outcome(timed_out, not_leader) == "maybe"
-    assert outcome(not_leader, too_few_after_append) == "maybe"
+    assert outcome(too_few, too_few_after_append) == "maybe"
+    assert outcome(not_leader, refused) == "maybe"
     assert outcome(-1) == "maybe"
     assert outcome(not_leader, 0) == "yes"

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gkafka.core.sender import MOVES, Event, Idempotence, Outgoing
+from gkafka.core.numbering import MOVES, Event, Idempotence
+from gkafka.core.sender import Outgoing
 from gkafka.exceptions import (
     ClusterAuthorizationFailed,
     ConnectionFailedError,
@@ -379,7 +380,7 @@ def test_a_broker_that_knows_no_producer_ids_turns_idempotence_off_unless_it_was
 
 def test_idempotence_that_was_asked_for_is_never_given_up() -> None:
     rig = Rig(idempotence=None)
-    rig.sender._required = True
+    rig.sender.numbering.required = True
     rig.full()
     rig.poll()
     error = UnsupportedVersion("no such api")
@@ -466,6 +467,23 @@ def test_nothing_goes_to_a_topic_made_again_while_its_predecessor_owes_an_answer
     assert rig.sender.request(again).topic_data[0].topic_id == uuid.UUID(int=8)
 
 
+def test_nothing_is_kept_of_topics_that_were_made_again() -> None:
+    rig = Rig()
+
+    def held() -> int:
+        return sum(len(value) for value in vars(rig.sender).values() if hasattr(value, "__len__"))
+
+    sizes = set()
+    for n in range(8, 28):
+        rig.metadata.on_response(MetadataRequest(topics=None), told({0: 1}, topic_id=uuid.UUID(int=n)), rig.now)
+        rig.full()
+        (request,) = rig.sent()
+        assert rig.sender.request(request).topic_data[0].topic_id == uuid.UUID(int=n)
+        rig.answer(request)
+        sizes.add(held())
+    assert len(sizes) == 1
+
+
 def test_an_answer_that_leaves_a_partition_out_is_an_error_that_names_it() -> None:
     rig = Rig()
     rig.full()
@@ -493,7 +511,7 @@ def test_an_impossible_move_of_idempotence_raises() -> None:
     rig = Rig()
     assert rig.sender.state is Idempotence.READY
     with pytest.raises(KeyError):
-        rig.sender._move(Event.GRANTED)
+        rig.sender.numbering.move(Event.GRANTED)
     assert all(isinstance(state, Idempotence) and isinstance(event, Event) for state, event in MOVES)
 
 

@@ -1,0 +1,83 @@
+"""Whatever order things happen in: Hypothesis makes up schedules of losses, delays, refusals, moves and timeouts, the brokers keep Kafka's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.core.brokersim import BROKERS, DUPLICATE, NOT_LEADER, TIMED_OUT, TOO_FEW, TOO_FEW_AFTER, UNAUTHORIZED, World
+
+PARTITIONS = 2
+Event = tuple[str, int]
+
+
+def _broker(n: int) -> int:
+    return BROKERS[n % 3]
+
+
+def _partition(n: int) -> int:
+    return n % PARTITIONS
+
+
+def _refuse(code: int) -> Callable[[World, int], None]:
+    return lambda world, n: world.arrive(_broker(n), lambda copy: code)
+
+
+def _write_but_say(code: int) -> Callable[[World, int], None]:
+    return lambda world, n: world.arrive(_broker(n), world.write_but_say(code))
+
+
+def _limit(world: World, n: int) -> None:
+    world.partitions[_partition(n)].limit = (1, 2, 3, 1 << 30)[n // 2 % 4]
+
+
+def _retire(world: World, n: int) -> None:
+    """The leader writes, loses the partition before its followers have said that they have the batch, and says so."""
+    world.arrive(_broker(n), world.write_but_say(NOT_LEADER))
+    for p, partition in world.partitions.items():
+        if partition.leader == _broker(n):
+            world.move(p, _broker(n + 1), keep=n // 3 % 3, tell=bool(n // 9 % 2))
+
+
+EVENTS: dict[str, Callable[[World, int], Any]] = {
+    "produce": lambda world, n: world.produce(_partition(n), 1 + n // 2 % 4),
+    "produce more": lambda world, n: [world.produce(_partition(n)) for _ in range(5)],
+    "produce poison": lambda world, n: world.produce(_partition(n), poison=True),
+    "arrive": lambda world, n: world.arrive(_broker(n)),
+    "answer": lambda world, n: world.answer(_broker(n)),
+    "serve": lambda world, n: world.serve(_broker(n)),
+    "serve all": lambda world, n: [world.serve(b) for b in BROKERS for _ in range(6)],
+    "arrive late": lambda world, n: world.arrive_late(_broker(n)),
+    "cut": lambda world, n: world.cut(_broker(n), late=bool(n // 3 % 2)),
+    "never open": lambda world, n: world.never_open(_broker(n)),
+    "too few": _refuse(TOO_FEW),
+    "unauthorized": _refuse(UNAUTHORIZED),
+    "timed out": _write_but_say(TIMED_OUT),
+    "too few after": _write_but_say(TOO_FEW_AFTER),
+    "retire": _retire,
+    "move": lambda world, n: world.move(_partition(n), _broker(n // 2), keep=n // 6 % 3, tell=bool(n // 18 % 2)),
+    "tell": lambda world, n: world.tell(),
+    "restart": lambda world, n: world.partitions[_partition(n)].log.restart(),
+    "limit": _limit,
+    "next epoch": lambda world, n: world.next_epoch(marked=bool(n % 2)),
+    "a moment": lambda world, n: world.step(0.02),
+    "a pause": lambda world, n: world.step(1.3),
+    "a while": lambda world, n: world.step(4.0),
+}
+NAMES = sorted(EVENTS)
+SCHEDULES = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 71)), min_size=20, max_size=120)
+
+
+def play(world: World, schedule: list[Event]) -> None:
+    for name, n in schedule:
+        EVENTS[name](world, n)
+    world.finish()
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(schedule=SCHEDULES, epoch=st.sampled_from([0, 32766]), duplicate=st.sampled_from([0, DUPLICATE]))
+def test_whatever_happens_the_logs_hold_what_was_told(schedule: list[Event], epoch: int, duplicate: int) -> None:
+    play(World(PARTITIONS, epoch=epoch, duplicate=duplicate), schedule)
