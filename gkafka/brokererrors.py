@@ -7,6 +7,7 @@ handling of it): code that reacts to errors asks for these, never for a list of 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from gkafka.errortexts import text_of
@@ -171,13 +172,16 @@ class KafkaException(Exception):
 
     Each carries what it is about: `topic`, `partition`, `offset`, `broker` (host:port or id) and `api`, None where it does not apply.
     `retriable`: the same call may succeed later; `abortable`: abort the transaction and do its work again; `fatal`: the producer is of no
-    use any more, make a new one.
+    use any more, make a new one. persisted: of a delivery's error: "no", or "maybe" where a broker may have written the record without its
+    answer reaching us; None of any other error.
     """
 
     retriable: ClassVar[bool] = False
     abortable: ClassVar[bool] = False
     fatal: ClassVar[bool] = False
     stale: ClassVar[Stale | None] = None
+    persisted: str | None = None
+    _record: tuple[Callable[[], Any], int] | None = None
 
     def __init__(
         self,
@@ -195,8 +199,18 @@ class KafkaException(Exception):
         self.broker = broker
         self.api = api
 
+    @property
+    def record(self) -> Any:
+        """Of a delivery's error: the record as it was produced, as long as `delivery.record` has it. None of any other error, and of a copy."""
+        batch = self._record[0]() if self._record is not None else None
+        return None if batch is None or self._record is None else batch.record(self._record[1])
+
+    def tell_of_record(self, batch: Callable[[], Any], index: int, persisted: str | None) -> None:
+        """Be the error of record number index of a batch. batch: a weak reference: who keeps an error must not keep the batch's memory."""
+        self._record, self.persisted = (batch, index), persisted
+
     def __reduce__(self) -> Any:
-        return _rebuild, (type(self), self.args, dict(self.__dict__))
+        return _rebuild, (type(self), self.args, {name: value for name, value in self.__dict__.items() if name != "_record"})
 
 
 def _rebuild(cls: type[KafkaException], args: tuple[Any, ...], state: dict[str, Any]) -> KafkaException:

@@ -93,8 +93,7 @@ class InterceptorChain:
             self._tell("on_acknowledgement", delivery)
             return
         record = delivery.record or Record(delivery.topic, delivery.partition, None, None, [], -1)
-        flight = delivery.batch.part(delivery.index).extra
-        self._tell("on_error", record, error, flight.persisted if flight is not None else "no")
+        self._tell("on_error", record, error, delivery.batch.part(delivery.index).persisted)
 
     def _tell(self, hook: str, *about: Any) -> None:
         for number, interceptor in enumerate(self._interceptors):

@@ -51,7 +51,7 @@ def disown(driver: ProducerDriver, append_lock: Any) -> Counter[str]:
     counts: Counter[str] = Counter()
     for batch in list(driver.accumulator.unsettled):
         counts[batch.topic] += batch.count
-        batch.fail(error)
+        batch.fail(error, "maybe")
     return counts
 
 

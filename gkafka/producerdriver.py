@@ -421,7 +421,7 @@ class ProducerDriver:
             else:
                 # Kept before it is done: a flush() that sees the last batch done must find it among the failures.
                 self._keep_failure(batch, outcome.error)
-                callbacks = batch.fail(outcome.error)
+                callbacks = batch.fail(outcome.error, batch.extra.persisted)
             if callbacks:
                 self._call(batch, whole, callbacks)
             _wake(batch)

@@ -39,8 +39,8 @@ class Batch:
 
     Made by `Appender.open`. count: records; size: bytes so far, uncompressed, header included; created: monotonic seconds;
     base_timestamp, max_timestamp: ms, -1 while empty; sealed: `wire` is fixed; done: delivered or failed, `error` says which;
-    owner: the appender's, None once done; attempts, extra, waits: the owner's. A batch that was split has `parts`; a part knows its
-    `parent`, until it is done, and which of the parent's records is its `first`.
+    persisted: what `fail` was told; owner: the appender's, None once done; attempts, extra, waits: the owner's. A batch that was split has
+    `parts`; a part knows its `parent`, until it is done, and which of the parent's records is its `first`.
     """
 
     __slots__ = (
@@ -79,6 +79,7 @@ class Batch:
         "parent",
         "partition",
         "parts",
+        "persisted",
         "sealed",
         "size",
         "topic",
@@ -93,6 +94,7 @@ class Batch:
     extra: Any
     waits: Any
     error: BaseException | None
+    persisted: str | None
 
     def __init__(self) -> None:
         raise TypeError("a Batch is made by Appender.open()")
@@ -107,7 +109,7 @@ class Batch:
         self.count, self.size, self.attempts = 0, HEADER_BYTES, 0
         self.base_timestamp = self.max_timestamp = self._last_timestamp = -1
         self.has_headers = self.sealed = self.done = self._sealing = False
-        self.error = self.extra = self.waits = None
+        self.error = self.persisted = self.extra = self.waits = None
         self.base_offset = self.log_append_time = -1
         self.wire_size = 0
         self._memory = None
@@ -471,14 +473,14 @@ class Batch:
             self.base_offset, self.log_append_time = base_offset, log_append_time
             return self._finish()
 
-    def fail(self, error: BaseException) -> list[tuple[int, Callable[[Any], object]]]:
-        """The batch was not delivered; see `complete`."""
+    def fail(self, error: BaseException, persisted: str | None = None) -> list[tuple[int, Callable[[Any], object]]]:
+        """The batch was not delivered; see `complete`. persisted: "no", or "maybe" where a broker may have written it all the same."""
         if not isinstance(error, BaseException):
             raise TypeError(f"error is {type(error).__name__}: must be an exception")
         with self._lock:
             if self.done:
                 return []
-            self.error = error
+            self.error, self.persisted = error, persisted
             return self._finish()
 
     def _finish(self) -> list[tuple[int, Callable[[Any], object]]]:
@@ -559,10 +561,12 @@ class Delivery:
         return self._of_this_process().done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """RecordMetadata once the record is delivered. Raises its error, or KafkaTimeoutError after timeout seconds."""
+        """RecordMetadata once the record is delivered. Raises its error, which knows its `record` and whether it is `persisted`, or
+        KafkaTimeoutError after timeout seconds.
+        """
         batch = self._settled(timeout)
         if batch.error is not None:
-            raise fresh_error(batch.error)
+            raise fresh_error(batch, self)
         index = self.index - batch.first
         return RecordMetadata(
             batch.topic,
@@ -572,9 +576,9 @@ class Delivery:
         )
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The record's error, None if it was delivered. Raises KafkaTimeoutError after timeout seconds."""
-        error = self._settled(timeout).error
-        return None if error is None else fresh_error(error)
+        """The record's error, as `result` raises it, None if it was delivered. Raises KafkaTimeoutError after timeout seconds."""
+        batch = self._settled(timeout)
+        return None if batch.error is None else fresh_error(batch, self)
 
     def _of_this_process(self) -> Batch:
         """The batch or part that holds the record; if it is pending, its owner is asked about forks."""

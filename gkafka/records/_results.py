@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import logging
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from gkafka.exceptions import KafkaException
 
 __all__ = ["Record", "RecordMetadata", "fresh_error", "run_callback"]
 
@@ -35,13 +38,14 @@ class Record(NamedTuple):
         return f"Record(topic={self.topic!r}, partition={self.partition}, timestamp={self.timestamp})"  # never a key or a value
 
 
-def fresh_error(error: BaseException) -> BaseException:
-    """A copy of a batch's error, to be raised for one of its records.
+def fresh_error(batch: Any, delivery: Any) -> BaseException:
+    """A copy of a failed batch's error, to be raised for one of its records. batch: the batch or part that the delivery's record is in.
 
     All records of a batch share one error. Raising that very object would hang a traceback on it: caller's frame > delivery >
     batch > error > traceback > frame is a cycle that the garbage collector cannot see through (deliveries are not tracked by it),
     and each further raise would lengthen it.
     """
+    error: BaseException = batch.error
     try:
         fresh = copy.copy(error)
     except Exception:  # an error of the user's own making that cannot be copied
@@ -49,6 +53,8 @@ def fresh_error(error: BaseException) -> BaseException:
     if type(fresh) is not type(error):
         return error.with_traceback(None)
     fresh.__cause__, fresh.__suppress_context__ = error.__cause__, True
+    if isinstance(fresh, KafkaException):
+        fresh.tell_of_record(weakref.ref(batch), delivery.index - batch.first, batch.persisted)
     return fresh
 
 

@@ -20,8 +20,8 @@ cdef class Batch:
 
     Made by `Appender.open`. count: records; size: bytes so far, uncompressed, header included; created: monotonic seconds;
     base_timestamp, max_timestamp: ms, -1 while empty; sealed: `wire` is fixed; done: delivered or failed, `error` says which;
-    owner: the appender's, None once done; attempts, extra, waits: the owner's. A batch that was split has `parts`; a part knows its
-    `parent`, until it is done, and which of the parent's records is its `first`.
+    persisted: what `fail` was told; owner: the appender's, None once done; attempts, extra, waits: the owner's. A batch that was split has
+    `parts`; a part knows its `parent`, until it is done, and which of the parent's records is its `first`.
     """
 
     cdef readonly str topic
@@ -32,7 +32,7 @@ cdef class Batch:
     cdef readonly Py_ssize_t size
     cdef readonly int64_t base_timestamp, max_timestamp
     cdef readonly bint has_headers, sealed, done
-    cdef readonly object error
+    cdef readonly object error, persisted
     cdef readonly int64_t base_offset, log_append_time
     cdef readonly Py_ssize_t wire_size
     cdef public object extra, waits
@@ -399,13 +399,14 @@ cdef class Batch:
         self.log_append_time = log_append_time
         return self.finish()
 
-    def fail(self, error):
-        """The batch was not delivered; see `complete`."""
+    def fail(self, error, persisted=None):
+        """The batch was not delivered; see `complete`. persisted: "no", or "maybe" where a broker may have written it all the same."""
         if not isinstance(error, BaseException):
             raise TypeError(f"error is {type(error).__name__}: must be an exception")
         if self.done:
             return []
         self.error = error
+        self.persisted = persisted
         return self.finish()
 
     cdef list finish(self):
@@ -654,11 +655,13 @@ cdef class Delivery:
         return self.of_this_process().done
 
     def result(self, timeout=None):
-        """RecordMetadata once the record is delivered. Raises its error, or KafkaTimeoutError after timeout seconds."""
+        """RecordMetadata once the record is delivered. Raises its error, which knows its `record` and whether it is `persisted`, or
+        KafkaTimeoutError after timeout seconds.
+        """
         cdef Batch batch = self.settled(timeout)
         cdef int index = self.index - batch.first
         if batch.error is not None:
-            raise fresh_error(batch.error)
+            raise fresh_error(batch, self)
         # Without the Python frame of a NamedTuple's own __new__: a third of the time.
         return _new_tuple(
             RecordMetadata,
@@ -671,9 +674,9 @@ cdef class Delivery:
         )
 
     def exception(self, timeout=None):
-        """The record's error, None if it was delivered. Raises KafkaTimeoutError after timeout seconds."""
+        """The record's error, as `result` raises it, None if it was delivered. Raises KafkaTimeoutError after timeout seconds."""
         cdef Batch batch = self.settled(timeout)
-        return None if batch.error is None else fresh_error(batch.error)
+        return None if batch.error is None else fresh_error(batch, self)
 
     cdef Batch of_this_process(self):
         """The batch or part that holds the record; if it is pending, its owner is asked about forks."""

@@ -135,7 +135,7 @@ class Inside:
         if error is None:
             self.ledger.resolve(entry, time.monotonic(), delivery.result(0).offset)
         else:
-            self.ledger.resolve(entry, time.monotonic(), error=type(error).__name__, persisted=delivery.batch.extra.persisted)
+            self.ledger.resolve(entry, time.monotonic(), error=type(error).__name__, persisted=error.persisted)
 
     def count(self, producer: Any) -> None:
         """Take a producer's counters before it is given up."""

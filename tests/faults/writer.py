@@ -88,7 +88,7 @@ class Gkafka:
         if error is None:
             self._resolved(entry, delivery.result(0).offset, "", "")
         else:
-            self._resolved(entry, -1, type(error).__name__, delivery.batch.extra.persisted)
+            self._resolved(entry, -1, type(error).__name__, error.persisted)
 
     def turn(self, seconds: float) -> None:
         self._sleep(seconds)

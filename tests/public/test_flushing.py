@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.exceptions import BufferFull, DeliveryError, KafkaTimeoutError, ProducerStoppedException, TopicAuthorizationFailed
-from gkafka.testing import Delay, Drop, Error, MockCluster
+from gkafka.exceptions import (
+    BufferFull,
+    DeliveryError,
+    KafkaException,
+    KafkaTimeoutError,
+    ProducerStoppedException,
+    TopicAuthorizationFailed,
+)
+from gkafka.testing import Close, Delay, Drop, Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, stored, stored_values
 from tests.public.conftest import Connect
 
@@ -110,6 +117,30 @@ def test_a_record_that_never_left_is_not_persisted_and_is_said_to_be(connect: Co
     producer.produce("t", b"x")
     error = undelivered(producer.flush, LIMIT_S)
     assert [r.persisted for r in error.records] == ["no"]
+
+
+def test_a_deliverys_error_says_whether_its_record_may_be_persisted_and_which_it_is(client: KafkaClient, cluster: MockCluster) -> None:
+    producer = client.get_producer(linger_ms=10, retries=0, enable_idempotence=False)
+    for action, persisted in ((Error(29), "no"), (Close(before=False), "maybe")):
+        cluster.on("Produce", action)
+        deliveries = [producer.produce("t", b"%d" % i, b"k") for i in range(3)]
+        for i, delivery in enumerate(deliveries):
+            for error in (delivery.exception(LIMIT_S), error_of(delivery.result)):
+                assert isinstance(error, KafkaException)
+                assert (error.persisted, error.record) == (persisted, delivery.record)
+                assert error.record.value == b"%d" % i
+        told = undelivered(producer.flush, LIMIT_S)
+        assert [(r.record.value, r.persisted) for r in told.records] == [(b"%d" % i, persisted) for i in range(3)]
+        assert (error.persisted, error.record) == (persisted, None), "flush() has given the memory back"
+
+
+def test_a_timeout_of_waiting_says_nothing_of_a_record_that_is_still_being_delivered(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(0.5))
+    producer = client.get_producer()
+    delivery = producer.produce("t", b"x")
+    error = error_of(delivery.result, 0.01)
+    assert (type(error), error.persisted, error.record) == (KafkaTimeoutError, None, None)
+    assert delivery.result(LIMIT_S).offset == 0
 
 
 def test_many_flushes_at_once_all_return(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:

@@ -38,6 +38,8 @@ RECREATE = """
         except ForkedClientError as exc:
             text = str(exc)
         assert pending.done() and "this one does not" in text, text
+        told = pending.exception(0)
+        assert (told.persisted, told.record.value) == ("maybe", b"pending"), "the parent may well deliver it"
         deliveries = [producer.produce("t", b"child %d" % i) for i in range(50)]
         producer.flush(10)
         assert [d.result(0).offset for d in deliveries] == list(range(50)), deliveries

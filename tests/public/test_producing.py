@@ -453,6 +453,7 @@ def test_delivery_reports_come_for_each_message(client: KafkaClient, cluster: Mo
         message, error = producer.get_delivery_report(timeout=LIMIT_S)
         assert (message.value, message.offset) == (b"b", -1)
         assert type(error).__name__ == "TopicAuthorizationFailed"
+        assert (error.persisted, error.record.value) == ("no", b"b")
         with pytest.raises(client.handler.QueueEmptyError):
             producer.get_delivery_report(block=False)
         error_of(producer.stop)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import pickle
 import threading
 import weakref
 from typing import Any
 
 import pytest
 
-from gkafka.exceptions import KafkaException, KafkaTimeoutError, NotLeaderForPartition
+from gkafka.exceptions import KafkaException, KafkaTimeoutError, MessageSizeTooLarge, NotLeaderForPartition
 from tests.records.write_helpers import Owner, fill, make_appender, some_rows
 
 
@@ -68,6 +69,52 @@ def test_a_failed_batch_raises_its_error_for_each_record(impl: Any) -> None:
             assert seen.__cause__ is error.__cause__
         assert delivery.done()
     assert error.__traceback__ is None  # what is raised is a copy: tracebacks of 1000 records would hang on one error
+
+
+@pytest.mark.parametrize("told", ["no", "maybe"])
+def test_an_error_knows_its_record_and_whether_that_may_be_persisted(impl: Any, told: str) -> None:
+    batch = fill(impl, [(5, b"k%d" % i, b"v%d" % i, None) for i in range(3)])
+    shared = NotLeaderForPartition("moved")
+    batch.fail(shared, told)
+    for i in range(3):
+        with pytest.raises(NotLeaderForPartition) as caught:
+            impl.Delivery(batch, i).result()
+        for seen in (caught.value, impl.Delivery(batch, i).exception()):
+            assert (seen.persisted, seen.record.key, seen.record.value) == (told, b"k%d" % i, b"v%d" % i)
+    assert (shared.persisted, shared.record) == (None, None), "it is the error of all of them"
+
+
+def test_an_error_of_a_part_knows_its_own_record_alone(impl: Any) -> None:
+    batch = fill(impl, [(5, None, b"v%d" % i * 30, None) for i in range(10)])
+    first, *others = batch.split(batch.size // 2)
+    first.fail(MessageSizeTooLarge("refused"), "no")
+    for part in others:
+        part.fail(NotLeaderForPartition("moved"), "maybe")
+    errors = [impl.Delivery(batch, i).exception() for i in range(10)]
+    assert [e.persisted for e in errors] == ["no"] * first.count + ["maybe"] * (10 - first.count)
+    del batch
+    assert [e.record.value for e in errors] == [b"v%d" % i * 30 for i in range(10)]
+
+
+def test_an_error_that_is_kept_keeps_no_record(impl: Any) -> None:
+    batch = fill(impl, some_rows(2))
+    batch.fail(KafkaException("why"), "no")
+    error = impl.Delivery(batch, 0).exception()
+    released = impl.Delivery(batch, 1).exception()
+    assert released.record is not None
+    batch.extra.release(batch)
+    assert released.record is None
+    alive = weakref.ref(batch)
+    del batch
+    assert alive() is None
+    assert (error.record, error.persisted) == (None, "no")
+
+
+def test_an_error_goes_to_another_process_without_its_record(impl: Any) -> None:
+    batch = fill(impl, some_rows(1))
+    batch.fail(NotLeaderForPartition("moved", topic="t", partition=1), "maybe")
+    there = pickle.loads(pickle.dumps(impl.Delivery(batch, 0).exception()))
+    assert (type(there), there.args, there.topic, there.persisted, there.record) == (NotLeaderForPartition, ("moved",), "t", "maybe", None)
 
 
 def test_an_error_that_cannot_be_copied_is_raised_itself(impl: Any) -> None:
