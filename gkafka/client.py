@@ -51,7 +51,8 @@ class KafkaClient:
     Documented parameters (reference: pykafka-2.x client; ignore_rdkafka: pykafka-2.0.4), in the documented order:
     hosts: comma-separated host:port. zookeeper_hosts: not available yet. socket_timeout_ms: longest wait for an answer.
     offsets_channel_socket_timeout_ms: the same for offset commits and fetches. use_greenlets: True means handler="gevent".
-    exclude_internal_topics: hide the offsets topic and its like. source_address: "host:port" of the sockets. ssl_config: an SslConfig.
+    exclude_internal_topics: hide the offsets topic and its like. source_address: "host:port" of the sockets. ssl_config: an SslConfig,
+    in place of the ssl_ options.
     broker_version: what the brokers speak if they cannot be asked; "0.9.0" means: ask, and fall back. ignore_rdkafka: do not use
     librdkafka even if it is installed; gkafka never does.
 
@@ -85,7 +86,7 @@ class KafkaClient:
         if source_address != "":
             given["source_address"] = None if source_address is None else parse_source_address(source_address)
         if ssl_config is not None:
-            given.update(_tls_options(ssl_config))
+            given.update(_tls_options(ssl_config, options))
         self._config = build(ClientConfig, {**given, **options}, where="KafkaClient()")
         check_text("client_id", self._config.client_id)
         check_flag("use_greenlets", use_greenlets)
@@ -311,7 +312,13 @@ def _check_timeout(timeout: float | None) -> None:
         check_seconds("timeout", timeout)
 
 
-def _tls_options(ssl_config: Any) -> dict[str, Any]:
+def _tls_options(ssl_config: Any, others: Mapping[str, Any]) -> dict[str, Any]:
+    beside = [name for name in others if name.replace(".", "_").startswith("ssl_")]
+    if beside:
+        raise ConfigurationError(
+            f"ssl_config together with {beside[0]}: both say how to use TLS; give one SslConfig(cafile, certfile, keyfile, password), or "
+            "security_protocol='SSL' and the ssl_ options alone"
+        )
     try:
         options: dict[str, Any] = ssl_config.client_options()
     except (AttributeError, TypeError) as exc:

@@ -145,6 +145,16 @@ def build(cls: type[C], given: Mapping[str, Any], *, where: str) -> C:
     return cls(**values)
 
 
+INTO_THE_CONTEXT = {
+    "ssl_cafile": "load_verify_locations()",
+    "ssl_certfile": "load_cert_chain()",
+    "ssl_keyfile": "load_cert_chain()",
+    "ssl_password": "load_cert_chain()",
+    "tls_verify": "check_hostname and verify_mode",
+}
+"""Options of TLS that a user's `ssl_context` leaves nothing to do for, and where it takes the same."""
+
+
 def ineffective_tls_option(options: Mapping[str, Any]) -> str | None:
     """The name of an option that asks for TLS while security_protocol (PLAINTEXT if it is not there) turns it off."""
     if options.get("security_protocol", "PLAINTEXT") != "PLAINTEXT":
@@ -155,13 +165,25 @@ def ineffective_tls_option(options: Mapping[str, Any]) -> str | None:
 
 
 def check_security(config: ClientConfig) -> None:
-    """Raise ConfigurationError if an option asks for TLS and security_protocol for clear text: nobody means both."""
+    """Raise ConfigurationError for options of TLS that would have no effect: beside clear text, or beside an `ssl_context`."""
     name = ineffective_tls_option({f.name: getattr(config, f.name) for f in dataclasses.fields(config)})
     if name is not None:
         raise ConfigurationError(
             f"{name} with security_protocol='PLAINTEXT', which sends everything in clear text: "
             f"set security_protocol='SSL', or leave {name} out"
         )
+    if config.ssl_context is not None:
+        _check_beside_context(config)
+
+
+def _check_beside_context(config: ClientConfig) -> None:
+    unset = ClientConfig()
+    for name, there in INTO_THE_CONTEXT.items():
+        if getattr(config, name) != getattr(unset, name):
+            raise ConfigurationError(
+                f"ssl_context together with {name}: the context is used unchanged, so {name} would have no effect: "
+                f"leave {name} out (the context takes the same by its {there}), or leave ssl_context out"
+            )
 
 
 def options_table(cls: type[Any]) -> str:
@@ -199,7 +221,9 @@ class ClientConfig:
     source_address: tuple[str, int] | None = option(None, "local (host, port) of the sockets", none=True, types=(tuple,))
     broker_version: str = option("0.9.0", "the broker's version if it cannot be asked; '0.9.0' means: ask first", types=(str,))
     security_protocol: str = option("PLAINTEXT", "PLAINTEXT or SSL", choices=("PLAINTEXT", "SSL"))
-    ssl_context: Any = option(None, "an ssl.SSLContext, used unchanged", none=True)
+    ssl_context: Any = option(
+        None, "an ssl.SSLContext, used unchanged, in place of the other `ssl_` options and `tls_verify`: with them it is refused", none=True
+    )
     ssl_cafile: str | None = option(None, "PEM file of the authorities to trust; the system's if not given", none=True, types=(str,))
     ssl_certfile: str | None = option(None, "PEM file of this client's certificate", none=True, types=(str,))
     ssl_keyfile: str | None = option(None, "PEM file of its key", none=True, types=(str,))

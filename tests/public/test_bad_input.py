@@ -127,6 +127,43 @@ def test_of_tls_files(certificates: Certificates, handler: str, options: dict[st
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("ssl_cafile", "/ca.pem"),
+        ("ssl_certfile", "/me.pem"),
+        ("ssl_keyfile", "/me.key"),
+        ("ssl_password", "hush"),
+        ("ssl_password", lambda: "hush"),
+        ("tls_verify", False),
+    ],
+)
+def test_of_tls_beside_a_context_that_is_used_unchanged(option: str, value: Any) -> None:
+    given = {"security_protocol": "SSL", "ssl_context": ssl.create_default_context(), option: value}
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaClient("localhost:1", handler="threading", **given)
+    text = str(caught.value)
+    assert f"ssl_context together with {option}" in text
+    assert f"leave {option} out" in text
+    assert "leave ssl_context out" in text
+    assert "hush" not in text
+
+
+def test_a_context_beside_options_that_say_nothing_is_taken() -> None:
+    nothing = {"ssl_cafile": None, "ssl_certfile": None, "ssl_keyfile": None, "ssl_password": None, "tls_verify": True}
+    KafkaClient("localhost:1", handler="threading", security_protocol="SSL", ssl_context=ssl.create_default_context(), **nothing).close()
+
+
+@pytest.mark.parametrize("option", ["ssl_context", "ssl_cafile", "ssl.cafile", "ssl_certfile", "ssl_password"])
+def test_of_pykafkas_tls_beside_other_options_of_tls(option: str) -> None:
+    given: dict[str, Any] = {option: ssl.create_default_context() if option == "ssl_context" else "hush"}
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaClient("localhost:1", handler="threading", ssl_config=SslConfig("/ca.pem", password="hush"), **given)
+    assert f"ssl_config together with {option}" in str(caught.value)
+    assert "SslConfig(cafile" in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
 def test_of_a_pass_phrase() -> None:
     with pytest.raises(ConfigurationError) as caught:
         KafkaClient("localhost:1", security_protocol="SSL", ssl_password=1234567)
