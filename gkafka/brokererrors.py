@@ -170,7 +170,7 @@ METADATA, COORDINATOR, PRODUCER_ID, MEMBER = Stale.METADATA, Stale.COORDINATOR, 
 class KafkaException(Exception):
     """Base of every error of gkafka.
 
-    Each carries what it is about: `topic`, `partition`, `offset`, `broker` (host:port or id) and `api`, None where it does not apply.
+    Each carries what it is about: `topic`, `partition`, `offset`, `group`, `broker` (host:port or id) and `api`, None where it does not apply.
     `retriable`: the same call may succeed later; `abortable`: abort the transaction and do its work again; `fatal`: the producer is of no
     use any more, make a new one. persisted: of a delivery's error: "no", or "maybe" where a broker may have written the record without its
     answer reaching us; None of any other error.
@@ -189,6 +189,7 @@ class KafkaException(Exception):
         topic: str | None = None,
         partition: int | None = None,
         offset: int | None = None,
+        group: str | None = None,
         broker: str | int | None = None,
         api: str | None = None,
     ) -> None:
@@ -196,8 +197,14 @@ class KafkaException(Exception):
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.group = group
         self.broker = broker
         self.api = api
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What it is about, as the arguments of another error about the same."""
+        return {name: getattr(self, name) for name in ("topic", "partition", "offset", "group", "broker", "api")}
 
     @property
     def record(self) -> Any:

@@ -233,9 +233,9 @@ class KafkaClient:
         )
         deadline = self._deadline(timeout)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=int(self._config.socket_timeout_ms))
-        response = self._cluster.call_controller(request, deadline)
+        response, controller = self._cluster.call_controller(request, deadline)
         for entry in response.topics:
-            error = error_for(entry.error_code, entry.error_message, topic=name, api="CreateTopics")
+            error = error_for(entry.error_code, entry.error_message, topic=name, broker=controller, api="CreateTopics")
             if error is not None:
                 raise error
         self._cluster.wait_for_topic(name, deadline)
@@ -244,9 +244,9 @@ class KafkaClient:
         """Delete a topic. Raises UnknownTopicOrPartition and other errors of the broker. timeout: seconds."""
         name = check_topic_name(name)
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=int(self._config.socket_timeout_ms))
-        response = self._cluster.call_controller(request, self._deadline(timeout))
+        response, controller = self._cluster.call_controller(request, self._deadline(timeout))
         for entry in response.responses:
-            error = error_for(entry.error_code, getattr(entry, "error_message", None), topic=name, api="DeleteTopics")
+            error = error_for(entry.error_code, getattr(entry, "error_message", None), topic=name, broker=controller, api="DeleteTopics")
             if error is not None:
                 raise error
         self._cluster.metadata.forget_topic(name)

@@ -226,8 +226,8 @@ class Cluster:
             if response is not None and not response.brokers:
                 error, response = NoBrokersAvailableError(f"{broker.host}:{broker.port} told of no broker"), None
             if response is None:
-                tries, _ = self._failures.get(f"{broker.host}:{broker.port}", (0, ""))
-                self._failures[f"{broker.host}:{broker.port}"] = (tries + 1, f"{error}")
+                tries, _ = self._failures.get(address_of(broker), (0, ""))
+                self._failures[address_of(broker)] = (tries + 1, f"{error}")
                 if self._whom_to_ask(now) in (None, broker):  # nobody else: a broker that answers nonsense is not asked in a loop
                     self.metadata.on_failure(now)
                 else:
@@ -240,7 +240,7 @@ class Cluster:
             done, self._round = self._round, self._handler.Event()
         if error is not None:
             # The first failure is told, the rest are counted: an hour without a broker must not fill a disk.
-            tries = self._failures.get(f"{broker.host}:{broker.port}", (1, ""))[0]
+            tries = self._failures.get(address_of(broker), (1, ""))[0]
             log.log(logging.WARNING if tries == 1 else logging.DEBUG, "metadata from %s:%s: %s", broker.host, broker.port, error)
         for old in gone:
             old.close()
@@ -415,40 +415,42 @@ class Cluster:
                 if not exc.retriable or (isinstance(exc, UnknownTopicOrPartition) and exc.api == "Metadata"):
                     raise  # what the metadata do not have after fresh ones, a retry does not bring
                 if self._handler.monotonic() + pause >= deadline:
-                    raise KafkaTimeoutError(f"{what}: not done in time, last: {exc}") from exc
+                    raise KafkaTimeoutError(f"{what}: not done in time, last: {exc}", **exc.about) from exc
             self.poll()
             self._handler.sleep(pause)
 
-    def call_any(self, request: Any, deadline: float, *, max_version: int | None = None) -> Any:
-        """Ask a broker, any broker."""
+    def call_any(self, request: Any, deadline: float, *, max_version: int | None = None) -> tuple[Any, str]:
+        """Ask a broker, any broker. Returns its answer, and which it was (host:port)."""
 
-        def attempt() -> Any:
+        def attempt() -> tuple[Any, str]:
             self.connect(max(0.0, deadline - self._handler.monotonic()))
             now = self._handler.monotonic()
             broker = self._whom_to_ask(now)
             if broker is None:
                 raise KafkaTimeoutError("no broker can be tried at the moment")
-            return broker.call(CONTROL, request, timeout_s=self._share(deadline), max_version=max_version)
+            return broker.call(CONTROL, request, timeout_s=self._share(deadline), max_version=max_version), address_of(broker)
 
-        return self.retrying(request.API.name, attempt, deadline)
+        answered: tuple[Any, str] = self.retrying(request.API.name, attempt, deadline)
+        return answered
 
-    def call_controller(self, request: Any, deadline: float, *, max_version: int | None = None) -> Any:
-        """Ask the controller; KRaft brokers pass it on."""
+    def call_controller(self, request: Any, deadline: float, *, max_version: int | None = None) -> tuple[Any, str]:
+        """Ask the controller; KRaft brokers pass it on. Returns the answer, and who gave it (host:port)."""
 
-        def attempt() -> Any:
+        def attempt() -> tuple[Any, str]:
             self.connect(max(0.0, deadline - self._handler.monotonic()))
             broker = self._brokers.get(self.metadata.controller_id) or next(iter(self._brokers.values()))
-            return broker.call("admin", request, timeout_s=self._share(deadline), max_version=max_version)
+            return broker.call("admin", request, timeout_s=self._share(deadline), max_version=max_version), address_of(broker)
 
-        return self.retrying(request.API.name, attempt, deadline)
+        answered: tuple[Any, str] = self.retrying(request.API.name, attempt, deadline)
+        return answered
 
     def _share(self, deadline: float) -> float:
         return max(0.001, min(self.config.socket_timeout_ms / 1000, deadline - self._handler.monotonic()))
 
     def _find_coordinator(self, group: str, deadline: float) -> Broker:
         def attempt() -> Broker:
-            response = self.call_any(coordinator_request(group), deadline)
-            broker = self.know_broker(*coordinator_of(response))
+            response, told_by = self.call_any(coordinator_request(group), deadline)
+            broker = self.know_broker(*coordinator_of(response, group=group, broker=told_by))
             self._coordinators[group] = broker.id
             return broker
 
@@ -474,14 +476,17 @@ class Cluster:
             raise KafkaTimeoutError("no broker can be tried at the moment")
         return broker
 
-    def call_coordinator(self, group: str, request: Any, deadline: float, *, max_version: int | None = None) -> Any:
-        """Ask the group's coordinator once. Connection errors make it be looked up anew; raises them for the caller to retry."""
+    def call_coordinator(self, group: str, request: Any, deadline: float, *, max_version: int | None = None) -> tuple[Any, str]:
+        """Ask the group's coordinator once. Returns its answer, and which broker it is (host:port).
+
+        Connection errors make it be looked up anew; raises them for the caller to retry.
+        """
         broker = self._brokers.get(self._coordinators.get(group, -1))
         if broker is None:
             broker = self._find_coordinator(group, deadline)
         timeout_s = max(0.001, min(self.config.offsets_channel_socket_timeout_ms / 1000, deadline - self._handler.monotonic()))
         try:
-            return broker.call(OFFSETS, request, timeout_s=timeout_s, max_version=max_version)
+            return broker.call(OFFSETS, request, timeout_s=timeout_s, max_version=max_version), address_of(broker)
         except KafkaException:
             self.forget_coordinator(group)
             raise
@@ -538,9 +543,7 @@ class Cluster:
         problem: KafkaException | None = None
         for topic in response.topics:
             for p in topic.partitions:
-                error = error_for(
-                    p.error_code, topic=topic.name, partition=p.partition_index, broker=f"{broker.host}:{broker.port}", api="ListOffsets"
-                )
+                error = error_for(p.error_code, topic=topic.name, partition=p.partition_index, broker=address_of(broker), api="ListOffsets")
                 if error is not None:
                     problem = error
                 elif p.old_style_offsets:
@@ -584,6 +587,11 @@ class Cluster:
             broker.close()
         for event in list(self.sleepers):
             event.set()
+
+
+def address_of(broker: Broker) -> str:
+    """host:port, as errors name a broker."""
+    return f"{broker.host}:{broker.port}"
 
 
 UNKNOWN_TOPIC_PATIENCE_S = 5.0

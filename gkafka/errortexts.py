@@ -6,11 +6,19 @@ from typing import Any
 
 __all__ = ["text_of"]
 
+AGAIN = "it passes: try again in a moment, or let the call try longer"
 ACL = "ask who runs the cluster for an ACL that allows it to this client"
 NEXT_STEPS = {
     1: "go on from an offset that the log has: list_offsets() and reset_offsets() tell, retention removes what is older",
     3: "check the topic's name and the number of its partitions",
+    5: "a new leader is being elected: if that takes long, see which brokers are down",
+    6: "the leader has moved: the next try takes fresh metadata",
+    7: "see how busy the broker is, and whether the call has taken effect, before it is repeated",
+    9: "see which brokers are down",
     12: "commit with a shorter metadata text",
+    14: AGAIN,
+    15: "try again in a moment; if it lasts, see which brokers are down: a partition of __consumer_offsets has no leader",
+    16: "the group's coordinator has moved: the next try looks for it",
     17: "choose a name of 1 to 249 of the characters A-Z a-z 0-9 . _ -",
     19: "fewer replicas are in sync than the topic's min.insync.replicas: see which brokers are down",
     20: "fewer replicas are in sync than the topic's min.insync.replicas: see which brokers are down",
@@ -18,6 +26,9 @@ NEXT_STEPS = {
     22: "the group has a new generation: stop and start the consumer",
     24: "give the consumer group's name, which must not be empty",
     25: "the group has removed this member, it was silent for too long: stop and start the consumer",
+    26: "give a session timeout within the broker's group.min.session.timeout.ms and group.max.session.timeout.ms",
+    27: "the group deals out its partitions anew: commit again when that is done",
+    28: "commit fewer partitions at once, or with shorter metadata texts",
     29: ACL,
     30: ACL,
     31: ACL,
@@ -25,22 +36,33 @@ NEXT_STEPS = {
     36: "use the one that is there, or choose another name",
     37: "give 1 partition or more",
     38: "give a replication_factor of at most the number of brokers",
+    39: "give each partition as many different brokers as it has replicas",
     40: "see the broker's documentation of topic configs for this one",
+    41: "another broker is the controller now: try again in a moment",
+    42: "the broker's log says what it does not like about the request",
     44: "a policy of the cluster forbids it: ask who runs it",
     47: "another producer has taken over: make a new one",
     53: ACL,
+    56: "the broker's log says what is wrong with its disk; a replica on another broker may take over",
     65: ACL,
     73: "delete.topic.enable=false on the brokers: who runs them can turn it on",
     74: "the metadata is older than the leader: the next try takes fresh metadata",
+    75: "the broker has yet to hear of its leadership: try again in a moment",
     76: "the broker does not take this codec: choose another compression",
+    78: "the leader is new and does not know yet what is committed: try again in a moment",
+    82: "another consumer has taken this member's group_instance_id: give each its own",
     87: "a compacted topic needs a key, and a timestamp must be one that the topic allows",
+    88: "a transaction that moves these offsets is still open, or just ending: try again when it is over",
+    89: "a quota of the cluster for such changes is used up: try again later",
+    100: "the topic was deleted, or made again: the next try takes fresh metadata",
+    103: "the topic was made again: the next try takes fresh metadata",
 }
 """By error code: those that a user's call meets, and can do something about."""
 
 
 def text_of(code: int, meaning: str, about: dict[str, Any]) -> str:
     """ "Fetch t-0 offset 50: error 1: <meaning>; <what to do next>". about: the attributes that a KafkaException takes."""
-    where = " ".join(filter(None, (about.get("api"), _place(about), _broker(about))))
+    where = " ".join(filter(None, (about.get("api"), _place(about), _group(about), _broker(about))))
     parts = [where] if where else []
     said = " ".join(meaning.split()).rstrip(".")
     advice = NEXT_STEPS.get(code)
@@ -51,6 +73,11 @@ def _place(about: dict[str, Any]) -> str:
     topic, partition, offset = about.get("topic"), about.get("partition"), about.get("offset")
     place = "" if topic is None else topic if partition is None else f"{topic}-{partition}"
     return place if offset is None else f"{place} offset {offset}"
+
+
+def _group(about: dict[str, Any]) -> str:
+    group = about.get("group")
+    return "" if group is None else f"of group {group!r}"
 
 
 def _broker(about: dict[str, Any]) -> str:

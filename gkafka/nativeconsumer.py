@@ -529,8 +529,8 @@ class NativeConsumer:
 
         def attempt() -> None:
             request = commit_request(group, {tp: (o, "") for tp, o in wanted.items()}, generation_id=generation_id, member_id=member_id)
-            response = self._cluster.call_coordinator(group, request, deadline)
-            for tp, error in read_commit(response).items():
+            response, coordinator = self._cluster.call_coordinator(group, request, deadline)
+            for tp, error in read_commit(response, group=group, broker=coordinator).items():
                 if error is None:
                     wanted.pop(tp, None)
                 else:
@@ -538,7 +538,7 @@ class NativeConsumer:
                     raise error
             for topic, partition in wanted:
                 text = f"the answer to an offset commit leaves {topic}-{partition} out"
-                raise ProtocolError(text, topic=topic, partition=partition, api="OffsetCommit")
+                raise ProtocolError(text, topic=topic, partition=partition, group=group, broker=coordinator, api="OffsetCommit")
 
         deadline = self._handler.monotonic() + timeout_s
         self._with_tries(f"committing offsets of group {group!r}", attempt, deadline, tries, backoff_s)
@@ -551,8 +551,8 @@ class NativeConsumer:
         wanted = list(partitions)
 
         def attempt() -> dict[TopicPartition, int]:
-            response = self._cluster.call_coordinator(group, fetch_request(group, wanted, stable=True), deadline)
-            found = read_fetch(response, wanted)
+            response, coordinator = self._cluster.call_coordinator(group, fetch_request(group, wanted, stable=True), deadline)
+            found = read_fetch(response, wanted, group=group, broker=coordinator)
             for entry in found.values():
                 if entry.error is not None and not _means_none(entry.error):
                     self._note(entry.error)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gkafka import records
 from gkafka.broker import Broker
 from gkafka.checks import check_count, check_offset, check_partition, check_topic_name
+from gkafka.cluster import address_of
 from gkafka.common import IsolationLevel
 from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, ProtocolError, RecordTooLarge, Stale, error_for
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -125,16 +126,13 @@ class Reader:
         self._max_wait_ms, self._min_bytes = check_count("max_wait_ms", max_wait_ms, low=0), check_count("min_bytes", min_bytes, low=0)
 
     def fetch(self, role: tuple[str, int], offset: int, deadline: float, pending: Any) -> RawFetch:
-        """One answer. pending: the future of a fetch that was sent before, for this offset."""
+        """One answer. pending: what send() returned for a fetch of this offset, if there was one already."""
         offset = check_offset("offset", offset)
         sent = [pending]
 
         def attempt() -> RawFetch:
-            future = sent.pop() if sent else None
-            if future is None:
-                future = self.send(role, offset, deadline)
-            response = future.result(self._timeout_s() + 1.0)
-            return self._read(response, offset)
+            future, leader = (sent.pop() if sent else None) or self.send(role, offset, deadline)
+            return self._read(future.result(self._timeout_s() + 1.0), offset, leader)
 
         found: RawFetch = self._cluster.retrying(f"fetching {self._topic}-{self._partition} from offset {offset}", attempt, deadline)
         return found
@@ -171,8 +169,8 @@ class Reader:
     def _timeout_s(self) -> float:
         return (self._cluster.config.socket_timeout_ms + self._max_wait_ms) / 1000
 
-    def send(self, role: tuple[str, int], offset: int, deadline: float) -> Any:
-        """Ask the leader; returns the future of its answer."""
+    def send(self, role: tuple[str, int], offset: int, deadline: float) -> tuple[Any, str]:
+        """Ask the leader; returns the future of its answer, and which broker it is (host:port)."""
         broker: Broker = self._cluster.wait_for_leader(self._topic, self._partition, deadline)
         leader = self._cluster.metadata.leader(self._topic, self._partition)
         topic_id = self._cluster.metadata.topic_id(self._topic)
@@ -189,10 +187,10 @@ class Reader:
             isolation_level=self._isolation,
             topics=[FetchTopic(topic=self._topic, topic_id=topic_id, partitions=[part])],
         )
-        return broker.channel(role).request(request, timeout_s=self._timeout_s())
+        return broker.channel(role).request(request, timeout_s=self._timeout_s()), address_of(broker)
 
-    def _read(self, response: Any, offset: int) -> RawFetch:
-        about: dict[str, Any] = {"topic": self._topic, "partition": self._partition, "offset": offset, "api": "Fetch"}
+    def _read(self, response: Any, offset: int, leader: str) -> RawFetch:
+        about: dict[str, Any] = {"topic": self._topic, "partition": self._partition, "offset": offset, "broker": leader, "api": "Fetch"}
         error = error_for(response.error_code, **about)
         if error is not None:
             raise error

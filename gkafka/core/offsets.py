@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gkafka.brokererrors import BrokerError, GroupCoordinatorNotAvailable, error_for
 from gkafka.common import TopicPartition
@@ -43,12 +43,12 @@ def coordinator_request(group: str) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key=group, key_type=0)
 
 
-def coordinator_of(response: FindCoordinatorResponse) -> tuple[int, str, int]:
-    """(broker id, host, port). Raises the broker's error."""
+def coordinator_of(response: FindCoordinatorResponse, **about: Any) -> tuple[int, str, int]:
+    """(broker id, host, port). about: what the errors shall name, as group and broker. Raises the broker's error."""
     if not response.answers:
-        raise GroupCoordinatorNotAvailable("the broker named no coordinator", api="FindCoordinator")
+        raise GroupCoordinatorNotAvailable("the broker named no coordinator", api="FindCoordinator", **about)
     found = response.answers[0]
-    error = error_for(found.error_code, found.error_message, api="FindCoordinator")
+    error = error_for(found.error_code, found.error_message, api="FindCoordinator", **about)
     if error is not None:
         raise error
     return found.node_id, found.host, found.port
@@ -69,11 +69,11 @@ def commit_request(
     )
 
 
-def read_commit(response: OffsetCommitResponse) -> dict[TopicPartition, BrokerError | None]:
-    """The outcome of each partition's commit."""
+def read_commit(response: OffsetCommitResponse, **about: Any) -> dict[TopicPartition, BrokerError | None]:
+    """The outcome of each partition's commit. about: what the errors shall name, as group and broker."""
     return {
         TopicPartition(topic.name, p.partition_index): error_for(
-            p.error_code, topic=topic.name, partition=p.partition_index, api="OffsetCommit"
+            p.error_code, topic=topic.name, partition=p.partition_index, api="OffsetCommit", **about
         )
         for topic in response.topics
         for p in topic.partitions
@@ -90,18 +90,20 @@ def fetch_request(group: str, partitions: Iterable[TopicPartition], *, stable: b
     return OffsetFetchRequest(group_id=group, topics=list(topics.values()), require_stable=stable)
 
 
-def read_fetch(response: OffsetFetchResponse, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-    """The committed offset of each wanted partition. Raises an error that concerns the whole group.
+def read_fetch(response: OffsetFetchResponse, wanted: Iterable[TopicPartition], **about: Any) -> dict[TopicPartition, Committed]:
+    """The committed offset of each wanted partition. Raises an error that concerns the whole group. about: what the errors shall name, as
+    group and broker.
 
     A partition that the answer leaves out raises ProtocolError: to take it for one without a commit would start it anew (G12).
     """
     group = response.answers[0]
-    error = error_for(group.error_code, api="OffsetFetch")
+    about["api"] = "OffsetFetch"
+    error = error_for(group.error_code, **about)
     if error is not None:
         raise error
     found = {
         TopicPartition(topic.name, p.partition_index): Committed(
-            p.committed_offset, p.metadata or "", error_for(p.error_code, topic=topic.name, partition=p.partition_index, api="OffsetFetch")
+            p.committed_offset, p.metadata or "", error_for(p.error_code, topic=topic.name, partition=p.partition_index, **about)
         )
         for topic in group.topics
         for p in topic.partitions
@@ -109,5 +111,5 @@ def read_fetch(response: OffsetFetchResponse, wanted: Iterable[TopicPartition]) 
     for tp in wanted:
         if tp not in found:
             text = f"the answer to an offset fetch leaves {tp.topic}-{tp.partition} out"
-            raise ProtocolError(text, topic=tp.topic, partition=tp.partition, api="OffsetFetch")
+            raise ProtocolError(text, topic=tp.topic, partition=tp.partition, **about)
     return found

@@ -13,7 +13,7 @@ PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "errors.md"
 HEAD = """# Errors
 
 Everything that gkafka raises is a `gkafka.exceptions.KafkaException`. Where it is known, an error has the attributes `topic`, `partition`, `offset`,
-`broker` and `api`. `retriable` says that the same call may succeed later; the calls of gkafka try such errors again by themselves, until their
+`group`, `broker` and `api`. `retriable` says that the same call may succeed later; the calls of gkafka try such errors again by themselves, until their
 timeout or their number of retries. `abortable` says that the transaction has to be aborted and its work done again, `fatal` that the producer has to be
 closed (see [transactions](transactions.md)). The error of one record (what `delivery.result()` raises, `delivery.exception()` and pykafka's delivery
 reports give) has `persisted`: "no", or "maybe" where a broker may have written the record without its answer reaching the client, and `record`: the
