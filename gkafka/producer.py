@@ -6,6 +6,7 @@ Documented: pykafka-2.0.4 Producer; keywords that are newer are those of pykafka
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -174,16 +175,18 @@ class Producer:
     def stop(self) -> None:
         """Send what is pending, then stop. Idempotent.
 
-        Raises DeliveryError listing the messages that could not be delivered; not with sync=True, where each produce() has raised its own.
+        Raises DeliveryError listing the messages that could not be delivered; not with sync=True, where each produce() has raised its own,
+        nor with delivery_reports=True, where each has its report: those that were not taken yet can be taken afterwards.
         """
         if self._engine is None or self._lane is None:
             return
         self._running = self._lane.open = False
-        try:  # after a stop() that was cut short, this goes on with what is left
+        with self._each_told_once():  # after a stop() that was cut short, this goes on with what is left
             self._engine.close(self._pending_timeout())
-        except DeliveryError:
-            if not self._synchronous:
-                raise
+
+    def _each_told_once(self) -> AbstractContextManager[None]:
+        """What was not delivered is told once: by its own produce() with sync=True, by its report with delivery_reports=True."""
+        return suppress(DeliveryError) if self._synchronous or self._reports is not None else nullcontext()
 
     def _pending_timeout(self) -> float | None:
         """Seconds; None: until every message has an outcome, which each has after a while."""
@@ -419,8 +422,10 @@ class Producer:
             self._engine.raise_fatal()
 
     def _wait_all(self) -> None:
-        """Wait until every message has an outcome. Raises DeliveryError for those that failed, KafkaTimeoutError."""
-        self._parts()[0].flush()
+        """Wait until every message has an outcome. Raises DeliveryError for those that failed, as stop() does, KafkaTimeoutError."""
+        engine, _ = self._parts()
+        with self._each_told_once():
+            engine.flush()
 
 
 def _milliseconds(timestamp: Any) -> Any:

@@ -150,7 +150,7 @@ TABLE = """
 141 | sync=True returns when the message was sent | PRODUCERS test_a_sync_producer_returns_when_the_message_is_there, DOCUMENTED test_a_sync_message_without_an_outcome_in_pending_timeout_ms_is_told
 142 | None is a null payload | PRODUCERS test_none_is_a_null_payload
 143 | the partitioner gets the partition key | PRODUCERS test_a_partitioner_is_a_callable_of_ones_own
-144 | what a producer's worker met is raised in the caller | PRODUCERS test_what_could_not_be_delivered_is_raised_to_the_caller, DOCUMENTED test_what_ended_the_worker_is_raised_by_the_producer
+144 | what a producer's worker met is raised in the caller | PRODUCERS test_what_could_not_be_delivered_is_raised_to_the_caller, DOCUMENTED test_what_ended_the_worker_is_raised_by_the_producer, DOCUMENTED test_what_a_report_tells_is_not_raised_once_more_at_the_end
 145 | messages that were queued when a leader moved are sent to the new one | PRODUCERS test_messages_that_were_queued_when_the_leader_moved_are_not_lost, core/test_sender.py::test_whatever_gets_lost_every_batch_arrives_once_and_in_order
 146 | queues of a broker that is gone lose nothing | PRODUCERS test_messages_that_were_queued_when_the_leader_moved_are_not_lost, PRODUCERS test_a_connection_that_breaks_loses_nothing, DOCUMENTED test_owned_brokers_tell_what_waits_for_each_broker
 147 | _wait_all waits for every message | PRODUCERS test_waiting_for_all_waits_for_all

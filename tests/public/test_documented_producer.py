@@ -19,7 +19,7 @@ from gkafka.exceptions import (
 )
 from gkafka.partitioners import GroupHashingPartitioner, HashingPartitioner, RandomPartitioner, RoundRobinPartitioner, hashing_partitioner
 from gkafka.producer import OwnedBroker, Producer
-from gkafka.testing import Delay, Error, MockCluster
+from gkafka.testing import Delay, Drop, Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, stored, stored_values
 
 
@@ -153,6 +153,45 @@ def test_a_report_of_what_was_settled_before_it_was_asked_for_holds_the_message(
     producer.produce(b"value", b"key", timestamp=77)
     message, error = producer.get_delivery_report(timeout=LIMIT_S)
     assert (message.value, message.partition_key, message.offset, message.timestamp, error) == (b"value", b"key", 0, 77, None)
+    producer.stop()
+
+
+@pytest.mark.parametrize("end", ["stop", "_wait_all"])
+@pytest.mark.parametrize("taken", [True, False])
+def test_what_a_report_tells_is_not_raised_once_more_at_the_end(client: KafkaClient, cluster: MockCluster, end: str, taken: bool) -> None:
+    """Behaviour 144 has an error raised in the caller, 147 has stop() only mark the producer as stopped, and pykafka 2.8 gives "an Exception
+    in case of failed delivery" in the report of its message: that is where it is told. Without reports (and without sync) the end is the
+    only place, and raises.
+    """
+    producer = client.topics["t"].get_producer(delivery_reports=True, linger_ms=0)
+    cluster.on("Produce", Error(29))
+    producer.produce(b"v")
+    report = producer.get_delivery_report(timeout=LIMIT_S) if taken else None
+    getattr(producer, end)()
+    message, error = report or producer.get_delivery_report(timeout=LIMIT_S)
+    assert (message.value, type(error).__name__) == (b"v", "TopicAuthorizationFailed")
+    with pytest.raises(client.handler.QueueEmptyError):
+        producer.get_delivery_report(block=False)
+    producer.stop()
+
+
+def test_what_stop_gives_up_has_its_report(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Drop(before=True), times=None)
+    producer = client.topics["t"].get_producer(delivery_reports=True, linger_ms=0, pending_timeout_ms=50)
+    producer.produce(b"v")
+    producer.stop()
+    message, error = producer.get_delivery_report(timeout=LIMIT_S)
+    assert (message.value, type(error).__name__) == (b"v", "KafkaTimeoutError")
+
+
+@pytest.mark.parametrize("end", ["stop", "_wait_all"])
+def test_without_reports_the_end_raises_what_was_not_delivered(client: KafkaClient, cluster: MockCluster, end: str) -> None:
+    producer = client.topics["t"].get_producer(linger_ms=0)
+    cluster.on("Produce", Error(29))
+    producer.produce(b"v")
+    error = error_of(getattr(producer, end))
+    assert isinstance(error, DeliveryError)
+    assert [r.record.value for r in error.records] == [b"v"]
     producer.stop()
 
 

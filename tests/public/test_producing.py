@@ -456,7 +456,6 @@ def test_delivery_reports_come_for_each_message(client: KafkaClient, cluster: Mo
         assert (error.persisted, error.record.value) == ("no", b"b")
         with pytest.raises(client.handler.QueueEmptyError):
             producer.get_delivery_report(block=False)
-        error_of(producer.stop)
     with client.topics["t"].get_producer() as silent:
         assert isinstance(error_of(silent.get_delivery_report), ConfigurationError)
 
