@@ -5,24 +5,16 @@ A read_committed reader of the copy must see exactly the source: each record onc
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import json
-import os
 import random
 import signal
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 from collections.abc import Sequence
-from typing import Any
 
+from tests.faults.child import Child
 from tests.faults.copier import FENCED, Copy
 from tests.faults.ledger import Ledger, check
 from tests.faults.proxy import Lose
-from tests.faults.runs import ROOT, Form, Line
+from tests.faults.runs import Form, Line
 from tests.faults.stage import PARTITIONS, Stage, Stuck, until
 
 __all__ = ["play_copies"]
@@ -38,56 +30,19 @@ def play_copies(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> 
     return [_Play(stage, form, seed, handler).run() for handler in clients if handler != "confluent"]
 
 
-class _Process:
+class _Process(Child):
     """A copier. copied: records that it knows to be copied."""
 
     def __init__(self, task: Copy) -> None:
-        self.said: dict[str, Any] = {}
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by end()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.copier", json.dumps(dataclasses.asdict(task))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))},
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.said = json.loads(line)
+        super().__init__("tests.faults.copier", task)
 
     def allow(self, limit: int) -> None:
         """It may copy so many records, and waits then."""
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(f"{limit}\n")
-            self.process.stdin.flush()
+        self.tell(str(limit))
 
     @property
     def copied(self) -> int:
         return int(self.said.get("copied", 0))
-
-    @property
-    def status(self) -> int | None:
-        return self.process.poll()
-
-    def errors(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read()[-2000:]
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(30)
-        self._reader.join(5)
-        for stream in (self.process.stdin, self.process.stdout, self._errors):
-            with contextlib.suppress(OSError):
-                stream.close()  # type: ignore[union-attr]
 
 
 class _Play:

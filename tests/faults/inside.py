@@ -46,37 +46,39 @@ class Side:
         return (_Greenlet if self.gevent else _Thread)(fn)
 
 
-class _Thread:
+class _Beside:
+    """A function that runs beside the caller. outcome: what it raised."""
+
     def __init__(self, fn: Callable[[], Any]) -> None:
         self.outcome: BaseException | None = None
         self._fn = fn
-        self._worker = threading.Thread(target=self._run, daemon=True)
-        self._worker.start()
+        self._start()
+
+    def _start(self) -> None:
+        raise NotImplementedError
 
     def _run(self) -> None:
         try:
             self._fn()
         except BaseException as error:
             self.outcome = error
+
+
+class _Thread(_Beside):
+    def _start(self) -> None:
+        self._worker = threading.Thread(target=self._run, daemon=True)
+        self._worker.start()
 
     def join(self, seconds: float) -> bool:
         self._worker.join(seconds)
         return not self._worker.is_alive()
 
 
-class _Greenlet:
-    def __init__(self, fn: Callable[[], Any]) -> None:
+class _Greenlet(_Beside):
+    def _start(self) -> None:
         import gevent
 
-        self.outcome: BaseException | None = None
-        self._fn = fn
         self._worker = gevent.spawn(self._run)
-
-    def _run(self) -> None:
-        try:
-            self._fn()
-        except BaseException as error:
-            self.outcome = error
 
     def join(self, seconds: float) -> bool:
         self._worker.join(seconds)

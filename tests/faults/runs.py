@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import os
 import random
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.faults.child import Child
 from tests.faults.ledger import Entry, Ledger, Verdict, check
 from tests.faults.stage import PARTITIONS, Stage, Stuck, until
 from tests.faults.writer import CLIENTS, Task
 
 __all__ = ["LONG", "SHORT", "Fault", "Form", "Line", "Run", "play"]
 
-ROOT = Path(__file__).resolve().parents[2]
 GOAL = 1.25
 """Of the stall ratio: ours by the control's."""
 
@@ -94,77 +90,45 @@ class Line:
         return self.verdict.line(**about, **more)
 
 
-class Writing:
-    """A writer's process. progress: the last line it said. A context manager: it is ended by its id at the latest with the block."""
+class Writing(Child):
+    """A writer's process. A context manager: it is ended by its id at the latest with the block."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.progress: dict[str, Any] = {}
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by end()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.writer", json.dumps(dataclasses.asdict(task))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))},
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.progress = json.loads(line)
+        super().__init__("tests.faults.writer", task)
 
     @property
     def acked(self) -> int:
-        return int(self.progress.get("acked", 0))
+        return int(self.said.get("acked", 0))
 
     def newest(self, topics: Sequence[str] | None = None) -> float:
         """When the newest acknowledged record of the partition that is furthest behind was produced."""
-        places = self.progress.get("newest", [])
+        places = self.said.get("newest", [])
         return min((at for topic, _, at in places if topics is None or topic in topics), default=0.0)
 
     def check_alive(self) -> None:
-        if self._process.poll() is not None:
-            raise Stuck(f"the {self.task.client} writer ended by itself:\n{self.said()}")
+        if self.status is not None:
+            raise Stuck(f"the {self.task.client} writer ended by itself:\n{self.errors()}")
 
     def stop(self) -> None:
         """No more records; what is under way is waited for."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write("\n")
-            self._process.stdin.flush()
+        self.tell("")
 
     def finish(self, timeout: float) -> Ledger:
         """Wait for its end. Returns its ledger."""
         try:
-            status = self._process.wait(timeout)
+            status = self.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise Stuck(f"the {self.task.client} writer has not ended within {timeout:g} s:\n{self.said()}") from None
-        self._reader.join(5)
-        if status != 0 or not self.progress.get("ended"):
-            raise Stuck(f"the {self.task.client} writer ended with status {status}:\n{self.said()}")
+            raise Stuck(f"the {self.task.client} writer has not ended within {timeout:g} s:\n{self.errors()}") from None
+        if status != 0 or not self.said.get("ended"):
+            raise Stuck(f"the {self.task.client} writer ended with status {status}:\n{self.errors()}")
         return Ledger.load(Path(self.task.ledger))
-
-    def said(self) -> str:
-        """The end of its standard error."""
-        self._errors.seek(0)
-        return self._errors.read()[-3000:]
 
     def __enter__(self) -> Writing:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(30)
-        self._reader.join(5)
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            with contextlib.suppress(OSError):
-                stream.close()  # type: ignore[union-attr]
+        self.end()
 
 
 class Run:
@@ -293,14 +257,14 @@ def _line(run: Run, writer: Writing, ledger: Ledger, disconnects: int, seed: int
     topics = writer.task.topics
     log, committed = run.stage.dump(topics), run.stage.dump(topics, "read_committed")
     verdict = check(ledger, log, committed, must_stay=run.must_stay, since=run.began)
-    counters = {"retries": writer.progress["retries"], "disconnects": disconnects, "moves": run.moves}
+    counters = {"retries": writer.said["retries"], "disconnects": disconnects, "moves": run.moves}
     line = Line(
         run.fault.id,
         writer.task.client,
         seed,
         run.form.name,
         verdict,
-        bumps=writer.progress["bumps"],
+        bumps=writer.said["bumps"],
         **counters,
         seconds=seconds,
         blame=[],

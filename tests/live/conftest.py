@@ -58,6 +58,15 @@ def handler(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def whole_cluster(cluster: KafkaCluster) -> Iterator[KafkaCluster]:
+    """All three nodes alive, before the test and after it."""
+    yield cluster
+    for node in cluster.nodes:
+        if not node.alive:
+            cluster.restart(node)
+
+
+@pytest.fixture
 def new_name() -> Callable[[str], str]:
     """Names of topics and groups that no other test uses."""
     return lambda stem: f"{stem}-{next(_numbers)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
 COUNT = 200_000
 PARTITIONS = 4
 KILL_AT = 60_000
-
-
-@pytest.fixture
-def whole_cluster(cluster: KafkaCluster) -> Iterator[KafkaCluster]:
-    """All three nodes alive, before the test and after it."""
-    yield cluster
-    for node in cluster.nodes:
-        if not node.alive:
-            cluster.restart(node)
 
 
 @pytest.mark.timeout(240)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -230,15 +230,6 @@ def test_the_kind_of_the_transactions_is_the_brokers(version: str, client: Kafka
 
 
 # -- three nodes -------------------------------------------------------------------------------------------------------
-@pytest.fixture
-def whole_cluster(cluster: KafkaCluster) -> Iterator[KafkaCluster]:
-    """All three nodes alive, before the test and after it."""
-    yield cluster
-    for node in cluster.nodes:
-        if not node.alive:
-            cluster.restart(node)
-
-
 @pytest.mark.timeout(240)
 def test_a_killed_coordinator_loses_nothing_and_doubles_nothing(
     whole_cluster: KafkaCluster, client: KafkaClient, new_topic: Topics, new_name: Names

@@ -4,28 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.handlers.hub import run_script
-
-PREAMBLE = """
-    import os, sys, time
-    from gkafka import KafkaClient
-    from gkafka.exceptions import ForkedClientError, KafkaException
-    from gkafka.testing import MockCluster
-
-    def in_child(fn):
-        # What fn() says in a forked child.
-        r, w = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                text = fn()
-            except BaseException as exc:
-                text = f"failed: {exc!r}"
-            os.write(w, text.encode())
-            os._exit(0)
-        # One write, one read: in a patched process os.close() is late, and gevent's os.waitpid() now and then misses its child.
-        return os.read(r, 65536).decode()
-"""
+from tests.public.forking import script
 
 CALLS = """
     cluster = MockCluster(topics={"t": 1})
@@ -93,45 +72,24 @@ PARENT = """
 """
 
 
-@pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
-def test_a_child_is_told_at_once_and_the_parent_goes_on(handler: str, patched: bool) -> None:
-    head = "    from gevent import monkey; monkey.patch_all()\n" if patched else ""
-    out = run_script(head + PREAMBLE + f"    HANDLER = {handler!r}\n" + CALLS + PARENT)
-    assert out.splitlines() == ["all told", "parent fine"]
+# -- a child of its own ----------------------------------------------------------------------------------------------------
+BEGIN = """
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    producer = client.get_producer()
+    producer.produce("t", b"parent").result(5)
+"""
 
-
-@pytest.mark.parametrize("handler", ["threading", "gevent"])
-def test_a_child_may_make_a_client_of_its_own(handler: str) -> None:
-    out = run_script(
-        PREAMBLE
-        + f"""
-    cluster = MockCluster(topics={{"t": 1}})
-    client = KafkaClient(cluster.bootstrap, handler={handler!r})
-    client.get_producer().produce("t", b"parent").result(5)
-
+OWN = """
     def child():
-        with KafkaClient(cluster.bootstrap, handler={handler!r}) as mine, mine.get_producer() as producer:
+        with KafkaClient(cluster.bootstrap, handler=HANDLER) as mine, mine.get_producer() as producer:
             return str(producer.produce("t", b"child").result(10).offset)
 
     print(in_child(child))
     print([r.value for r in cluster.log("t", 0)])
-    client.close()
-    cluster.close()
-    """
-    )
-    assert out.splitlines() == ["1", "[b'parent', b'child']"]
+"""
 
-
-@pytest.mark.parametrize("handler", ["threading", "gevent"])
-def test_a_child_that_ends_like_any_process_takes_nothing_with_it(handler: str) -> None:
-    """sys.exit with finalizers and atexit hooks, objects collected: the parent's connections stay."""
-    out = run_script(
-        PREAMBLE
-        + f"""
-    cluster = MockCluster(topics={{"t": 1}})
-    client = KafkaClient(cluster.bootstrap, handler={handler!r})
-    producer = client.get_producer()
-    producer.produce("t", b"0").result(5)
+QUIET = """
     before = cluster.connections()
     pid = os.fork()
     if pid == 0:
@@ -145,28 +103,38 @@ def test_a_child_that_ends_like_any_process_takes_nothing_with_it(handler: str) 
     assert time.monotonic() - begun < 5
     producer.produce("t", b"1").result(5)
     assert cluster.connections() == before
+    print("fine")
+"""
+
+END = """
     client.close()
     cluster.close()
-    print("fine")
-    """
-    )
-    assert out == "fine"
+"""
 
-
-def test_an_interpreter_that_ends_without_close_ends_soon_and_quietly() -> None:
-    """gevent acceptance 26, F23."""
-    for handler in ("threading", "gevent"):
-        out = run_script(
-            PREAMBLE
-            + f"""
-    cluster = MockCluster(topics={{"t": 1}})
-    client = KafkaClient(cluster.bootstrap, handler={handler!r})
-    producer = client.get_producer()
-    producer.produce("t", b"0").result(5)
+UNCLOSED = """
     consumer = client.topics["t"].get_simple_consumer()
-    assert consumer.consume().value == b"0"
+    assert consumer.consume().value == b"parent"
     print("end")
-    """,
-            timeout=15,
-        )
-        assert out == "end"
+"""
+
+
+@pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
+def test_a_child_is_told_at_once_and_the_parent_goes_on(handler: str, patched: bool) -> None:
+    assert script(CALLS + PARENT, handler, patched) == ["all told", "parent fine"]
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_child_may_make_a_client_of_its_own(handler: str) -> None:
+    assert script(BEGIN + OWN + END, handler) == ["1", "[b'parent', b'child']"]
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_child_that_ends_like_any_process_takes_nothing_with_it(handler: str) -> None:
+    """sys.exit with finalizers and atexit hooks, objects collected: the parent's connections stay."""
+    assert script(BEGIN + QUIET + END, handler) == ["fine"]
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_an_interpreter_that_ends_without_close_ends_soon_and_quietly(handler: str) -> None:
+    """gevent acceptance 26, F23."""
+    assert script(BEGIN + UNCLOSED, handler, timeout=15) == ["end"]

@@ -6,19 +6,10 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.exceptions import ConfigurationError
-from tests.handlers.hub import run_script
 from tests.public.aids import error_of
-from tests.public.test_forks import PREAMBLE
+from tests.public.forking import script
 
 VARIANTS = pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
-
-
-def script(body: str, handler: str, patched: bool = False, *, hooks: bool = True) -> list[str]:
-    """The lines that a program prints. hooks False: no register_at_fork hook of gkafka runs, as under uWSGI."""
-    head = "    from gevent import monkey; monkey.patch_all()\n" if patched else ""
-    if not hooks:
-        head += "    import os\n    os.register_at_fork = lambda **hooks: None\n"
-    return run_script(head + PREAMBLE + f"    HANDLER = {handler!r}\n" + body, timeout=60).splitlines()
 
 
 RECREATE = """

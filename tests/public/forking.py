@@ -1,0 +1,39 @@
+"""Programs that fork, each an interpreter of its own."""
+
+from __future__ import annotations
+
+from tests.handlers.hub import run_script
+
+__all__ = ["script"]
+
+PREAMBLE = """
+    import os, sys, time
+    from gkafka import KafkaClient
+    from gkafka.exceptions import ForkedClientError, KafkaException
+    from gkafka.testing import MockCluster
+
+    def in_child(fn):
+        # What fn() says in a forked child.
+        r, w = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                text = fn()
+            except BaseException as exc:
+                text = f"failed: {exc!r}"
+            os.write(w, text.encode())
+            os._exit(0)
+        # One write, one read: in a patched process os.close() is late, and gevent's os.waitpid() now and then misses its child.
+        return os.read(r, 65536).decode()
+"""
+
+
+def script(body: str, handler: str, patched: bool = False, *, hooks: bool = True, timeout: float = 60) -> list[str]:
+    """The lines that a program prints. HANDLER and in_child are there for its body.
+
+    hooks False: no register_at_fork hook of gkafka runs, as under uWSGI.
+    """
+    head = "    from gevent import monkey; monkey.patch_all()\n" if patched else ""
+    if not hooks:
+        head += "    import os\n    os.register_at_fork = lambda **hooks: None\n"
+    return run_script(head + PREAMBLE + f"    HANDLER = {handler!r}\n" + body, timeout=timeout).splitlines()
