@@ -127,7 +127,7 @@ def test_offloaded_work_runs_off_the_hub(handler: GEventHandler) -> None:
         assert handler.offload(lambda: (time.sleep(0.3), threading.get_ident())[1]) != threading.get_ident()
         assert 0.29 <= perf_counter() - started <= 0.6
 
-    assert_no_stall(work, 0.010)
+    assert_no_stall(work, 0.010, waits_s=0.3)
 
 
 def test_offload_does_not_wait_for_the_users_thread_pool(handler: GEventHandler) -> None:

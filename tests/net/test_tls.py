@@ -487,7 +487,7 @@ def test_a_slow_handshake_does_not_stall_the_hub(certs: Certificates, whose: str
             assert read(stream, 1, handler.monotonic() + 5) == b"x"
 
     with serve(slow_echo, wrap=delayed(certs.server())) as port:
-        assert_no_stall(talk, 0.010)
+        assert_no_stall(talk, 0.010, waits_s=0.2)
     assert handler.stop()
 
 

@@ -174,6 +174,7 @@ def test_a_pass_phrase_of_the_users_function_is_asked_for_when_it_connects(certi
     asked: list[None] = []
     client = KafkaClient(
         "localhost:1",
+        handler="threading",
         security_protocol="SSL",
         ssl_certfile=certificates.path("client.pem"),
         ssl_keyfile=certificates.path("client.locked.key"),
