@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import warnings
+from pathlib import Path
 from typing import Any
 
 import lz4.frame
@@ -300,6 +302,22 @@ def test_murmur2_is_javas(impl: Any, key: bytes, java: int) -> None:
     """Source: Kafka's UtilsTest.testMurmur2."""
     assert impl.murmur2(key) == java & 0x7FFFFFFF
     assert impl.murmur2(bytearray(key)) == java & 0x7FFFFFFF
+
+
+def test_keys_go_to_the_partitions_that_kafkas_own_producer_gives_them(impl: Any) -> None:
+    """1,500 keys, recorded on the JVM: golden/Partitions.java."""
+    lines = gzip.decompress((Path(__file__).parent / "golden" / "partitions.txt.gz").read_bytes()).decode().splitlines()
+    assert len(lines) == 1500
+    appender = make_appender(impl, buffer_bytes=1 << 24)
+    for topic, count in (("three", 3), ("seven", 7), ("many", 64)):
+        appender.set_topic(topic, count, 0)
+        for partition in range(count):
+            appender.open(topic, partition, 1.0)
+    for line in lines:
+        name, *java = line.split()
+        key = b"" if name == "-" else bytes.fromhex(name)
+        assert [appender.produce(topic, None, key).partition for topic in ("three", "seven", "many")] == [int(p) for p in java[:3]]
+        assert impl.murmur2(key) % 0x7FFFFFFF == int(java[3])
 
 
 def test_murmur2_is_that_of_kafka_python(impl: Any) -> None:
