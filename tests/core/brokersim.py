@@ -157,15 +157,25 @@ class World:
     connections that broke, which the broker may still read.
     """
 
-    def __init__(self, partitions: int = 2, *, epoch: int = 0, takes_any: bool = True, duplicate: int = 0, **options: Any) -> None:
+    def __init__(
+        self,
+        partitions: int = 2,
+        *,
+        epoch: int = 0,
+        takes_any: bool = True,
+        duplicate: int = 0,
+        timeout_s: float = TIMEOUT_S,
+        **options: Any,
+    ) -> None:
         self.partitions = {p: Partition(BROKERS[p % 3], Log(takes_any=takes_any, duplicate=duplicate)) for p in range(partitions)}
         leaders = {p: partition.leader for p, partition in self.partitions.items()}
-        self.rig = Rig(leaders, idempotence=None, strangers=True, delivery_timeout_s=TIMEOUT_S, **options)
+        self.rig = Rig(leaders, idempotence=None, strangers=True, delivery_timeout_s=timeout_s, **options)
         self.rig.grant(epoch=epoch)
         self.connections: dict[int, list[Flying]] = {b: [] for b in BROKERS}
         self.late: dict[int, list[Flying]] = {b: [] for b in BROKERS}
         self.made: dict[int, list[int]] = {p: [] for p in self.partitions}
         self.outcome: dict[int, tuple[Any, str]] = {}
+        self._timeout_s = timeout_s
         self._count = 0
         self._ids = 77
         self._leader_epoch = 1
@@ -188,7 +198,7 @@ class World:
         plan = self.rig.poll()
         self._settle(plan.settled)
         for batch in self.rig.accumulator.unsettled:
-            assert self.rig.now < batch.created + TIMEOUT_S, f"{batch} is not settled by its delivery timeout"
+            assert self.rig.now < batch.created + self._timeout_s, f"{batch} is not settled by its delivery timeout"
         if plan.ask_producer_id:
             self._ids += 1
             self.rig.sender.on_producer_id(InitProducerIdResponse(producer_id=self._ids, producer_epoch=0), None, self.rig.now)

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gkafka.exceptions import InvalidRecord, TopicAuthorizationFailed
 from tests.core.brokersim import BROKERS, DUPLICATE, NOT_LEADER, TIMED_OUT, TOO_FEW, TOO_FEW_AFTER, UNAUTHORIZED, World
 
 PARTITIONS = 2
@@ -68,7 +69,19 @@ EVENTS: dict[str, Callable[[World, int], Any]] = {
     "a while": lambda world, n: world.step(4.0),
 }
 NAMES = sorted(EVENTS)
-SCHEDULES = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 71)), min_size=20, max_size=120)
+FINAL = {"produce poison", "unauthorized"}
+DOUBTFUL = {"restart", "limit"}
+"""What makes a leader contradict itself: a batch that may be written can then only fail."""
+
+UNANSWERED = {"cut", "timed out", "too few after", "retire", "move"}
+"""What leaves it open whether a batch was written."""
+
+
+def schedules(names: list[str]) -> st.SearchStrategy[list[Event]]:
+    return st.lists(st.tuples(st.sampled_from(names), st.integers(0, 71)), min_size=20, max_size=120)
+
+
+thoroughly = settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def play(world: World, schedule: list[Event]) -> None:
@@ -77,7 +90,25 @@ def play(world: World, schedule: list[Event]) -> None:
     world.finish()
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(schedule=SCHEDULES, epoch=st.sampled_from([0, 32766]), duplicate=st.sampled_from([0, DUPLICATE]))
+@thoroughly
+@given(schedule=schedules(NAMES), epoch=st.sampled_from([0, 32766]), duplicate=st.sampled_from([0, DUPLICATE]))
 def test_whatever_happens_the_logs_hold_what_was_told(schedule: list[Event], epoch: int, duplicate: int) -> None:
     play(World(PARTITIONS, epoch=epoch, duplicate=duplicate), schedule)
+
+
+@thoroughly
+@given(schedule=schedules(sorted(set(NAMES) - FINAL - DOUBTFUL)))
+def test_where_nothing_is_refused_for_good_and_there_is_time_everything_is_delivered(schedule: list[Event]) -> None:
+    world = World(PARTITIONS, timeout_s=1e6)
+    play(world, schedule)
+    assert world.acknowledged == sorted(record for made in world.made.values() for record in made)
+    assert world.rig.sender.epoch_bumps == 0
+
+
+@thoroughly
+@given(schedule=schedules(sorted(set(NAMES) - UNANSWERED)))
+def test_where_every_try_is_answered_what_is_refused_for_good_takes_nothing_else_with_it(schedule: list[Event]) -> None:
+    world = World(PARTITIONS, timeout_s=1e6)
+    play(world, schedule)
+    assert {type(error) for error, _ in world.outcome.values()} <= {type(None), InvalidRecord, TopicAuthorizationFailed}
+    assert {said for _, said in world.outcome.values()} <= {"yes", "no"}
