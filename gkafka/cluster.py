@@ -186,6 +186,13 @@ class Cluster:
     # -- polling -------------------------------------------------------------------------------------------------------------
     def poll(self) -> float:
         """Send the metadata request that is due, if one is. Returns when to call again at the latest (monotonic seconds)."""
+        try:
+            return self._poll()
+        except BaseException:  # a signal handler's: nobody knows whether the request went out
+            self._asking = False
+            raise
+
+    def _poll(self) -> float:
         now = self._handler.monotonic()
         with self._lock:
             if self._asking or self._closed:

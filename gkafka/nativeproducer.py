@@ -21,6 +21,7 @@ from gkafka.exceptions import (
     BufferFull,
     ConfigurationError,
     ForkedClientError,
+    KafkaException,
     KafkaTimeoutError,
     ProducerStoppedException,
     RecordTooLarge,
@@ -80,7 +81,6 @@ class NativeProducer(TransactionCalls):
         self._pid = os.getpid()
         self._slow_lock = self._handler.Lock()
         self._append_lock = self._handler.Lock()
-        self._flushers = 0
         self._delivered = False  # or given up: close() has only to end the worker
         self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
         self._appender = records.Appender(
@@ -168,9 +168,15 @@ class NativeProducer(TransactionCalls):
         """What the appender's fast path does not take: checks, conversions, waiting for metadata or room, rolling full batches."""
         self.check_process()
         self._check_open()
-        if self._interceptors is not None:
-            return self._interceptors.produce(topic, value, key, partition, timestamp, headers)
-        return self._accept(topic, value, key, partition, timestamp, headers)
+        try:
+            if self._interceptors is not None:
+                return self._interceptors.produce(topic, value, key, partition, timestamp, headers)
+            return self._accept(topic, value, key, partition, timestamp, headers)
+        except KafkaException:
+            raise
+        except BaseException:
+            self._driver.suspect()  # a signal handler's exception may have come between two steps that belong together
+            raise
 
     def _accept(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
         if not isinstance(topic, str):
@@ -351,9 +357,6 @@ class NativeProducer(TransactionCalls):
                 return self._open(topic, partition, value, key, timestamp, headers, size)
             except BufferFull:
                 return None
-            except BaseException:
-                self._driver.suspect()  # a signal handler's exception may have come between the appender and the accumulator
-                raise
 
     def _roll(self, topic: str, partition: int) -> None:
         """Take the full batch away from the appender: the driver sends it."""
@@ -365,13 +368,25 @@ class NativeProducer(TransactionCalls):
     def _open(self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any, size: int) -> Delivery | None:
         """Open a batch and put the record into it, in one step: whoever drives may take the batch away as soon as it is known."""
         with self._driver.lock:
-            batch = self._appender.open(topic, partition, self._handler.monotonic(), size)
-            sticky = self._sticky.get(topic)
-            if sticky is not None and sticky.partition == partition:
-                sticky.follow(batch)  # while it is empty: what it holds from now on counts
-            delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
-            self._driver.accumulator.opened(batch)
+            try:
+                batch = self._appender.open(topic, partition, self._handler.monotonic(), size)
+                sticky = self._sticky.get(topic)
+                if sticky is not None and sticky.partition == partition:
+                    sticky.follow(batch)  # while it is empty: what it holds from now on counts
+                delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
+                self._driver.accumulator.opened(batch)
+            except BaseException:
+                self._take_back(topic, partition)
+                raise
         return delivery
+
+    def _take_back(self, topic: str, partition: int) -> None:
+        """Whoever opened a batch was interrupted: the fast path must not put records into one that nobody knows."""
+        batch = self._appender.roll(topic, partition)
+        if batch is not None and batch.count:
+            self._driver.accumulator.rolled(batch)
+        elif batch is not None:
+            self._appender.release(batch)
 
     def _after_append(self) -> None:
         """A batch was opened or rolled: see that somebody looks after it."""
@@ -506,20 +521,26 @@ class NativeProducer(TransactionCalls):
 
     def _wait_settled(self, timeout: float) -> list[Batch]:
         """Wait for all that is not settled now; returns those batches."""
+        me, driver = object(), self._driver
+        try:
+            return self._flush_as(me, timeout)
+        except KafkaException:
+            driver.flush_ends(me)
+            raise
+        except BaseException:
+            driver.suspect(me)
+            raise
+
+    def _flush_as(self, me: object, timeout: float) -> list[Batch]:
         deadline = self._handler.monotonic() + timeout
         with self._slow_lock, self._driver.lock:  # whoever is about to accept a record has done so, or finds the producer closed
             # A part may be split once more, and is never done itself then: what it is a part of is.
             waiting = list(dict.fromkeys(batch.parent or batch for batch in self._driver.accumulator.unsettled))
-            self._flushers += 1
-            self._driver.sender.flushing = True
-        try:
-            self._driver.kick()
-            for batch in waiting:
-                self._wait_flushed(batch, deadline, timeout)
-        finally:
-            with self._driver.lock:
-                self._flushers = max(0, self._flushers - 1)
-                self._driver.sender.flushing = self._flushers > 0
+            self._driver.flush_begins(me)
+        self._driver.kick()
+        for batch in waiting:
+            self._wait_flushed(batch, deadline, timeout)
+        self._driver.flush_ends(me)
         return waiting
 
     def _wait_flushed(self, batch: Batch, deadline: float, timeout: float) -> None:
@@ -553,6 +574,7 @@ class NativeProducer(TransactionCalls):
             self._appender.fast = False
         if self._driver.closed:
             if self._delivered:  # nothing is left but what a close() that was cut short did not say
+                self._driver.stop()
                 self._close_own_cluster()
                 self._raise_failures()
             return
@@ -565,9 +587,7 @@ class NativeProducer(TransactionCalls):
             self._wait_settled(limit)
         except KafkaTimeoutError:
             given_up = KafkaTimeoutError(f"the producer was closed: close() waited {limit:g} s for the record, then gave it up")
-            with self._driver.lock:
-                settled = self._driver.sender.abandon(given_up)
-            self._driver.finish(settled)
+            self._driver.give_up(given_up)
         self._delivered = True
         self._driver.stop()
         self._close_own_cluster()

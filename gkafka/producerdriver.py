@@ -11,6 +11,7 @@ import logging
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka import records
@@ -19,7 +20,8 @@ from gkafka.common import CompressionType
 from gkafka.config import ProducerConfig
 from gkafka.core.accumulator import Accumulator
 from gkafka.core.backoff import Backoff
-from gkafka.core.sender import Outgoing, Sender, Settled
+from gkafka.core.numbering import Idempotence
+from gkafka.core.sender import Outgoing, Sender
 from gkafka.exceptions import (
     DeliveryError,
     ForkedClientError,
@@ -27,6 +29,7 @@ from gkafka.exceptions import (
     KafkaTimeoutError,
     LeaderNotFoundError,
     ProduceFailureError,
+    SocketDisconnectedError,
     TransactionAbortedError,
     UnsupportedCodec,
     UnsupportedVersion,
@@ -35,6 +38,7 @@ from gkafka.wire.produce import ProduceRequest, holds_zstd, record_format
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
+    from gkafka.net.channel import Channel
     from gkafka.producermemory import Place
     from gkafka.records import Appender, Batch
     from gkafka.transactions import Transactions
@@ -47,7 +51,8 @@ TICK_S = 1.0
 """Longest sleep of the worker: forks and closed clients are noticed within it."""
 CALLBACK_CHUNK = 100
 STUCK_S = 5.0
-"""A driver that was not heard of for so long was interrupted before it could give its turn back."""
+"""A driver that was not heard of for so long was interrupted, and again before it could leave a note of that."""
+TURN = "turn"
 BUSY_S = 0.005
 """When a worker that found another driver at work looks again."""
 KEPT_FAILURES = 10_000
@@ -69,6 +74,9 @@ class ProducerDriver:
 
     appender: where the records are; acks: 0, 1 or -1; codec, level: of the batches. `lock` guards the machine and is held for moments only.
     idle_s: longest sleep of the worker while nothing is unsettled.
+
+    A signal handler's exception may end a caller between any two steps. It leaves a note then and keeps its turn, so that nobody drives before
+    the worker, which no signal interrupts, has made the bookkeeping true again (`mend`); outcomes are told by workers alone (`finish`).
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, appender: Appender, *, acks: int, codec: int, level: int | None) -> None:
@@ -103,14 +111,19 @@ class ProducerDriver:
         self.outcome = self._handler.Event()
         self.closed = False
         self.idle_s = TICK_S
-        self._turn: list[None] = [None]  # who pops it drives; list.pop() is atomic, and nobody ever waits for it
+        self._turn: dict[str, object] = {}  # whose it is drives; dict.setdefault() is atomic, and nobody ever waits for it
         self._again = False
-        self._suspect = False
+        self._interrupted: list[object] = []  # notes of those who were: what they held the turn as, or flushed as
+        self._undo: Callable[[], None] | None = None  # what mends the step that the driver is in
+        self._flushers: set[object] = set()
+        self._id_asked: object = None  # the request for a producer id that counts, and the one that went out whole
+        self._id_sent: object = None
         self._beat = 0.0
         self._flying: list[Outgoing] = []
         self._wake = self._handler.Event()
         self._sleeps_until = float("inf")
         self._worker: Any = None
+        self._unclaimed = [None]  # whoever was interrupted while it started the worker may start another: one of them works
         self._caller: Any = None
         self._called = self._handler.Event()
         cluster.sleepers.update((self._wake, self._called))
@@ -152,10 +165,7 @@ class ProducerDriver:
 
     def _worker_died(self, error: BaseException) -> None:
         """Without its worker nothing lingers or times out: everybody is told at once."""
-        self.fatal = ProduceFailureError(f"the producer's worker was ended by {type(error).__name__}: {error}; make a new producer")
-        with self.lock:
-            settled = self.sender.abandon(self.fatal)
-        self.finish(settled)
+        self.end_with(ProduceFailureError(f"the producer's worker was ended by {type(error).__name__}: {error}; make a new producer"))
 
     def warm(self, topic: str, partition: int) -> None:
         """Have the connection to a batch's leader open while the batch lingers. (At the interpreter's end none can be opened any more.)"""
@@ -168,44 +178,40 @@ class ProducerDriver:
     # -- driving -------------------------------------------------------------------------------------------------------------
     def kick(self) -> None:
         """Something may have become due."""
-        if self.cooperative or self._drive() < self._sleeps_until:
-            self._wake.set()  # the worker would sleep longer than the next batch lingers, or a pause lasts
+        me = object()
+        try:
+            if self.cooperative or self._drive(me) < self._sleeps_until:
+                self._wake.set()  # the worker would sleep longer than the next batch lingers, or a pause lasts
+        except BaseException:
+            self.suspect(me)
+            raise
 
-    def _drive(self) -> float:
+    def _drive(self, me: object) -> float:
         """Do what the machine wants, until it wants nothing. One driver at a time: another one leaves a note and goes on.
 
-        Returns when to drive again at the latest.
+        me: what the turn is taken as. Returns when to drive again at the latest.
         """
-        deadline = float("inf")
         while True:
-            if not self._take_turn():
+            if self._turn.setdefault(TURN, me) is not me:
                 self._again = True
                 # The driver may have looked for notes just before this one was left.
-                if not self._take_turn():
+                if self._turn.setdefault(TURN, me) is not me:
                     return self._handler.monotonic() + BUSY_S
-            try:
-                self._again = False
-                deadline = self._drive_once()
-            except BaseException:
-                self.suspect()
-                raise
-            finally:
-                self._turn[:] = [None]
+            self._again = False
+            deadline = self._drive_once()
+            self._give_turn(me)
             if not self._again:
                 return deadline
 
-    def _take_turn(self) -> bool:
-        try:
-            self._turn.pop()
-        except IndexError:
-            return False
-        return True
+    def _give_turn(self, me: object) -> None:
+        if self._turn.get(TURN) is me:
+            del self._turn[TURN]
 
     def _drive_once(self) -> float:
         now = self._beat = self._handler.monotonic()
         with self.lock:
             plan = self.sender.poll(now, self._ready_at)
-        self.finish(plan.settled)
+        self.finish()
         if plan.want_metadata:
             self._cluster.metadata.invalidate()
         due = self._cluster.poll() if plan.want_metadata or self._cluster.metadata.due(now) <= now else plan.deadline
@@ -221,26 +227,57 @@ class ProducerDriver:
         for outgoing in requests:
             self._send(outgoing)
 
-    def suspect(self) -> None:
+    def suspect(self, who: object = None) -> None:
         """An exception from outside (a signal handler's) may have come between two steps that belong together: the worker looks.
 
-        Only a flag: another such exception may come at any step of waking it, and it wakes within a second by itself.
+        who: what the turn was taken as, or what counts among those who flush: it is over.
         """
-        self._suspect = True
+        self._interrupted.append(who)
+        self._wake.set()
 
     def mend(self) -> None:
-        """On the worker, which no signal interrupts: put right what an interrupted driver left half done."""
-        if not self._take_turn() and self._handler.monotonic() - self._beat < STUCK_S:
+        """On the worker, which no signal interrupts: put right what an interrupted caller left half done."""
+        me, notes = object(), list(self._interrupted)
+        holder = self._turn.setdefault(TURN, me)
+        if holder is not me and holder not in notes and self._handler.monotonic() - self._beat < STUCK_S:
             return  # somebody is driving: later
+        self._turn[TURN] = me
         try:
-            self._suspect = False
-            self._reconcile()
+            del self._interrupted[: len(notes)]
+            undo, self._undo = self._undo, None
+            if undo is not None:
+                undo()
+            self._reconcile(notes)
+            self._ask_again()
+            self._relax()
         finally:
-            self._turn[:] = [None]
+            self._give_turn(me)
+        self.finish()
 
-    def _reconcile(self) -> None:
-        """Make the bookkeeping match the appender and what connections really hold. Nobody drives meanwhile."""
+    def _cut_off(self, outgoing: Outgoing, channel: Channel) -> None:
+        """A frame may stand half in a socket, or be counted as under way and be nowhere: its connection ends, and all of it is sent again."""
+        channel.close()
+        error = SocketDisconnectedError("the connection was closed: a caller was interrupted while it sent", broker=outgoing.broker_id)
+        self._answered(outgoing, None, error, flying=True)
+
+    def _ask_again(self) -> None:
+        """For a producer id, if who was to ask was interrupted."""
+        if self.sender.state is Idempotence.ASKED and (self._id_asked is None or self._id_asked is not self._id_sent):
+            self._id_asked = asked = object()
+            self._on_producer_id(asked, None, SocketDisconnectedError("a caller was interrupted while it asked for a producer id"))
+        if self.transactions is not None:
+            self.transactions.ask_again()
+
+    def _relax(self) -> None:
+        """Who waits for memory presses; one that was interrupted while it left does not."""
+        self.sender.pressed = False
+        self.sender.pressed = self.memory.contended
+
+    def _reconcile(self, gone: list[object]) -> None:
+        """Make the bookkeeping match the appender, what connections really hold and who is still there. Nobody drives meanwhile."""
         with self.lock:
+            self._flushers.difference_update(gone)
+            self.sender.flushing = bool(self._flushers)
             self.sender.restore(self._flying)
             opened = {(b.topic, b.partition): b for b in self._appender.open_batches()}
             for key, batch in list(self.accumulator.open.items()):
@@ -249,6 +286,8 @@ class ProducerDriver:
             for key, batch in opened.items():
                 if self.accumulator.open.get(key) is not batch:
                     self.accumulator.opened(batch)
+            if self.fatal is not None:
+                self.sender.abandon(self.fatal)
 
     def _ready_at(self, broker_id: int) -> float:
         broker = self._cluster.broker_by_id(broker_id)
@@ -277,6 +316,7 @@ class ProducerDriver:
                 self._answered(outgoing, None, None)
                 return
         request = self.sender.request(outgoing)
+        self._undo = partial(self._cut_off, outgoing, channel)
         self._flying.append(outgoing)
         channel.send(
             request,
@@ -285,6 +325,7 @@ class ProducerDriver:
             max_version=self.sender.newest_produce,
             expects_response=self._acks != 0,
         )
+        self._undo = None
 
     def _produce_version(self, channel: Any) -> int:
         """The newest Produce that the broker takes. While its connection opens: what the broker that told the metadata takes."""
@@ -327,11 +368,10 @@ class ProducerDriver:
 
     def _without(self, outgoing: Outgoing, failed: list[tuple[Batch, KafkaException]]) -> Outgoing:
         bad = [batch for batch, _ in failed]
-        settled: list[Settled] = []
         with self.lock:
             for batch, error in failed:
-                settled.append(self.sender.refuse(batch, error))
-        self.finish(settled)
+                self.sender.refuse(batch, error)
+        self.finish()
         return Outgoing(outgoing.broker_id, [b for b in outgoing.batches if b not in bad])
 
     def wait_for(self, batch: Batch, deadline: float, index: int | None = None) -> None:
@@ -357,9 +397,13 @@ class ProducerDriver:
     def end_with(self, fatal: KafkaException) -> None:
         """Nothing can be sent any more: everything fails with this."""
         self.fatal = fatal
+        self.give_up(fatal)
+
+    def give_up(self, error: KafkaException) -> None:
+        """Fail all that is not settled."""
         with self.lock:
-            settled = self.sender.abandon(fatal)
-        self.finish(settled)
+            self.sender.abandon(error)
+        self.finish()
 
     def go_on(self) -> None:
         """From an answer's worker: drive, or have it done."""
@@ -368,15 +412,16 @@ class ProducerDriver:
 
     def _on_answer(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> None:
         """On the connection's worker: take the answer in and let the next request go, if there is one to come."""
-        self._answered(outgoing, response, error)
+        self._answered(outgoing, response, error, flying=True)
         if self.accumulator.unsettled or self.transactions is not None or error is not None:
             self.kick()
 
-    def _answered(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> None:
+    def _answered(self, outgoing: Outgoing, response: Any, error: KafkaException | None, *, flying: bool = False) -> None:
+        """flying: it was handed to a connection. One that has landed already was given up by mend(): this comes too late."""
         with self.lock:
-            if outgoing in self._flying:
-                self._flying.remove(outgoing)
-            settled, stale = self.sender.on_answer(outgoing, response, error, self._handler.monotonic())
+            if flying and not self._land(outgoing):
+                return
+            _, stale = self.sender.on_answer(outgoing, response, error, self._handler.monotonic())
             if stale:
                 self._cluster.metadata.invalidate()
             divided, self.sender.divided = self.sender.divided, []
@@ -384,34 +429,51 @@ class ProducerDriver:
             _wake(batch)  # who waits for it has to look again for what it waits for
         if isinstance(error, UnsupportedVersion):
             log.error("broker %s: %s", outgoing.broker_id, error)
-        self.finish(settled)
+        self.finish()
         self._again = True
 
+    def _land(self, outgoing: Outgoing) -> bool:
+        """It is not under way any more. False: it was not."""
+        for n, other in enumerate(self._flying):
+            if other is outgoing:  # one with the same batches that is equal may be under way by now
+                del self._flying[n]
+                return True
+        return False
+
     def _ask_producer_id(self) -> None:
-        request = self.sender.producer_id_request()
+        request = self._id_asked = self.sender.producer_id_request()
         broker = min(list(self._cluster._brokers.values()), key=lambda b: (b.ready_at, *b.load), default=None)
         timeout_s = self._config.request_timeout_ms / 1000
         try:
             if broker is None:
                 raise KafkaTimeoutError("no broker is known yet")
-            broker.send(CONTROL, request, self._on_producer_id, timeout_s=timeout_s)
+            broker.send(CONTROL, request, partial(self._on_producer_id, request), timeout_s=timeout_s)
+            self._id_sent = request
         except KafkaException as exc:
-            self._on_producer_id(None, exc)
+            self._on_producer_id(request, None, exc)
 
-    def _on_producer_id(self, response: Any, error: KafkaException | None) -> None:
+    def _on_producer_id(self, asked: object, response: Any, error: KafkaException | None) -> None:
         with self.lock:
+            if asked is not self._id_asked:
+                return  # it was given up by mend()
             fatal = self.sender.on_producer_id(response, error, self._handler.monotonic())
-            settled = self.sender.abandon(fatal) if fatal is not None else []
+            self._id_asked = None
         if fatal is not None:
             log.error("no producer id: %s", fatal)
-            self.fatal = fatal
-        self.finish(settled)
+            self.end_with(fatal)
         self._again = True
         self.kick()
 
     # -- settling --------------------------------------------------------------------------------------------------------------
-    def finish(self, settled: list[Settled]) -> None:
-        """One completion for each batch: waiters wake, callbacks are queued for the worker, memory is given back."""
+    def finish(self) -> None:
+        """One completion for each batch that was settled: waiters wake, callbacks are queued for the worker, memory is given back."""
+        if not self.sender.ended:
+            return
+        if self._handler.interruptible() and self._worker is not None and self._worker.is_alive():
+            self._wake.set()  # it is done in one piece or not at all
+            return
+        with self.lock:
+            settled = self.sender.take_ended()
         for outcome in settled:
             batch = outcome.batch
             whole = batch.parent or batch
@@ -438,6 +500,18 @@ class ProducerDriver:
             if self.closed:
                 self._wake.set()
                 self._called.set()
+
+    # -- who flushes -------------------------------------------------------------------------------------------------------------
+    def flush_begins(self, who: object) -> None:
+        """Nothing lingers while somebody flushes. Called under the lock."""
+        self._flushers.add(who)
+        self.sender.flushing = True
+
+    def flush_ends(self, who: object) -> None:
+        """The same caller is done."""
+        with self.lock:
+            self._flushers.discard(who)
+            self.sender.flushing = bool(self._flushers)
 
     def _keep_failure(self, batch: Batch, error: KafkaException) -> None:
         log.log(
@@ -491,12 +565,23 @@ class ProducerDriver:
 
     def take_failures(self) -> DeliveryError | None:
         """What failed since the last call, as one error; the records' memory is given back."""
-        with self.lock:
-            failed, self._failed = list(self._failed), deque()
-            dropped, self._dropped_failures, self._failed_records = self._dropped_failures, 0, 0
-            gone, self._first_dropped = self._first_dropped, None
-        if not failed and not dropped:
-            return None
+        failed: deque[tuple[Batch, KafkaException]] = deque()
+        dropped, gone = 0, None
+        try:
+            with self.lock:
+                failed, self._failed = self._failed, deque()
+                dropped, self._dropped_failures, self._failed_records = self._dropped_failures, 0, 0
+                gone, self._first_dropped = self._first_dropped, None
+            return self._told(failed, dropped, gone) if failed or dropped else None
+        except BaseException:  # a signal handler's: the next call takes them
+            with self.lock:
+                self._failed.extendleft(reversed(failed))
+                self._failed_records += sum(batch.count for batch, _ in failed)
+                self._dropped_failures += dropped
+                self._first_dropped = gone or self._first_dropped
+            raise
+
+    def _told(self, failed: deque[tuple[Batch, KafkaException]], dropped: int, gone: KafkaException | None) -> DeliveryError:
         entries = [Undelivered(batch.record(i), why, batch.extra.persisted) for batch, why in failed for i in range(batch.count)]
         first = gone or failed[0][1]
         for batch, _ in failed:
@@ -559,22 +644,33 @@ def _run_callbacks(ref: weakref.ref[ProducerDriver]) -> None:
         called.wait(TICK_S)
 
 
+def _claimed(driver: ProducerDriver) -> bool:
+    try:
+        driver._unclaimed.pop()
+    except IndexError:
+        return False
+    return True
+
+
 def _work(ref: weakref.ref[ProducerDriver]) -> None:
     """The producer's worker: lingering, timeouts; under gevent also everything else. Ends with its producer."""
+    if (driver := ref()) is None or not _claimed(driver):
+        return
     while True:
         driver = ref()
         if driver is None:
             return
         driver._wake.clear()  # before looking: whoever closes sets it after
+        driver.finish()
         if driver.closed and not driver.accumulator.unsettled:
             return
         handler = driver._handler
         handler.check_fork()
         # Whoever drives meanwhile cannot know when this worker would wake: it wakes it.
         driver._sleeps_until = float("inf")
-        if driver._suspect or (not driver._turn and handler.monotonic() - driver._beat > STUCK_S):
+        if driver._interrupted or (driver._turn and handler.monotonic() - driver._beat > STUCK_S):
             driver.mend()
-        deadline = driver._drive()
+        deadline = driver._drive(object())
         now = handler.monotonic()
         wake, driver._sleeps_until = driver._wake, min(deadline, now + (TICK_S if driver.accumulator.unsettled else driver.idle_s))
         left = driver._sleeps_until - now

@@ -22,6 +22,7 @@ from gkafka.exceptions import (
     KafkaException,
     KafkaTimeoutError,
     ProducerStoppedException,
+    SocketDisconnectedError,
     TransactionAbortableError,
     TransactionStateError,
 )
@@ -83,6 +84,7 @@ class Transactions:
         driver.sender.set_gate(self.machine.may_send)
         self._seen = self.machine.moves
         self._news = self._handler.Event()
+        self._sent: Ask | None = None  # what went out whole
         self._closed = False
         self.end_was_asked = False
         self.failures_are_told = False  # by close(): the transaction has gone as somebody was told, or wanted it
@@ -101,7 +103,14 @@ class Transactions:
             self._tell()
         if ask is not None:
             self._send(ask)
+            self._sent = ask
         return deadline
+
+    def ask_again(self) -> None:
+        """Whoever drove was interrupted: what may not have gone out is asked once more."""
+        ask = self.machine.flying
+        if ask is not None and ask is not self._sent:
+            self._on_answer(ask, None, None, SocketDisconnectedError(f"a caller was interrupted while it sent {ask.request.API.name}"))
 
     def _driver(self) -> ProducerDriver:
         driver = self._driver_ref()

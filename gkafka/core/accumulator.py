@@ -101,8 +101,9 @@ class PartitionQueue:
 
     def push(self, batch: Batch) -> None:
         """Take a freshly rolled batch: it is the newest of the partition."""
-        batch.extra = Flight(self, (self.orders, 0))
-        self.orders += 1
+        order = self.orders
+        self.orders += 1  # first: no two batches may ever have the same one, wherever this is interrupted
+        batch.extra = Flight(self, (order, 0))
         self.pending.append(batch)
 
     def put_back(self, batch: Batch) -> None:

@@ -29,7 +29,7 @@ from gkafka.brokererrors import (
     UnknownTopicOrPartition,
     error_for,
 )
-from gkafka.core.accumulator import Accumulator, Flight, Key, PartitionQueue, ProducerId
+from gkafka.core.accumulator import SEQUENCES, Accumulator, Flight, Key, PartitionQueue, ProducerId
 from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
 from gkafka.core.numbering import Event, Idempotence, Numbering
@@ -93,7 +93,7 @@ class Sender:
 
     roll: takes an open batch out of the appender (the driver's `Appender.roll`); None if it is empty or gone. set_limit: tells it how
     many bytes the batches of a topic may hold (`Appender.set_limit`). divided: batches that were split and whose waiters do not know it
-    yet; the driver empties it.
+    yet; the driver empties it. ended: outcomes that the driver has not taken yet.
     """
 
     def __init__(
@@ -131,6 +131,7 @@ class Sender:
         self.sent_requests = 0
         self.limits: dict[str, int] = {}
         self.divided: list[Batch] = []
+        self.ended: list[Settled] = []
         self.splits = 0
         self._throttled: dict[int, float] = {}
         self._schedule = Schedule(accumulator, metadata, linger_s=linger_s, may_send=self._may_send)
@@ -407,11 +408,19 @@ class Sender:
         return self._done(queue, Settled(batch, -1, -1, error))
 
     def _done(self, queue: PartitionQueue, settled: Settled) -> Settled:
+        self.ended.append(settled)  # before it leaves its place: whoever is interrupted in between leaves it to be told
         self.accumulator.settled(settled.batch)
         self.accumulator.touched[queue.key] = None
         if not queue.pending and not queue.on_wire:
             self.accumulator.rests(queue, self.producer)
         return settled
+
+    def take_ended(self) -> list[Settled]:
+        """The outcomes since the last call."""
+        ended, self.ended = self.ended, []
+        for settled in ended:
+            self.accumulator.settled(settled.batch)
+        return ended
 
     # -- producer id -----------------------------------------------------------------------------------------------------
     @property
@@ -455,7 +464,7 @@ class Sender:
         queue: PartitionQueue = batch.extra.queue
         if batch in queue.on_wire:
             queue.on_wire.remove(batch)
-        else:
+        elif batch in queue.pending:  # else its driver was interrupted just as it took it
             queue.pending.remove(batch)
         return queue
 
@@ -511,13 +520,21 @@ class Sender:
         for outgoing in flying:
             self.in_flight[outgoing.broker_id] = self.in_flight.get(outgoing.broker_id, 0) + 1
             held.update(id(batch) for batch in outgoing.batches)
+        over = {id(settled.batch) for settled in self.ended}
         for batch in list(self.accumulator.unsettled):
             queue: PartitionQueue | None = batch.extra.queue if batch.extra is not None else None
-            if queue is None or id(batch) in held or batch in queue.pending:
+            if queue is None or id(batch) in over or batch in queue.pending:
                 continue
             if batch in queue.on_wire:
                 queue.on_wire.remove(batch)
-            queue.put_back(batch)
+            if id(batch) in held:
+                queue.on_wire.append(batch)
+                queue.on_wire.sort(key=lambda sent: sent.extra.order)
+            else:
+                queue.put_back(batch)
+            if 0 <= batch.extra.sequence == queue.next_sequence and batch.extra.producer == queue.producer:
+                queue.next_sequence = (queue.next_sequence + batch.count) % SEQUENCES  # it was given its numbers, and no more
+            self.accumulator.queues.setdefault(queue.key, queue)
             self.accumulator.waits(queue)
         self.accumulator.touched.update(dict.fromkeys((*self.accumulator.active, *self.accumulator.open)))
 

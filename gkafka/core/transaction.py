@@ -339,6 +339,11 @@ class Transaction:
         self._flying = self._next(idle)
         return self._flying, NEVER
 
+    @property
+    def flying(self) -> Ask | None:
+        """The request that was given out and has no answer yet."""
+        return self._flying
+
     def _next(self, idle: bool) -> Ask | None:
         if self.state is State.INITIALIZING:
             return self._to_coordinator(init_request(self.transactional_id, self._timeout_ms, self.producer))

@@ -238,6 +238,10 @@ class Handler(abc.ABC):
     def current_id(self) -> int:
         """Identifies the calling thread or greenlet among those alive."""
 
+    def interruptible(self) -> bool:
+        """Whether a signal handler's exception may end the calling worker anywhere. No one's, unless the handler says otherwise."""
+        return False
+
     @abc.abstractmethod
     def in_owner(self) -> bool:
         """Whether the calling thread is the one whose event loop runs this handler's workers (always, on threads)."""

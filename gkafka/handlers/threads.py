@@ -51,6 +51,44 @@ class ThreadParker:
         self._lock.release()
 
 
+class ThreadEvent:
+    """A threading.Event that stays whole when a signal handler's exception ends any of its calls.
+
+    The standard library's has a lock of its own, which such an exception may leave taken: then everybody who sets, clears or waits hangs.
+    """
+
+    __slots__ = ("__weakref__", "_flag", "_waiters")
+
+    def __init__(self) -> None:
+        self._flag = False
+        self._waiters: list[Any] = []
+
+    def is_set(self) -> bool:
+        return self._flag
+
+    def set(self) -> None:
+        self._flag = True
+        for waiter in list(self._waiters):
+            with contextlib.suppress(RuntimeError):  # another one woke it
+                waiter.release()
+
+    def clear(self) -> None:
+        self._flag = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._flag:
+            return True
+        waiter = threading.Lock()
+        waiter.acquire()
+        try:
+            self._waiters.append(waiter)
+            # Whoever sets the flag after this look finds the waiter in the list.
+            return self._flag or waiter.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+        finally:
+            with contextlib.suppress(ValueError):
+                self._waiters.remove(waiter)
+
+
 class ThreadWorker(Worker):
     def __init__(
         self,
@@ -72,6 +110,7 @@ class ThreadWorker(Worker):
             raise
 
     def _main(self) -> None:
+        self._workers.add(self)  # once more: who started it may have been interrupted after that, and taken it for lost
         try:
             self._body()
         finally:
@@ -102,7 +141,7 @@ class ThreadStream(Stream):
         self._fd = sock.fileno()
         self._pid = os.getpid()
         self._gate = threading.Lock()
-        self._inside = 0
+        self._inside: set[int] = set()  # threads, by id
         self._closing = False
         self._readable: Callable[[float], bool] | None = None
         self._writable: Callable[[float], bool] | None = None
@@ -185,6 +224,7 @@ class ThreadStream(Stream):
             if self._closing:
                 return
             self._closing = True
+            self._inside.discard(threading.get_ident())  # a signal handler's exception ended its last call before that could leave
             last = not self._inside
         if last:
             self._sock.close()
@@ -203,11 +243,11 @@ class ThreadStream(Stream):
         with self._gate:
             if self._closing:
                 raise self._closed_here()
-            self._inside += 1
+            self._inside.add(threading.get_ident())
 
     def _leave(self) -> None:
         with self._gate:
-            self._inside -= 1
+            self._inside.discard(threading.get_ident())
             last = self._closing and not self._inside
         if last:
             self._sock.close()
@@ -269,7 +309,7 @@ class ThreadingHandler(Handler):
     # primitives
     @staticmethod
     def Event(*args: Any, **kwargs: Any) -> p.Event:
-        return threading.Event(*args, **kwargs)
+        return ThreadEvent(*args, **kwargs)
 
     @staticmethod
     def Lock() -> p.Lock:
@@ -300,6 +340,9 @@ class ThreadingHandler(Handler):
 
     def current_id(self) -> int:
         return threading.get_ident()
+
+    def interruptible(self) -> bool:
+        return threading.get_ident() == threading.main_thread().ident
 
     def in_owner(self) -> bool:
         return True

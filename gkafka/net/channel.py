@@ -116,6 +116,7 @@ class Channel:
         self._stream: Stream | None = None
         self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
         self._started = False
+        self._unclaimed = [None]
         self._abandoned = False
         self._opened = False
         self._closed = False
@@ -127,15 +128,18 @@ class Channel:
     # -- what callers use
     def start(self) -> None:
         """Begin to connect. Returns at once; a second call does nothing."""
-        with self._lock:
-            if self._started or self._closed:
-                return
-            self._started = True
         try:
+            with self._lock:
+                if self._started or self._closed:
+                    return
+                self._started = True
             self._handler.spawn(self._run, _name=f"gkafka-{self.role}-{self.peer}")
         except KafkaException as exc:  # the handler was stopped
             self._shut(exc)
             self._ended.set()
+        except BaseException:  # a signal handler's: there may be a reader or not, so the next caller starts another; one of them reads
+            self._started = False
+            raise
 
     def send(
         self, request: Any, on_done: OnDone, *, timeout_s: float, max_version: int | None = None, expects_response: bool = True
@@ -151,18 +155,23 @@ class Channel:
         now = self._handler.monotonic()
         frame: list[Buffer] | None = None
         with self._order:
-            with self._lock:
-                self.last_used = now
-                if timeout_s < self._wait_s * 10:
-                    self._wait_s = max(SHORTEST_WAIT_S, timeout_s / 10)
-                if self._closed:
-                    self._outbox.put(Out([], on_done, self._closed_error()))
-                elif self._opened:
-                    frame = self._number(request, on_done, now, timeout_s, max_version, expects_response)
-                else:
-                    self._backlog.append(Queued(request, on_done, now, timeout_s, max_version, expects_response))
-            if frame is not None:
-                self._send_frame(frame, None if expects_response else on_done)
+            try:
+                with self._lock:
+                    self.last_used = now
+                    if timeout_s < self._wait_s * 10:
+                        self._wait_s = max(SHORTEST_WAIT_S, timeout_s / 10)
+                    if self._closed:
+                        self._outbox.put(Out([], on_done, self._closed_error()))
+                    elif self._opened:
+                        frame = self._number(request, on_done, now, timeout_s, max_version, expects_response)
+                    else:
+                        self._backlog.append(Queued(request, on_done, now, timeout_s, max_version, expects_response))
+                if frame is not None:
+                    self._send_frame(frame, None if expects_response else on_done)
+            except BaseException:  # a signal handler's: a number may be taken, half a frame may have gone out, and nothing may follow it
+                if self._opened:
+                    self._break(SocketDisconnectedError(f"{self.peer}: a caller was interrupted while it sent", broker=self._about))
+                raise
         if self._outbox:
             self._outbox.wake()
         if not self._started:
@@ -227,7 +236,7 @@ class Channel:
 
     def join(self, timeout_s: float) -> bool:
         """Wait until the worker of a closed channel is gone and its descriptor closed. Not from on_done."""
-        return not self._started or bool(self._ended.wait(timeout_s))
+        return not (self._started or not self._unclaimed) or bool(self._ended.wait(timeout_s))
 
     # -- sending
     def _number(
@@ -263,7 +272,7 @@ class Channel:
 
     def _break(self, exc: Exception) -> None:
         if self._broken is None:
-            self._broken = self._lost(exc)
+            self._broken = _without_frames(self._lost(exc))
         if self._stream is not None:
             self._stream.close()  # wakes the reader
 
@@ -286,6 +295,10 @@ class Channel:
     # -- the reader worker
     def _run(self) -> None:
         error: KafkaException | None = None
+        try:
+            self._unclaimed.pop()
+        except IndexError:
+            return
         try:
             self._open()
             while True:
@@ -557,6 +570,15 @@ class Channel:
             self._on_close(self, error)
         except Exception:
             log.exception("%s: the callback for the closed connection raised", self.peer)
+
+
+def _without_frames(error: KafkaException) -> KafkaException:
+    """The error, without the frames that it and its causes were raised in: they hold the request that was under way, and its memory."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error
 
 
 def _after(buffers: Sequence[Buffer], sent: int) -> list[Buffer]:

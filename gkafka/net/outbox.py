@@ -57,7 +57,8 @@ class Outbox:
         self._broke = broke
         self._outs: deque[Out] = deque()
         self._filled = handler.Event()
-        self._runs = False
+        self._runs = False  # a worker is there or comes
+        self._claimed = False  # it is there
         self._closed = False
 
     def __bool__(self) -> bool:
@@ -82,20 +83,27 @@ class Outbox:
     # -- without it
     def wake(self) -> None:
         """See to it that a worker looks."""
-        self._filled.set()
-        with self._lock:
-            if self._runs or not self._outs:
-                return
-            self._runs = True
         try:
+            self._filled.set()
+            with self._lock:
+                if self._runs or not self._outs:
+                    return
+                self._runs = True
             self._handler.spawn(self._work, _name=self._name)
         except KafkaException as exc:  # the handler was stopped: no worker will ever look, so it is done here
             self._runs = False
             self._broke(exc)
             while self._outs:
                 self._finish(self._outs[0])
+        except BaseException:  # a signal handler's: one may come or not, so the next caller sees to it again; one of them works
+            self._runs = False
+            raise
 
     def _work(self) -> None:
+        with self._lock:
+            if self._claimed:
+                return
+            self._runs = self._claimed = True
         try:
             while (out := self._next()) is not None:
                 if out.buffers:
@@ -105,7 +113,7 @@ class Outbox:
         except BaseException as exc:
             self._broke(exc)
             with self._lock:
-                self._runs = False
+                self._runs = self._claimed = False
             self.wake()  # what was put in meanwhile is still to be told that it is too late
             if not isinstance(exc, (KafkaException, OSError)):
                 raise
@@ -117,12 +125,12 @@ class Outbox:
                     return self._outs[0]
                 self._filled.clear()
                 if self._closed:
-                    self._runs = False
+                    self._runs = self._claimed = False
                     return None
             if not self._filled.wait(LINGER_S):
                 with self._lock:
                     if not self._outs:
-                        self._runs = False
+                        self._runs = self._claimed = False
                         return None
             self._handler.check_fork()
 

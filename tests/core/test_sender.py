@@ -480,6 +480,7 @@ def test_nothing_is_kept_of_topics_that_were_made_again() -> None:
         (request,) = rig.sent()
         assert rig.sender.request(request).topic_data[0].topic_id == uuid.UUID(int=n)
         rig.answer(request)
+        assert len(rig.sender.take_ended()) == 1
         sizes.add(held())
     assert len(sizes) == 1
 

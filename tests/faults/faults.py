@@ -183,7 +183,6 @@ def _under_load(fault: Fault) -> Game:
 GAMES = {
     **{id: _under_load(fault) for id, fault in FAULTS.items()},
     "F23": Game("close() in every state", play_closing),
-    # Long only: a signal's exception may still hit a lock of the standard library that no library can mend.
-    "F24": Game("calls cut off anywhere", play_shots, short=False),
+    "F24": Game("calls cut off anywhere", play_shots),
     "F25": Game("transactions", play_copies),
 }

@@ -108,9 +108,9 @@ def looks_of(producer: Any) -> list[float]:
     driver = producer._engine._driver
     drive = driver._drive
 
-    def noted() -> float:
+    def noted(me: object) -> float:
         looks.append(time.monotonic())
-        deadline: float = drive()
+        deadline: float = drive(me)
         return deadline
 
     driver._drive = noted

@@ -1,5 +1,5 @@
 """Greenlets that are killed or timed out anywhere inside a call (F24, gevent acceptance 13 and 14): no record is skipped, lost or torn,
-and producer and consumer go on. And threads whose calls are cut off by an exception of a signal handler's kind are not tested here."""
+and producer and consumer go on. For threads, whose calls a signal handler's exception cuts off, see test_interrupted."""
 
 from __future__ import annotations
 

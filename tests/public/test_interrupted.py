@@ -1,0 +1,224 @@
+"""An exception that a signal handler raises anywhere inside a call (KeyboardInterrupt, a timer's) leaves nothing behind, on OS threads.
+
+Signals come to the main thread only. Here they come at a chosen line of gkafka's code, as often as a seed says, so that a hole is met again.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dis
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from random import Random
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+import gkafka
+from gkafka import KafkaClient
+from gkafka.exceptions import NotLeaderForPartition
+from gkafka.testing import Action, Close, Delay, Error, MockCluster
+from tests.public.aids import LIMIT_S, Runner, stored
+
+PACKAGE = os.path.dirname(gkafka.__file__) + os.sep
+NOT_SHOT = (PACKAGE + "testing" + os.sep, PACKAGE + "records" + os.sep)
+NOP = dis.opmap["NOP"]
+PARTITIONS = 3
+PROMPT_S = 4.0
+"""Far above what mending takes, below each timeout that could do it in its place."""
+LIVES = 80
+
+
+class Shot(BaseException):
+    """What the handler raises."""
+
+
+@pytest.fixture
+def run() -> Runner:
+    """Greenlets are killed where they wait, see test_killed."""
+    assert threading.current_thread() is threading.main_thread()
+    return Runner("threading")
+
+
+# -- the gun ---------------------------------------------------------------------------------------------------------------
+@cache
+def with_lines(path: str) -> frozenset[int]:
+    with open(path, encoding="utf-8") as file:
+        return frozenset(node.lineno for node in ast.walk(ast.parse(file.read())) if isinstance(node, ast.With))
+
+
+@cache
+def first_offsets(code: CodeType) -> dict[int, int]:
+    """Line -> where its code begins."""
+    found: dict[int, int] = {}
+    for start, _, line in code.co_lines():
+        if line is not None:
+            found.setdefault(line, start)
+    return found
+
+
+def is_out_of_reach(frame: FrameType) -> bool:
+    """Handlers run after calls and at the start of functions and loops: neither at a bare `try:`, nor before a with statement has released
+    what it took."""
+    code = frame.f_code
+    leaving = frame.f_lineno in with_lines(code.co_filename) and frame.f_lasti > first_offsets(code).get(frame.f_lineno, 0)
+    return leaving or code.co_code[frame.f_lasti] == NOP
+
+
+def is_in_finalizer(frame: FrameType | None) -> bool:
+    """What is raised there is only reported."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
+class Gun:
+    """`with gun.aimed(n):` raises Shot before line number n of gkafka that is run in there, if there are so many.
+
+    shots: where it hit, as "file:line".
+    """
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.shots: list[str] = []
+
+    @contextlib.contextmanager
+    def aimed(self, n: int) -> Iterator[None]:
+        before, self.left = sys.gettrace(), n
+        sys.settrace(self._call)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        path = frame.f_code.co_filename
+        return self._line if path.startswith(PACKAGE) and not path.startswith(NOT_SHOT) else None
+
+    def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event != "line" or is_out_of_reach(frame):
+            return self._line
+        self.left -= 1
+        if self.left <= 0 and not is_in_finalizer(frame):
+            self.shots.append(f"{frame.f_code.co_filename[len(PACKAGE) :]}:{frame.f_lineno}")
+            sys.settrace(None)
+            raise Shot
+        return self._line
+
+
+# -- a life under fire -----------------------------------------------------------------------------------------------------
+class Life:
+    """One producer from its first record to its close, shot at in each of its calls."""
+
+    def __init__(self, cluster: MockCluster, gun: Gun, chance: Random, number: int, **options: Any) -> None:
+        self.cluster, self.gun, self.chance, self.number = cluster, gun, chance, number
+        self.buffer = options.setdefault("buffer_bytes", 1 << 16)
+        self.client = KafkaClient(cluster.bootstrap, handler="threading", reconnect_backoff_ms=1)
+        self.producer: Any = self.client.get_producer(
+            **{"linger_ms": 1, "batch_bytes": 512, "max_request_bytes": 4096, "retry_backoff_ms": 1, **options}
+        )
+        self.accepted: list[tuple[int, bytes, Any]] = []
+        self.made = 0
+        self.begun = len(gun.shots)
+
+    def produce(self, records: int) -> None:
+        for _ in range(records):
+            partition, value = self.made % PARTITIONS, b"%d-%d" % (self.number, self.made) + b"." * 60
+            self.made += 1
+            delivery = self.producer.produce("t", value, partition=partition)
+            self.accepted.append((partition, value, delivery))
+
+    def act(self, what: Callable[[], Any], lines: int) -> None:
+        """Do it, with a shot at one of so many lines."""
+        with contextlib.suppress(Shot), self.gun.aimed(self.chance.randrange(1, lines)):
+            what()
+
+    def run(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self.act(lambda: self.produce(30), 2500)
+            self.act(lambda: [delivery.result(LIMIT_S) for _, _, delivery in self.accepted[-1:]], 300)
+            self.act(lambda: self.producer.flush(LIMIT_S), 300)
+        where = self.gun.shots[self.begun :]
+        self.goes_on(where)
+        self.act(lambda: self.producer.close(LIMIT_S), 300)
+        self.ends(self.gun.shots[self.begun :])
+
+    def goes_on(self, where: list[str]) -> None:
+        """Nothing is in the way of further work, and nothing takes longer than it should."""
+        self.produce(10)
+        begun = time.monotonic()
+        self.producer.flush(LIMIT_S)
+        took = time.monotonic() - begun
+        assert took < PROMPT_S, f"flush() took {took:.1f} s after {where}"
+        sender = self.producer._driver.sender
+        Runner("threading").until(lambda: not sender.flushing and not sender.pressed, PROMPT_S)
+        for _, _, delivery in self.accepted:
+            assert delivery.result(0).offset >= 0
+
+    def ends(self, where: list[str]) -> None:
+        driver = self.producer._driver
+        begun = time.monotonic()
+        self.producer.close(LIMIT_S)
+        took = time.monotonic() - begun
+        assert took < PROMPT_S, f"close() took {took:.1f} s after {where}"
+        assert self.producer.stats()["unsettled_records"] == 0, where
+        # The connection's worker gives the memory back just after it has woken who waits.
+        Runner("threading").until(lambda: driver.own_available == self.buffer, PROMPT_S)
+        under_way = driver.sender.in_flight, driver._flying
+        assert not any(driver.sender.in_flight.values()), f"{under_way} after {where}"
+        assert not driver._flying, f"{under_way} after {where}"
+        begun = time.monotonic()
+        self.client.close(2.0)
+        took = time.monotonic() - begun
+        assert took < PROMPT_S, f"the client's close() took {took:.1f} s after {where}"
+        left = [w for w in self.client.handler.workers() if w.is_alive()]
+        assert not left, f"{left} after {where}"
+
+    def check_log(self) -> None:
+        counts = Counter(record.value for record in stored(self.cluster, partitions=range(PARTITIONS)))
+        lost = [value for _, value, _ in self.accepted if not counts[value]]
+        assert not lost, f"{len(lost)} lost: {lost[:3]} after {self.gun.shots[self.begun :]}"
+        doubled = [value for value, count in counts.items() if count > 1]
+        assert not doubled, f"{len(doubled)} doubled: {doubled[:3]} after {self.gun.shots[self.begun :]}"
+
+
+def shoot(cluster: MockCluster, seed: int, *, disturb: Callable[[Random], None] = lambda chance: None, **options: Any) -> None:
+    gun, chance = Gun(), Random(seed)
+    for number in range(LIVES):
+        disturb(chance)
+        life = Life(cluster, gun, chance, number, **options)
+        life.run(4)
+        life.check_log()
+    assert len(set(gun.shots)) > LIVES, "it hardly ever hit"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_call_may_be_interrupted_at_any_line(make_cluster: Any, run: Runner, seed: int) -> None:
+    """Each record that was accepted is in the log once, and the producer goes on."""
+    shoot(make_cluster(topics={"t": PARTITIONS}), seed)
+
+
+def test_a_call_that_waits_for_room_may_be_interrupted_at_any_line(make_cluster: Any, run: Runner) -> None:
+    cluster = make_cluster(topics={"t": PARTITIONS})
+    cluster.on("Produce", Delay(0.002), times=None)
+    shoot(cluster, 1, buffer_bytes=8192)
+
+
+def test_a_call_may_be_interrupted_while_connections_break_and_brokers_refuse(make_cluster: Any, run: Runner) -> None:
+    cluster = make_cluster(topics={"t": PARTITIONS})
+    troubles: list[Action] = [Close(before=True), Close(before=False), Error(NotLeaderForPartition.code), Delay(0.003)]
+
+    def disturb(chance: Random) -> None:
+        for _ in range(3):
+            cluster.on("Produce", chance.choice(troubles))
+        if chance.random() < 0.2:
+            cluster.on("InitProducerId", chance.choice(troubles))
+
+    shoot(cluster, 2, disturb=disturb)
