@@ -21,7 +21,7 @@ from gkafka.config import ProducerConfig
 from gkafka.core.accumulator import Accumulator
 from gkafka.core.backoff import Backoff
 from gkafka.core.numbering import Idempotence
-from gkafka.core.sender import Outgoing, Sender
+from gkafka.core.sender import Outgoing, Sender, Settled
 from gkafka.exceptions import (
     DeliveryError,
     ForkedClientError,
@@ -108,6 +108,7 @@ class ProducerDriver:
         self.fatal: KafkaException | None = None
         self.delivered = 0
         self.settled_records = 0
+        self._finishing = 0
         self.outcome = self._handler.Event()
         self.closed = False
         self.idle_s = TICK_S
@@ -151,9 +152,10 @@ class ProducerDriver:
         self.memory.leave(self)
         self._wake.set()
         self._called.set()
-        for worker in (self._worker, self._caller):
-            if worker is not None:
-                worker.join(TICK_S * 2)
+        if self._worker is not None:
+            self._worker.join(TICK_S * 2)
+        if self._caller is not None:  # the worker may have started it just now
+            self._caller.join(TICK_S * 2)
 
     def _call(self, batch: Batch, whole: Batch, callbacks: list[tuple[int, Callable[[Any], Any]]]) -> None:
         """Leave callbacks to a worker of their own: they may wait for deliveries, which others drive. whole: what deliveries refer to."""
@@ -473,7 +475,22 @@ class ProducerDriver:
             self._wake.set()  # it is done in one piece or not at all
             return
         with self.lock:
+            self._finishing += 1
             settled = self.sender.take_ended()
+        try:
+            self._tell(settled)
+        finally:
+            with self.lock:  # readers of several connections may be here at once
+                self._finishing -= 1
+                self.settled_records += sum(outcome.batch.count for outcome in settled)
+        if not self.outcome.is_set():
+            self.outcome.set()
+        self.memory.give_room()
+        if self.closed:
+            self._wake.set()
+            self._called.set()
+
+    def _tell(self, settled: list[Settled]) -> None:
         for outcome in settled:
             batch = outcome.batch
             whole = batch.parent or batch
@@ -491,15 +508,6 @@ class ProducerDriver:
                 _wake(whole)
             if outcome.error is None and not callbacks:
                 self._appender.release(batch)
-        if settled:
-            with self.lock:  # readers of several connections may be here at once
-                self.settled_records += sum(outcome.batch.count for outcome in settled)
-            if not self.outcome.is_set():
-                self.outcome.set()
-            self.memory.give_room()
-            if self.closed:
-                self._wake.set()
-                self._called.set()
 
     # -- who flushes -------------------------------------------------------------------------------------------------------------
     def flush_begins(self, who: object) -> None:
@@ -592,6 +600,11 @@ class ProducerDriver:
         error.__cause__ = first
         return error
 
+    def owes_callbacks(self) -> bool:
+        """Is there, or may there still come, anything for the worker of the callbacks?"""
+        with self.lock:
+            return bool(self.accumulator.unsettled or self.sender.ended or self._finishing or self._callbacks)
+
     def run_callbacks(self) -> None:
         """User code, under no lock. Whatever it raises is logged: the next callback is somebody else's."""
         while self._callbacks:
@@ -633,12 +646,12 @@ def _run_callbacks(ref: weakref.ref[ProducerDriver]) -> None:
         if driver is None:
             return
         driver._called.clear()  # before looking: whoever closes sets it after
-        if driver.closed and not driver._callbacks and not driver.accumulator.unsettled:
+        if driver.closed and not driver.owes_callbacks():
             return
         driver._handler.check_fork()
         driver.run_callbacks()
         called = driver._called
-        if driver._callbacks or (driver.closed and not driver.accumulator.unsettled):
+        if driver._callbacks or (driver.closed and not driver.owes_callbacks()):
             continue  # more came, or the producer was closed, while they ran
         del driver
         called.wait(TICK_S)
