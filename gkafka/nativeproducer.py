@@ -535,7 +535,7 @@ class NativeProducer(TransactionCalls):
         deadline = self._handler.monotonic() + timeout
         with self._slow_lock, self._driver.lock:  # whoever is about to accept a record has done so, or finds the producer closed
             # A part may be split once more, and is never done itself then: what it is a part of is.
-            waiting = list(dict.fromkeys(batch.parent or batch for batch in self._driver.accumulator.unsettled))
+            waiting = list(dict.fromkeys(batch.parent or batch for batch in self._driver.sender.owed()))
             self._driver.flush_begins(me)
         self._driver.kick()
         for batch in waiting:
@@ -546,7 +546,8 @@ class NativeProducer(TransactionCalls):
     def _wait_flushed(self, batch: Batch, deadline: float, timeout: float) -> None:
         while not batch.done:
             if self._handler.monotonic() >= deadline:
-                left_over = sum(b.count for b in list(self._driver.accumulator.unsettled))
+                with self._driver.lock:
+                    left_over = sum(b.count for b in self._driver.sender.owed())
                 raise KafkaTimeoutError(f"flush: {left_over} record(s) not delivered within {timeout:g} s; they are still being delivered")
             self._driver.wait_for(batch, deadline)
             self.check_process()
@@ -619,7 +620,7 @@ class NativeProducer(TransactionCalls):
     @property
     def holds_records(self) -> bool:
         """Is it this process's to send, not closed, and is something not delivered yet?"""
-        return not self._closed and self._pid == os.getpid() and bool(self._driver.accumulator.unsettled)
+        return not self._closed and self._pid == os.getpid() and self._driver.sender.owes
 
     def unsettled_by_topic(self) -> Counter[str]:
         """Records without an outcome, by topic."""

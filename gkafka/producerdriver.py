@@ -108,7 +108,6 @@ class ProducerDriver:
         self.fatal: KafkaException | None = None
         self.delivered = 0
         self.settled_records = 0
-        self._finishing = 0
         self.outcome = self._handler.Event()
         self.closed = False
         self.idle_s = TICK_S
@@ -475,39 +474,42 @@ class ProducerDriver:
             self._wake.set()  # it is done in one piece or not at all
             return
         with self.lock:
-            self._finishing += 1
             settled = self.sender.take_ended()
         try:
-            self._tell(settled)
+            for outcome in settled:
+                self._tell(outcome)
+        except BaseException:  # a greenlet that was killed while a log took its time: the worker goes on
+            self._wake.set()
+            raise
         finally:
             with self.lock:  # readers of several connections may be here at once
-                self._finishing -= 1
-                self.settled_records += sum(outcome.batch.count for outcome in settled)
-        if not self.outcome.is_set():
-            self.outcome.set()
-        self.memory.give_room()
-        if self.closed:
-            self._wake.set()
-            self._called.set()
+                self.sender.told(settled)
+                self.settled_records += sum(outcome.batch.count for outcome in settled if outcome.batch.done)
+        if settled:
+            if not self.outcome.is_set():
+                self.outcome.set()
+            self.memory.give_room()
+            if self.closed:
+                self._wake.set()
+                self._called.set()
 
-    def _tell(self, settled: list[Settled]) -> None:
-        for outcome in settled:
-            batch = outcome.batch
-            whole = batch.parent or batch
-            if outcome.error is None:
-                self.delivered += batch.count
-                callbacks = batch.complete(outcome.base_offset, outcome.log_append_time)
-            else:
-                # Kept before it is done: a flush() that sees the last batch done must find it among the failures.
-                self._keep_failure(batch, outcome.error)
-                callbacks = batch.fail(outcome.error, batch.extra.persisted)
-            if callbacks:
-                self._call(batch, whole, callbacks)
-            _wake(batch)
-            if whole is not batch and whole.done:
-                _wake(whole)
-            if outcome.error is None and not callbacks:
-                self._appender.release(batch)
+    def _tell(self, outcome: Settled) -> None:
+        batch = outcome.batch
+        whole = batch.parent or batch
+        if outcome.error is None:
+            self.delivered += batch.count
+            callbacks = batch.complete(outcome.base_offset, outcome.log_append_time)
+        else:
+            # Kept before it is done: a flush() that sees the last batch done must find it among the failures.
+            self._keep_failure(batch, outcome.error)
+            callbacks = batch.fail(outcome.error, batch.extra.persisted)
+        if callbacks:
+            self._call(batch, whole, callbacks)
+        _wake(batch)
+        if whole is not batch and whole.done:
+            _wake(whole)
+        if outcome.error is None and not callbacks:
+            self._appender.release(batch)
 
     # -- who flushes -------------------------------------------------------------------------------------------------------------
     def flush_begins(self, who: object) -> None:
@@ -603,7 +605,7 @@ class ProducerDriver:
     def owes_callbacks(self) -> bool:
         """Is there, or may there still come, anything for the worker of the callbacks?"""
         with self.lock:
-            return bool(self.accumulator.unsettled or self.sender.ended or self._finishing or self._callbacks)
+            return bool(self.sender.owes or self._callbacks)
 
     def run_callbacks(self) -> None:
         """User code, under no lock. Whatever it raises is logged: the next callback is somebody else's."""
@@ -675,7 +677,7 @@ def _work(ref: weakref.ref[ProducerDriver]) -> None:
             return
         driver._wake.clear()  # before looking: whoever closes sets it after
         driver.finish()
-        if driver.closed and not driver.accumulator.unsettled:
+        if driver.closed and not driver.sender.owes:
             return
         handler = driver._handler
         handler.check_fork()

@@ -96,7 +96,8 @@ class Transactions:
         driver = self._driver()
         with self._lock:
             # A batch whose time is over is settled, but a leader may yet act on its request: the end waits for the answer, too.
-            idle = not driver.accumulator.unsettled and not any(driver.sender.in_flight.values())
+            # And what failed is told before it, else it would count as a later transaction's.
+            idle = not driver.sender.owes and not any(driver.sender.in_flight.values())
             ask, deadline = self.machine.poll(now, idle)
             changed = self._seen != self.machine.moves
         if changed:

@@ -93,7 +93,8 @@ class Sender:
 
     roll: takes an open batch out of the appender (the driver's `Appender.roll`); None if it is empty or gone. set_limit: tells it how
     many bytes the batches of a topic may hold (`Appender.set_limit`). divided: batches that were split and whose waiters do not know it
-    yet; the driver empties it. ended: outcomes that the driver has not taken yet.
+    yet; the driver empties it. ended: outcomes that the driver has not taken yet; telling: batches whose
+    outcome it took, and is not done with.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class Sender:
         self.limits: dict[str, int] = {}
         self.divided: list[Batch] = []
         self.ended: list[Settled] = []
+        self.telling: dict[Batch, None] = {}
         self.splits = 0
         self._throttled: dict[int, float] = {}
         self._schedule = Schedule(accumulator, metadata, linger_s=linger_s, may_send=self._may_send)
@@ -416,11 +418,28 @@ class Sender:
         return settled
 
     def take_ended(self) -> list[Settled]:
-        """The outcomes since the last call."""
-        ended, self.ended = self.ended, []
+        """The outcomes since the last call. They are owed until `told`."""
+        ended = self.ended
+        self.telling.update((settled.batch, None) for settled in ended)
+        self.ended = []
         for settled in ended:
             self.accumulator.settled(settled.batch)
         return ended
+
+    def told(self, taken: list[Settled]) -> None:
+        """Everybody has heard of these outcomes. Those that their teller was stopped before are left to the next."""
+        self.ended[:0] = [settled for settled in taken if not settled.batch.done]
+        for settled in taken:
+            self.telling.pop(settled.batch, None)
+
+    @property
+    def owes(self) -> bool:
+        """Is there a batch without an outcome, or an outcome that was not told?"""
+        return bool(self.accumulator.unsettled or self.ended or self.telling)
+
+    def owed(self) -> list[Batch]:
+        """Those batches: what flush() waits for."""
+        return list(dict.fromkeys((*self.telling, *(settled.batch for settled in self.ended), *self.accumulator.unsettled)))
 
     # -- producer id -----------------------------------------------------------------------------------------------------
     @property

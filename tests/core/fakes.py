@@ -59,7 +59,7 @@ class FakeBatch:
     def __init__(self, partition: int, *, created: float = 0.0, count: int = 10, size: int = 1000, topic: str = "t") -> None:
         self.topic, self.partition, self.created, self.count, self.size = topic, partition, created, count, size
         self.attempts, self.extra, self.sealed, self.wire, self.wire_size = 0, None, False, b"x" * size, size
-        self.first = 0
+        self.first, self.done = 0, False
 
     def split(self, limit: int) -> list[FakeBatch]:
         """Two halves, like the real one."""
@@ -148,6 +148,14 @@ class Rig:
         ]
         response = ProduceResponse(responses=[TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=rows)], **about)
         return self.sender.on_answer(outgoing, response, None, self.now)
+
+    def tell(self) -> list[Any]:
+        """What a driver does with outcomes; the batches."""
+        taken = self.sender.take_ended()
+        for outcome in taken:
+            outcome.batch.done = True
+        self.sender.told(taken)
+        return [outcome.batch for outcome in taken]
 
     def lose(self, outgoing: Outgoing, error: KafkaException) -> Any:
         """The connection breaks before the answer."""

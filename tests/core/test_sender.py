@@ -20,6 +20,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.wire.metadata import MetadataRequest
+from gkafka.wire.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tests.core.fakes import Rig, told
 
 NOT_LEADER, OUT_OF_ORDER, DUPLICATE, TOO_LARGE, UNKNOWN_PID = 6, 45, 46, 10, 59
@@ -467,6 +468,20 @@ def test_nothing_goes_to_a_topic_made_again_while_its_predecessor_owes_an_answer
     assert rig.sender.request(again).topic_data[0].topic_id == uuid.UUID(int=8)
 
 
+@pytest.mark.parametrize("now_known_as", [8, 0])
+def test_an_answer_names_the_topic_that_the_batch_was_sent_to(now_known_as: int) -> None:
+    """By its id alone (KIP-516): that of the topic as it was then, whatever the metadata says by now."""
+    rig = Rig()
+    batch = rig.full()
+    (first,) = rig.sent()
+    topic_id = rig.sender.request(first).topic_data[0].topic_id
+    rig.metadata.on_response(MetadataRequest(topics=None), told({0: 1}, topic_id=uuid.UUID(int=now_known_as)), rig.now)
+    rows = [PartitionProduceResponse(index=0, base_offset=7)]
+    response = ProduceResponse(responses=[TopicProduceResponse(name="", topic_id=topic_id, partition_responses=rows)])
+    settled, _ = rig.sender.on_answer(first, response, None, rig.now)
+    assert [(s.batch, s.base_offset, s.error) for s in settled] == [(batch, 7, None)]
+
+
 def test_nothing_is_kept_of_topics_that_were_made_again() -> None:
     rig = Rig()
 
@@ -480,7 +495,7 @@ def test_nothing_is_kept_of_topics_that_were_made_again() -> None:
         (request,) = rig.sent()
         assert rig.sender.request(request).topic_data[0].topic_id == uuid.UUID(int=n)
         rig.answer(request)
-        assert len(rig.sender.take_ended()) == 1
+        assert len(rig.tell()) == 1
         sizes.add(held())
     assert len(sizes) == 1
 
@@ -582,3 +597,48 @@ def test_whatever_gets_lost_every_batch_arrives_once_and_in_order(seed: int) -> 
             rig.answer(request, {b.partition: logs[b.partition].append(b) for b in request.batches})
     assert not rig.accumulator.unsettled
     assert {p: log.batches for p, log in logs.items()} == made
+
+
+# -- outcomes ----------------------------------------------------------------------------------------------------------------
+def test_an_outcome_is_owed_until_it_was_told() -> None:
+    rig = Rig()
+    batch = rig.full()
+    assert rig.sender.owed() == [batch]
+    settled, _ = rig.answer(rig.sent()[0])
+    assert not rig.accumulator.unsettled
+    assert (rig.sender.owed(), rig.sender.owes) == ([batch], True)
+    assert rig.sender.take_ended() == settled
+    assert rig.sender.take_ended() == []
+    assert (rig.sender.owed(), rig.sender.owes) == ([batch], True)
+    batch.done = True
+    rig.sender.told(settled)
+    assert (rig.sender.owed(), rig.sender.owes, rig.sender.take_ended()) == ([], False, [])
+
+
+def test_an_outcome_whose_teller_was_stopped_before_it_is_left_to_the_next() -> None:
+    rig = Rig({0: 1, 1: 1})
+    first, second = rig.full(0), rig.full(1)
+    settled, _ = rig.answer(rig.sent()[0])
+    assert rig.sender.take_ended() == settled
+    first.done = True
+    rig.sender.told(settled)
+    assert rig.sender.owed() == [second]
+    assert rig.tell() == [second]
+    assert not rig.sender.owes
+
+
+# -- after an interruption -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("idempotence", [True, False])
+def test_what_an_interrupted_driver_did_not_send_goes_out_in_its_place_and_what_is_under_way_does_not(idempotence: bool) -> None:
+    rig = Rig({0: 1, 1: 1}, idempotence=idempotence)
+    first, second, other = rig.full(0), rig.full(0), rig.full(1)
+    under_way, forgotten = rig.sent()
+    assert (under_way.batches, forgotten.batches) == ([first, other], [second])
+    third = rig.full(0)
+    numbers = [b.extra.sequence for b in (first, second)]
+    rig.sender.restore([under_way])
+    assert rig.sender.in_flight == {1: 1}
+    assert rig.sent() == [], "it was sent before, for all that anybody knows: it goes alone"
+    assert len(rig.answer(under_way)[0]) == 2
+    assert [r.batches for r in rig.sent()] == [[second], [third]]
+    assert [b.extra.sequence for b in (first, second)] == numbers

@@ -130,6 +130,28 @@ def test_requests_sent_while_it_opens_keep_their_order(handler: Handler) -> None
         made.close()
 
 
+def test_a_request_that_comes_while_it_opens_goes_behind_those_that_waited(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The channel is open as soon as the broker's versions are known, and what waited is not out yet."""
+    send_frame, senders = Channel._send_frame, []
+
+    def slowly(self: Channel, frame: Any, on_done: Any) -> None:
+        if not senders:
+            senders.append(handler.spawn(lambda: self.send(metadata([]), calls.on("newer"), timeout_s=5)))
+            handler.sleep(0.05)
+        send_frame(self, frame, on_done)
+
+    monkeypatch.setattr(Channel, "_send_frame", slowly)
+    with MockCluster() as cluster:
+        cluster.on("ApiVersions", Delay(0.1))
+        made, calls = channel(handler, cluster), Calls(handler)
+        for index in range(5):
+            made.send(metadata([]), calls.on(index), timeout_s=5)
+        calls.wait(6)
+        assert [name for name, _, _ in calls.got] == [0, 1, 2, 3, 4, "newer"]
+        assert calls.errors == [None] * 6
+        made.close()
+
+
 # -- negotiation on real sockets (KIP-35, KIP-511, F31)
 @pytest.mark.parametrize(
     "corrupt",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,6 +26,28 @@ def undelivered(fn: Any, *args: Any) -> DeliveryError:
     error = error_of(fn, *args)
     assert isinstance(error, DeliveryError)
     return error
+
+
+class SlowLog(logging.Handler):
+    """A log that takes its time for the first record that was not delivered: until `released`."""
+
+    def __init__(self, handler: Any) -> None:
+        super().__init__()
+        self.begun, self.released = False, handler.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "not delivered" in record.getMessage() and not self.begun:
+            self.begun = True
+            self.released.wait(LIMIT_S)
+
+
+@pytest.fixture
+def slow_log(client: KafkaClient) -> Iterator[SlowLog]:
+    slow = SlowLog(client.handler)
+    logging.getLogger("gkafka").addHandler(slow)
+    yield slow
+    slow.released.set()
+    logging.getLogger("gkafka").removeHandler(slow)
 
 
 # -- flush -----------------------------------------------------------------------------------------------------------------
@@ -96,6 +119,60 @@ def test_flush_lists_what_failed_since_the_last_one_and_only_once(client: KafkaC
     producer.flush(LIMIT_S)
     producer.close()
     assert stored_values(cluster) == [b"good"]
+
+
+@pytest.mark.parametrize("call", ["flush", "close"])
+@pytest.mark.parametrize("how", ["refused", "too late"])
+def test_a_failure_that_is_being_told_meanwhile_is_not_missed(
+    client: KafkaClient, cluster: MockCluster, run: Runner, slow_log: SlowLog, call: str, how: str
+) -> None:
+    """The machine has settled the batch, and who took the outcome is not done with it: a log line may wait for a disk."""
+    cluster.on("Produce", Error(29) if how == "refused" else Drop(before=True), times=None)
+    producer = client.get_producer(linger_ms=5, delivery_timeout_ms=10_000 if how == "refused" else 300)
+    producer.produce("t", b"bad")
+    run.until(lambda: slow_log.begun)
+    asking = run.aside(getattr(producer, call), LIMIT_S)
+    assert run.stays(lambda: asking.running, 0.1)
+    slow_log.released.set()
+    assert [r.record.value for r in undelivered(asking.result).records] == [b"bad"]
+
+
+def test_an_aborted_transaction_leaves_no_failure_to_be_told_later(
+    connect: Connect, make_cluster: Any, run: Runner, client: KafkaClient, slow_log: SlowLog
+) -> None:
+    """Also if its failures are being told at that moment: they went with the transaction."""
+    cluster = make_cluster(topics={"t": 2})
+    producer = connect(cluster).get_producer(linger_ms=20, transactional_id="x")
+    cluster.on("Produce", Error(29), times=None)
+    producer.begin_transaction()
+    for partition in range(2):
+        producer.produce("t", b"bad", partition=partition)
+    run.until(lambda: slow_log.begun)
+    aborting = run.aside(producer.abort_transaction, LIMIT_S)
+    run.stays(lambda: aborting.running, 0.2)
+    slow_log.released.set()
+    aborting.result()
+    run.until(lambda: producer.stats()["failed_records"] == 2)
+    producer.flush(LIMIT_S)
+
+
+def test_close_runs_the_callbacks_of_records_whose_failure_is_being_told_meanwhile(
+    connect: Connect, make_cluster: Any, run: Runner, client: KafkaClient, slow_log: SlowLog
+) -> None:
+    cluster = make_cluster(topics={"t": 2})
+    producer = connect(cluster).get_producer(linger_ms=20)
+    called: list[int] = []
+    producer.produce("t", b"good", partition=0).add_done_callback(lambda d: called.append(-1))
+    producer.flush(LIMIT_S)
+    cluster.on("Produce", Error(29), times=None)
+    for partition in range(2):
+        producer.produce("t", b"bad", partition=partition).add_done_callback(lambda d: called.append(d.partition))
+    run.until(lambda: slow_log.begun)
+    closing = run.aside(producer.close, LIMIT_S)
+    run.stays(lambda: closing.running, 0.1)
+    slow_log.released.set()
+    assert len(undelivered(closing.result).records) == 2
+    assert sorted(called) == [-1, 0, 1]
 
 
 def test_a_record_whose_answer_never_came_may_be_persisted_and_is_said_to_be(client: KafkaClient, cluster: MockCluster) -> None:

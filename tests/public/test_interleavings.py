@@ -44,6 +44,28 @@ def test_nothing_newer_goes_out_before_all_that_a_connection_lost_was_told(
     assert all("being given up" in text for text in refused)
 
 
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_a_callback_of_a_record_that_is_done_is_called_although_the_producer_is_closed_at_that_moment(
+    client: KafkaClient, run: Runner, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A batch is done, and then its callbacks go to their worker: that one does not end in between."""
+    producer, called, entered = client.get_producer(linger_ms=5), [], []
+    producer.produce("t", b"0").add_done_callback(called.append)
+    run.until(lambda: called)
+    hand_over = producer._driver._call
+
+    def slowly(*about: Any) -> None:
+        entered.append(about)
+        run.sleep(0.2)
+        hand_over(*about)
+
+    monkeypatch.setattr(producer._driver, "_call", slowly)
+    producer.produce("t", b"1").add_done_callback(called.append)
+    run.until(lambda: entered)
+    getattr(producer, call)(LIMIT_S)
+    run.until(lambda: len(called) == 2, 5)
+
+
 class Watched:
     """A lock that calls `look` just before each release."""
 

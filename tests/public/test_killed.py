@@ -3,6 +3,7 @@ and producer and consumer go on. For threads, whose calls a signal handler's exc
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from random import Random
@@ -12,10 +13,11 @@ import gevent
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.exceptions import KafkaException
-from gkafka.testing import Delay, MockCluster
-from tests.public.aids import LIMIT_S, Clock, Runner, fill, read, stored_values
+from gkafka.exceptions import DeliveryError, KafkaException
+from gkafka.testing import Delay, Drop, MockCluster
+from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read, stored_values
 from tests.public.test_consuming import numbers
+from tests.public.test_flushing import SlowLog
 
 
 @pytest.fixture
@@ -118,6 +120,28 @@ def test_a_killed_flush_leaves_the_next_one_everything_to_wait_for(connect: Any,
     producer.flush(LIMIT_S)
     assert delivery.done()
     assert later.done()
+
+
+def test_a_failure_that_a_killed_close_was_about_to_tell_is_told_by_the_next(client: KafkaClient, cluster: MockCluster) -> None:
+    """It has an outcome by then, and no delivery and no list knows it."""
+    slow = SlowLog(client.handler)
+    logging.getLogger("gkafka").addHandler(slow)
+    try:
+        cluster.on("Produce", Drop(), times=None)
+        producer = client.get_producer(linger_ms=60_000)
+        delivery = producer.produce("t", b"x")
+        closing = gevent.spawn(producer.close, 0)
+        gevent.sleep(0.1)
+        assert slow.begun
+        closing.kill()
+        assert not delivery.done()
+        slow.released.set()
+        error = error_of(producer.close)
+    finally:
+        logging.getLogger("gkafka").removeHandler(slow)
+    assert isinstance(error, DeliveryError)
+    assert [r.record.value for r in error.records] == [b"x"]
+    assert delivery.done()
 
 
 def test_a_killed_close_leaves_the_next_one_everything_to_wait_for(connect: Any, cluster: MockCluster) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gkafka.exceptions import BufferFull, ProducerStoppedException
+from gkafka.exceptions import BufferFull, DeliveryError, ProducerStoppedException, TopicAuthorizationFailed
 from gkafka.handlers.selection import resolve_handler
 from gkafka.producermemory import ProducerMemory
 from gkafka.testing import Delay, Error
@@ -196,3 +196,23 @@ def test_memory_of_failed_records_is_given_to_others_who_need_it(connect: Any, m
     assert all(other.produce("t", b"y" * 9000).result(LIMIT_S).offset >= 0 for _ in range(4))
     error = error_of(failing.close)
     assert "only logged" in str(error)
+
+
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_failures_that_all_gave_their_memory_away_are_counted_for_who_asks(connect: Any, make_cluster: Any, call: str) -> None:
+    """None is left to be listed: that is no reason to say nothing."""
+    cluster = make_cluster()
+    client = ready(connect, cluster)
+    failing, other = (client.get_producer(max_block_ms=20_000, **SMALL) for _ in range(2))
+    cluster.on("Produce", Error(29))
+    failing.produce("t", b"x" * 9000).exception(LIMIT_S)
+    cluster.on("Produce", Delay(0.3), times=None)  # meanwhile there is no other room than what failed
+    for _ in range(4):
+        other.produce("t", b"y" * 9000)
+    error = error_of(getattr(failing, call))
+    assert isinstance(error, DeliveryError)
+    assert error.records == []
+    assert "1 record(s) were not delivered (1 of them only logged" in str(error)
+    assert isinstance(error.__cause__, TopicAuthorizationFailed)
+    failing.flush(LIMIT_S)
+    other.flush(LIMIT_S)
