@@ -504,15 +504,18 @@ class NativeProducer(TransactionCalls):
 
     # -- flush and close -------------------------------------------------------------------------------------------------------
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything produced before this call is delivered or failed.
+        """Wait until everything produced before this call is delivered or failed, and its callbacks were called.
 
-        timeout: seconds, None is delivery_timeout_ms. Raises KafkaTimeoutError if it passes (nothing is lost, delivery goes on), and
-        DeliveryError listing the records that failed since the last flush() or close(). Raises ProducerStoppedException if close() gave
-        records up while this waited: close() lists them.
+        timeout: seconds, None is delivery_timeout_ms. Raises KafkaTimeoutError if it passes (nothing is lost, delivery goes on; callbacks
+        alone are no reason to), and DeliveryError listing the records that failed since the last flush() or close(): all of them, but for
+        those whose memory newer records needed meanwhile, which are counted. Raises ProducerStoppedException if close() gave records up
+        while this waited: close() lists them.
         """
         limit = self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else check_wait("timeout", timeout)
         self.check_process()
+        deadline = self._handler.monotonic() + limit
         waited = self._wait_settled(limit)
+        self._driver.wait_for_callbacks(deadline)
         if self._closed and any(batch.error is not None for batch in waited):
             raise ProducerStoppedException(
                 "the producer was closed while flush() waited: close() lists the records that were not delivered"
@@ -558,11 +561,13 @@ class NativeProducer(TransactionCalls):
             raise error
 
     def close(self, timeout: float | None = None) -> None:
-        """Deliver what is left, then stop. Idempotent.
+        """Deliver what is left, have the callbacks called, then stop. Idempotent.
 
         timeout: seconds, None is delivery_timeout_ms. Records that are not delivered by then are failed. Raises DeliveryError listing
-        every record that was not delivered since the last flush().
+        every record that was not delivered since the last flush(), as flush() does; KafkaTimeoutError if a commit was under way and nobody
+        knows how it ended.
         """
+        began = self._handler.monotonic()
         limit = self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else check_wait("timeout", timeout)
         try:
             if not self._driver.closed:
@@ -590,11 +595,13 @@ class NativeProducer(TransactionCalls):
             given_up = KafkaTimeoutError(f"the producer was closed: close() waited {limit:g} s for the record, then gave it up")
             self._driver.give_up(given_up)
         self._delivered = True
-        self._driver.stop()
+        self._driver.stop(began + limit)
         self._close_own_cluster()
         if self._transactions is not None and self._transactions.failures_are_told:
             self._driver.take_failures()
         self._raise_failures()
+        if self._transactions is not None and self._transactions.unclear is not None:
+            raise self._transactions.unclear
 
     def _close_own_cluster(self) -> None:
         """After a fork with on_fork="recreate": nobody else ends what was made there."""
@@ -651,7 +658,10 @@ class NativeProducer(TransactionCalls):
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True) and self.holds_records and not self.reported:
-            log.error("a producer with undelivered records was dropped without close(): they are lost")
+            counts = self.unsettled_by_topic()
+            log.error(
+                "a producer was dropped without close(): %d undelivered record(s) are lost: %s", sum(counts.values()), lifetime.told(counts)
+            )
 
     def stats(self) -> dict[str, Any]:
         """Counters: delivered, retried, split and unsettled records and batches, requests, epoch bumps, buffer."""

@@ -372,7 +372,8 @@ class Producer:
         """The message as it was sent."""
         topic, partition, key, value, headers, timestamp = record
         origin = Origin(topic, partition, self._topic.partitions.get(partition))
-        return records.make_message(origin, offset, timestamp, TimestampType.CREATE_TIME, key, value, headers)
+        size = len(key or b"") + len(value or b"")
+        return records.make_message(origin, offset, timestamp, TimestampType.CREATE_TIME, key, value, headers, size=size)
 
     def get_delivery_report(self, block: bool = True, timeout: float | None = None) -> tuple[Any, KafkaException | None]:
         """(message, error or None) of a message that this thread or greenlet produced and whose outcome is known.

@@ -55,8 +55,8 @@ STUCK_S = 5.0
 TURN = "turn"
 BUSY_S = 0.005
 """When a worker that found another driver at work looks again."""
-KEPT_FAILURES = 10_000
-"""Failed records that are kept for the next flush() or close() to report; older ones are only counted and logged."""
+GRACE_S = 0.5
+"""How long close() waits at least for callbacks that are due."""
 OFFLOAD_BYTES = {1: 16 << 10, 2: 256 << 10, 3: 256 << 10, 4: 128 << 10}
 """Codec -> batch size from which compressing it takes more than ~0.5 ms, so that it leaves the hub (gzip, snappy, lz4, zstd)."""
 
@@ -128,8 +128,10 @@ class ProducerDriver:
         self._called = self._handler.Event()
         cluster.sleepers.update((self._wake, self._called))
         self._callbacks: deque[tuple[Batch, Batch, list[tuple[int, Callable[[Any], Any]]]]] = deque()
+        self._callbacks_due = self._callbacks_called = 0
+        self._calling_in = 0  # the id of the worker that calls them
+        self._called_back: list[Callable[[], None]] = []  # ends the waits of those who wait for them
         self._failed: deque[tuple[Batch, KafkaException]] = deque()
-        self._failed_records = 0
         self._dropped_failures = 0
         self._first_dropped: KafkaException | None = None
 
@@ -145,8 +147,8 @@ class ProducerDriver:
         """Is the worker there?"""
         return self._worker is not None
 
-    def stop(self) -> None:
-        """End the worker once nothing is left to do for it."""
+    def stop(self, deadline: float = 0.0) -> None:
+        """End the workers once nothing is left to do for them. deadline: so long the callbacks that are due may take."""
         self.closed = True
         self.memory.leave(self)
         self._wake.set()
@@ -154,15 +156,38 @@ class ProducerDriver:
         if self._worker is not None:
             self._worker.join(TICK_S * 2)
         if self._caller is not None:  # the worker may have started it just now
-            self._caller.join(TICK_S * 2)
+            left = self.wait_for_callbacks(max(deadline, self._handler.monotonic() + GRACE_S))
+            if left:
+                log.error("close: %d delivery callback(s) were not called in its time; they will be, unless the program ends before", left)
+            else:
+                self._caller.join(GRACE_S)
 
     def _call(self, batch: Batch, whole: Batch, callbacks: list[tuple[int, Callable[[Any], Any]]]) -> None:
         """Leave callbacks to a worker of their own: they may wait for deliveries, which others drive. whole: what deliveries refer to."""
-        self._callbacks.append((batch, whole, callbacks))
         with self.lock:
+            self._callbacks.append((batch, whole, callbacks))
+            self._callbacks_due += len(callbacks)
             if self._caller is None:
                 self._caller = self._handler.spawn(_run_callbacks, weakref.ref(self), _name="gkafka-callbacks")
         self._called.set()
+
+    def wait_for_callbacks(self, deadline: float) -> int:
+        """Wait until the callbacks that are due by now were called. Returns how many were not by the deadline. From one of them: no wait."""
+        due = self._callbacks_due
+        if self._calling_in == self._handler.current_id():
+            return 0
+        while self._callbacks_called < due and (now := self._handler.monotonic()) < deadline and self._caller.is_alive():
+            parker = self._handler.parker()
+            wake = parker.wake
+            self._called_back.append(wake)
+            try:
+                if self._callbacks_called < due:
+                    parker.park(min(deadline, now + TICK_S))
+            finally:
+                with contextlib.suppress(ValueError):
+                    self._called_back.remove(wake)
+            self._handler.check_fork()
+        return max(0, due - self._callbacks_called)
 
     def _worker_died(self, error: BaseException) -> None:
         """Without its worker nothing lingers or times out: everybody is told at once."""
@@ -535,14 +560,10 @@ class ProducerDriver:
         )
         with self.lock:
             self._failed.append((batch, error))
-            self._failed_records += batch.count
-            while self._failed_records > KEPT_FAILURES and len(self._failed) > 1:
-                self._drop_failure()
 
     def _drop_failure(self) -> None:
         """Give up the oldest failed batch that waits to be reported: it was logged. Called under the lock."""
         dropped, why = self._failed.popleft()
-        self._failed_records -= dropped.count
         self._dropped_failures += dropped.count
         self._first_dropped = self._first_dropped or why
         self._appender.release(dropped)
@@ -580,13 +601,12 @@ class ProducerDriver:
         try:
             with self.lock:
                 failed, self._failed = self._failed, deque()
-                dropped, self._dropped_failures, self._failed_records = self._dropped_failures, 0, 0
+                dropped, self._dropped_failures = self._dropped_failures, 0
                 gone, self._first_dropped = self._first_dropped, None
             return self._told(failed, dropped, gone) if failed or dropped else None
         except BaseException:  # a signal handler's: the next call takes them
             with self.lock:
                 self._failed.extendleft(reversed(failed))
-                self._failed_records += sum(batch.count for batch, _ in failed)
                 self._dropped_failures += dropped
                 self._first_dropped = gone or self._first_dropped
             raise
@@ -616,16 +636,22 @@ class ProducerDriver:
                     fn(records.Delivery(whole, index))
                 except BaseException:
                     log.exception("a delivery callback failed")
+                self._callbacks_called += 1
                 if n % CALLBACK_CHUNK == CALLBACK_CHUNK - 1:
                     self._handler.checkpoint()
+            _end_waits(self._called_back)
             if batch.error is None:  # until now, so that the callbacks could look at the records
                 self._appender.release(batch)
                 self.memory.give_room()
 
 
 def _wake(batch: Batch) -> None:
-    """End the waits for a batch. Each wait is ended once, whoever comes here at the same time: list.pop() is atomic."""
-    waits: list[Callable[[], None]] = batch.waits or []
+    """End the waits for a batch."""
+    _end_waits(batch.waits or [])
+
+
+def _end_waits(waits: list[Callable[[], None]]) -> None:
+    """Each wait is ended once, whoever comes here at the same time: list.pop() is atomic."""
     while waits:
         with contextlib.suppress(IndexError):
             waits.pop()()
@@ -651,6 +677,7 @@ def _run_callbacks(ref: weakref.ref[ProducerDriver]) -> None:
         if driver.closed and not driver.owes_callbacks():
             return
         driver._handler.check_fork()
+        driver._calling_in = driver._handler.current_id()
         driver.run_callbacks()
         called = driver._called
         if driver._callbacks or (driver.closed and not driver.owes_callbacks()):

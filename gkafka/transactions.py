@@ -87,6 +87,7 @@ class Transactions:
         self._sent: Ask | None = None  # what went out whole
         self._closed = False
         self.end_was_asked = False
+        self.unclear: KafkaException | None = None  # of a commit that close() did not see the end of
         self.failures_are_told = False  # by close(): the transaction has gone as somebody was told, or wanted it
         self._fatal_told = False
 
@@ -283,6 +284,11 @@ class Transactions:
             log.warning(
                 "transactional id %r: closed, and the open transaction is left to the broker: %s", self._config.transactional_id, exc
             )
+            if self.machine.state is State.COMMITTING:
+                self.unclear = KafkaTimeoutError(
+                    f"transactional id {self._config.transactional_id!r}: closed while a commit was under way, and nobody knows whether it was "
+                    "done: read what is committed before doing it again"
+                )
         with self._lock:
             self.machine.give_up(ProducerStoppedException("the producer was closed"))
         self._tell_closed()

@@ -434,3 +434,58 @@ def test_memory_comes_back_when_records_fail(client: KafkaClient, cluster: MockC
     assert len(error.records) == 200 or "only logged" in str(error)
     del error
     assert producer.stats()["buffer_bytes_free"] == 20_000
+
+
+# -- callbacks -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("ends", ["flush", "close"])
+def test_the_callbacks_of_what_was_delivered_were_called(client: KafkaClient, run: Runner, ends: str) -> None:
+    producer = client.get_producer()
+    told: list[int] = []
+
+    def slowly(delivery: Any) -> None:
+        run.sleep(0.001)
+        told.append(delivery.result().offset)
+
+    for _ in range(300):
+        producer.produce("t", b"x", partition=0).add_done_callback(slowly)
+    getattr(producer, ends)(LIMIT_S)
+    assert len(told) == 300
+
+
+def test_a_callback_may_flush(client: KafkaClient, run: Runner) -> None:
+    producer = client.get_producer()
+    flushed: list[bool] = []
+
+    def flush(delivery: Any) -> None:
+        producer.flush(LIMIT_S)
+        flushed.append(True)
+
+    producer.produce("t", b"x").add_done_callback(flush)
+    with Clock() as clock:
+        producer.flush(LIMIT_S)
+    assert clock.seconds < LIMIT_S / 2
+    run.until(lambda: flushed)
+
+
+def test_callbacks_that_take_longer_than_close_may_are_counted_in_the_log(client: KafkaClient, run: Runner, caplog: Any) -> None:
+    producer = client.get_producer(linger_ms=0)
+    go_on = client.handler.Event()
+    told: list[Any] = []
+    for _ in range(3):
+        producer.produce("t", b"x").add_done_callback(lambda delivery: (go_on.wait(LIMIT_S), told.append(delivery)))
+    with Clock() as clock:
+        producer.close(0.2)
+    assert clock.seconds < 2
+    assert "close: 3 delivery callback(s) were not called in its time" in caplog.text
+    go_on.set()
+    run.until(lambda: len(told) == 3)
+
+
+@pytest.mark.parametrize("ends", ["flush", "close"])
+def test_every_record_that_was_not_delivered_is_listed_however_many_there_are(client: KafkaClient, cluster: MockCluster, ends: str) -> None:
+    cluster.on("Produce", Drop(before=True), times=None)
+    producer = client.get_producer(delivery_timeout_ms=500, request_timeout_ms=10_000)
+    for i in range(30_000):
+        producer.produce("t", b"%d" % i)
+    error = undelivered(getattr(producer, ends), LIMIT_S)
+    assert sorted(int(r.record.value) for r in error.records) == list(range(30_000))

@@ -816,3 +816,15 @@ def test_an_answer_of_the_new_kind_names_the_next_epoch(make_cluster: Make, conn
     assert works(producer, cluster, b"b")
     assert producer.stats()["producer_id"] == 4711
     assert committed(cluster) == [b"a", b"b"]
+
+
+def test_a_close_that_does_not_see_a_commits_end_says_so(connect: Connect, cluster: MockCluster) -> None:
+    producer = new_producer(connect(cluster))
+    producer.begin_transaction()
+    put(producer, b"a")[0].result(LIMIT_S)
+    cluster.on("EndTxn", Drop(), times=None)
+    assert isinstance(error_of(producer.commit_transaction, 0.2), KafkaTimeoutError)
+    error = error_of(producer.close, 0.2)
+    assert isinstance(error, KafkaTimeoutError)
+    assert "a commit was under way" in str(error)
+    producer.close(0.2)
