@@ -172,10 +172,18 @@ class ProducerDriver:
         self._called.set()
 
     def wait_for_callbacks(self, deadline: float) -> int:
-        """Wait until the callbacks that are due by now were called. Returns how many were not by the deadline. From one of them: no wait."""
-        due = self._callbacks_due
+        """Wait until the callbacks of what has an outcome by now were called. Returns how many were not by the deadline. From one of them: no
+        wait.
+        """
         if self._calling_in == self._handler.current_id():
             return 0
+        with self.lock:
+            telling = list(self.sender.telling)
+        # An outcome is known a moment before its callbacks are queued.
+        while any(batch in self.sender.telling for batch in telling) and self._handler.monotonic() < deadline:
+            self._handler.sleep(BUSY_S)
+        with self.lock:
+            due = self._callbacks_due
         while self._callbacks_called < due and (now := self._handler.monotonic()) < deadline and self._caller.is_alive():
             parker = self._handler.parker()
             wake = parker.wake
