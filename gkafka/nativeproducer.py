@@ -78,7 +78,6 @@ class NativeProducer(TransactionCalls):
         """Make all that belongs to one process."""
         config = self.config
         self._cluster, self._handler = cluster, cluster.handler
-        self._pid = os.getpid()
         self._slow_lock = self._handler.Lock()
         self._append_lock = self._handler.Lock()
         self._delivered = False  # or given up: close() has only to end the worker
@@ -115,6 +114,7 @@ class NativeProducer(TransactionCalls):
         self._closed = False
         # One compiled call for each record, with no Python frame between.
         self.produce = self._appender.produce  # type: ignore[method-assign]
+        self._pid = os.getpid()  # last: in a child, other threads wait for it
 
     def produce(
         self,
@@ -212,12 +212,9 @@ class NativeProducer(TransactionCalls):
 
     def check_process(self) -> None:
         """Raises ForkedClientError in a forked child; with on_fork="recreate" the producer goes on there by itself."""
-        try:
-            self._handler.check_fork()
-        except ForkedClientError:
-            if self.config.on_fork != "recreate" or self._closed:
-                raise
+        while self._pid != os.getpid() and self.config.on_fork == "recreate" and not self._closed:
             self._renew()
+        self._handler.check_fork()
 
     def _renew(self) -> None:
         """In a forked child: connections, workers and a producer id of its own, and none of the parent's records."""

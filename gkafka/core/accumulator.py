@@ -12,6 +12,7 @@ from uuid import UUID
 from gkafka.core.backoff import Retry
 
 if TYPE_CHECKING:
+    from gkafka.exceptions import KafkaException
     from gkafka.records import Batch
 
 __all__ = ["Accumulator", "Flight", "PartitionQueue", "ProducerId"]
@@ -28,10 +29,10 @@ class Flight:
     order: rank in its partition; of a part the whole batch's rank and where in it the part begins. is_part: it was made by a split: like
     a retry it stands for numbers that were sent before. sequence: base sequence number, -1 until one is given at the first send. producer: the id that the
     sequence belongs to. persisted: "no" until a broker may have written the batch, then "maybe", "yes" once acknowledged; before: what it
-    was before the present try.
+    was before the present try. refused: why the last try failed.
     """
 
-    __slots__ = ("before", "is_part", "order", "persisted", "producer", "queue", "sequence")
+    __slots__ = ("before", "is_part", "order", "persisted", "producer", "queue", "refused", "sequence")
 
     def __init__(self, queue: PartitionQueue, order: tuple[int, int]) -> None:
         self.queue = queue
@@ -40,6 +41,7 @@ class Flight:
         self.sequence = -1
         self.producer: ProducerId | None = None
         self.persisted = self.before = "no"
+        self.refused: KafkaException | None = None
 
     def of_part(self, first: int, first_of_all: int) -> Flight:
         """The notes on a part of this batch. first: the number of its first record; first_of_all: that of this batch's."""

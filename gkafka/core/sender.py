@@ -345,7 +345,8 @@ class Sender:
                 return None
             return self._fail(queue, batch, self._alone_too_large(batch, error))
         if not self._may_retry(queue, batch, error, now):
-            return self._fail(queue, batch, self._explained(batch, error))
+            return self._fail(queue, batch, self._explained(batch, error, now))
+        batch.extra.refused = error
         self.retried += 1
         queue.put_back(batch)
         self.numbering.mend(queue)
@@ -391,14 +392,17 @@ class Sender:
             again = queue.has_older(batch) if self.transaction is not None else self.numbering.refused(queue, batch, error)
         return again and now < batch.created + self._delivery_timeout_s and (self._retries is None or batch.attempts <= self._retries)
 
-    def _explained(self, batch: Batch, error: KafkaException) -> KafkaException:
-        """Why a batch is not sent again although its number is all that is wrong."""
-        if not (batch.extra.persisted == "maybe" and self.numbering.is_refusal(batch, error)):
+    def _explained(self, batch: Batch, error: KafkaException, now: float) -> KafkaException:
+        """Why a batch is not sent again although its number, or its time, is all that is wrong."""
+        if batch.extra.persisted == "maybe" and self.numbering.is_refusal(batch, error):
+            text = (
+                f"{batch.topic}-{batch.partition}: {batch.count} record(s) may be in the log or not: the answer to an earlier try was lost, and now the "
+                f"leader refuses their number, so they are not sent again; look for them in the topic before producing them again ({error})"
+            )
+        elif error.retriable and now >= batch.created + self._delivery_timeout_s:
+            text = f"{self._too_late(batch)}: {error}"
+        else:
             return error
-        text = (
-            f"{batch.topic}-{batch.partition}: {batch.count} record(s) may be in the log or not: the answer to an earlier try was lost, and now the "
-            f"leader refuses their number, so they are not sent again; look for them in the topic before producing them again ({error})"
-        )
         return type(error)(text, topic=batch.topic, partition=batch.partition, broker=error.broker, api="Produce")
 
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaException) -> Settled:
@@ -500,8 +504,14 @@ class Sender:
 
     def _expired(self, batch: Batch, queue: PartitionQueue) -> Settled:
         why = "no answer came" if batch.extra.persisted == "maybe" else self._why_unsent(batch)
-        text = f"{batch.count} record(s) for {batch.topic}-{batch.partition} not delivered within {self._delivery_timeout_s:g} s: {why}"
-        return self._fail(queue, batch, KafkaTimeoutError(text, topic=batch.topic, partition=batch.partition, api="Produce"))
+        if batch.extra.refused is not None:
+            why += f"; the last try: {batch.extra.refused}"
+        error = KafkaTimeoutError(f"{self._too_late(batch)}: {why}", topic=batch.topic, partition=batch.partition, api="Produce")
+        error.__cause__ = batch.extra.refused
+        return self._fail(queue, batch, error)
+
+    def _too_late(self, batch: Batch) -> str:
+        return f"{batch.count} record(s) for {batch.topic}-{batch.partition} not delivered within {self._delivery_timeout_s:g} s"
 
     def _why_unsent(self, batch: Batch) -> str:
         if self.numbering.state in (Idempotence.WANTED, Idempotence.ASKED):

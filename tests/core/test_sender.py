@@ -316,6 +316,21 @@ def test_a_batch_on_the_wire_fails_at_its_delivery_timeout_as_maybe_persisted() 
     assert rig.answer(request)[0] == [], "its late answer settles nothing twice"
 
 
+def test_a_timeout_tells_why_the_last_try_failed_whether_it_ends_a_pause_or_comes_with_an_answer() -> None:
+    for answered_at in (9.9, 10.1):
+        rig = Rig(delivery_timeout_s=10.0)
+        rig.full()
+        (request,) = rig.sent()
+        rig.now = answered_at
+        settled = list(rig.answer(request, NOT_LEADER)[0])
+        rig.now = 10.1
+        settled += rig.poll().settled
+        (error,) = [s.error for s in settled]
+        assert "not delivered within 10 s" in str(error)
+        assert "error 6" in str(error)
+        assert isinstance(error, KafkaTimeoutError) == (answered_at < 10)
+
+
 def test_a_connection_that_never_opened_leaves_no_doubt() -> None:
     rig = Rig(retries=0)
     batch = rig.full()

@@ -116,12 +116,19 @@ def test_a_grandchild_goes_on_as_well(handler: str) -> None:
 def test_threads_of_a_child_that_begin_at_once_share_one_producer() -> None:
     body = """
     import threading
+    import gkafka.nativeproducer as module
     cluster = MockCluster(topics={"t": 1})
     client = KafkaClient(cluster.bootstrap, handler="threading")
     producer = client.get_producer(on_fork="recreate", linger_ms=1)
     producer.produce("t", b"0").result(5)
+    driver = module.ProducerDriver
+
+    def in_no_hurry(*args, **about):
+        time.sleep(0.2)
+        return driver(*args, **about)
 
     def child():
+        module.ProducerDriver = in_no_hurry  # nobody goes ahead with a producer that is half made
         errors = []
         start = threading.Barrier(8)
 
