@@ -21,6 +21,7 @@ from tests.faults.writer import CLIENTS
 
 HEAD = (
     "fault",
+    "played",
     "client",
     "acked",
     "failed",
@@ -88,7 +89,8 @@ def _row(line: Line) -> tuple[str, ...]:
     control = line.client == "confluent"
     ratio = "" if control or not line.control_stall_s else f"{line.ratio:.2f}{'' if line.ratio <= GOAL else ' (!)'}"
     result = "control" if control else "FAILED: " + "; ".join(line.blame) if line.blame else "passed"
-    return (line.fault, line.client, *map(str, counts + more), f"{v.stall_s:.2f}", f"{line.control_stall_s:.2f}", ratio, result)
+    times = (f"{v.stall_s:.2f}", f"{line.control_stall_s:.2f}", ratio)
+    return (line.fault, line.played, line.client, *map(str, counts + more), *times, result)
 
 
 if __name__ == "__main__":

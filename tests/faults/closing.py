@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,14 +18,15 @@ __all__ = ["STATES", "play_closing"]
 
 INIT_PRODUCER_ID = 22
 SLACK_S = 0.5
-ROUNDS = {"long": 10, "short": 1}
+ROUNDS = {"long": 15, "short": 1}
+BURST = {"long": 3, "short": 1}
 
 
 class Scene:
-    """One producer, brought into a state. late: whether some of its records cannot be delivered by the time close() gives up."""
+    """One producer, brought into a state. burst: what a close() finds, times so much."""
 
     def __init__(self, inside: Inside, lane: int) -> None:
-        self.inside, self.lane = inside, lane
+        self.inside, self.lane, self.burst = inside, lane, BURST[inside.form.name]
         self.client = inside.client()
         self.producer: Any = None
         self.beside: list[Any] = []
@@ -36,7 +38,7 @@ class Scene:
 
     def produce(self, count: int, caller: int = 0) -> None:
         """caller: each that produces at the same time has an order of its own."""
-        for _ in range(count):
+        for _ in range(count * self.burst):
             self.inside.produce(self.producer, self.lane + caller)
 
     def warm(self, **options: Any) -> None:
@@ -68,7 +70,7 @@ def lingering(scene: Scene) -> None:
 
 def under_way(scene: Scene) -> None:
     scene.make()
-    scene.produce(2000)
+    scene.produce(3000)
 
 
 def no_answer(scene: Scene) -> None:
@@ -89,7 +91,7 @@ def first_connection(scene: Scene) -> None:
     for door in scene.inside.stage.doors:
         door.down()
     scene.make()
-    scene.spawn(lambda: scene.produce(1))
+    scene.spawn(lambda: scene.inside.produce(scene.producer, scene.lane))
     scene.inside.side.sleep(0.1)
 
 
@@ -126,7 +128,7 @@ def flushing(scene: Scene) -> None:
 def in_callback(scene: Scene) -> None:
     """A delivery's callback closes the producer itself."""
     scene.warm()
-    for _ in range(100):
+    for _ in range(100 * scene.burst):
         entry, value = scene.inside.offer(scene.lane)
         delivery = scene.producer.produce(entry.topic, value, partition=entry.partition)
         scene.inside.accepted(entry, delivery)
@@ -136,7 +138,7 @@ def in_callback(scene: Scene) -> None:
 def closing_already(scene: Scene) -> None:
     """Another worker closes it, too."""
     scene.warm()
-    scene.produce(1000)
+    scene.produce(2000)
     scene.spawn(lambda: scene.producer.close(5))
 
 
@@ -175,19 +177,22 @@ def play_closing(stage: Stage, form: Form, seed: int, clients: Sequence[str]) ->
 
 
 def _play(stage: Stage, form: Form, seed: int, handler: str) -> Line:
-    inside = Inside(stage, "F23", handler, form.name, seed, 30.0)
+    inside = Inside(stage, "F23", handler, form, seed, 30.0)
     chance = random.Random(seed)
+    closes: Counter[str] = Counter()
     lane = 0
     for _ in range(ROUNDS[form.name]):
         for state, leaves in chance.sample(STATES, len(STATES)):
             lane += 10
             try:
                 _close_in(inside, Scene(inside, lane), state, leaves, chance.uniform(0.3, 1.0))
+                closes[state.__name__] += 1
             finally:
                 stage.plan.clear()
                 for door in stage.doors:
                     door.up()
-    return inside.line()
+    least = min(closes[state.__name__] for state, _ in STATES)
+    return inside.line({"closes": closes.total(), "in each state": least})
 
 
 def _close_in(inside: Inside, scene: Scene, state: Callable[[Scene], None], leaves: str, timeout: float) -> None:

@@ -14,7 +14,7 @@ from tests.faults.child import Child
 from tests.faults.copier import FENCED, Copy
 from tests.faults.ledger import Ledger, check
 from tests.faults.proxy import Lose
-from tests.faults.runs import Form, Line
+from tests.faults.runs import Form, Line, blame
 from tests.faults.stage import PARTITIONS, Stage, Stuck, until
 
 __all__ = ["play_copies"]
@@ -80,11 +80,10 @@ class _Play:
         written = len(self.stage.dump([self.task.target]))
         if written == self.count:
             self.blame.append("nothing was aborted after it was written: the kills disturbed nothing")
-        if not disconnects:
-            self.blame.append("no disconnects: the faults disturbed nothing")
-        self.blame += [f"{count} {name}" for name, count in verdict.wrong.items()]
+        self.blame += blame(self.form, verdict, {"disconnects": disconnects})
         about = (self.aborts + self.unclear, 0, disconnects, self.moves, time.monotonic() - began)
-        return Line("F25", self.handler, self.seed, self.form.name, verdict, *about, self.blame)
+        played = f"copier killed, coordinator killed, replies lost, zombie: {ROUNDS[self.form.name]} each"
+        return Line("F25", self.handler, self.seed, self.form.name, played, verdict, *about, self.blame)
 
     def _fill(self) -> Ledger:
         """The source, written by another client, and the ledger that the copy has to fit."""

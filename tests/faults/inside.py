@@ -6,13 +6,13 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
 from tests.faults.ledger import Entry, Ledger, check
-from tests.faults.runs import Line
+from tests.faults.runs import Form, Line, blame
 from tests.faults.stage import PARTITIONS, Stage
 
 __all__ = ["Inside", "Side"]
@@ -95,7 +95,7 @@ class Inside:
     stage: Stage
     fault: str
     handler: str
-    form: str
+    form: Form
     seed: int
     delivery_timeout_s: float
 
@@ -149,11 +149,12 @@ class Inside:
         if not what:
             self.blame.append(why)
 
-    def line(self) -> Line:
-        """The end: the ledger against the log."""
+    def line(self, played: Mapping[str, int]) -> Line:
+        """The end: the ledger against the log. played: what was done, and how often; none may be 0."""
         log, committed = self.stage.dump([self.topic]), self.stage.dump([self.topic], "read_committed")
         verdict = check(self.ledger, log, committed)
-        self.blame += [f"{count} {name}" for name, count in verdict.wrong.items()]
         disconnects = self.stage.plan.ended - self._ended
+        self.blame += blame(self.form, verdict, {"retries": self.retries, "disconnects": disconnects, **played})
+        told = ", ".join(f"{count:,} {name}" for name, count in played.items())
         about = (self.retries, self.bumps, disconnects, 0, time.monotonic() - self.began)
-        return Line(self.fault, self.handler, self.seed, self.form, verdict, *about, self.blame)
+        return Line(self.fault, self.handler, self.seed, self.form.name, told, verdict, *about, self.blame)

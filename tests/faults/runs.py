@@ -18,7 +18,7 @@ from tests.faults.ledger import Entry, Ledger, Verdict, check
 from tests.faults.stage import PARTITIONS, Stage, Stuck, until
 from tests.faults.writer import CLIENTS, Task
 
-__all__ = ["LONG", "SHORT", "Fault", "Form", "Line", "Run", "play"]
+__all__ = ["LONG", "SHORT", "Fault", "Form", "Line", "Run", "blame", "play"]
 
 GOAL = 1.25
 """Of the stall ratio: ours by the control's."""
@@ -60,12 +60,13 @@ class Fault:
 
 @dataclasses.dataclass
 class Line:
-    """What came out for one client."""
+    """What came out for one client. played: what was done to it."""
 
     fault: str
     client: str
     seed: int
     form: str
+    played: str
     verdict: Verdict
     retries: int
     bumps: int
@@ -80,7 +81,8 @@ class Line:
         return self.verdict.stall_s / self.control_stall_s if self.control_stall_s else 0.0
 
     def json(self) -> str:
-        about = {name: getattr(self, name) for name in ("fault", "client", "seed", "form", "retries", "bumps", "disconnects", "moves")}
+        names = ("fault", "client", "seed", "form", "played", "retries", "bumps", "disconnects", "moves")
+        about = {name: getattr(self, name) for name in names}
         more = {
             "seconds": round(self.seconds, 1),
             "control_stall_s": self.control_stall_s,
@@ -263,6 +265,7 @@ def _line(run: Run, writer: Writing, ledger: Ledger, disconnects: int, seed: int
         writer.task.client,
         seed,
         run.form.name,
+        run.fault.title,
         verdict,
         bumps=writer.said["bumps"],
         **counters,
@@ -277,13 +280,18 @@ def _blame(run: Run, line: Line) -> Iterator[str]:
     """Why the run failed; for the control nothing is asked but that it took part."""
     if line.client == "confluent":
         return
-    for name, count in line.verdict.wrong.items():
-        yield f"{count} {name}"
-    if line.verdict.acknowledged < run.form.acked:
-        yield f"only {line.verdict.acknowledged} of {run.form.acked} acknowledged"
-    for name in run.fault.evidence:
-        if not getattr(line, name):
-            yield f"no {name}: the fault disturbed nothing"
+    yield from blame(run.form, line.verdict, {name: getattr(line, name) for name in run.fault.evidence})
     failed = line.verdict.failed_no + line.verdict.failed_maybe
     if bool(failed) != run.fault.fails:
         yield f"{failed} records failed: {line.verdict.errors}" if failed else "no record failed: the fault was too short"
+
+
+def blame(form: Form, verdict: Verdict, evidence: Mapping[str, int]) -> Iterator[str]:
+    """Why a run failed, whatever was played: a defect, too few records, or a fault that did not happen. evidence: counters by name."""
+    for name, count in verdict.wrong.items():
+        yield f"{count} {name}"
+    if verdict.acknowledged < form.acked:
+        yield f"too few acknowledged: {verdict.acknowledged:,} of {form.acked:,}"
+    for name, count in evidence.items():
+        if not count:
+            yield f"no {name}: the fault disturbed nothing"
