@@ -9,11 +9,13 @@ SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/record
 
 # Tests that start Apache Kafka, Spark or the demo; all others are pure. Pure ones often wait, so four run at a time.
 WITH_KAFKA := $(wildcard tests/live tests/*/live)
-PURE := $(PY) -m pytest -q -n 4 --dist loadfile $(addprefix --ignore=,$(WITH_KAFKA))
+PURE := $(PY) -m pytest -q -n 4 --dist loadfile -o faulthandler_timeout=180 $(addprefix --ignore=,$(WITH_KAFKA))
 # What failed beside others is run once more, alone: waits have deadlines, and a busy machine may miss one. Both runs are shown.
 AGAIN := $(PY) -m pytest -q --last-failed --last-failed-no-failures none
-# The rooms above the records: they run on the Python twin, too (tests/records takes both implementations as a parameter).
+# The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers
+# that write down what is asked of them.
 TWICE := tests/public tests/regressions tests/spark
+OTHERWISE := GKAFKA_IMPL=python GKAFKA_HANDLERS=recording
 
 # The part of the demo's site that `make test` crawls.
 TEST_PAGES := 40
@@ -48,8 +50,8 @@ lint: $(BUILT)
 check: lint  ## lint, types and the tests that need no broker (3 minutes at most)
 	GKAFKA_IMPL=cython $(PURE) tests || GKAFKA_IMPL=cython $(AGAIN) tests
 
-test: check  ## everything: also on the Python twin, real Kafka of all versions, faults, Spark, the demo in a small form
-	GKAFKA_IMPL=python $(PURE) $(TWICE) || GKAFKA_IMPL=python $(AGAIN) $(TWICE)
+test: check  ## everything: also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
+	$(OTHERWISE) $(PURE) $(TWICE) || $(OTHERWISE) $(AGAIN) $(TWICE)
 	$(PY) -m pytest -q $(WITH_KAFKA) || $(AGAIN) $(WITH_KAFKA)
 	$(PY) examples/demo.py --max-pages $(TEST_PAGES) --out demo-out/test
 

@@ -45,7 +45,10 @@ class ProducerInterceptor:
 
 
 class InterceptorChain:
-    """The interceptors of one producer. accept: takes (topic, value, key, partition, timestamp, headers) as produce() does."""
+    """The interceptors of one producer.
+
+    accept: takes (topic, value, key, partition, timestamp, headers) as produce() does, and has `done` called for each record that it takes.
+    """
 
     def __init__(self, interceptors: Iterable[Any], accept: Callable[..., Delivery]) -> None:
         self._interceptors: list[ProducerInterceptor] = list(interceptors)
@@ -68,12 +71,10 @@ class InterceptorChain:
         for number, interceptor in enumerate(self._interceptors):
             record = self._shown(number, interceptor, record)
         try:
-            delivery = self._accept(record.topic, record.value, record.key, record.partition, record.timestamp, record.headers or None)
+            return self._accept(record.topic, record.value, record.key, record.partition, record.timestamp, record.headers or None)
         except Exception as error:
             self._tell("on_error", record, error, "no")
             raise
-        delivery.add_done_callback(self._done)
-        return delivery
 
     def _shown(self, number: int, interceptor: ProducerInterceptor, record: Record) -> Record:
         # A copy: one that raises half-way leaves the headers of the record that goes on as they were.
@@ -87,7 +88,8 @@ class InterceptorChain:
             return record
         return answer
 
-    def _done(self, delivery: Delivery) -> None:
+    def done(self, delivery: Delivery) -> None:
+        """A record that was accepted has its outcome."""
         error = delivery.exception(0)
         if error is None:
             self._tell("on_acknowledgement", delivery)

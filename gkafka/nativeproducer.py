@@ -96,6 +96,8 @@ class NativeProducer(TransactionCalls):
         self._hash: Callable[[bytes], int] | None = None if callable(config.partitioner) else HASHES[config.partitioner or "murmur2"]
         self._appender.crc32 = self._hash is crc32
         self._interceptors = InterceptorChain(config.interceptors, self._accept) if config.interceptors else None
+        hooks = (config.on_delivery, self._interceptors.done if self._interceptors is not None else None)
+        self._callbacks = [hook for hook in hooks if hook is not None]
         calls = (config.key_serializer, config.value_serializer, config.on_delivery, self._interceptors)
         fast = all(call is None for call in calls)
         self._appender.fast = fast and config.transactional_id is None
@@ -203,8 +205,6 @@ class NativeProducer(TransactionCalls):
         delivery = self._append(topic, target, *record, size, may_open=not self._cluster.memory.contended)
         if delivery is None:
             delivery = self._append_in_turn(topic, target, record, size, deadline)
-        if config.on_delivery is not None:
-            delivery.add_done_callback(config.on_delivery)
         if delivery.index == 0 and config.linger_ms:
             self._driver.warm(topic, delivery.partition)
         self._after_append()
@@ -340,20 +340,36 @@ class NativeProducer(TransactionCalls):
         with self._slow_lock:
             self._check_open()  # close() may have come while this caller waited for room
             partition = self._sticky_partition(topic, size) if target is None else target
-            delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
+            delivery = self._put(topic, partition, value, key, timestamp, headers)
             if delivery is not None or not may_open:
                 return delivery
             try:
                 self._roll(topic, partition)
                 if target is None and (other := self._sticky_partition(topic, size)) != partition:
                     partition = other
-                    delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
+                    delivery = self._put(topic, partition, value, key, timestamp, headers)
                     if delivery is not None:
                         return delivery
                     self._roll(topic, partition)
                 return self._open(topic, partition, value, key, timestamp, headers, size)
             except BufferFull:
                 return None
+
+    def _put(self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any) -> Delivery | None:
+        """Put the record into the open batch, if there is one with room."""
+        if not self._callbacks:
+            return self._appender.append(topic, partition, value, key, timestamp, headers)
+        with self._driver.lock:
+            return self._with_callbacks(self._appender.append(topic, partition, value, key, timestamp, headers))
+
+    def _with_callbacks(self, delivery: Delivery | None) -> Delivery | None:
+        """Have everybody called who is to be called for each record. Under the driver's lock, so that the batch is neither sent, nor done and its
+        records given back, before.
+        """
+        if delivery is not None:
+            for fn in self._callbacks:
+                delivery.add_done_callback(fn)
+        return delivery
 
     def _roll(self, topic: str, partition: int) -> None:
         """Take the full batch away from the appender: the driver sends it."""
@@ -370,7 +386,7 @@ class NativeProducer(TransactionCalls):
                 sticky = self._sticky.get(topic)
                 if sticky is not None and sticky.partition == partition:
                     sticky.follow(batch)  # while it is empty: what it holds from now on counts
-                delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
+                delivery = self._with_callbacks(self._appender.append(topic, partition, value, key, timestamp, headers))
                 self._driver.accumulator.opened(batch)
             except BaseException:
                 self._take_back(topic, partition)

@@ -55,6 +55,8 @@ STUCK_S = 5.0
 TURN = "turn"
 BUSY_S = 0.005
 """When a worker that found another driver at work looks again."""
+ROUNDS = 8
+"""So often one caller drives because of others' notes."""
 GRACE_S = 0.5
 """How long close() waits at least for callbacks that are due."""
 OFFLOAD_BYTES = {1: 16 << 10, 2: 256 << 10, 3: 256 << 10, 4: 128 << 10}
@@ -225,7 +227,8 @@ class ProducerDriver:
 
         me: what the turn is taken as. Returns when to drive again at the latest.
         """
-        while True:
+        deadline = 0.0
+        for _ in range(ROUNDS):
             if self._turn.setdefault(TURN, me) is not me:
                 self._again = True
                 # The driver may have looked for notes just before this one was left.
@@ -236,6 +239,8 @@ class ProducerDriver:
             self._give_turn(me)
             if not self._again:
                 return deadline
+        self._wake.set()  # notes keep coming, and a caller has other things to do than to drive for all others
+        return deadline
 
     def _give_turn(self, me: object) -> None:
         if self._turn.get(TURN) is me:

@@ -1,10 +1,28 @@
-"""For every suite: which implementation is under test, and how Hypothesis runs."""
+"""For every suite: which implementation and which handlers are under test, and how Hypothesis runs.
+
+GKAFKA_IMPL=python or cython: the implementation of the records. GKAFKA_HANDLERS=recording: handlers that write down what gkafka asks of them,
+and are judged at the end of each test.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 from gkafka.records import IMPLEMENTATION
+
+RECORDING = os.environ.get("GKAFKA_HANDLERS") == "recording"
+NOT_RECORDED = {
+    "tests.public.test_recording": "it brings recording handlers of its own",
+    "tests.public.test_leaks": "what is written down keeps things alive",
+    "tests.public.test_bad_input": "one client serves all its tests",
+    "tests.public.test_interrupted": "its signals would strike in what records, which is not made for that",
+}
+"""Module -> why its clients have plain handlers even then."""
 
 # Examples are the same in each run: a failure in CI can be repeated, and a green run does not turn red by chance.
 settings.register_profile("gkafka", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -12,4 +30,19 @@ settings.load_profile("gkafka")
 
 
 def pytest_report_header() -> str:
-    return f"gkafka.records: {IMPLEMENTATION}"
+    return f"gkafka.records: {IMPLEMENTATION}, handlers: {'recording' if RECORDING else 'plain'}"
+
+
+@pytest.fixture(autouse=True)
+def recorded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every client that this process makes by its handler's name has one that records. Programs that a test starts are not recorded."""
+    if not RECORDING or request.module.__name__ in NOT_RECORDED:
+        yield
+        return
+    from tests.public.recording import Recorders, Watch, instead_of, judge
+
+    recorders = Recorders()
+    monkeypatch.setattr("gkafka.client.resolve_handler", partial(instead_of, recorders))
+    with Watch(recorders) as watch:
+        yield
+        judge(watch)

@@ -220,9 +220,7 @@ class ThreadStream(Stream):
             self._closing = True
             self._sock.close()
             return
-        with self._gate:
-            if self._closing:
-                return
+        with self._gate:  # all of it again, if it was called before: that call may have been ended by a signal handler's exception
             self._closing = True
             self._inside.discard(threading.get_ident())  # a signal handler's exception ended its last call before that could leave
             last = not self._inside

@@ -314,6 +314,8 @@ class Channel:
             raise
         finally:
             self._shut(error)
+            if self._stream is not None:
+                self._stream.close()  # whoever shut the connection may have been interrupted before that
             self._ended.set()
 
     def _answer(self, frame: memoryview) -> None:

@@ -1,7 +1,8 @@
 """Handlers of a user's own that write down what gkafka asks of them, and whether a lock was held while its holder waited.
 
 `RecordingHandler` is threads and `RecordingGEventHandler` greenlets. Beside them a `Watch` hears of every thread that is
-started and, by audit events, of every socket that is connected: what went past the handler shows there.
+started and, by audit events, of every socket that is connected: what went past the handlers shows there; `judge` has the rules.
+With GKAFKA_HANDLERS=recording every client of a suite gets such a handler (`recorded`, a fixture of tests/conftest.py).
 """
 
 from __future__ import annotations
@@ -17,21 +18,43 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gkafka.handlers import GEventHandler, Handler, Stream, ThreadingHandler, Worker
+from gkafka.handlers import GEventHandler, Handler, Stream, ThreadingHandler, Worker, resolve_handler
 
-__all__ = ["Connected", "Recorder", "RecordingGEventHandler", "RecordingHandler", "Spawned", "Started", "Watch"]
+__all__ = [
+    "Connected",
+    "Recorder",
+    "Recorders",
+    "RecordingGEventHandler",
+    "RecordingHandler",
+    "Spawned",
+    "Started",
+    "Watch",
+    "instead_of",
+    "judge",
+]
 
-MACHINERY = ("/threading.py", "/tests/public/recording.py", "/gkafka/handlers/base.py", "/gkafka/handlers/primitives.py")
+MACHINERY = (
+    "/threading.py",
+    "/tests/public/recording.py",
+    *(f"/gkafka/handlers/{name}.py" for name in ("base", "primitives", "threads", "greenlets")),
+)
 CHECKOUT = f"{Path(__file__).resolve().parents[2].as_posix()}/"
 Site = str  # "gkafka/net/channel.py:109"
 
 
 def site(depth: int = 1) -> Site:
-    """The nearest caller that is neither this file nor what lies between it and whoever asked."""
+    """The nearest caller in gkafka or its tests that is neither this file nor what lies between it and whoever asked.
+
+    What others' code does is done for that caller. Without one: the nearest of all.
+    """
     frame = sys._getframe(depth)
     while frame.f_back is not None and frame.f_code.co_filename.replace("\\", "/").endswith(MACHINERY):
         frame = frame.f_back
-    return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+    nearest = f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+    caller: Any = frame
+    while caller is not None and not _short(caller.f_code.co_filename).startswith(("gkafka/", "tests/")):
+        caller = caller.f_back
+    return nearest if caller is None else f"{_short(caller.f_code.co_filename)}:{caller.f_lineno}"
 
 
 def _short(path: str) -> str:
@@ -130,6 +153,26 @@ class Recorder:
     def inversions(self) -> set[tuple[Site, Site]]:
         """Pairs of locks that are taken in both orders: two workers could wait for each other for ever."""
         return {(a, b) for a, b in self.nested if a < b and (b, a) in self.nested}
+
+
+class Recorders:
+    """Those of several handlers, as a Watch wants them: in a process with two clients each does its own in its own handler."""
+
+    def __init__(self) -> None:
+        self.all: list[Recorder] = []
+        self.others = 0  # handlers beside them that do not record
+
+    @property
+    def current(self) -> str | None:
+        return next((inside for recorder in self.all if (inside := recorder.current) is not None), None)
+
+    @property
+    def spawned(self) -> list[Spawned]:
+        return [spawned for recorder in self.all for spawned in recorder.spawned]
+
+    @property
+    def connected(self) -> list[Connected]:
+        return [connected for recorder in self.all for connected in recorder.connected]
 
 
 # -- what is handed out ----------------------------------------------------------------------------------------------------------
@@ -360,6 +403,19 @@ class RecordingGEventHandler(_Records, GEventHandler):
     """Greenlets. It keeps the name "gevent", by which gkafka knows that its workers take turns."""
 
 
+def instead_of(recorders: Recorders, handler: Any = "auto", use_greenlets: bool = False) -> Handler:
+    """`resolve_handler`, but a handler of gkafka's own becomes one of the same kind and name that records."""
+    chosen = resolve_handler(handler, use_greenlets)
+    kinds: dict[type[Handler], type[Any]] = {ThreadingHandler: RecordingHandler, GEventHandler: RecordingGEventHandler}
+    if chosen is handler or type(chosen) not in kinds:
+        recorders.others += not hasattr(chosen, "recorder")
+        return chosen
+    recording: Any = kinds[type(chosen)]()
+    recording.name = chosen.name
+    recorders.all.append(recording.recorder)
+    return recording  # type: ignore[no-any-return]
+
+
 # -- what went past the handler ----------------------------------------------------------------------------------------------------
 class Started(NamedTuple):
     """A thread was started: inside which method of the handler (None: outside), and from where."""
@@ -377,7 +433,7 @@ class Watch:
     _active: list[Watch] = []  # noqa: RUF012  # an audit hook stays for good, so there is one, and it asks who watches
     _installed = False
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder | Recorders) -> None:
         self.recorder = recorder
         self.started: list[Started] = []
         self.connects: list[tuple[int, str | None, Site]] = []
@@ -424,10 +480,30 @@ class Watch:
 
     def stray_connects(self, ports: set[int]) -> list[str]:
         """Connections to the brokers that the handler's create_connection() did not make."""
-        return [f"port {port} at {where}" for port, inside, where in self.connects if port in ports and inside != "create_connection"]
+        return [
+            f"port {port} at {where}"
+            for port, inside, where in self.connects
+            if port in ports and inside != "create_connection" and _of_gkafka(where)
+        ]
 
     def stray_sleeps(self) -> list[str]:
         return [where for where in self.sleeps if _of_gkafka(where)]
+
+
+def judge(watch: Watch) -> None:
+    """The rules: whatever runs, waits or connects is the handlers', no lock is held across a wait, and all locks are taken in one order."""
+    recorders = watch.recorder.all if isinstance(watch.recorder, Recorders) else [watch.recorder]
+    for recorder in recorders:
+        assert not recorder.violations, "\n".join(sorted(set(recorder.violations)))
+        assert not recorder.all_held(), "locks of workers that have ended"
+        assert not recorder.inversions()
+        assert not recorder.badly_named()
+    if not recorders or getattr(watch.recorder, "others", 0):
+        return  # what others do cannot be told from what went past all of them
+    assert not watch.stray_sleeps(), f"sleeps past the handlers: {watch.stray_sleeps()}"
+    assert not watch.strangers(), f"threads that were not spawned by a handler: {watch.strangers()}"
+    ports = {connected.port for connected in watch.recorder.connected}
+    assert not watch.stray_connects(ports), f"connections past the handlers: {watch.stray_connects(ports)}"
 
 
 def _heard(event: str, args: tuple[Any, ...]) -> None:

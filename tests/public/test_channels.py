@@ -59,7 +59,8 @@ def test_a_slow_answer_to_a_producer_holds_up_nobody_else(connect: Any, cluster:
     fill(client, numbers(3))
     consumer = consume("g", of=client)
     cluster.on("Produce", Delay(1.5))
-    slow = client.get_producer().produce("t", b"slow")
+    producer = client.get_producer()
+    slow = producer.produce("t", b"slow")
     with Clock() as clock:
         assert len(read(consumer, 3)) == 3
         consumer.commit_offsets()

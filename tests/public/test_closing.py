@@ -50,7 +50,8 @@ def cut_short(run: Runner) -> Callable[[Callable[[], Any], float], None]:
 
 def test_a_close_that_is_cut_short_leaves_the_rest_to_the_next(client: KafkaClient, cluster: MockCluster, cut_short: Any) -> None:
     cluster.on("Produce", Delay(0.6))
-    delivery = client.get_producer(linger_ms=1).produce("t", b"x")
+    producer = client.get_producer(linger_ms=1)
+    delivery = producer.produce("t", b"x")
     cut_short(client.close, 0.2)
     assert not delivery.done()
     client.close()
@@ -72,7 +73,8 @@ def test_what_a_close_that_is_cut_short_could_not_say_the_next_one_says(
     client: KafkaClient, cluster: MockCluster, cut_short: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.on("Produce", Drop(before=True), times=None)
-    client.get_producer(delivery_timeout_ms=300, linger_ms=1).produce("t", b"failed")
+    producer = client.get_producer(delivery_timeout_ms=300, linger_ms=1)
+    producer.produce("t", b"failed")
     with monkeypatch.context() as patch:
         patch.setattr(client.handler, "stop", lambda *_: client.handler.sleep(LIMIT_S))
         cut_short(lambda: client.close(LIMIT_S), 1.5)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from gkafka import KafkaClient
+from gkafka import KafkaClient, ProducerInterceptor
 from gkafka.net.channel import Channel
 from gkafka.testing import Close, MockCluster
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
@@ -64,6 +65,74 @@ def test_a_callback_of_a_record_that_is_done_is_called_although_the_producer_is_
     run.until(lambda: entered)
     getattr(producer, call)(LIMIT_S)
     run.until(lambda: len(called) == 2, 5)
+
+
+class Hurried:
+    """A lock; `then` is called after each release."""
+
+    def __init__(self, lock: Any, then: Callable[[], None]) -> None:
+        self._lock, self._then = lock, then
+
+    def __enter__(self) -> Any:
+        return self._lock.__enter__()
+
+    def __exit__(self, *about: Any) -> None:
+        self._lock.__exit__(*about)
+        self._then()
+
+
+@pytest.mark.parametrize("what", ["on_delivery", "interceptors"])
+def test_what_is_called_for_each_record_is_there_before_it_can_be_delivered(client: KafkaClient, run: Runner, what: str) -> None:
+    """Else it would be called in the caller, and find the record's memory given back."""
+    seen: list[Any] = []
+
+    class Noting(ProducerInterceptor):
+        def on_acknowledgement(self, delivery: Any) -> None:
+            seen.append((delivery.record, handler.current_id()))
+
+    def on_delivery(delivery: Any) -> None:
+        seen.append((delivery.record, handler.current_id()))
+
+    handler = client.handler
+    me = handler.current_id()
+    producer = client.get_producer(linger_ms=0, **({"on_delivery": on_delivery} if what == "on_delivery" else {"interceptors": [Noting()]}))
+    driver: Any = producer._driver
+
+    def send_at_once() -> None:
+        """The caller is slow and the producer's worker is not."""
+        if handler.current_id() == me and driver.accumulator.open:
+            driver._wake.set()
+            before, until = driver.settled_records, handler.monotonic() + 0.1
+            while driver.settled_records == before and handler.monotonic() < until:
+                run.sleep(0.002)
+
+    producer.produce("t", b"first")
+    producer.flush(LIMIT_S)
+    driver.lock = Hurried(driver.lock, send_at_once)
+    for i in range(3):
+        producer.produce("t", b"%d" % i)
+    producer.flush(LIMIT_S)
+    assert [record.value for record, _ in seen] == [b"first", b"0", b"1", b"2"]
+    assert me not in [worker for _, worker in seen]
+
+
+def test_a_caller_does_not_drive_for_others_for_ever(connect: Any, cluster: MockCluster) -> None:
+    """Notes that come faster than one look at everything takes would keep it in its produce()."""
+    producer = connect(cluster, handler="threading").get_producer(linger_ms=0)
+    driver, me, rounds = producer._driver, threading.get_ident(), []
+    drive_once = driver._drive_once
+
+    def one_more_note_comes() -> float:
+        deadline: float = drive_once()
+        if threading.get_ident() == me and len(rounds) < 1000:
+            rounds.append(deadline)
+            driver._again = True
+        return deadline
+
+    driver._drive_once = one_more_note_comes
+    delivery = producer.produce("t", b"0")
+    assert 1 < len(rounds) < 50
+    assert delivery.result(LIMIT_S).offset == 0
 
 
 class Watched:

@@ -535,7 +535,7 @@ def test_a_stopped_producer_gives_up_after_pending_timeout_ms(client: KafkaClien
 def test_five_thousand_partitions_share_one_connection_to_each_broker(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster(2, topics={"t": 5000})
     client = connect(cluster)
-    with client.get_producer(linger_ms=100) as producer:
+    with client.get_producer(linger_ms=2000) as producer:
         for turn in range(2):
             for partition in range(5000):
                 producer.produce("t", b"%d" % turn, partition=partition)

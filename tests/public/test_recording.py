@@ -1,6 +1,6 @@
 """A handler of the user's own is enough: every worker, socket, lock and wait of gkafka is asked of it, and no lock is held across a wait.
 
-The functions named in SLICE are tests of the other modules, run here once more with the recording handlers.
+Here everything happens once. With GKAFKA_HANDLERS=recording all suites run like this (`make test`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -21,30 +20,7 @@ from gkafka.exceptions import KafkaException, KafkaTimeoutError, TopicAlreadyExi
 from gkafka.handlers import ThreadingHandler
 from gkafka.testing import Close, Delay, Error, MockCluster
 from tests.public.aids import LIMIT_S, Runner, error_of, read, stored_values
-from tests.public.recording import RecordingGEventHandler, RecordingHandler, Watch, until
-from tests.public.test_consuming import consume
-from tests.public.test_positions_and_commits import native
-
-__all__ = ["consume", "native"]
-
-SLICE = {
-    "channels": ["beside_an_idle_long_poll_everything_else_answers_at_once"],
-    "consuming": ["an_event_ends_the_wait", "more_fetchers_read_the_same"],
-    "flushing": ["close_gives_up_at_its_timeout_and_lists_what_was_not_delivered", "many_flushes_at_once_all_return"],
-    "positions_and_commits": [
-        "auto_commit_commits_what_was_consumed",
-    ],
-    "producing": [
-        "callbacks_run_once_for_each_record_in_order_and_at_once_where_it_is_done",
-        "delivery_reports_come_for_each_message",
-        "many_workers_share_a_producer",
-    ],
-    "raw": ["a_stream_goes_on_through_faults", "streams_side_by_side_do_not_wait_for_each_other"],
-    "retries": ["another_broker_takes_over", "a_leader_that_moved_is_followed"],
-}
-for _module, _names in SLICE.items():
-    for _name in _names:  # collected here, a test gets this module's `connect`
-        globals()[f"test_{_name}"] = getattr(import_module(f"tests.public.test_{_module}"), f"test_{_name}")
+from tests.public.recording import Recorders, RecordingGEventHandler, RecordingHandler, Watch, judge, until
 
 QUICK: dict[str, Any] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 50}
 AGAIN: dict[str, Any] = {"reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 20}
@@ -55,23 +31,20 @@ LEAVE_S = 1.0  # close() has returned: so long may a worker need to see it
 @pytest.fixture
 def connect(run: Runner, make_cluster: Callable[..., MockCluster]) -> Iterator[Callable[..., KafkaClient]]:
     """As the suite's, with a recording handler for each client; what was recorded is judged at the end."""
-    made: list[tuple[KafkaClient, Watch, MockCluster | str]] = []
+    made: list[KafkaClient] = []
+    recorders = Recorders()
 
     def make(hosts: MockCluster | str, **options: Any) -> KafkaClient:
         handler = RecordingGEventHandler() if run.gevent else RecordingHandler()
-        watch = Watch(handler.recorder).__enter__()
-        address = hosts if isinstance(hosts, str) else hosts.bootstrap
-        made.append((KafkaClient(address, **{**options, "handler": handler}), watch, hosts))
-        return made[-1][0]
+        recorders.all.append(handler.recorder)
+        made.append(KafkaClient(hosts if isinstance(hosts, str) else hosts.bootstrap, **{**options, "handler": handler}))
+        return made[-1]
 
-    yield make
-    try:
-        for client, watch, _ in made:
+    with Watch(recorders) as watch:
+        yield make
+        for client in made:
             close(client)
-            judge(watch, alone=len(made) == 1)
-    finally:
-        for _, watch, _ in made:
-            watch.__exit__()
+        judge(watch)
 
 
 def close(client: KafkaClient) -> None:
@@ -84,20 +57,6 @@ def close(client: KafkaClient) -> None:
     assert until(lambda: not handler.recorder.alive(), LEAVE_S, handler.sleep), f"workers that outlive close(): {handler.recorder.alive()}"
     assert handler.workers() == []
     assert handler.stop(0), "nothing was left to wait for"
-
-
-def judge(watch: Watch, *, alone: bool = True) -> None:
-    """The rules. alone: no other client was watched at the same time, whose threads and sockets would be heard too."""
-    recorder = watch.recorder
-    assert not recorder.violations, "\n".join(sorted(set(recorder.violations)))
-    assert not recorder.all_held(), "locks of workers that have ended"
-    assert not recorder.inversions()
-    assert not recorder.badly_named()
-    assert not watch.stray_sleeps()
-    if alone:
-        ports = {connected.port for connected in recorder.connected}
-        assert not watch.strangers(), "threads that were not spawned by the handler"
-        assert not watch.stray_connects(ports)
 
 
 # -- everything, once ------------------------------------------------------------------------------------------------------------
