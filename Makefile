@@ -12,6 +12,8 @@ WITH_KAFKA := $(wildcard tests/live tests/*/live)
 PURE := $(PY) -m pytest -q -n 4 --dist loadfile -o faulthandler_timeout=180 $(addprefix --ignore=,$(WITH_KAFKA))
 # What failed beside others is run once more, alone: waits have deadlines, and a busy machine may miss one. Both runs are shown.
 AGAIN := $(PY) -m pytest -q --last-failed --last-failed-no-failures none
+# Without what is marked thorough: more seeds and more examples of what is also tried in short (tests/effort.py).
+QUICK := -m "not thorough"
 # The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers
 # that write down what is asked of them.
 TWICE := tests/public tests/regressions tests/spark
@@ -19,6 +21,9 @@ OTHERWISE := GKAFKA_IMPL=python GKAFKA_HANDLERS=recording
 
 # The part of the demo's site that `make test` crawls.
 TEST_PAGES := 40
+
+# Many container images set it. Each of the hundreds of programs that the tests start would compile gkafka anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help venv lint check test mutants demo bench faults clean
@@ -47,10 +52,11 @@ lint: $(BUILT)
 	$(PY) -m mypy
 	$(PY) -m mypy --disable-error-code import-untyped --no-warn-unused-ignores examples/*.py
 
-check: lint  ## lint, types and the tests that need no broker (3 minutes at most)
-	GKAFKA_IMPL=cython $(PURE) tests || GKAFKA_IMPL=cython $(AGAIN) tests
+check: lint  ## lint, types and the tests that need no broker, without the thorough ones (2 minutes)
+	GKAFKA_IMPL=cython $(PURE) $(QUICK) tests || GKAFKA_IMPL=cython $(AGAIN) $(QUICK) tests
 
-test: check  ## everything: also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
+test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
+	GKAFKA_IMPL=cython $(PURE) tests || GKAFKA_IMPL=cython $(AGAIN) tests
 	$(OTHERWISE) $(PURE) $(TWICE) || $(OTHERWISE) $(AGAIN) $(TWICE)
 	$(PY) -m pytest -q $(WITH_KAFKA) || $(AGAIN) $(WITH_KAFKA)
 	$(PY) examples/demo.py --max-pages $(TEST_PAGES) --out demo-out/test

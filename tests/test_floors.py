@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,12 +87,18 @@ def room(path: Path) -> str:
     return relative.parts[0].removesuffix(".py") if relative.parts[0] != "__init__.py" else ""
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@cache
 def imports(source: str) -> list[tuple[str, set[str], bool]]:
     """(module, names, whether it is imported at run time) of every import statement, those inside functions included.
 
     importlib.import_module("x") and __import__("x") are import statements too.
     """
-    tree = ast.parse(source)
+    tree = parsed(source)
     typing_only: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
@@ -152,7 +159,7 @@ def core_faults(source: str) -> list[str]:
         elif module not in PURE:
             faults.append(f"core imports {module}")
     faults += [
-        f"line {n.lineno}: core calls __import__" for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name) and n.id == "__import__"
+        f"line {n.lineno}: core calls __import__" for n in ast.walk(parsed(source)) if isinstance(n, ast.Name) and n.id == "__import__"
     ]
     return faults
 
@@ -165,7 +172,7 @@ def concurrency_faults(here: str, source: str) -> list[str]:
         if head in CONCURRENT - IO_ROOM.get(here, set()):
             faults.append(f"{module}: concurrency comes from the handler")
         faults += [f"from {module} import {name}" for name in names if (module, name) in FORBIDDEN_CALLS]
-    tree = ast.parse(source)
+    tree = parsed(source)
     alias = {a.asname or a.name: a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
@@ -178,7 +185,7 @@ def concurrency_faults(here: str, source: str) -> list[str]:
 def version_faults(source: str) -> list[str]:
     """Questions after an API version: api_version compared with anything, or a version by order with a number of 1 or more."""
     faults = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if not isinstance(node, ast.Compare) or all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
             continue
         words = {word for side in (node.left, *node.comparators) for n in ast.walk(side) for word in words_of(n)}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+import pytest
 from hypothesis import strategies as st
 
 from gkafka.exceptions import InvalidRecord, TopicAuthorizationFailed
 from tests.core.brokersim import BROKERS, DUPLICATE, NOT_LEADER, TIMED_OUT, TOO_FEW, TOO_FEW_AFTER, UNAUTHORIZED, World
+from tests.effort import seeds, tried
 
 PARTITIONS = 2
 Event = tuple[str, int]
@@ -81,7 +82,8 @@ def schedules(names: list[str]) -> st.SearchStrategy[list[Event]]:
     return st.lists(st.tuples(st.sampled_from(names), st.integers(0, 71)), min_size=20, max_size=120)
 
 
-thoroughly = settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+parts = pytest.mark.parametrize("part", seeds(4))
+"""Each part makes up schedules of its own."""
 
 
 def play(world: World, schedule: list[Event]) -> None:
@@ -90,25 +92,31 @@ def play(world: World, schedule: list[Event]) -> None:
     world.finish()
 
 
-@thoroughly
-@given(schedule=schedules(NAMES), epoch=st.sampled_from([0, 32766]), duplicate=st.sampled_from([0, DUPLICATE]))
-def test_whatever_happens_the_logs_hold_what_was_told(schedule: list[Event], epoch: int, duplicate: int) -> None:
-    play(World(PARTITIONS, epoch=epoch, duplicate=duplicate), schedule)
+@parts
+def test_whatever_happens_the_logs_hold_what_was_told(part: int) -> None:
+    def test(schedule: list[Event], epoch: int, duplicate: int) -> None:
+        play(World(PARTITIONS, epoch=epoch, duplicate=duplicate), schedule)
+
+    tried(test, schedules(NAMES), st.sampled_from([0, 32766]), st.sampled_from([0, DUPLICATE]), seed=part)
 
 
-@thoroughly
-@given(schedule=schedules(sorted(set(NAMES) - FINAL - DOUBTFUL)))
-def test_where_nothing_is_refused_for_good_and_there_is_time_everything_is_delivered(schedule: list[Event]) -> None:
-    world = World(PARTITIONS, timeout_s=1e6)
-    play(world, schedule)
-    assert world.acknowledged == sorted(record for made in world.made.values() for record in made)
-    assert world.rig.sender.epoch_bumps == 0
+@parts
+def test_where_nothing_is_refused_for_good_and_there_is_time_everything_is_delivered(part: int) -> None:
+    def test(schedule: list[Event]) -> None:
+        world = World(PARTITIONS, timeout_s=1e6)
+        play(world, schedule)
+        assert world.acknowledged == sorted(record for made in world.made.values() for record in made)
+        assert world.rig.sender.epoch_bumps == 0
+
+    tried(test, schedules(sorted(set(NAMES) - FINAL - DOUBTFUL)), seed=part)
 
 
-@thoroughly
-@given(schedule=schedules(sorted(set(NAMES) - UNANSWERED)))
-def test_where_every_try_is_answered_what_is_refused_for_good_takes_nothing_else_with_it(schedule: list[Event]) -> None:
-    world = World(PARTITIONS, timeout_s=1e6)
-    play(world, schedule)
-    assert {type(error) for error, _ in world.outcome.values()} <= {type(None), InvalidRecord, TopicAuthorizationFailed}
-    assert {said for _, said in world.outcome.values()} <= {"yes", "no"}
+@parts
+def test_where_every_try_is_answered_what_is_refused_for_good_takes_nothing_else_with_it(part: int) -> None:
+    def test(schedule: list[Event]) -> None:
+        world = World(PARTITIONS, timeout_s=1e6)
+        play(world, schedule)
+        assert {type(error) for error, _ in world.outcome.values()} <= {type(None), InvalidRecord, TopicAuthorizationFailed}
+        assert {said for _, said in world.outcome.values()} <= {"yes", "no"}
+
+    tried(test, schedules(sorted(set(NAMES) - UNANSWERED)), seed=part)

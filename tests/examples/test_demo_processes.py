@@ -35,7 +35,7 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_child_ends_with_all_of_its_session(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "GRACE_S", 3)
+    monkeypatch.setattr(demo, "GRACE_S", 1)
     children = demo.Children()
     child = children.start([sys.executable, "-c", STUBBORN])
     assert child.stdout

@@ -43,7 +43,7 @@ def test_checkpoints_let_the_ticker_run_beside_a_busy_loop(handler: GEventHandle
 
 def test_one_budget_is_shared_by_all_handlers_of_a_hub() -> None:
     handlers = [GEventHandler() for _ in range(20)]
-    left = [60] * len(handlers)
+    left = [30] * len(handlers)
 
     def work(n: int) -> None:
         while left[n]:
@@ -53,7 +53,7 @@ def test_one_budget_is_shared_by_all_handlers_of_a_hub() -> None:
 
     with Ticker() as ticker:
         workers = [h.spawn(work, n) for n, h in enumerate(handlers)]
-        gevent.sleep(0.5)
+        gevent.sleep(0.25)
         spread = max(left) - min(left)
         assert all(w.join(30) for w in workers)
     # 20 readers x 5 ms each would be 100 ms; the first turn is one millisecond for each of them.
@@ -368,12 +368,13 @@ def test_waits_that_nothing_will_end_are_no_loop_exit() -> None:
         lock = handler.Lock(); lock.acquire()
         waits = {"event": handler.Event().wait, "future": handler.Future().result, "lock": lock.acquire,
                  "queue": handler.Queue().get, "semaphore": handler.Semaphore(0).acquire}
-        for name, wait in waits.items():
+        def waited(name, wait):
             try:
                 with gevent.Timeout(1.3):
                     wait()
             except gevent.Timeout:
                 print(name, "waited")
+        gevent.joinall([gevent.spawn(waited, *item) for item in waits.items()])
     """)
     assert out.splitlines() == [f"{name} waited" for name in ("event", "future", "lock", "queue", "semaphore")]
 
@@ -383,7 +384,7 @@ def test_with_only_library_waits_left_the_program_waits_and_does_not_end_in_loop
         import signal, sys
         from gkafka.handlers import GEventHandler
         handler = GEventHandler()
-        signal.setitimer(signal.ITIMER_REAL, 2.5)   # native: no timer of the loop
+        signal.setitimer(signal.ITIMER_REAL, 1.5)   # longer than a slice of a wait; native: no timer of the loop
         signal.signal(signal.SIGALRM, lambda *_: (print("still waiting"), sys.exit(0)))
         handler.Event().wait()
     """)

@@ -345,7 +345,7 @@ MEMORY_SCRIPT = """
     channel = Channel(handler, "127.0.0.1", listener.getsockname()[1], ClientConfig(max_response_bytes=limit, socket_timeout_ms=1000))
     channel.wait_open(handler.monotonic() + 10)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    error = channel.request(MetadataRequest(topics=None), timeout_s=2.0).exception(20)
+    error = channel.request(MetadataRequest(topics=None), timeout_s=1.0).exception(20)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     done.set()
     channel.close()

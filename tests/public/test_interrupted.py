@@ -25,6 +25,7 @@ import gkafka
 from gkafka import KafkaClient
 from gkafka.exceptions import NotLeaderForPartition
 from gkafka.testing import Action, Close, Delay, Error, MockCluster
+from tests.effort import seeds
 from tests.public.aids import LIMIT_S, Runner, stored
 
 PACKAGE = os.path.dirname(gkafka.__file__) + os.sep
@@ -33,7 +34,7 @@ NOP = dis.opmap["NOP"]
 PARTITIONS = 3
 PROMPT_S = 4.0
 """Far above what mending takes, below each timeout that could do it in its place."""
-LIVES = 80
+LIVES = 20
 
 
 class Shot(BaseException):
@@ -199,19 +200,21 @@ def shoot(cluster: MockCluster, seed: int, *, disturb: Callable[[Random], None] 
     assert len(set(gun.shots)) > LIVES, "it hardly ever hit"
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_call_may_be_interrupted_at_any_line(make_cluster: Any, run: Runner, seed: int) -> None:
     """Each record that was accepted is in the log once, and the producer goes on."""
     shoot(make_cluster(topics={"t": PARTITIONS}), seed)
 
 
-def test_a_call_that_waits_for_room_may_be_interrupted_at_any_line(make_cluster: Any, run: Runner) -> None:
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_call_that_waits_for_room_may_be_interrupted_at_any_line(make_cluster: Any, run: Runner, seed: int) -> None:
     cluster = make_cluster(topics={"t": PARTITIONS})
     cluster.on("Produce", Delay(0.002), times=None)
-    shoot(cluster, 1, buffer_bytes=8192)
+    shoot(cluster, seed, buffer_bytes=8192)
 
 
-def test_a_call_may_be_interrupted_while_connections_break_and_brokers_refuse(make_cluster: Any, run: Runner) -> None:
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_call_may_be_interrupted_while_connections_break_and_brokers_refuse(make_cluster: Any, run: Runner, seed: int) -> None:
     cluster = make_cluster(topics={"t": PARTITIONS})
     troubles: list[Action] = [Close(before=True), Close(before=False), Error(NotLeaderForPartition.code), Delay(0.003)]
 
@@ -221,4 +224,4 @@ def test_a_call_may_be_interrupted_while_connections_break_and_brokers_refuse(ma
         if chance.random() < 0.2:
             cluster.on("InitProducerId", chance.choice(troubles))
 
-    shoot(cluster, 2, disturb=disturb)
+    shoot(cluster, seed, disturb=disturb)

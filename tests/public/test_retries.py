@@ -13,6 +13,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import ClusterAuthorizationFailed, DeliveryError, KafkaException
 from gkafka.testing import Close, Delay, Drop, Error, MockCluster
+from tests.effort import seeds
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, stored, stored_values
 
 NOT_LEADER, TOO_LARGE, TIMED_OUT, TOO_FEW_REPLICAS, STORAGE = 6, 10, 7, 19, 56
@@ -278,7 +279,7 @@ def storm(cluster: MockCluster, run: Runner, seed: int, stop: list[bool]) -> Cal
     return rage
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_with_idempotence_nothing_is_lost_doubled_or_overtaken(connect: Any, make_cluster: Any, run: Runner, seed: int) -> None:
     """G01, G02: five requests in flight, leaders that move, connections that break before and after the broker acted."""
     cluster = make_cluster(brokers=3, topics={"t": 2}, replication_factor=3)
@@ -303,7 +304,7 @@ def test_with_idempotence_nothing_is_lost_doubled_or_overtaken(connect: Any, mak
     assert producer.stats()["retried_batches"] > 5, "a run in which nothing happened proves nothing"
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_one_request_in_flight_keeps_the_order_without_idempotence(connect: Any, make_cluster: Any, run: Runner, seed: int) -> None:
     """G03: records may come twice, but never out of order."""
     cluster = make_cluster(brokers=3, topics={"t": 2}, replication_factor=3)
@@ -333,7 +334,7 @@ def test_leader_storms_do_not_become_metadata_storms(connect: Any, make_cluster:
         producer.produce("t", b"x", partition=p).result(LIMIT_S)
     before = cluster.count("Metadata")
     with Clock() as clock:
-        for n in range(20):
+        for n in range(10):
             for p in range(6):
                 cluster.move_leader("t", p, (n + p) % 3 + 1)
                 producer.produce("t", b"y", partition=p)

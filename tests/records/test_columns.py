@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -234,11 +235,15 @@ def test_empty_columns_are_arrow_too(how: ModuleType) -> None:
     assert got.to_numpy()["offset"].tolist() == []
 
 
+@cache
+def large_fetch() -> bytes:
+    big = batch([record(i, b"v%06d" % i * 12, b"k" * 3) for i in range(40_000)], attributes=GZIP)
+    return big + batch([record(i, b"w" * 900) for i in range(12_000)], base_offset=40_000)
+
+
 def test_large_fetches_are_decoded_whole(how: ModuleType) -> None:
     """Past the size at which the GIL is released, and past what is decoded together."""
-    big = batch([record(i, b"v%06d" % i * 12, b"k" * 3) for i in range(40_000)], attributes=GZIP)
-    data = big + batch([record(i, b"w" * 900) for i in range(12_000)], base_offset=40_000)
-    arrow = decode(how, data).to_arrow()
+    arrow = decode(how, large_fetch()).to_arrow()
     arrow.validate(full=True)
     assert arrow.num_rows == 52_000
     assert arrow.column("offset").to_pylist() == list(range(52_000))

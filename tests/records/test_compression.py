@@ -18,13 +18,14 @@ import lz4.frame
 import pytest
 import snappy
 import zstandard
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gkafka.common import CompressionType
 from gkafka.exceptions import ConfigurationError, CorruptRecordError, KafkaException, UnsupportedCodec
 from gkafka.records import compression, lz4frame, snappyframe, zstdframe
 from gkafka.records.compression import available, check_level, codec_id, codec_name, compress, decompress, pick_auto
+from tests.effort import quick_and_thorough, seeds, tried
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its own schemas by importlib.resources.read_text
@@ -220,14 +221,12 @@ def test_every_kind_of_zstd_frame_is_read(level: int, options: dict[str, bool]) 
         assert decompress(ZSTD, packed, max_bytes=len(data)) == data
 
 
-def test_a_zstd_stream_without_a_size_is_read() -> None:
+@pytest.mark.parametrize("level", quick_and_thorough(3, 22))
+def test_a_zstd_stream_without_a_size_is_read(level: int) -> None:
     """Java's client writes a stream: no content size, a window as large as the level's."""
-    for level in (3, 22):
-        writer = zstandard.ZstdCompressor(level=level).compressobj()
-        packed = (
-            writer.compress(TEXT[:9000]) + writer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) + writer.compress(TEXT[9000:]) + writer.flush()
-        )
-        assert decompress(ZSTD, packed, max_bytes=len(TEXT)) == TEXT
+    writer = zstandard.ZstdCompressor(level=level).compressobj()
+    packed = writer.compress(TEXT[:9000]) + writer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) + writer.compress(TEXT[9000:]) + writer.flush()
+    assert decompress(ZSTD, packed, max_bytes=len(TEXT)) == TEXT
 
 
 # -- one after another -------------------------------------------------------------------------------------------------
@@ -417,14 +416,17 @@ PACKED = {codec: compress(codec, TEXT[:3000]) for codec in CODECS}
 
 
 @codecs
-@settings(max_examples=300)
-@given(places=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=6), cut=st.integers(0, 40))
-@example(places=[(0, 0)], cut=0)
-def test_damage_is_only_ever_a_corrupt_record(codec: int, places: list[tuple[int, int]], cut: int) -> None:
-    data = bytearray(PACKED[codec])
-    for place, value in places:
-        data[place % min(len(data), 64 if value & 1 else len(data))] = value
-    _only_corrupt(codec, bytes(data[: len(data) - cut]))
+@pytest.mark.parametrize("part", seeds(4))
+def test_damage_is_only_ever_a_corrupt_record(codec: int, part: int) -> None:
+    def damage(places: list[tuple[int, int]], cut: int) -> None:
+        data = bytearray(PACKED[codec])
+        for place, value in places:
+            data[place % min(len(data), 64 if value & 1 else len(data))] = value
+        _only_corrupt(codec, bytes(data[: len(data) - cut]))
+
+    damage([(0, 0)], 0)
+    places = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=6)
+    tried(damage, places, st.integers(0, 40), seed=part, examples=75)
 
 
 @pytest.mark.parametrize("codec", [LZ4, ZSTD, SNAPPY])

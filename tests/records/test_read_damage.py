@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gkafka.exceptions import CorruptRecordError, ProtocolError, UnsupportedCodec
 from gkafka.records import _pure, _pure_columns
+from tests.effort import seeds, tried
 from tests.records.handmade import CONTROL, GZIP, LOG_APPEND, batch, fix_crc, marker, message, record, values, varint, wrapper
 from tests.records.reading import columns, outcome, read, records
 
@@ -269,7 +270,8 @@ column_options = st.fixed_dictionaries(
         "max_bytes": st.sampled_from([10, 100, 1000]),
     },
 )
-thorough = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+parts = pytest.mark.parametrize("part", seeds(4))
+"""Each part makes up buffers of its own."""
 
 
 def same(speed: ModuleType, data: bytes, step: int, options: dict[str, Any], how: dict[str, Any]) -> list[Any]:
@@ -288,39 +290,46 @@ reading = st.fixed_dictionaries(
 )
 
 
-@given(parts=buffers, step=st.sampled_from([1, 2, 100]), options=column_options, how=reading)
-@thorough
-def test_both_read_the_same(speed: ModuleType, parts: list[bytes], step: int, options: dict[str, Any], how: dict[str, Any]) -> None:
-    same(speed, b"".join(parts), step, options, how)
+@parts
+def test_both_read_the_same(speed: ModuleType, part: int) -> None:
+    def read_both(parts: list[bytes], step: int, options: dict[str, Any], how: dict[str, Any]) -> None:
+        same(speed, b"".join(parts), step, options, how)
+
+    tried(read_both, buffers, st.sampled_from([1, 2, 100]), column_options, reading, seed=part)
 
 
-@given(parts=buffers, data=st.data(), step=st.sampled_from([1, 100]), options=column_options, how=reading)
-@thorough
-def test_both_fail_the_same(
-    speed: ModuleType, parts: list[bytes], data: st.DataObject, step: int, options: dict[str, Any], how: dict[str, Any]
-) -> None:
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
     """Bytes changed, put in and taken out, the checksum made to fit in most cases: it would catch all the rest."""
-    index = data.draw(st.integers(0, len(parts) - 1))
+    parts = draw(buffers)
+    index = draw(st.integers(0, len(parts) - 1))
     part = bytearray(parts[index])
     interesting = st.sampled_from([0, 1, 2, 3, 0x7F, 0x80, 0x81, 0xFE, 0xFF])
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(part) - 1))
-        how_to = data.draw(st.integers(0, 3))
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(part) - 1))
+        how_to = draw(st.integers(0, 3))
         if how_to < 2:
-            part[at] = data.draw(st.one_of(interesting, st.integers(0, 255)))
+            part[at] = draw(st.one_of(interesting, st.integers(0, 255)))
         elif how_to == 2:
-            part[at:at] = bytes(data.draw(st.lists(interesting, min_size=1, max_size=6)))
+            part[at:at] = bytes(draw(st.lists(interesting, min_size=1, max_size=6)))
         else:
-            del part[at : at + data.draw(st.integers(1, 4))]
+            del part[at : at + draw(st.integers(1, 4))]
         if not part:
             part += b"\0"
-    if len(part) > 12 and data.draw(st.booleans()):
+    if len(part) > 12 and draw(st.booleans()):
         struct.pack_into(">i", part, 8, len(part) - 12)
-    damaged = bytes(part)
-    if data.draw(st.integers(0, 9)):
-        damaged = fix_crc(damaged)
-    parts = [*parts[:index], damaged, *parts[index + 1 :]]
-    same(speed, b"".join(parts), step, options, how)
+    spoiled = bytes(part)
+    if draw(st.integers(0, 9)):
+        spoiled = fix_crc(spoiled)
+    return b"".join([*parts[:index], spoiled, *parts[index + 1 :]])
+
+
+@parts
+def test_both_fail_the_same(speed: ModuleType, part: int) -> None:
+    def read_both(data: bytes, step: int, options: dict[str, Any], how: dict[str, Any]) -> None:
+        same(speed, data, step, options, how)
+
+    tried(read_both, damaged(), st.sampled_from([1, 100]), column_options, reading, seed=part)
 
 
 @given(noise=st.binary(max_size=200))

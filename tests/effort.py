@@ -1,0 +1,27 @@
+"""How much is tried of what has no end: a little by `make check`, all by `make test`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
+
+
+def quick_and_thorough(quick: int, thorough: int) -> list[Any]:
+    """Two amounts, as the parameter of a test."""
+    return [quick, pytest.param(thorough, marks=pytest.mark.thorough)]
+
+
+def seeds(count: int, *, quick: int = 1) -> list[Any]:
+    """0 to count - 1, as the parameter of a test; those from `quick` on are thorough."""
+    return [seed if seed < quick else pytest.param(seed, marks=pytest.mark.thorough) for seed in range(count)]
+
+
+def tried(test: Callable[..., None], *strategies: SearchStrategy[Any], seed: int, examples: int = 100) -> None:
+    """Calls a function with so many examples of the strategies. Each seed makes up others, the same in every run."""
+    steady = settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    hypothesis.seed(seed)(steady(given(*strategies)(test)))()
