@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 
+import pytest
 
-def pytest_collection_finish() -> None:
-    """The test functions, 300,000 objects, are no garbage: a test that collects it looks at its own, in 1 ms instead of 100."""
+
+@pytest.fixture(scope="module", autouse=True)
+def _garbage_of_this_module() -> None:
+    """What a session holds (300,000 objects: its tests, what Hypothesis remembers) is none: collecting garbage takes 1 ms instead of 100."""
     gc.collect()
     gc.freeze()

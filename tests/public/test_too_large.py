@@ -10,8 +10,10 @@ from gkafka.exceptions import DeliveryError, KafkaTimeoutError, MessageSizeTooLa
 from gkafka.testing import Close, Delay, Error
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
 
+ONE_BY_ONE = {"enable_idempotence": False, "max_in_flight": 1}
 
-@pytest.fixture(params=[{}, {"enable_idempotence": False}, {"compression": "gzip"}], ids=["idempotent", "plain", "gzip"])
+
+@pytest.fixture(params=[{}, ONE_BY_ONE, {"compression": "gzip"}], ids=["idempotent", "plain", "gzip"])
 def options(request: pytest.FixtureRequest) -> dict[str, Any]:
     chosen: dict[str, Any] = request.param
     return chosen
@@ -39,6 +41,18 @@ def test_a_batch_that_is_too_large_arrives_in_parts(connect: Any, make_cluster: 
     assert stats["delivered_records"] == 300
     assert stats["split_batches"] > 0
     assert stats["buffer_bytes_free"] == producer.config.buffer_bytes, "B06: memory is given back once"
+
+
+def test_without_numbers_a_small_batch_may_overtake_the_parts_of_one_that_was_too_large(connect: Any, make_cluster: Any) -> None:
+    """What was accepted is there once all the same."""
+    cluster = make_cluster(max_message_bytes=3000)
+    values = [noise(i) for i in range(300)]
+    with connect(cluster).get_producer(batch_bytes=60_000, linger_ms=50, enable_idempotence=False) as producer:
+        deliveries = [producer.produce("t", value) for value in values]
+        producer.flush(LIMIT_S)
+    log = stored_values(cluster)
+    assert sorted(v or b"" for v in log) == sorted(values)
+    assert [log[d.result(0).offset] for d in deliveries] == values
 
 
 def test_later_batches_of_the_topic_are_made_smaller_at_once(connect: Any, make_cluster: Any) -> None:
