@@ -373,6 +373,8 @@ class NativeProducer(TransactionCalls):
 
     def _roll(self, topic: str, partition: int) -> None:
         """Take the full batch away from the appender: the driver sends it."""
+        if not self._codec:
+            self._appender.sum_up(topic, partition)
         with self._driver.lock:
             full = self._appender.roll(topic, partition)
             if full is not None:

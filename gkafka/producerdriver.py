@@ -452,7 +452,9 @@ class ProducerDriver:
     def _on_answer(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> None:
         """On the connection's worker: take the answer in and let the next request go, if there is one to come."""
         self._answered(outgoing, response, error, flying=True)
-        if self.accumulator.unsettled or self.transactions is not None or error is not None:
+        if self.sender.pressed and error is None:
+            self._wake.set()  # callers wait for memory: while the worker sends, the next answer is taken in and frees some
+        elif self.accumulator.unsettled or self.transactions is not None or error is not None:
             self.kick()
 
     def _answered(self, outgoing: Outgoing, response: Any, error: KafkaException | None, *, flying: bool = False) -> None:

@@ -77,6 +77,26 @@ static uint32_t gkafka_crc_by_table(uint32_t table[8][256], const unsigned char 
     return ~crc;
 }
 
+/* The product of two reflected polynomials mod P. */
+static uint32_t gkafka_crc32c_times(uint32_t a, uint32_t b) {
+    uint32_t product = 0;
+    for (uint32_t bit = 0x80000000u; bit; bit >>= 1) {
+        if (a & bit)
+            product ^= b;
+        b = (b >> 1) ^ (0x82f63b78u & (0u - (b & 1u)));
+    }
+    return product;
+}
+
+/* The checksum of two pieces, one behind the other, from those of each; n: bytes of the second. */
+static uint32_t gkafka_crc32c_join(uint32_t first, uint32_t second, size_t n) {
+    uint32_t square = 0x00800000u; /* x^8: a byte */
+    for (; n; n >>= 1, square = gkafka_crc32c_times(square, square))
+        if (n & 1)
+            first = gkafka_crc32c_times(square, first);
+    return first ^ second;
+}
+
 #if defined(GKAFKA_CRC_X86)
 /* The crc32 instruction takes 3 cycles but one can start each cycle: three streams keep it busy. */
 #define GKAFKA_CRC_LONG 2048

@@ -12,6 +12,7 @@ from libc.string cimport memcpy, memset
 cdef extern from "_crc.h" nogil:
     void gkafka_crc_init() noexcept
     uint32_t gkafka_crc32c(const unsigned char* p, size_t n, uint32_t crc) noexcept
+    uint32_t gkafka_crc32c_join(uint32_t first, uint32_t second, size_t n) noexcept
     uint32_t gkafka_crc32c_portable(const unsigned char* p, size_t n, uint32_t crc) noexcept
     uint32_t gkafka_crc32(const unsigned char* p, size_t n, uint32_t crc) noexcept
 
@@ -20,6 +21,8 @@ gkafka_crc_init()
 # Below this many bytes a checksum takes less time than giving the GIL away and getting it back.
 cdef enum:
     NOGIL_BYTES = 65536
+    # A checksum takes less time than to get the interpreter back from a thread that is busy.
+    NOGIL_CRC_BYTES = 1 << 19
 
 
 cdef inline uint32_t c_crc32c(const unsigned char* p, size_t n, uint32_t crc) noexcept nogil:
@@ -34,7 +37,7 @@ def crc32c(data, uint32_t value=0, *, bint portable=False):
     try:
         if portable:
             return gkafka_crc32c_portable(<const unsigned char*> view.buf, view.len, value)
-        if view.len < NOGIL_BYTES:
+        if view.len < NOGIL_CRC_BYTES:
             return gkafka_crc32c(<const unsigned char*> view.buf, view.len, value)
         with nogil:
             value = gkafka_crc32c(<const unsigned char*> view.buf, view.len, value)

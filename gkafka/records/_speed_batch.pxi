@@ -458,7 +458,9 @@ cdef write_producer(_Memory memory, int64_t producer_id, int producer_epoch, int
     store_u64(p + 43, <uint64_t> producer_id)
     store_u16(p + 51, <uint16_t> producer_epoch)
     store_u32(p + 53, <uint32_t> base_sequence)
-    if n < NOGIL_BYTES:
+    if memory.summed and memory.summed == memory.size - HEADER:
+        crc = gkafka_crc32c_join(c_crc32c(p + 21, HEADER - 21, 0), memory.sum, memory.summed)
+    elif n < NOGIL_CRC_BYTES:
         crc = c_crc32c(p + 21, n, 0)
     else:
         with nogil:

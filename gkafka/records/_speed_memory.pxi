@@ -279,6 +279,8 @@ cdef class _Memory:
     cdef _Pool pool
     cdef unsigned char* data
     cdef Py_ssize_t capacity, size
+    cdef Py_ssize_t summed  # bytes behind the header that `sum` is the checksum of
+    cdef uint32_t sum
 
     def __dealloc__(self):
         if self.data != NULL:

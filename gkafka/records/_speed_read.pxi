@@ -27,7 +27,7 @@ cdef object open_payload(object view, const Head* head, bint check_crcs, object 
 
 cdef inline uint32_t batch_crc(bytes_at data, Py_ssize_t size):
     cdef uint32_t crc
-    if size < NOGIL_BYTES:
+    if size < NOGIL_CRC_BYTES:
         return gkafka_crc32c(data, size, 0)
     with nogil:
         crc = gkafka_crc32c(data, size, 0)

@@ -276,6 +276,16 @@ cdef class Appender:
         least = max(need, min(self.initial_bytes, found.limit))
         return least if start > self.pool.free_bytes() else max(start, need)
 
+    def sum_up(self, str topic not None, int partition):
+        """Take the checksum of the records in a partition's open batch: whoever just filled it has them in the processor's cache. It counts if
+        the batch is sealed as it is now, uncompressed.
+        """
+        cdef _Topic found = self.topics.get(topic)
+        cdef Batch batch = None if found is None else found.batch(partition)
+        if batch is not None and HEADER < batch.size < NOGIL_CRC_BYTES:
+            batch.memory.sum = c_crc32c(batch.data + HEADER, batch.size - HEADER, 0)
+            batch.memory.summed = batch.size - HEADER
+
     def roll(self, str topic not None, int partition):
         """Take a partition's open batch away, to seal and send it; None if there is none. The next one must be opened."""
         cdef _Topic found = self.topics.get(topic)

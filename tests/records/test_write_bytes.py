@@ -163,6 +163,35 @@ def test_a_codec_that_fails_leaves_the_batch_to_another(impl: Any, monkeypatch: 
     assert len(kafka_python_reads(batch.wire)) == len(rows)
 
 
+@pytest.mark.parametrize("more", [0, 1, 40], ids=["as it is", "one more record", "so many that it grows"])
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("size", [0, 1, 7, 100, 5000])
+def test_a_checksum_that_was_taken_ahead_is_that_of_the_batch(impl: Any, size: int, codec: int, more: int) -> None:
+    appender, fresh = make_appender(impl), make_appender(impl)
+    batches = []
+    for one in (appender, fresh):
+        one.open("t", 1, 1.0)
+        one.append("t", 1, b"v" * size, b"k", 5, None)
+        if one is appender:
+            one.sum_up("t", 1)
+        for i in range(more):
+            one.append("t", 1, b"%d" % i * 9, None, 6, None)
+        batch = one.roll("t", 1)
+        batch.seal(codec, None, producer_id=1 << 40, producer_epoch=9, base_sequence=77)
+        batches.append(batch)
+    assert bytes(batches[0].wire) == bytes(batches[1].wire)
+    assert len(aiokafka_reads(batches[0].wire)) == more + 1
+    for batch in batches:
+        batch.restamp(8, 0, 0)
+    assert bytes(batches[0].wire) == bytes(batches[1].wire)
+
+
+def test_there_may_be_nothing_to_sum_up(impl: Any) -> None:
+    appender = make_appender(impl)
+    for topic, partition in (("t", 1), ("other", 0), ("t", 99)):
+        appender.sum_up(topic, partition)
+
+
 @pytest.mark.parametrize("codec", CODECS, ids=NAMES.get)
 def test_restamp_changes_the_producer_and_nothing_else(impl: Any, codec: int) -> None:
     batch, fresh = fill(impl, some_rows()), fill(impl, some_rows())

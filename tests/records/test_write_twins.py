@@ -141,6 +141,7 @@ operations = st.one_of(
     st.tuples(st.just("append"), st.integers(0, 5), blobs, blobs, stamps, headers),
     st.tuples(st.just("open"), st.integers(0, 5), st.none() | st.integers(0, 70_000)),
     st.tuples(st.just("roll"), st.integers(0, 5)),
+    st.tuples(st.just("sum_up"), st.integers(0, 5)),
     st.tuples(st.just("seal"), st.integers(0, 9), st.integers(-1, 5)),
     st.tuples(st.just("seal_legacy"), st.integers(0, 9), st.integers(0, 2), st.integers(0, 4)),
     st.tuples(st.just("restamp"), st.integers(0, 9), st.integers(-2, 1 << 15)),
@@ -191,6 +192,8 @@ def run(pair: Pair, views: list[Any], name: str, args: list[Any]) -> None:
             pair.batches.append(tuple(answers))
     elif name == "roll":
         pair.both(lambda a: a.roll("t", number))
+    elif name == "sum_up":
+        pair.both(lambda a: a.sum_up("t", number))
     elif name == "topic":
         pair.both(lambda a: a.set_topic("t", *args))
         pair.both(lambda a: a.sticky("t"))
