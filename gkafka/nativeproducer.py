@@ -530,7 +530,7 @@ class NativeProducer(TransactionCalls):
         self.check_process()
         deadline = self._handler.monotonic() + limit
         waited = self._wait_settled(limit)
-        self._driver.wait_for_callbacks(deadline)
+        self._driver.callbacks.wait(deadline)
         if self._closed and any(batch.error is not None for batch in waited):
             raise ProducerStoppedException(
                 "the producer was closed while flush() waited: close() lists the records that were not delivered"
@@ -571,7 +571,7 @@ class NativeProducer(TransactionCalls):
             self.check_process()
 
     def _raise_failures(self) -> None:
-        error = self._driver.take_failures()
+        error = self._driver.failures.take()
         if error is not None:
             raise error
 
@@ -613,7 +613,7 @@ class NativeProducer(TransactionCalls):
         self._driver.stop(began + limit)
         self._close_own_cluster()
         if self._transactions is not None and self._transactions.failures_are_told:
-            self._driver.take_failures()
+            self._driver.failures.take()
         self._raise_failures()
         if self._transactions is not None and self._transactions.unclear is not None:
             raise self._transactions.unclear

@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import weakref
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from gkafka import records
 from gkafka.broker import CONTROL, PRODUCE
+from gkafka.callbacks import Callbacks, end_waits
 from gkafka.common import CompressionType
 from gkafka.config import ProducerConfig
 from gkafka.core.accumulator import Accumulator
@@ -23,17 +22,16 @@ from gkafka.core.backoff import Backoff
 from gkafka.core.numbering import Idempotence
 from gkafka.core.sender import Outgoing, Sender, Settled
 from gkafka.exceptions import (
-    DeliveryError,
     ForkedClientError,
     KafkaException,
     KafkaTimeoutError,
     LeaderNotFoundError,
     ProduceFailureError,
     SocketDisconnectedError,
-    TransactionAbortedError,
     UnsupportedCodec,
     UnsupportedVersion,
 )
+from gkafka.failures import Failures
 from gkafka.wire.produce import ProduceRequest, holds_zstd, record_format
 
 if TYPE_CHECKING:
@@ -43,13 +41,12 @@ if TYPE_CHECKING:
     from gkafka.records import Appender, Batch
     from gkafka.transactions import Transactions
 
-__all__ = ["ProducerDriver", "Undelivered"]
+__all__ = ["ProducerDriver"]
 
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 """Longest sleep of the worker: forks and closed clients are noticed within it."""
-CALLBACK_CHUNK = 100
 STUCK_S = 5.0
 """A driver that was not heard of for so long was interrupted, and again before it could leave a note of that."""
 TURN = "turn"
@@ -57,18 +54,8 @@ BUSY_S = 0.005
 """When a worker that found another driver at work looks again."""
 ROUNDS = 8
 """So often one caller drives because of others' notes."""
-GRACE_S = 0.5
-"""How long close() waits at least for callbacks that are due."""
 OFFLOAD_BYTES = {1: 16 << 10, 2: 256 << 10, 3: 256 << 10, 4: 128 << 10}
 """Codec -> batch size from which compressing it takes more than ~0.5 ms, so that it leaves the hub (gzip, snappy, lz4, zstd)."""
-
-
-class Undelivered(NamedTuple):
-    """A record that was not delivered. persisted: "no", or "maybe" where a broker may have written it without its answer reaching us."""
-
-    record: Any
-    error: BaseException | None
-    persisted: str
 
 
 class ProducerDriver:
@@ -126,16 +113,9 @@ class ProducerDriver:
         self._sleeps_until = float("inf")
         self._worker: Any = None
         self._unclaimed = [None]  # whoever was interrupted while it started the worker may start another: one of them works
-        self._caller: Any = None
-        self._called = self._handler.Event()
-        cluster.sleepers.update((self._wake, self._called))
-        self._callbacks: deque[tuple[Batch, Batch, list[tuple[int, Callable[[Any], Any]]]]] = deque()
-        self._callbacks_due = self._callbacks_called = 0
-        self._calling_in = 0  # the id of the worker that calls them
-        self._called_back: list[Callable[[], None]] = []  # ends the waits of those who wait for them
-        self._failed: deque[tuple[Batch, KafkaException]] = deque()
-        self._dropped_failures = 0
-        self._first_dropped: KafkaException | None = None
+        self.callbacks = Callbacks(self._handler, self.lock, self.sender, self._give_back)
+        self.failures = Failures(self.lock, appender.release, self.memory.give_room)
+        cluster.sleepers.update((self._wake, self.callbacks.wake))
 
     def start(self) -> None:
         """Start the worker, once."""
@@ -154,50 +134,9 @@ class ProducerDriver:
         self.closed = True
         self.memory.leave(self)
         self._wake.set()
-        self._called.set()
         if self._worker is not None:
             self._worker.join(TICK_S * 2)
-        if self._caller is not None:  # the worker may have started it just now
-            left = self.wait_for_callbacks(max(deadline, self._handler.monotonic() + GRACE_S))
-            if left:
-                log.error("close: %d delivery callback(s) were not called in its time; they will be, unless the program ends before", left)
-            else:
-                self._caller.join(GRACE_S)
-
-    def _call(self, batch: Batch, whole: Batch, callbacks: list[tuple[int, Callable[[Any], Any]]]) -> None:
-        """Leave callbacks to a worker of their own: they may wait for deliveries, which others drive. whole: what deliveries refer to."""
-        with self.lock:
-            self._callbacks.append((batch, whole, callbacks))
-            self._callbacks_due += len(callbacks)
-            if self._caller is None:
-                self._caller = self._handler.spawn(_run_callbacks, weakref.ref(self), _name="gkafka-callbacks")
-        self._called.set()
-
-    def wait_for_callbacks(self, deadline: float) -> int:
-        """Wait until the callbacks of what has an outcome by now were called. Returns how many were not by the deadline. From one of them: no
-        wait.
-        """
-        if self._calling_in == self._handler.current_id():
-            return 0
-        with self.lock:
-            telling = list(self.sender.telling)
-        # An outcome is known a moment before its callbacks are queued.
-        while any(batch in self.sender.telling for batch in telling) and self._handler.monotonic() < deadline:
-            self._handler.sleep(BUSY_S)
-        with self.lock:
-            due = self._callbacks_due
-        while self._callbacks_called < due and (now := self._handler.monotonic()) < deadline and self._caller.is_alive():
-            parker = self._handler.parker()
-            wake = parker.wake
-            self._called_back.append(wake)
-            try:
-                if self._callbacks_called < due:
-                    parker.park(min(deadline, now + TICK_S))
-            finally:
-                with contextlib.suppress(ValueError):
-                    self._called_back.remove(wake)
-            self._handler.check_fork()
-        return max(0, due - self._callbacks_called)
+        self.callbacks.stop(deadline)  # the worker may have started theirs just now
 
     def _worker_died(self, error: BaseException) -> None:
         """Without its worker nothing lingers or times out: everybody is told at once."""
@@ -531,7 +470,7 @@ class ProducerDriver:
             self.memory.give_room()
             if self.closed:
                 self._wake.set()
-                self._called.set()
+                self.callbacks.wake.set()
 
     def _tell(self, outcome: Settled) -> None:
         batch = outcome.batch
@@ -541,10 +480,10 @@ class ProducerDriver:
             callbacks = batch.complete(outcome.base_offset, outcome.log_append_time)
         else:
             # Kept before it is done: a flush() that sees the last batch done must find it among the failures.
-            self._keep_failure(batch, outcome.error)
+            self.failures.keep(batch, outcome.error)
             callbacks = batch.fail(outcome.error, batch.extra.persisted)
         if callbacks:
-            self._call(batch, whole, callbacks)
+            self.callbacks.add(batch, whole, callbacks)
         _wake(batch)
         if whole is not batch and whole.done:
             _wake(whole)
@@ -562,26 +501,6 @@ class ProducerDriver:
         with self.lock:
             self._flushers.discard(who)
             self.sender.flushing = bool(self._flushers)
-
-    def _keep_failure(self, batch: Batch, error: KafkaException) -> None:
-        log.log(
-            logging.DEBUG if isinstance(error, TransactionAbortedError) else logging.ERROR,
-            "%d record(s) for %s-%d not delivered (persisted: %s): %s",
-            batch.count,
-            batch.topic,
-            batch.partition,
-            batch.extra.persisted,
-            error,
-        )
-        with self.lock:
-            self._failed.append((batch, error))
-
-    def _drop_failure(self) -> None:
-        """Give up the oldest failed batch that waits to be reported: it was logged. Called under the lock."""
-        dropped, why = self._failed.popleft()
-        self._dropped_failures += dropped.count
-        self._first_dropped = self._first_dropped or why
-        self._appender.release(dropped)
 
     # -- room ------------------------------------------------------------------------------------------------------------------
     @property
@@ -604,72 +523,17 @@ class ProducerDriver:
 
     def drop_failures(self, place: Place) -> bool:
         """Give up failed batches until there is room for a caller, who may be another producer's. True: there is."""
-        with self.lock:
-            while self._failed and place.driver.available < place.size:
-                self._drop_failure()
+        self.failures.drop_until(lambda: place.driver.available >= place.size)
         return place.driver.available >= place.size
 
-    def take_failures(self) -> DeliveryError | None:
-        """What failed since the last call, as one error; the records' memory is given back."""
-        failed: deque[tuple[Batch, KafkaException]] = deque()
-        dropped, gone = 0, None
-        try:
-            with self.lock:
-                failed, self._failed = self._failed, deque()
-                dropped, self._dropped_failures = self._dropped_failures, 0
-                gone, self._first_dropped = self._first_dropped, None
-            return self._told(failed, dropped, gone) if failed or dropped else None
-        except BaseException:  # a signal handler's: the next call takes them
-            with self.lock:
-                self._failed.extendleft(reversed(failed))
-                self._dropped_failures += dropped
-                self._first_dropped = gone or self._first_dropped
-            raise
-
-    def _told(self, failed: deque[tuple[Batch, KafkaException]], dropped: int, gone: KafkaException | None) -> DeliveryError:
-        entries = [Undelivered(batch.record(i), why, batch.extra.persisted) for batch, why in failed for i in range(batch.count)]
-        first = gone or failed[0][1]
-        for batch, _ in failed:
-            self._appender.release(batch)
+    def _give_back(self, batch: Batch) -> None:
+        self._appender.release(batch)
         self.memory.give_room()
-        more = f" ({dropped} of them only logged: their memory was needed)" if dropped else ""
-        error = DeliveryError(f"{len(entries) + dropped} record(s) were not delivered{more}; the first: {first}", entries)
-        error.__cause__ = first
-        return error
-
-    def owes_callbacks(self) -> bool:
-        """Is there, or may there still come, anything for the worker of the callbacks?"""
-        with self.lock:
-            return bool(self.sender.owes or self._callbacks)
-
-    def run_callbacks(self) -> None:
-        """User code, under no lock. Whatever it raises is logged: the next callback is somebody else's."""
-        while self._callbacks:
-            batch, whole, callbacks = self._callbacks.popleft()
-            for n, (index, fn) in enumerate(callbacks):
-                try:
-                    fn(records.Delivery(whole, index))
-                except BaseException:
-                    log.exception("a delivery callback failed")
-                self._callbacks_called += 1
-                if n % CALLBACK_CHUNK == CALLBACK_CHUNK - 1:
-                    self._handler.checkpoint()
-            _end_waits(self._called_back)
-            if batch.error is None:  # until now, so that the callbacks could look at the records
-                self._appender.release(batch)
-                self.memory.give_room()
 
 
 def _wake(batch: Batch) -> None:
     """End the waits for a batch."""
-    _end_waits(batch.waits or [])
-
-
-def _end_waits(waits: list[Callable[[], None]]) -> None:
-    """Each wait is ended once, whoever comes here at the same time: list.pop() is atomic."""
-    while waits:
-        with contextlib.suppress(IndexError):
-            waits.pop()()
+    end_waits(batch.waits or [])
 
 
 def _died(ref: weakref.ref[ProducerDriver]) -> Callable[[BaseException], None]:
@@ -680,25 +544,6 @@ def _died(ref: weakref.ref[ProducerDriver]) -> Callable[[BaseException], None]:
             driver._worker_died(error)
 
     return on_failure
-
-
-def _run_callbacks(ref: weakref.ref[ProducerDriver]) -> None:
-    """The worker of the callbacks. Ends with its producer, when the last one was called."""
-    while True:
-        driver = ref()
-        if driver is None:
-            return
-        driver._called.clear()  # before looking: whoever closes sets it after
-        if driver.closed and not driver.owes_callbacks():
-            return
-        driver._handler.check_fork()
-        driver._calling_in = driver._handler.current_id()
-        driver.run_callbacks()
-        called = driver._called
-        if driver._callbacks or (driver.closed and not driver.owes_callbacks()):
-            continue  # more came, or the producer was closed, while they ran
-        del driver
-        called.wait(TICK_S)
 
 
 def _claimed(driver: ProducerDriver) -> bool:

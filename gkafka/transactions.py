@@ -241,7 +241,7 @@ class Transactions:
         self.end_was_asked = True
         self._wait(job, "commit_transaction()" if commit else "abort_transaction()", seconds, deadline)
         if not commit:
-            self._driver().take_failures()  # they went with the transaction: flush() and close() need not tell of them
+            self._driver().failures.take()  # they went with the transaction: flush() and close() need not tell of them
 
     def abort_after_failure(self) -> None:
         """Abort because of an error that is raised anyway: one of the abort's own is only logged."""

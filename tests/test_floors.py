@@ -23,9 +23,11 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
         (
             "broker",
             "brokercalls",
+            "callbacks",
             "client",
             "cluster",
             "connection",
+            "failures",
             "interceptors",
             "lifetime",
             "nativeconsumer",

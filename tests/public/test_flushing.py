@@ -454,8 +454,8 @@ def test_the_callbacks_of_what_was_delivered_were_called(client: KafkaClient, ru
 
 def test_flush_waits_for_callbacks_that_are_about_to_be_queued(client: KafkaClient, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = client.get_producer(linger_ms=0)
-    queue = producer._driver._call
-    monkeypatch.setattr(producer._driver, "_call", lambda *callbacks: (run.sleep(0.2), queue(*callbacks)))
+    queue = producer._driver.callbacks.add
+    monkeypatch.setattr(producer._driver.callbacks, "add", lambda *callbacks: (run.sleep(0.2), queue(*callbacks)))
     told: list[Any] = []
     delivery = producer.produce("t", b"x")
     delivery.add_done_callback(told.append)

@@ -53,14 +53,14 @@ def test_a_callback_of_a_record_that_is_done_is_called_although_the_producer_is_
     producer, called, entered = client.get_producer(linger_ms=5), [], []
     producer.produce("t", b"0").add_done_callback(called.append)
     run.until(lambda: called)
-    hand_over = producer._driver._call
+    hand_over = producer._driver.callbacks.add
 
     def slowly(*about: Any) -> None:
         entered.append(about)
         run.sleep(0.2)
         hand_over(*about)
 
-    monkeypatch.setattr(producer._driver, "_call", slowly)
+    monkeypatch.setattr(producer._driver.callbacks, "add", slowly)
     producer.produce("t", b"1").add_done_callback(called.append)
     run.until(lambda: entered)
     getattr(producer, call)(LIMIT_S)

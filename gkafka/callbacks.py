@@ -1,0 +1,144 @@
+"""Delivery callbacks run on a worker of their own: they may wait for deliveries, which others drive."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gkafka import records
+
+if TYPE_CHECKING:
+    from gkafka.core.sender import Sender
+    from gkafka.handlers import Handler
+    from gkafka.records import Batch
+
+__all__ = ["Callbacks", "end_waits"]
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""Longest sleep of the worker: forks and dropped producers are noticed within it."""
+CHUNK = 100
+LOOK_AGAIN_S = 0.005
+GRACE_S = 0.5
+"""How long a close waits at least for callbacks that are due."""
+
+
+class Callbacks:
+    """Those of one producer. The worker is started with the first of them, and holds this only while it works: it ends with the producer.
+
+    sender: what it owes or is telling decides whether more may come. lock: the driver's. release: gives a batch's memory back, once its
+    callbacks had a look at the records.
+    """
+
+    def __init__(self, handler: Handler, lock: Any, sender: Sender, release: Callable[[Batch], None]) -> None:
+        self._handler, self._lock, self._sender, self._release = handler, lock, sender, release
+        self._queue: deque[tuple[Batch, Batch, list[tuple[int, Callable[[Any], Any]]]]] = deque()
+        self._due = self._called = 0
+        self._calling_in = 0  # the id of the worker that calls them
+        self._waits: list[Callable[[], None]] = []  # of those who wait for what is due
+        self._worker: Any = None
+        self._closed = False
+        self.wake = handler.Event()
+
+    def add(self, batch: Batch, whole: Batch, callbacks: list[tuple[int, Callable[[Any], Any]]]) -> None:
+        """Have them called. whole: what the deliveries of the batch refer to."""
+        with self._lock:
+            self._queue.append((batch, whole, callbacks))
+            self._due += len(callbacks)
+            if self._worker is None:
+                self._worker = self._handler.spawn(_work, weakref.ref(self), _name="gkafka-callbacks")
+        self.wake.set()
+
+    def wait(self, deadline: float) -> int:
+        """Wait until the callbacks of what has an outcome by now were called. Returns how many were not by the deadline. From one of them: no
+        wait.
+        """
+        if self._calling_in == self._handler.current_id():
+            return 0
+        with self._lock:
+            telling = list(self._sender.telling)
+        # An outcome is known a moment before its callbacks are queued.
+        while any(batch in self._sender.telling for batch in telling) and self._handler.monotonic() < deadline:
+            self._handler.sleep(LOOK_AGAIN_S)
+        with self._lock:
+            due = self._due
+        while self._called < due and (now := self._handler.monotonic()) < deadline and self._worker.is_alive():
+            parker = self._handler.parker()
+            wake = parker.wake
+            self._waits.append(wake)
+            try:
+                if self._called < due:
+                    parker.park(min(deadline, now + TICK_S))
+            finally:
+                with contextlib.suppress(ValueError):
+                    self._waits.remove(wake)
+            self._handler.check_fork()
+        return max(0, due - self._called)
+
+    def stop(self, deadline: float) -> None:
+        """Nothing but what is owed comes any more: end the worker after that. deadline: so long the callbacks may take, and a moment at least."""
+        self._closed = True
+        self.wake.set()
+        if self._worker is None:
+            return
+        left = self.wait(max(deadline, self._handler.monotonic() + GRACE_S))
+        if left:
+            log.error("close: %d delivery callback(s) were not called in its time; they will be, unless the program ends before", left)
+        else:
+            self._worker.join(GRACE_S)
+
+    @property
+    def ended(self) -> bool:
+        """Will none come any more?"""
+        if not self._closed:
+            return False
+        with self._lock:
+            return not (self._sender.owes or self._queue)
+
+    def run(self) -> None:
+        """User code, under no lock. Whatever it raises is logged: the next callback is somebody else's."""
+        self._handler.check_fork()
+        self._calling_in = self._handler.current_id()
+        while self._queue:
+            batch, whole, callbacks = self._queue.popleft()
+            for n, (index, fn) in enumerate(callbacks):
+                try:
+                    fn(records.Delivery(whole, index))
+                except BaseException:
+                    log.exception("a delivery callback failed")
+                self._called += 1
+                if n % CHUNK == CHUNK - 1:
+                    self._handler.checkpoint()
+            end_waits(self._waits)
+            if batch.error is None:  # until now, so that the callbacks could look at the records
+                self._release(batch)
+
+    @property
+    def pending(self) -> bool:
+        """Are there any that were not begun?"""
+        return bool(self._queue)
+
+
+def _work(ref: weakref.ref[Callbacks]) -> None:
+    while (callbacks := ref()) is not None:
+        callbacks.wake.clear()  # before looking: whoever closes sets it after
+        if callbacks.ended:
+            return
+        callbacks.run()
+        if callbacks.pending or callbacks.ended:
+            continue  # more came, or the producer was closed, while they ran
+        wake = callbacks.wake
+        del callbacks
+        wake.wait(TICK_S)
+
+
+def end_waits(waits: list[Callable[[], None]]) -> None:
+    """Each wait is ended once, whoever comes here at the same time: list.pop() is atomic."""
+    while waits:
+        with contextlib.suppress(IndexError):
+            waits.pop()()
