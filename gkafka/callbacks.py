@@ -31,8 +31,8 @@ GRACE_S = 0.5
 class Callbacks:
     """Those of one producer. The worker is started with the first of them, and holds this only while it works: it ends with the producer.
 
-    sender: what it owes or is telling decides whether more may come. lock: the driver's. release: gives a batch's memory back, once its
-    callbacks had a look at the records.
+    sender: what it owes or is telling decides whether more may come. lock: the driver's. release: gives a delivered batch's memory back, once its
+    callbacks had a look at the records; that of a failed one is with `Failures`.
     """
 
     def __init__(self, handler: Handler, lock: Any, sender: Sender, release: Callable[[Batch], None]) -> None:

@@ -311,7 +311,7 @@ class ProducerConfig:
         high=INT32,
         aliases=("transaction.timeout.ms",),
     )
-    on_delivery: Any = option(None, "callable (delivery) for each record, run by the producer's worker", none=True, types=(Callable,))
+    on_delivery: Any = option(None, "callable (delivery) for each record, run by a worker for callbacks", none=True, types=(Callable,))
     on_fork: str = option(
         "raise",
         "in a forked child: 'raise' ForkedClientError, or 'recreate': its own connections and producer id, the parent's records left to it",
