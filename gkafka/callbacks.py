@@ -48,11 +48,20 @@ class Callbacks:
     def add(self, batch: Batch, whole: Batch, callbacks: list[tuple[int, Callable[[Any], Any]]]) -> None:
         """Have them called. whole: what the deliveries of the batch refer to."""
         with self._lock:
-            self._queue.append((batch, whole, callbacks))
+            self._queue.append((batch, whole, list(callbacks)))  # the worker takes them out of its list
             self._due += len(callbacks)
-            if self._worker is None:
-                self._worker = self._handler.spawn(_work, weakref.ref(self), _name="gkafka-callbacks")
+        self._see_to_the_worker()
         self.wake.set()
+
+    def _see_to_the_worker(self) -> None:
+        """Start it if there is something to do for it; another one, if it was killed (a stray gevent.Timeout) or could not be started before."""
+        with self._lock:
+            if not self._queue or (self._worker is not None and self._worker.is_alive()):
+                return
+            try:
+                self._worker = self._handler.spawn(_work, weakref.ref(self), _name="gkafka-callbacks")
+            except Exception:  # no thread can be started now; the deliveries are done all the same, and whoever waits tries again
+                log.exception("the worker for delivery callbacks could not be started")
 
     def wait(self, deadline: float) -> int:
         """Wait until the callbacks of what has an outcome by now were called. Returns how many were not by the deadline. From one of them: no
@@ -67,7 +76,8 @@ class Callbacks:
             self._handler.sleep(LOOK_AGAIN_S)
         with self._lock:
             due = self._due
-        while self._called < due and (now := self._handler.monotonic()) < deadline and self._worker.is_alive():
+        while self._called < due and (now := self._handler.monotonic()) < deadline:
+            self._see_to_the_worker()
             parker = self._handler.parker()
             wake = parker.wake
             self._waits.append(wake)
@@ -84,12 +94,12 @@ class Callbacks:
         """Nothing but what is owed comes any more: end the worker after that. deadline: so long the callbacks may take, and a moment at least."""
         self._closed = True
         self.wake.set()
-        if self._worker is None:
+        if not self._due:
             return
         left = self.wait(max(deadline, self._handler.monotonic() + GRACE_S))
         if left:
             log.error("close: %d delivery callback(s) were not called in its time; they will be, unless the program ends before", left)
-        else:
+        elif self._worker is not None:
             self._worker.join(GRACE_S)
 
     @property
@@ -106,17 +116,30 @@ class Callbacks:
         self._calling_in = self._handler.current_id()
         while self._queue:
             batch, whole, callbacks = self._queue.popleft()
-            for n, (index, fn) in enumerate(callbacks):
+            try:
+                self._run(whole, callbacks)
+            except BaseException:  # it was killed between two of them: the next worker goes on
+                self._queue.appendleft((batch, whole, callbacks))
+                raise
+            end_waits(self._waits)
+            if batch.error is None:  # until now, so that the callbacks could look at the records
+                self._release(batch)
+
+    def _run(self, whole: Batch, callbacks: list[tuple[int, Callable[[Any], Any]]]) -> None:
+        """Call them and take each from the list."""
+        callbacks.reverse()
+        try:
+            while callbacks:
+                index, fn = callbacks.pop()
                 try:
                     fn(records.Delivery(whole, index))
                 except BaseException:
                     log.exception("a delivery callback failed")
                 self._called += 1
-                if n % CHUNK == CHUNK - 1:
+                if len(callbacks) % CHUNK == 0:
                     self._handler.checkpoint()
-            end_waits(self._waits)
-            if batch.error is None:  # until now, so that the callbacks could look at the records
-                self._release(batch)
+        finally:
+            callbacks.reverse()
 
     @property
     def pending(self) -> bool:

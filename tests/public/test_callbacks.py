@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -190,3 +191,51 @@ def test_closing_while_others_wait_ends_their_waits(client: KafkaClient, cluster
             flushing.result(5)
     assert clock.seconds < 3
     assert len(caught.value.records) == held, "close() lists them, not whoever flushes meanwhile"
+
+
+def test_callbacks_go_on_when_their_worker_was_killed(client: KafkaClient, run: Runner) -> None:
+    """By a timeout that a callback left behind: it strikes between two of them."""
+    if not run.gevent:
+        pytest.skip("threads are not killed")
+    import gevent
+
+    called: list[Any] = []
+    producer = client.get_producer(linger_ms=1)
+
+    def careless(delivery: Any) -> None:
+        called.append(delivery)
+        if len(called) == 10:
+            gevent.Timeout(0.0001).start()
+        time.sleep(0.0002)  # so that others get their turn in between
+
+    deliveries = [producer.produce("t", b"%d" % i, partition=0) for i in range(1000)]
+    for delivery in deliveries:
+        delivery.add_done_callback(careless)
+    producer.flush(LIMIT_S)
+    assert sorted(d.index for d in called) == sorted(d.index for d in deliveries)
+    assert producer.stats()["buffer_bytes_free"] == producer.config.buffer_bytes
+
+
+def test_callbacks_are_called_although_their_worker_could_not_be_started_at_first(
+    client: KafkaClient, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[Any] = []
+    producer = client.get_producer(linger_ms=1)
+    producer.produce("t", b"0").result(LIMIT_S)
+    spawn, refused = client.handler.spawn, []
+
+    def spawn_later(*args: Any, **about: Any) -> Any:
+        if about.get("_name") == "gkafka-callbacks" and not refused:
+            refused.append(about)
+            raise RuntimeError("can't start new thread")
+        return spawn(*args, **about)
+
+    monkeypatch.setattr(client.handler, "spawn", spawn_later)
+    delivery = producer.produce("t", b"1")
+    delivery.add_done_callback(called.append)
+    with Clock() as clock:
+        assert delivery.result(LIMIT_S).offset == 1
+    assert clock.seconds < 0.8
+    producer.flush(LIMIT_S)
+    assert called == [delivery]
+    assert refused
