@@ -20,9 +20,13 @@ __all__ = ["Callbacks", "end_waits"]
 
 log = logging.getLogger(__name__)
 
+Callback = tuple[int, Callable[[Any], Any]]
+"""(number of the record in its whole batch, function of its Delivery)"""
+
 TICK_S = 1.0
 """Longest sleep of the worker: forks and dropped producers are noticed within it."""
 CHUNK = 100
+"""After so many callbacks, and after the last of a batch, others get their turn."""
 LOOK_AGAIN_S = 0.005
 GRACE_S = 0.5
 """How long a close waits at least for callbacks that are due."""
@@ -37,7 +41,7 @@ class Callbacks:
 
     def __init__(self, handler: Handler, lock: Any, sender: Sender, release: Callable[[Batch], None]) -> None:
         self._handler, self._lock, self._sender, self._release = handler, lock, sender, release
-        self._queue: deque[tuple[Batch, Batch, list[tuple[int, Callable[[Any], Any]]]]] = deque()
+        self._queue: deque[tuple[Batch, Batch, deque[Callback]]] = deque()
         self._due = self._called = 0
         self._calling_in = 0  # the id of the worker that calls them
         self._waits: list[Callable[[], None]] = []  # of those who wait for what is due
@@ -45,10 +49,10 @@ class Callbacks:
         self._closed = False
         self.wake = handler.Event()
 
-    def add(self, batch: Batch, whole: Batch, callbacks: list[tuple[int, Callable[[Any], Any]]]) -> None:
+    def add(self, batch: Batch, whole: Batch, callbacks: list[Callback]) -> None:
         """Have them called. whole: what the deliveries of the batch refer to."""
         with self._lock:
-            self._queue.append((batch, whole, list(callbacks)))  # the worker takes them out of its list
+            self._queue.append((batch, whole, deque(callbacks)))
             self._due += len(callbacks)
         self._see_to_the_worker()
         self.wake.set()
@@ -125,21 +129,17 @@ class Callbacks:
             if batch.error is None:  # until now, so that the callbacks could look at the records
                 self._release(batch)
 
-    def _run(self, whole: Batch, callbacks: list[tuple[int, Callable[[Any], Any]]]) -> None:
-        """Call them and take each from the list."""
-        callbacks.reverse()
-        try:
-            while callbacks:
-                index, fn = callbacks.pop()
-                try:
-                    fn(records.Delivery(whole, index))
-                except BaseException:
-                    log.exception("a delivery callback failed")
-                self._called += 1
-                if len(callbacks) % CHUNK == 0:
-                    self._handler.checkpoint()
-        finally:
-            callbacks.reverse()
+    def _run(self, whole: Batch, callbacks: deque[Callback]) -> None:
+        """Call them one by one: what is left when this is killed was not called."""
+        while callbacks:
+            index, fn = callbacks.popleft()
+            try:
+                fn(records.Delivery(whole, index))
+            except BaseException:
+                log.exception("a delivery callback failed")
+            self._called += 1
+            if len(callbacks) % CHUNK == 0:
+                self._handler.checkpoint()
 
     @property
     def pending(self) -> bool:

@@ -18,10 +18,9 @@ cdef extern from "_crc.h" nogil:
 
 gkafka_crc_init()
 
-# Below this many bytes a checksum takes less time than giving the GIL away and getting it back.
+# Below these many bytes it takes less time to do it (decode records; take a checksum) than to give the GIL away and get it back from a busy thread.
 cdef enum:
-    NOGIL_BYTES = 65536
-    # A checksum takes less time than to get the interpreter back from a thread that is busy.
+    NOGIL_BYTES = 1 << 16
     NOGIL_CRC_BYTES = 1 << 19
 
 

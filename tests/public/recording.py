@@ -158,8 +158,8 @@ class Recorder:
 class Recorders:
     """Those of several handlers, as a Watch wants them: in a process with two clients each does its own in its own handler."""
 
-    def __init__(self) -> None:
-        self.all: list[Recorder] = []
+    def __init__(self, *recorders: Recorder) -> None:
+        self.all = list(recorders)
         self.others = 0  # handlers beside them that do not record
 
     @property
@@ -425,7 +425,7 @@ class Started(NamedTuple):
 
 
 class Watch:
-    """`with Watch(recorder) as watch:` - threads, connections and sleeps in the block, whoever made them.
+    """`with Watch(recorders) as watch:` - threads, connections and sleeps in the block, whoever made them.
 
     started: threads. connects: (port, inside which method of the handler, site). sleeps: site of each time.sleep() outside handler.sleep().
     """
@@ -433,8 +433,8 @@ class Watch:
     _active: list[Watch] = []  # noqa: RUF012  # an audit hook stays for good, so there is one, and it asks who watches
     _installed = False
 
-    def __init__(self, recorder: Recorder | Recorders) -> None:
-        self.recorder = recorder
+    def __init__(self, recorders: Recorders) -> None:
+        self.recorders = recorders
         self.started: list[Started] = []
         self.connects: list[tuple[int, str | None, Site]] = []
         self.sleeps: list[Site] = []
@@ -456,7 +456,7 @@ class Watch:
             _restore()
 
     def hear(self, event: str, args: tuple[Any, ...]) -> None:
-        inside = self.recorder.current
+        inside = self.recorders.current
         if event == "thread":
             self.started.append(Started(inside, site(2)))
         elif event == "socket.connect" and isinstance(args[1], tuple):
@@ -470,7 +470,7 @@ class Watch:
 
     def running(self) -> list[str]:
         """Threads that run now and are neither older than this watch, nor a worker's, nor the test's or the mock brokers' own."""
-        workers = {ident for s in self.recorder.spawned for ident in s.threads}
+        workers = {ident for s in self.recorders.spawned for ident in s.threads}
         named = {t.ident: t.name for t in threading.enumerate()}
         return [
             f"{named.get(ident, 'a native thread')} in {bottom}"
@@ -492,17 +492,16 @@ class Watch:
 
 def judge(watch: Watch) -> None:
     """The rules: whatever runs, waits or connects is the handlers', no lock is held across a wait, and all locks are taken in one order."""
-    recorders = watch.recorder.all if isinstance(watch.recorder, Recorders) else [watch.recorder]
-    for recorder in recorders:
+    for recorder in watch.recorders.all:
         assert not recorder.violations, "\n".join(sorted(set(recorder.violations)))
         assert not recorder.all_held(), "locks of workers that have ended"
         assert not recorder.inversions()
         assert not recorder.badly_named()
-    if not recorders or getattr(watch.recorder, "others", 0):
+    if not watch.recorders.all or watch.recorders.others:
         return  # what others do cannot be told from what went past all of them
     assert not watch.stray_sleeps(), f"sleeps past the handlers: {watch.stray_sleeps()}"
     assert not watch.strangers(), f"threads that were not spawned by a handler: {watch.strangers()}"
-    ports = {connected.port for connected in watch.recorder.connected}
+    ports = {connected.port for connected in watch.recorders.connected}
     assert not watch.stray_connects(ports), f"connections past the handlers: {watch.stray_connects(ports)}"
 
 

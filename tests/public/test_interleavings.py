@@ -67,18 +67,22 @@ def test_a_callback_of_a_record_that_is_done_is_called_although_the_producer_is_
     run.until(lambda: len(called) == 2, 5)
 
 
-class Hurried:
-    """A lock; `then` is called after each release."""
+def nothing() -> None: ...
 
-    def __init__(self, lock: Any, then: Callable[[], None]) -> None:
-        self._lock, self._then = lock, then
+
+class Watched:
+    """A lock that calls `before` just before each release, and `after` just after it."""
+
+    def __init__(self, lock: Any, *, before: Callable[[], None] = nothing, after: Callable[[], None] = nothing) -> None:
+        self._lock, self._before, self._after = lock, before, after
 
     def __enter__(self) -> Any:
         return self._lock.__enter__()
 
     def __exit__(self, *about: Any) -> None:
+        self._before()
         self._lock.__exit__(*about)
-        self._then()
+        self._after()
 
 
 @pytest.mark.parametrize("what", ["on_delivery", "interceptors"])
@@ -108,7 +112,7 @@ def test_what_is_called_for_each_record_is_there_before_it_can_be_delivered(clie
 
     producer.produce("t", b"first")
     producer.flush(LIMIT_S)
-    driver.lock = Hurried(driver.lock, send_at_once)
+    driver.lock = Watched(driver.lock, after=send_at_once)
     for i in range(3):
         producer.produce("t", b"%d" % i)
     producer.flush(LIMIT_S)
@@ -157,20 +161,6 @@ def test_a_caller_does_not_drive_for_others_for_ever(connect: Any, cluster: Mock
     assert 8 <= len(rounds) < 500
 
 
-class Watched:
-    """A lock that calls `look` just before each release."""
-
-    def __init__(self, lock: Any, look: Callable[[], None]) -> None:
-        self._lock, self._look = lock, look
-
-    def __enter__(self) -> Any:
-        return self._lock.__enter__()
-
-    def __exit__(self, *about: Any) -> None:
-        self._look()
-        self._lock.__exit__(*about)
-
-
 def test_nobody_sees_a_batch_before_its_first_record_is_in_it(connect: Any, make_cluster: Any) -> None:
     """Whoever drives may send what he sees, and an empty batch cannot be sent."""
     producer = connect(make_cluster(topics={"t": 2})).get_producer(linger_ms=0)
@@ -180,7 +170,7 @@ def test_nobody_sees_a_batch_before_its_first_record_is_in_it(connect: Any, make
         looks.append(len(accumulator.open))
         empty.extend(batch for batch in accumulator.open.values() if not batch.count)
 
-    producer._driver.lock = Watched(producer._driver.lock, look)
+    producer._driver.lock = Watched(producer._driver.lock, before=look)
     for i in range(20):
         producer.produce("t", b"%d" % i, partition=i % 2)
     producer.flush(LIMIT_S)

@@ -143,7 +143,7 @@ def brokers(make_cluster: Any) -> MockCluster:
 def test_everything_is_asked_of_the_users_handler(connect: Any, brokers: MockCluster, run: Runner) -> None:
     client = connect(brokers, **AGAIN)
     recorder = client.handler.recorder
-    with Watch(recorder) as watch:
+    with Watch(Recorders(recorder)) as watch:
         for part in EVERYTHING:
             kept = part(client, brokers)
             if not run.gevent:  # greenlets are no threads, and the pool of `offload` is gevent's
@@ -168,7 +168,7 @@ def test_workers_are_threads_of_the_handler_one_each(connect: Any, brokers: Mock
     if run.gevent:
         pytest.skip("greenlets share a thread")
     client = connect(brokers, **AGAIN)
-    with Watch(client.handler.recorder) as watch:
+    with Watch(Recorders(client.handler.recorder)) as watch:
         produce(client, brokers)
         close(client)
     spawned = client.handler.recorder.spawned
@@ -296,7 +296,7 @@ def test_threads_and_sockets_past_the_handler_are_heard(cluster: MockCluster, mo
     """By code that calls itself gkafka's: the test's own threads and sockets are the test's."""
     monkeypatch.setattr("tests.public.recording._of_gkafka", lambda where: not where.startswith("gkafka/testing/"))
     handler, port, end = RecordingHandler(), cluster.brokers[1][1], threading.Event()
-    with Watch(handler.recorder) as watch:
+    with Watch(Recorders(handler.recorder)) as watch:
         thread = threading.Thread(target=end.wait)
         thread.start()
         _thread.start_new_thread(end.wait, ())
