@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from random import Random
 
 __all__ = ["Backoff", "Retry"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.brokererrors import OffsetOutOfRangeError, Stale, error_for
@@ -20,6 +19,8 @@ from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchResponse, Fetch
 from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 
 if TYPE_CHECKING:
+    from random import Random
+
     from gkafka.core.metadata import Metadata
     from gkafka.records import BatchHeader
 

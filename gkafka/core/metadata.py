@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gkafka.core.backoff import Backoff, Retry
 from gkafka.exceptions import BrokerError, error_for
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+
+if TYPE_CHECKING:
+    from random import Random
 
 __all__ = ["NO_TOPIC_ID", "BrokerInfo", "Metadata", "PartitionInfo", "TopicInfo"]
 

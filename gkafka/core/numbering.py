@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import enum
 import logging
-from random import Random
 from typing import TYPE_CHECKING
 
 from gkafka.brokererrors import (
@@ -28,6 +27,8 @@ from gkafka.exceptions import KafkaException
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
+    from random import Random
+
     from gkafka.records import Batch
 
 __all__ = ["Event", "Idempotence", "Numbering"]

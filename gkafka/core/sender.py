@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -45,6 +44,8 @@ from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceRes
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
+    from random import Random
+
     from gkafka.core.metadata import Metadata
     from gkafka.core.transaction import Transaction
     from gkafka.records import Batch

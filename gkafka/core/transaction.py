@@ -16,8 +16,7 @@ import enum
 import logging
 from collections import deque
 from collections.abc import Mapping
-from random import Random
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gkafka.brokererrors import (
     COORDINATOR,
@@ -66,6 +65,9 @@ from gkafka.wire.txn import (
     speaks_v2,
 )
 from gkafka.wire.versions import Versions
+
+if TYPE_CHECKING:
+    from random import Random
 
 __all__ = ["Ask", "GroupMetadata", "Job", "State", "Transaction"]
 
