@@ -14,10 +14,9 @@ from gkafka.common import CompressionType, TopicPartition
 from gkafka.core.offsets import commit_request, fetch_request
 from gkafka.exceptions import ConfigurationError, KafkaException, RecordTooLarge, UnsupportedCodec
 from gkafka.records import Appender, Batch
+from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription, MemberPartitions
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from gkafka.wire.groups import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -25,7 +24,6 @@ from gkafka.wire.groups import (
     JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
-    MemberPartitions,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,

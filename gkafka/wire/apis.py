@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 from gkafka.exceptions import KafkaException, ProtocolError, RecordTooLarge, UnsupportedVersion
-from gkafka.wire import admin, apiversions, fetch, groups, metadata, offsets, produce, txn
+from gkafka.wire import admin, apiversions, consumergroups, fetch, groups, metadata, offsets, produce, txn
 from gkafka.wire.apiversions import ApiVersionsResponse
 from gkafka.wire.codec import decoder, encoder, explain
 from gkafka.wire.primitives import Buffer, Malformed, Writer
@@ -50,6 +50,10 @@ APIS: dict[int, Api] = {
         groups.HeartbeatRequest,
         groups.LeaveGroupRequest,
         groups.SyncGroupRequest,
+        groups.DescribeGroupsRequest,
+        groups.ListGroupsRequest,
+        consumergroups.ConsumerGroupHeartbeatRequest,
+        consumergroups.ConsumerGroupDescribeRequest,
         apiversions.ApiVersionsRequest,
         admin.CreateTopicsRequest,
         admin.DeleteTopicsRequest,

@@ -74,7 +74,7 @@ def _least_field_size(field: Field, version: int, flexible: bool) -> int:
         case "uuid":
             return 16
         case "struct":
-            return _least_size(_struct_of(field), version, flexible)
+            return 1 if version in field.nullable else _least_size(_struct_of(field), version, flexible)
         case "string":
             return 1 if flexible else 2
         case _:
@@ -138,7 +138,8 @@ def _reader(field: Field, version: int, flexible: bool) -> Reader:
         case "bytes":
             return primitives.bytes_reader(compact=flexible, nullable=nullable)
         case "struct":
-            return decoder(_struct_of(field), version, flexible)
+            read = decoder(_struct_of(field), version, flexible)
+            return primitives.nullable_reader(read) if nullable else read
     read = _array_reader(field, version, flexible, nullable)
     return _null_if_empty(read) if version in field.empty_is_null else read
 
@@ -249,7 +250,8 @@ def _writer(field: Field, version: int, flexible: bool) -> Write:
         case "bytes":
             return primitives.bytes_writer(compact=flexible, nullable=nullable)
         case "struct":
-            return encoder(_struct_of(field), version, flexible)
+            write = encoder(_struct_of(field), version, flexible)
+            return primitives.nullable_writer(write) if nullable else write
     write = _array_writer(field, version, flexible, nullable)
     return (lambda out, items: write(out, items or ())) if version in field.empty_is_null else write
 

@@ -1,18 +1,20 @@
 """FindCoordinator: which broker looks after a group or a transactional id. JoinGroup, SyncGroup, Heartbeat, LeaveGroup: being a member.
+DescribeGroups, ListGroups: looking at groups.
 
-The metadata of a JoinGroup and the assignments of a SyncGroup are bytes to the broker; what consumers put there stands last.
+The metadata of a JoinGroup and the assignments of a SyncGroup are bytes to the broker; what consumers put there is in
+`consumerprotocol`. The groups of KIP-848 are in `consumergroups`.
 """
 
 from __future__ import annotations
 
-from gkafka.wire.codec import encoder
-from gkafka.wire.primitives import Writer
 from gkafka.wire.schema import Message, Struct, array, boolean, bytes_, int8, int16, int32, message, string
 
 __all__ = [
-    "ConsumerProtocolAssignment",
-    "ConsumerProtocolSubscription",
     "Coordinator",
+    "DescribeGroupsRequest",
+    "DescribeGroupsResponse",
+    "DescribedGroup",
+    "DescribedGroupMember",
     "FindCoordinatorRequest",
     "FindCoordinatorResponse",
     "HeartbeatRequest",
@@ -23,8 +25,10 @@ __all__ = [
     "JoinGroupResponseMember",
     "LeaveGroupRequest",
     "LeaveGroupResponse",
+    "ListGroupsRequest",
+    "ListGroupsResponse",
+    "ListedGroup",
     "MemberIdentity",
-    "MemberPartitions",
     "MemberResponse",
     "SyncGroupRequest",
     "SyncGroupRequestAssignment",
@@ -244,38 +248,69 @@ class LeaveGroupResponse(Message):
     members: list[MemberResponse] = array(MemberResponse, "3+")
 
 
-# -- what consumers say to each other ----------------------------------------------------------------------------------
-class MemberPartitions(Struct):
-    topic: str = string()
-    partitions: list[int] = array(int32())
+# -- DescribeGroups ----------------------------------------------------------------------------------------------------
+@message(key=15, versions="0-6", flexible="5+")
+class DescribeGroupsRequest(Message):
+    """Who is in these groups? KIP-219 (v2); KIP-430 operations (v3); KIP-345 (v4); KIP-482 (v5); KIP-1043 (v6)."""
+
+    groups: list[str] = array(string())
+    include_authorized_operations: bool = boolean("3+")
 
 
-class ConsumerProtocolSubscription(Struct):
-    """The metadata of a consumer's JoinGroup. KIP-429 owned partitions (v1); KIP-792 generation (v2); KIP-881 rack (v3)."""
+class DescribedGroupMember(Struct):
+    """member_metadata, member_assignment: filled while the group is stable; `wire.consumerprotocol` reads those of consumers."""
 
-    topics: list[str] = array(string())
-    user_data: bytes | memoryview | None = bytes_(nullable="0+", default=None)
-    owned_partitions: list[MemberPartitions] = array(MemberPartitions, "1+", ignorable=True)
-    generation_id: int = int32("2+", default=-1, ignorable=True)
-    rack_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
-
-    def to_bytes(self, version: int = 0) -> bytes:
-        """Its version and itself."""
-        return _versioned(self, version)
+    member_id: str = string()
+    group_instance_id: str | None = string("4+", nullable="4+", default=None, ignorable=True)
+    client_id: str = string()
+    client_host: str = string()
+    member_metadata: bytes | memoryview = bytes_()
+    member_assignment: bytes | memoryview = bytes_()
 
 
-class ConsumerProtocolAssignment(Struct):
-    """What a consumer gets: an assignment of SyncGroup. Its versions 0 to 3 are alike."""
+class DescribedGroup(Struct):
+    """group_state: "Stable", "PreparingRebalance", "CompletingRebalance", "Empty" or "Dead": also for a group that never was, before v6."""
 
-    assigned_partitions: list[MemberPartitions] = array(MemberPartitions)
-    user_data: bytes | memoryview | None = bytes_(nullable="0+", default=None)
+    error_code: int = int16()
+    error_message: str | None = string("6+", nullable="6+", default=None, ignorable=True)
+    group_id: str = string()
+    group_state: str = string()
+    protocol_type: str = string()
+    protocol_data: str = string()
+    members: list[DescribedGroupMember] = array(DescribedGroupMember)
+    authorized_operations: int = int32("3+", default=-(2**31))
 
-    def to_bytes(self, version: int = 0) -> bytes:
-        """Its version and itself."""
-        return _versioned(self, version)
+
+@message(key=15, versions="0-6", flexible="5+")
+class DescribeGroupsResponse(Message):
+    """The groups, those of KIP-848 are said not to be there. KIP-124 throttle (v1); KIP-430 (v3); KIP-345 (v4); KIP-482 (v5); KIP-1043
+    GROUP_ID_NOT_FOUND with a text, instead of a dead group (v6).
+    """
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    groups: list[DescribedGroup] = array(DescribedGroup)
 
 
-def _versioned(what: Struct, version: int) -> bytes:
-    out = Writer()
-    encoder(type(what), version, False)(out, what)
-    return version.to_bytes(2, "big") + b"".join(out.finish())
+# -- ListGroups --------------------------------------------------------------------------------------------------------
+@message(key=16, versions="0-5", flexible="3+")
+class ListGroupsRequest(Message):
+    """The groups that one broker coordinates. KIP-219 (v2); KIP-482 (v3); KIP-518 by state (v4); KIP-848 by type (v5)."""
+
+    states_filter: list[str] = array(string(), "4+")
+    types_filter: list[str] = array(string(), "5+")
+
+
+class ListedGroup(Struct):
+    group_id: str = string()
+    protocol_type: str = string()
+    group_state: str = string("4+", ignorable=True)
+    group_type: str = string("5+", ignorable=True)
+
+
+@message(key=16, versions="0-5", flexible="3+")
+class ListGroupsResponse(Message):
+    """KIP-124 throttle (v1); KIP-482 (v3); KIP-518 state (v4); KIP-848 type, "classic" or "consumer" (v5)."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16()
+    groups: list[ListedGroup] = array(ListedGroup)

@@ -211,6 +211,23 @@ def write_uuid(out: Writer, value: UUID) -> None:
     out.tail += value.bytes
 
 
+# -- structs that may be null: a byte before them, below 0 for null --------------------------------------------------------
+def nullable_reader(read: Reader) -> Reader:
+    def read_nullable(frame: memoryview, position: int) -> tuple[Any, int]:
+        return read(frame, position + 1) if frame[position] < 0x80 else (None, position + 1)
+
+    return read_nullable
+
+
+def nullable_writer(write: Write) -> Write:
+    def write_nullable(out: Writer, value: Any) -> None:
+        out.tail.append(0xFF if value is None else 1)
+        if value is not None:
+            write(out, value)
+
+    return write_nullable
+
+
 # -- arrays ------------------------------------------------------------------------------------------------------------
 def count_reader(*, compact: bool, nullable: bool, element_size: int) -> Callable[[memoryview, int], tuple[int | None, int]]:
     """Reader of an array's count, bounded by what the rest of the frame can hold.

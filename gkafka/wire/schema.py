@@ -50,6 +50,7 @@ __all__ = [
     "int64",
     "int8",
     "message",
+    "nullable_struct",
     "records_",
     "string",
     "struct",
@@ -213,6 +214,7 @@ def array(
     versions: str = "0+",
     *,
     nullable: str = "none",
+    default: Callable[[], list[Any]] | None = list,
     ignorable: bool = False,
     tag: int | None = None,
     tagged: str | None = None,
@@ -226,7 +228,7 @@ def array(
         "array",
         versions,
         nullable=nullable,
-        default=list,
+        default=default,
         ignorable=ignorable,
         tag=tag,
         tagged=tagged,
@@ -239,6 +241,12 @@ def struct(of: type[T], versions: str = "0+", *, ignorable: bool = False, tag: i
     """One struct inside another."""
     field: Any = Field("struct", versions, default=of, ignorable=ignorable, tag=tag, tagged=tagged, of=of)
     return field  # type: ignore[no-any-return]  # to a type checker a field is the value it will hold
+
+
+def nullable_struct(of: type[T], versions: str = "0+", *, nullable: str = "0+", ignorable: bool = False) -> T | None:
+    """One struct inside another that may be None, as it is when not given: a byte stands before it, below 0 for None (KIP-848)."""
+    field: Any = Field("struct", versions, nullable=nullable, default=None, ignorable=ignorable, of=of)
+    return field  # type: ignore[no-any-return]  # as above
 
 
 # -- structs and messages ----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from gkafka.wire.apis import APIS, Message
+from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from gkafka.wire.schema import Field, Struct
 
 CLIENT_ID = "golden-é"
@@ -19,6 +20,7 @@ RECORDS = bytes(i * 7 & 0xFF for i in range(300))
 S = TypeVar("S", bound=Struct)
 NAMES = {"Enable2Pc": "enable_2pc"}
 MESSAGES: dict[str, type[Message]] = {cls.__name__: cls for api in APIS.values() for cls in (api.request, api.response)}
+EMBEDDED = {cls.__name__: cls for cls in (ConsumerProtocolSubscription, ConsumerProtocolAssignment)}
 
 
 class Golden(NamedTuple):
@@ -47,11 +49,31 @@ class Golden(NamedTuple):
         return f"{self.cls.__name__}-v{self.version}-{self.kind}"
 
 
+class Embedded(NamedTuple):
+    """A recording of what stands inside another message. data: its version and itself."""
+
+    version: int
+    kind: str
+    value: ConsumerProtocolSubscription | ConsumerProtocolAssignment
+    data: bytes
+
+
+@cache
+def _rows() -> list[dict[str, Any]]:
+    with gzip.open(Path(__file__).parent / "golden" / "golden.jsonl.gz", "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
 @cache
 def golden() -> list[Golden]:
-    with gzip.open(Path(__file__).parent / "golden" / "golden.jsonl.gz", "rt") as lines:
-        rows = [json.loads(line) for line in lines]
+    rows = (r for r in _rows() if r["message"] not in EMBEDDED)
     return [Golden(MESSAGES[r["message"]], r["version"], r["kind"], r["values"], bytes.fromhex(r["frame"])) for r in rows]
+
+
+@cache
+def embedded() -> list[Embedded]:
+    rows = (r for r in _rows() if r["message"] in EMBEDDED)
+    return [Embedded(r["version"], r["kind"], build(EMBEDDED[r["message"]], r["values"]), bytes.fromhex(r["frame"])) for r in rows]
 
 
 def build(cls: type[S], values: dict[str, Any]) -> S:

@@ -5,7 +5,8 @@
 // adds a line for each message and version that the file does not have yet:
 //   {"message": "FetchRequest", "version": 12, "kind": "rich", "values": {...}, "frame": "<hex>", "kafka": "4.2.0"}
 // values: as Kafka's JsonConverter writes them (records: their size alone; all of them are the bytes RECORDS, cut to that size).
-// frame: size, header (correlation id, and client id for requests) and message.
+// frame: size, header (correlation id, and client id for requests) and message. Of what stands inside other messages (EMBEDDED): its
+// version and itself.
 // kind: "default": a new object. "nulls": null wherever the version has it, arrays with one such element.
 //       "rich": every field that the version has, at a value that is not its default; arrays of two.
 
@@ -32,6 +33,7 @@ import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
+import org.apache.kafka.common.protocol.MessageUtil;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.protocol.types.BoundField;
 import org.apache.kafka.common.protocol.types.Field;
@@ -43,8 +45,9 @@ import org.apache.kafka.common.utils.AppInfoParser;
 public class Record {
     static final String[] APIS = {
         "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup",
-        "SyncGroup", "ApiVersions", "CreateTopics", "DeleteTopics", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn",
+        "SyncGroup", "DescribeGroups", "ListGroups", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ApiVersions", "CreateTopics", "DeleteTopics", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn",
         "EndTxn", "TxnOffsetCommit"};
+    static final String[] EMBEDDED = {"ConsumerProtocolSubscription", "ConsumerProtocolAssignment"};
     static final String[] KINDS = {"default", "nulls", "rich"};
     static final String CLIENT_ID = "golden-é";
     static final byte[] RECORDS = new byte[300];
@@ -65,7 +68,8 @@ public class Record {
         try (PrintWriter out = new PrintWriter(new FileWriter(file.toFile(), true))) {
             for (String api : APIS)
                 for (String part : new String[] {"Request", "Response"})
-                    new Record().all(api + part, there, out);
+                    new Record().all(api + part, api + part + "Data", there, out);
+            for (String name : EMBEDDED) new Record().all(name, name, there, out);
         }
     }
 
@@ -73,8 +77,8 @@ public class Record {
         return line.get("message").asText() + " " + line.get("version").asInt();
     }
 
-    void all(String name, Set<String> there, PrintWriter out) throws Exception {
-        Class<?> type = Class.forName("org.apache.kafka.common.message." + name + "Data");
+    void all(String name, String class_, Set<String> there, PrintWriter out) throws Exception {
+        Class<?> type = Class.forName("org.apache.kafka.common.message." + class_);
         short low = type.getField("LOWEST_SUPPORTED_VERSION").getShort(null);
         short high = type.getField("HIGHEST_SUPPORTED_VERSION").getShort(null);
         for (short version = low; version <= high; version++) {
@@ -87,7 +91,7 @@ public class Record {
                 line.put("message", name).put("version", version).put("kind", kind);
                 line.set("values", (JsonNode) Class.forName(type.getName() + "JsonConverter")
                     .getMethod("write", type, short.class, boolean.class).invoke(null, message, version, false));
-                line.put("frame", hex(frame(name, message, version, 1000 + version)));
+                line.put("frame", hex(name.equals(class_) ? MessageUtil.toVersionPrefixedByteBuffer(version, message) : frame(name, message, version, 1000 + version)));
                 line.put("kafka", AppInfoParser.getVersion());
                 out.println(mapper.writeValueAsString(line));
             }
@@ -143,6 +147,7 @@ public class Record {
         if (kind == long.class || kind == Long.class) return count % 2 == 0 ? -5000000000L - count : 5000000000L + count;
         if (kind == String.class) return (count % 2 == 0 ? "grüße-✓-" : "name-") + count + (count % 5 == 0 ? "x".repeat(150) : "");
         if (kind == byte[].class) return Arrays.copyOf(RECORDS, 20 + count);
+        if (kind == ByteBuffer.class) return ByteBuffer.wrap(RECORDS, 0, 20 + count);
         if (kind == Uuid.class) return new Uuid(0x0123456789abcdefL + count, -count);
         if (kind.getName().endsWith("BaseRecords")) return MemoryRecords.readableRecords(ByteBuffer.wrap(RECORDS, 0, 100 + count));
         if (Collection.class.isAssignableFrom(kind)) return collection(kind, generic, wire, rich);
