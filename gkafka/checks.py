@@ -88,6 +88,8 @@ def check_seconds(name: str, value: Any, *, low: float = 0.0) -> float:
 
 def check_wait(name: str, value: Any) -> float:
     """How long to wait, in seconds: 0 if it is negative (a deadline that has passed), for ever if it is infinite."""
+    if type(value) in (int, float) and 0 <= value < INT32:
+        return float(value)
     if isinstance(value, bool) or not isinstance(value, Real) or isnan(seconds := _float(value)):
         raise ConfigurationError(f"{name}={value!r}: must be a number of seconds")
     return max(0.0, seconds)

@@ -48,6 +48,9 @@ CHECKPOINT_EVERY = 64
 HASHES: dict[str, Callable[[bytes], int]] = {"murmur2": records.murmur2, "crc32": crc32}
 """What a key's partition is taken from, as a remainder: like the Java client's, or like librdkafka's consistent_random."""
 
+MOST_AROUND = 100
+"""Bytes that a batch with one plain record takes at most beside its key and value."""
+
 INITIAL_BYTES = 4096
 """Memory that a new batch takes; it doubles as records come."""
 
@@ -82,6 +85,7 @@ class NativeProducer(TransactionCalls):
         self._append_lock = self._handler.Lock()
         self._delivered = False  # or given up: close() has only to end the worker
         self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
+        self._plain_bytes = min(self._initial_bytes, config.max_request_bytes)
         self._appender = records.Appender(
             self,
             batch_bytes=config.batch_bytes,
@@ -127,7 +131,8 @@ class NativeProducer(TransactionCalls):
         timestamp: int | None = None,
         headers: Headers | None = None,
     ) -> Delivery:
-        """Accept a record; returns at once unless the buffer is full or the topic is not known yet.
+        """Accept a record; returns at once unless the buffer is full or the topic is not known yet. Whoever is far ahead of brokers that keep
+        answering rests for up to 10 ms where a batch begins: more memory would gain nothing.
 
         value: bytes-like, None is a tombstone; timestamp: ms since the epoch, None is now; headers: [(str, bytes or None)].
         Returns a view of its delivery: done(), result(timeout), exception(timeout), add_done_callback(fn), record.
@@ -170,15 +175,36 @@ class NativeProducer(TransactionCalls):
         """What the appender's fast path does not take: checks, conversions, waiting for metadata or room, rolling full batches."""
         self.check_process()
         self._check_open()
+        self._driver.keep_pace()
         try:
             if self._interceptors is not None:
                 return self._interceptors.produce(topic, value, key, partition, timestamp, headers)
-            return self._accept(topic, value, key, partition, timestamp, headers)
+            delivery = self._accept_plain(topic, value, key, partition, timestamp, headers)
+            return delivery if delivery is not None else self._accept(topic, value, key, partition, timestamp, headers)
         except KafkaException:
             raise
         except BaseException:
             self._driver.suspect()  # a signal handler's exception may have come between two steps that belong together
             raise
+
+    def _accept_plain(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery | None:
+        """Most records that come here are small ones of plain bytes for a known topic, and begin a batch: they need few of the steps. None: this
+        one may need more.
+        """
+        count = self._partition_counts.get(topic) if type(topic) is str and self._appender.fast else None
+        if count is None or type(value) is not bytes or headers is not None or timestamp is not None:
+            return None
+        size = MOST_AROUND + len(value)
+        if key is not None:
+            size += len(key) if type(key) is bytes else self._plain_bytes
+        info = self._cluster.metadata.topic(topic)
+        if size > self._plain_bytes or info is None or len(info.partitions) != count or self._cluster.memory.contended:
+            return None
+        target = partition if type(partition) is int and 0 <= partition < count else self._partition(topic, count, partition, key)
+        delivery = self._append(topic, target, value, key, int(self._handler.time() * 1000), None, size, may_open=True)
+        if delivery is not None:
+            self._note(topic, delivery)
+        return delivery
 
     def _accept(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
         if not isinstance(topic, str):
@@ -205,9 +231,7 @@ class NativeProducer(TransactionCalls):
         delivery = self._append(topic, target, *record, size, may_open=not self._cluster.memory.contended)
         if delivery is None:
             delivery = self._append_in_turn(topic, target, record, size, deadline)
-        if delivery.index == 0 and config.linger_ms:
-            self._driver.warm(topic, delivery.partition)
-        self._after_append()
+        self._note(topic, delivery)
         return delivery
 
     def check_process(self) -> None:
@@ -403,8 +427,10 @@ class NativeProducer(TransactionCalls):
         elif batch is not None:
             self._appender.release(batch)
 
-    def _after_append(self) -> None:
+    def _note(self, topic: str, delivery: Delivery) -> None:
         """A batch was opened or rolled: see that somebody looks after it."""
+        if delivery.index == 0 and self.config.linger_ms and (topic, delivery.partition) not in self._driver.accumulator.active:
+            self._driver.warm(topic, delivery.partition)
         self._driver.kick()
         if self._driver.cooperative:
             self._handler.checkpoint()
@@ -455,10 +481,11 @@ class NativeProducer(TransactionCalls):
         if batch.part(index).done:
             return
         deadline = self._handler.monotonic() + limit
-        with self._driver.lock:
-            hurried = self._driver.accumulator.hurry(batch)
-        if hurried:
-            self._driver.kick()
+        if not batch.attempts:
+            with self._driver.lock:
+                hurried = self._driver.accumulator.hurry(batch)
+            if hurried:
+                self._driver.kick()
         while not batch.part(index).done:
             if self._handler.monotonic() >= deadline:
                 raise KafkaTimeoutError(

@@ -54,6 +54,12 @@ BUSY_S = 0.005
 """When a worker that found another driver at work looks again."""
 ROUNDS = 8
 """So often one caller drives because of others' notes."""
+BACKLOG_BYTES = 4 << 20
+"""Memory beyond what is under way that a producer may fill as fast as it can: more than its brokers take within a rest."""
+ANSWERING_S = 0.25
+"""So long after an answer, and after the oldest record was produced, brokers count as keeping up."""
+REST_S, PACE_S = 0.01, 0.001
+"""Longest rest of who gets ahead of them, and when it looks again."""
 OFFLOAD_BYTES = {1: 16 << 10, 2: 256 << 10, 3: 256 << 10, 4: 128 << 10}
 """Codec -> batch size from which compressing it takes more than ~0.5 ms, so that it leaves the hub (gzip, snappy, lz4, zstd)."""
 
@@ -109,6 +115,8 @@ class ProducerDriver:
         self._id_sent: object = None
         self._beat = 0.0
         self._flying: list[Outgoing] = []
+        self._flying_bytes = 0
+        self._answered_at = 0.0
         self._wake = self._handler.Event()
         self._sleeps_until = float("inf")
         self._worker: Any = None
@@ -189,10 +197,12 @@ class ProducerDriver:
         now = self._beat = self._handler.monotonic()
         with self.lock:
             plan = self.sender.poll(now, self._ready_at)
-        self.finish()
+        if self.sender.ended:
+            self.finish()
+        metadata = self._cluster.metadata
         if plan.want_metadata:
-            self._cluster.metadata.invalidate()
-        due = self._cluster.poll() if plan.want_metadata or self._cluster.metadata.due(now) <= now else plan.deadline
+            metadata.invalidate()
+        due = self._cluster.poll() if plan.want_metadata or metadata.due(now) <= now else plan.deadline
         if plan.ask_producer_id:
             self._ask_producer_id()
         self._send_all(plan.requests)
@@ -296,9 +306,10 @@ class ProducerDriver:
         request = self.sender.request(outgoing)
         self._undo = partial(self._cut_off, outgoing, channel)
         self._flying.append(outgoing)
+        self._flying_bytes += sum(batch.size for batch in outgoing.batches)
         channel.send(
             request,
-            lambda response, error: self._on_answer(outgoing, response, error),
+            partial(self._on_answer, outgoing),
             timeout_s=self._config.request_timeout_ms / 1000,
             max_version=self.sender.newest_produce,
             expects_response=self._acks != 0,
@@ -322,27 +333,23 @@ class ProducerDriver:
             if flight.sequence >= 0:
                 batch.restamp(producer_id, epoch, flight.sequence)
             return
+        seal: Callable[[], None]
         if magic < 2:
-            self._heavy(batch, lambda: batch.seal_legacy(magic, self._codec, self._level))
+            seal = partial(batch.seal_legacy, magic, self._codec, self._level)
         else:
-            self._heavy(
-                batch,
-                lambda: batch.seal(
-                    self._codec,
-                    self._level,
-                    producer_id=producer_id,
-                    producer_epoch=epoch,
-                    base_sequence=flight.sequence,
-                    transactional=self.sender.transaction is not None,
-                ),
+            seal = partial(
+                batch.seal,
+                self._codec,
+                self._level,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=flight.sequence,
+                transactional=self.sender.transaction is not None,
             )
-
-    def _heavy(self, batch: Batch, work: Callable[[], None]) -> None:
-        """Compress: away from the hub if it takes long (records.compression drops the interpreter's lock)."""
         if self.cooperative and batch.size >= OFFLOAD_BYTES.get(self._codec, 1 << 62):
-            self._handler.offload(work)
+            self._handler.offload(seal)  # compressing takes long: away from the hub (records.compression drops the interpreter's lock)
         else:
-            work()
+            seal()
 
     def _without(self, outgoing: Outgoing, failed: list[tuple[Batch, KafkaException]]) -> Outgoing:
         bad = [batch for batch, _ in failed]
@@ -369,8 +376,9 @@ class ProducerDriver:
             if not batch.done:
                 parker.park(min(deadline, self._handler.monotonic() + TICK_S))
         finally:
-            with contextlib.suppress(ValueError):
-                batch.waits.remove(wake)
+            if batch.waits:  # who woke this one took it out
+                with contextlib.suppress(ValueError):
+                    batch.waits.remove(wake)
 
     def end_with(self, fatal: KafkaException) -> None:
         """Nothing can be sent any more: everything fails with this."""
@@ -401,22 +409,26 @@ class ProducerDriver:
         with self.lock:
             if flying and not self._land(outgoing):
                 return
-            _, stale = self.sender.on_answer(outgoing, response, error, self._handler.monotonic())
+            now = self._handler.monotonic()
+            if error is None:
+                self._answered_at = now
+            _, stale = self.sender.on_answer(outgoing, response, error, now)
             if stale:
                 self._cluster.metadata.invalidate()
             divided, self.sender.divided = self.sender.divided, []
+            self._again = True  # whoever drives after this sees it all
         for batch in divided:
             _wake(batch)  # who waits for it has to look again for what it waits for
         if isinstance(error, UnsupportedVersion):
             log.error("broker %s: %s", outgoing.broker_id, error)
         self.finish()
-        self._again = True
 
     def _land(self, outgoing: Outgoing) -> bool:
         """It is not under way any more. False: it was not."""
         for n, other in enumerate(self._flying):
             if other is outgoing:  # one with the same batches that is equal may be under way by now
                 del self._flying[n]
+                self._flying_bytes = sum(batch.size for flying in self._flying for batch in flying.batches)
                 return True
         return False
 
@@ -463,7 +475,9 @@ class ProducerDriver:
         finally:
             with self.lock:  # readers of several connections may be here at once
                 self.sender.told(settled)
-                self.settled_records += sum(outcome.batch.count for outcome in settled if outcome.batch.done)
+                for outcome in settled:
+                    if outcome.batch.done:
+                        self.settled_records += outcome.batch.count
         if settled:
             if not self.outcome.is_set():
                 self.outcome.set()
@@ -515,6 +529,23 @@ class ProducerDriver:
         available: int = self._appender.own_available
         return available
 
+    def keep_pace(self) -> None:
+        """Called before a batch is begun. While the brokers answer, memory beyond what keeps their connections busy gains nothing: whoever fills it
+        faster than they take it rests for a moment. When they do not, records gather until the buffer is full.
+        """
+        if not self._is_ahead():
+            return
+        with self.lock:
+            oldest = next(iter(self.accumulator.unsettled), None)
+        begun = oldest.created if oldest is not None else 0.0
+        until = self._handler.monotonic() + REST_S
+        while (now := self._handler.monotonic()) < until and now - max(begun, self._answered_at) < ANSWERING_S and self._is_ahead():
+            self._handler.sleep(PACE_S)
+
+    def _is_ahead(self) -> bool:
+        backlog: int = self._appender.buffer_bytes - self._appender.own_available - self._flying_bytes
+        return backlog > max(BACKLOG_BYTES, self._flying_bytes)
+
     def press(self, pressed: bool) -> None:
         """Let nothing linger while somebody waits for memory."""
         self.sender.pressed = pressed
@@ -533,7 +564,8 @@ class ProducerDriver:
 
 def _wake(batch: Batch) -> None:
     """End the waits for a batch."""
-    end_waits(batch.waits or [])
+    if batch.waits:
+        end_waits(batch.waits)
 
 
 def _died(ref: weakref.ref[ProducerDriver]) -> Callable[[BaseException], None]:

@@ -317,12 +317,11 @@ class Connection:
         """
         if self.state is not State.OPEN or self.versions is None:
             raise RuntimeError(f"{self.peer}: a request for a connection that is {self.state.value}")
-        api = request.API
         version = self.versions.pick_for(request, max_version=max_version)
         frame = encode_request(request, version, self._next_id, self._client_id)
         correlation_id = self._take_id()
         if expects_response:
-            self._expect(Sent(api, version, correlation_id, token, now, timeout_s))
+            self._expect(Sent(request.API, version, correlation_id, token, now, timeout_s))
         return frame
 
     def take(self, frame: memoryview) -> Sent:

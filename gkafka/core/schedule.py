@@ -27,7 +27,7 @@ class Schedule:
     gate is closed to it, or in `paused` after a failure. In none of them it has nothing to send, or waits for an answer; then whatever
     changes that notes it in `Accumulator.touched`.
 
-    may_send: of a partition's queue, whether something on the wire stands in its next batch's way; gate: where there is one, whether
+    may_send: of a partition's queue that has something on the wire, whether that stands in its next batch's way; gate: where there is one, whether
     anything at all of a partition may go out (a transaction may have to be told of it first).
     """
 
@@ -50,14 +50,16 @@ class Schedule:
     def update(self, now: float, *, hasty: bool) -> None:
         """Take in what happened since the last call. hasty: nothing lingers, somebody waits for all of it."""
         touched = self._accumulator.touched
-        self._end_lingers(now, hasty)
+        if self._accumulator.lingering:
+            self._end_lingers(now, hasty)
         while self._paused and self._paused[0][0] <= now:
             touched[heapq.heappop(self._paused)[1]] = None
         if self._metadata.version != self._version:
             self._version = self._metadata.version
             self._forget_places()
-        touched.update(self.held)
-        self.held.clear()
+        if self.held:
+            touched.update(self.held)
+            self.held.clear()
         while touched:
             self.place(touched.popitem(last=False)[0], now)
 
@@ -86,9 +88,10 @@ class Schedule:
 
     def place(self, key: Key, now: float) -> None:
         """Note where the partition's next batch goes, if it has one that may go."""
-        self.homeless.pop(key, None)
+        if self.homeless:
+            self.homeless.pop(key, None)
         queue = self._accumulator.active.get(key)
-        if queue is not None and self.is_paused(queue, now):
+        if queue is not None and now < queue.retry.not_before and self.is_paused(queue, now):
             heapq.heappush(self._paused, (queue.retry.not_before, key))
         elif self.has_next(key, queue):
             leader = self._metadata.leader(*key)
@@ -97,7 +100,10 @@ class Schedule:
             elif self.gate is not None and not self.gate(key):
                 self.held[key] = None
             else:
-                self.ready.setdefault(leader[0], OrderedDict())[key] = None
+                ready = self.ready.get(leader[0])
+                if ready is None:
+                    ready = self.ready[leader[0]] = OrderedDict()
+                ready[key] = None
 
     def is_paused(self, queue: PartitionQueue, now: float) -> bool:
         """Does the pause after a failure last? It is for the leader that failed, and ends when another is known (KIP-951)."""
@@ -105,11 +111,11 @@ class Schedule:
 
     def has_next(self, key: Key, queue: PartitionQueue | None) -> bool:
         """Is there a batch that may go out, as far as its partition is concerned?"""
-        if queue is not None and not self._may_send(queue):
-            return False
-        return bool(queue is not None and queue.pending) or self._is_open_batch_due(key)
-
-    def _is_open_batch_due(self, key: Key) -> bool:
+        if queue is not None:
+            if queue.on_wire and not self._may_send(queue):
+                return False
+            if queue.pending:
+                return True
         acc = self._accumulator
         return key in acc.open and (key not in acc.lingering or (key in acc.hurried and acc.is_idle(key)))
 
@@ -144,6 +150,7 @@ class Schedule:
     def deadline(self, now: float) -> float:
         """When something becomes due by time alone."""
         when = self._paused[0][0] if self._paused else NEVER
-        for batch in self._accumulator.lingering.values():
-            return min(when, batch.created + self._linger_s)
+        if self._accumulator.lingering:
+            oldest = next(iter(self._accumulator.lingering.values()))
+            return min(when, oldest.created + self._linger_s)
         return when

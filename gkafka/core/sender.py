@@ -172,7 +172,7 @@ class Sender:
         return Poll(requests, ask, settled, bool(schedule.homeless or pauses), min([self._deadline(now), *pauses]))
 
     def _may_send(self, queue: PartitionQueue) -> bool:
-        """May the next batch of the partition go out, as far as what is on the wire is concerned? (Not during the pause after a failure.)
+        """May the next batch of the partition go out beside what is on the wire? (Not during the pause after a failure.)
 
         - a batch that was sent before goes out again only when nothing of its partition is on the wire, else a younger batch that is
           still under way could land before it;
@@ -180,12 +180,10 @@ class Sender:
         - nothing goes to a topic that was made again while its predecessor owes an answer;
         - and see `Numbering.must_wait`.
         """
-        if queue.on_wire:
-            again = bool(queue.pending) and (queue.pending[0].attempts > 0 or queue.pending[0].extra.is_part)
-            topic_id = self._topic_id(queue)
-            made_again = topic_id is not queue.topic_id and topic_id != queue.topic_id
-            return not (again or made_again or self._max_in_flight == 1 or self.numbering.must_wait(queue))
-        return True
+        again = bool(queue.pending) and (queue.pending[0].attempts > 0 or queue.pending[0].extra.is_part)
+        topic_id = self._topic_id(queue)
+        made_again = topic_id is not queue.topic_id and topic_id != queue.topic_id
+        return not (again or made_again or self._max_in_flight == 1 or self.numbering.must_wait(queue))
 
     def _has_room(self, broker_id: int, now: float) -> bool:
         return self.in_flight.get(broker_id, 0) < self._max_in_flight and now >= self._throttled.get(broker_id, 0.0)
@@ -211,7 +209,7 @@ class Sender:
             queue = self._next_queue(key, now) if key not in taken else None
             if queue is None:
                 continue
-            if not batches:
+            if not batches and self.accumulator.lingering:
                 self._schedule.let_ride(broker_id, -(-self._batch_bytes // 2), now)
             size = queue.pending[0].size
             if batches and total + size > self._max_request_bytes:
@@ -220,15 +218,18 @@ class Sender:
             total += size
             batches.append(self._send_next(queue))
             taken[key] = None
+        acc = self.accumulator
         for key in taken:
-            self._schedule.place(key, now)
+            if key in acc.open or ((queue := acc.active.get(key)) is not None and queue.pending):
+                self._schedule.place(key, now)
         return batches
 
     def _next_queue(self, key: Key, now: float) -> PartitionQueue | None:
         """The partition's queue if its next batch may go now; if that is an open one it is rolled."""
         acc = self.accumulator
         queue = acc.active.get(key)
-        if (queue is not None and self._schedule.is_paused(queue, now)) or not self._schedule.has_next(key, queue):
+        paused = queue is not None and now < queue.retry.not_before and self._schedule.is_paused(queue, now)
+        if paused or not self._schedule.has_next(key, queue):
             return None  # it changed since it was placed; what lets it go will place it again
         if queue is None or not queue.pending:
             rolled = self._roll(*key)
@@ -243,7 +244,7 @@ class Sender:
         self.numbering.number(queue, batch)
         topic_id = self._topic_id(queue)
         if topic_id is not queue.topic_id:
-            if topic_id != queue.topic_id:
+            if queue.topic_id is None or topic_id != queue.topic_id:
                 queue.known_to = None
             queue.topic_id = topic_id
         queue.leader = self._metadata.leader(*queue.key)
@@ -309,11 +310,12 @@ class Sender:
         answers: dict[tuple[str, int], tuple[int, int, KafkaException | None]] = {}
         named = not response.responses or bool(response.responses[0].name)
         names = {} if named else {batch.extra.queue.topic_id: batch.topic for batch in outgoing.batches}
-        self._metadata.add_brokers(BrokerInfo(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints)
+        if response.node_endpoints:
+            self._metadata.add_brokers(BrokerInfo(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints)
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id, "")
             for p in topic.partition_responses:
-                problem = error_for(p.error_code, p.error_message, topic=name, partition=p.index, api="Produce")
+                problem = error_for(p.error_code, p.error_message, topic=name, partition=p.index, api="Produce") if p.error_code else None
                 answers[name, p.index] = (p.base_offset, p.log_append_time_ms, problem)
                 if p.current_leader.leader_id >= 0:
                     self._metadata.leader_moved(name, p.index, p.current_leader.leader_id, p.current_leader.leader_epoch)
@@ -326,15 +328,18 @@ class Sender:
 
     def _settle(self, batch: Batch, offset: int, log_append_time: int, error: KafkaException | None, now: float) -> Settled | None:
         queue: PartitionQueue = batch.extra.queue
-        if batch not in queue.on_wire:
+        try:
+            queue.on_wire.remove(batch)
+        except ValueError:
             return None  # its delivery timeout passed while it was under way: it is settled already
-        queue.on_wire.remove(batch)
-        if isinstance(error, (ConnectionFailedError, LeaderNotFoundError)) or (
-            isinstance(error, BrokerError) and not isinstance(error, self._maybe_written)
+        if error is not None and (
+            isinstance(error, (ConnectionFailedError, LeaderNotFoundError))
+            or (isinstance(error, BrokerError) and not isinstance(error, self._maybe_written))
         ):
             batch.extra.persisted = batch.extra.before  # this try did not write it: no connection was made, or the broker refused
         if error is None or isinstance(error, DuplicateSequenceNumber):
-            queue.retry.succeeded()
+            if queue.retry.failures:
+                queue.retry.succeeded()
             self.numbering.written(queue, batch)
             batch.extra.persisted = "yes"
             return self._done(queue, Settled(batch, offset, log_append_time, None))
@@ -419,13 +424,14 @@ class Sender:
         self.accumulator.settled(settled.batch)
         self.accumulator.touched[queue.key] = None
         if not queue.pending and not queue.on_wire:
-            self.accumulator.rests(queue, self.producer)
+            self.accumulator.rests(queue, self.numbering.producer)
         return settled
 
     def take_ended(self) -> list[Settled]:
         """The outcomes since the last call. They are owed until `told`."""
         ended = self.ended
-        self.telling.update((settled.batch, None) for settled in ended)
+        for settled in ended:
+            self.telling[settled.batch] = None
         self.ended = []
         for settled in ended:
             self.accumulator.settled(settled.batch)
@@ -528,9 +534,8 @@ class Sender:
         for batch in acc.unsettled:
             when = min(when, batch.created + self._delivery_timeout_s)
             break
-        for until in self._throttled.values():
-            if until > now:
-                when = min(when, until)
+        if self._throttled:
+            when = min([when, *(until for until in self._throttled.values() if until > now)])
         numbering = self.numbering
         if numbering.state is Idempotence.WANTED and acc.unsettled and numbering.retry.not_before > now:
             when = min(when, numbering.retry.not_before)

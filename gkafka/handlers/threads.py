@@ -27,6 +27,7 @@ from gkafka.handlers.primitives import SLICE_S
 __all__ = ["ThreadingHandler"]
 
 T = TypeVar("T")
+SMALL_ANSWER = 4096  # bytes
 
 
 class ThreadParker:
@@ -140,9 +141,9 @@ class ThreadStream(Stream):
         self._recv_into = sock.recv_into
         self._fd = sock.fileno()
         self._pid = os.getpid()
-        self._gate = threading.Lock()
         self._inside: set[int] = set()  # threads, by id
         self._closing = False
+        self._drained = False
         self._readable: Callable[[float], bool] | None = None
         self._writable: Callable[[float], bool] | None = None
 
@@ -150,15 +151,21 @@ class ThreadStream(Stream):
         self._enter()
         try:
             while True:
-                try:
-                    received = int(self._recv_into(view))
-                except BlockingIOError:
+                if self._drained:
                     if self._readable is None:
                         self._readable = readiness(self._fd, write=False)
                     self._wait(self._readable, deadline, "answer")
+                    self._drained = False
+                try:
+                    received = int(self._recv_into(view))
+                except BlockingIOError:
+                    self._drained = True
                     continue
                 if not received and self._closing:
                     raise self._closed_here()
+                # After a small answer there is seldom more. To look in vain costs a wait for the interpreter's lock, which whoever was given
+                # the answer has by then.
+                self._drained = received < SMALL_ANSWER and received < len(view)
                 return received
         except (SocketDisconnectedError, KafkaTimeoutError):
             raise
@@ -220,11 +227,10 @@ class ThreadStream(Stream):
             self._closing = True
             self._sock.close()
             return
-        with self._gate:  # all of it again, if it was called before: that call may have been ended by a signal handler's exception
-            self._closing = True
-            self._inside.discard(threading.get_ident())  # a signal handler's exception ended its last call before that could leave
-            last = not self._inside
-        if last:
+        # All of it again, if it was called before: that call may have been ended by a signal handler's exception.
+        self._closing = True
+        self._inside.discard(threading.get_ident())  # a signal handler's exception ended its last call before that could leave
+        if not self._inside:
             self._sock.close()
             return
         with contextlib.suppress(OSError):  # the peer was faster: its end of the connection wakes the workers as well
@@ -238,16 +244,15 @@ class ThreadStream(Stream):
         return self._closing
 
     def _enter(self) -> None:
-        with self._gate:
-            if self._closing:
-                raise self._closed_here()
-            self._inside.add(threading.get_ident())
+        # Without a lock, so in this order: close() sets the flag before it looks who is inside, and here it is the other way round.
+        self._inside.add(threading.get_ident())
+        if self._closing:
+            self._leave()
+            raise self._closed_here()
 
     def _leave(self) -> None:
-        with self._gate:
-            self._inside.discard(threading.get_ident())
-            last = self._closing and not self._inside
-        if last:
+        self._inside.discard(threading.get_ident())
+        if self._closing and not self._inside:
             self._sock.close()
 
     def _closed_here(self) -> SocketDisconnectedError:

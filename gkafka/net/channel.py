@@ -256,7 +256,7 @@ class Channel:
 
         Not under the lock, which the reader needs: the answer may be there before the system call returns.
         """
-        left = frame if self._outbox.holds_bytes() else self._try_send(frame)
+        left = frame if self._outbox and self._outbox.holds_bytes() else self._try_send(frame)
         if left or on_done is not None:
             with self._lock:
                 self._outbox.put(Out(left, on_done, self._broken))
@@ -378,8 +378,8 @@ class Channel:
                 raise self._closed_error()
             if self._abandoned:
                 raise SocketDisconnectedError(f"{self.peer}: the client was dropped without close()", broker=self._about)
-            overdue = self._connection.poll(now)
             deadline = self._connection.deadline
+            overdue = self._connection.poll(now) if deadline is not None and deadline <= now else None
         if overdue:
             raise self._connection.overdue(overdue[0])
         if not self._opened:

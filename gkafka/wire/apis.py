@@ -9,14 +9,14 @@ Source: RequestHeader.json, ResponseHeader.json; KIP-482
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple, NoReturn
 
 from gkafka.exceptions import KafkaException, ProtocolError, RecordTooLarge, UnsupportedVersion
 from gkafka.wire import admin, apiversions, consumergroups, fetch, groups, metadata, offsets, produce, txn
 from gkafka.wire.apiversions import ApiVersionsResponse
 from gkafka.wire.codec import decoder, encoder, explain
-from gkafka.wire.primitives import Buffer, Malformed, Writer
+from gkafka.wire.primitives import Buffer, Malformed, Reader, Writer
 from gkafka.wire.schema import Api, Message, Struct, string
 from gkafka.wire.versions import Versions
 
@@ -110,9 +110,9 @@ def encode_request(request: Message, version: int, correlation_id: int, client_i
     Raises UnsupportedVersion for a field that the version cannot hold, SerializationError for a value that is not of its field's type.
     """
     api = request.API
+    flexible = _shape(api, version).flexible
     out = Writer()
     out.tail += _request_head.pack(0, api.key, version, correlation_id) + _client_id(client_id)
-    flexible = version in api.flexible
     if flexible:
         out.tail.append(0)  # no tagged fields in the header
     return _encode(out, request, version, flexible)
@@ -129,18 +129,31 @@ def encode_response(response: Message, version: int, correlation_id: int) -> lis
     """The whole frame, as `encode_request` gives it."""
     out = Writer()
     out.tail += _size.pack(0) + _response_start.pack(correlation_id)
-    if _has_tagged_header(response.API, version):
+    shape = _shape(response.API, version)
+    if shape.tagged_header:
         out.tail.append(0)
-    return _encode(out, response, version, version in response.API.flexible)
+    return _encode(out, response, version, shape.flexible)
 
 
-def _has_tagged_header(api: Api, version: int) -> bool:
-    return version in api.flexible and api is not API_VERSIONS
+class Shape(NamedTuple):
+    """How the messages of an API stand at a version. tagged_header: a response's header ends with tagged fields."""
+
+    flexible: bool
+    tagged_header: bool
+    decode: Reader
+
+
+@cache
+def _shape(api: Api, version: int) -> Shape:
+    """Raises UnsupportedVersion if the tables lack the version."""
+    if version not in api.versions:
+        raise UnsupportedVersion(f"{api.name} v{version}: gkafka speaks v{api.versions}", api=api.name)
+    flexible = version in api.flexible
+    return Shape(flexible, flexible and api is not API_VERSIONS, decoder(api.response, version, flexible))
 
 
 def _encode(out: Writer, message: Message, version: int, flexible: bool) -> list[Buffer]:
     api = message.API
-    _check_version(api, version)
     message = message.for_version(version)
     start = out.tail
     try:
@@ -152,16 +165,11 @@ def _encode(out: Writer, message: Message, version: int, flexible: bool) -> list
         named.api = api.name
         raise named from error
     frame = out.finish()
-    size = sum(map(len, frame)) - _size.size
+    size = (len(start) if len(frame) == 1 else sum(map(len, frame))) - _size.size
     if size > MAX_FRAME:
         raise RecordTooLarge(f"a {api.name} of {size} bytes; a frame holds {MAX_FRAME}", api=api.name)
     _size.pack_into(start, 0, size)
     return frame
-
-
-def _check_version(api: Api, version: int) -> None:
-    if version not in api.versions:
-        raise UnsupportedVersion(f"{api.name} v{version}: gkafka speaks v{api.versions}", api=api.name)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -170,21 +178,22 @@ def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Message
 
     Raises ProtocolError, with the position, on anything that is not exactly one response.
     """
-    _check_version(api, version)
+    shape = _shape(api, version)
     frame = memoryview(frame).cast("B")
-    what = f"{api.name} response v{version}"
     try:
         (correlation_id,) = _response_start.unpack_from(frame)
         position = _response_start.size
-        if _has_tagged_header(api, version):
+        if shape.tagged_header:
             _, position = decoder(_NoFields, 0, True)(frame, position)
-        response, end = decoder(api.response, version, version in api.flexible)(frame, position)
+        response, end = shape.decode(frame, position)
     except struct.error:
-        raise ProtocolError(f"{what}: {len(frame)} bytes are no header", api=api.name) from None
+        raise ProtocolError(f"{api.name} response v{version}: {len(frame)} bytes are no header", api=api.name) from None
     except Malformed as error:
-        _refuse(api, what, frame, error)
+        _refuse(api, f"{api.name} response v{version}", frame, error)
     if end != len(frame):
-        raise ProtocolError(f"{what}: {len(frame) - end} bytes too many at byte {end} of {len(frame)}", api=api.name)
+        raise ProtocolError(
+            f"{api.name} response v{version}: {len(frame) - end} bytes too many at byte {end} of {len(frame)}", api=api.name
+        )
     return correlation_id, response
 
 
@@ -221,14 +230,14 @@ def decode_request(frame: Buffer) -> Request:
     if key not in APIS:
         raise UnsupportedVersion(f"API {key} is not known here")
     api = APIS[key]
-    _check_version(api, version)
+    flexible = _shape(api, version).flexible
     frame = memoryview(frame).cast("B")
     what = f"{api.name} request v{version}"
     try:
         start, position = decoder(_ClientId, 0, False)(frame, _request_start.size)
-        if version in api.flexible:
+        if flexible:
             _, position = decoder(_NoFields, 0, True)(frame, position)
-        message, end = decoder(api.request, version, version in api.flexible)(frame, position)
+        message, end = decoder(api.request, version, flexible)(frame, position)
     except Malformed as error:
         _refuse(api, what, frame, error)
     if end != len(frame):

@@ -1,14 +1,21 @@
 """From the tables of `schema` to bytes and back.
 
 For each struct and version that is used, one decoding and one encoding function is written from the table and compiled, as dataclasses
-does for `__init__`. Numbers that stand together are read in one step. What the decoder of `FetchTopic` at version 4 looks like:
+does for `__init__`. Numbers that stand together are read in one step, strings and arrays of structs without a call of their own. What the
+decoder of a struct with a number and a string looks like:
 
     def decode(frame, position):
         self = new(cls)
-        self.topic_id = default_1
+        limit = len(frame)
         try:
-            self.topic, position = read_0(frame, position)
-            self.partitions, position = read_2(frame, position)
+            self.id, = read_id(frame, position)
+            position += 4
+            length, = read_int16(frame, position)
+            if length >= 0 and position + 2 + length * 1 <= limit:
+                self.host = str(frame[position + 2:position + 2 + length], 'utf-8')
+                position = position + 2 + length
+            else:
+                self.host, position = read_host(frame, position)
         except damage as error:
             raise malformed(position, error) from None
         return self, position
@@ -30,6 +37,8 @@ __all__ = ["decoder", "encoder", "explain"]
 
 Damage = (struct.error, IndexError, UnicodeDecodeError)
 NUMBERS = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "H": "uint16", "d": "float64", "?": "boolean"}
+_PACKS = {"pack_int16": struct.Struct(">h").pack, "pack_int32": struct.Struct(">i").pack}
+_LENGTHS = {"read_int16": struct.Struct(">h").unpack_from, "read_int32": struct.Struct(">i").unpack_from}
 Step: TypeAlias = Field | list[Field]  # one field, or numbers that stand together
 
 
@@ -94,8 +103,10 @@ def decoder(cls: type[Struct], version: int, flexible: bool) -> Reader:
     Raises Malformed, and nothing else, on any bytes.
     """
     plain, tagged, absent = _split(cls, version)
-    scope: dict[str, Any] = {"cls": cls, "new": cls.__new__, "damage": Damage, "malformed": _malformed}
+    scope: dict[str, Any] = {"cls": cls, "new": cls.__new__, "damage": Damage, "malformed": _malformed, **_LENGTHS}
     lines = ["self = new(cls)"]
+    if any(isinstance(step, Field) and _is_inlined(step, version) for step in _steps(plain)):
+        lines.append("limit = len(frame)")
     for field in [*absent, *tagged]:
         scope[f"default_{field.name}"] = field.default
         lines.append(f"self.{field.name} = default_{field.name}" + ("()" if field.made_anew else ""))
@@ -117,7 +128,38 @@ def _decode_lines(step: Step, version: int, flexible: bool, scope: dict[str, Any
         targets = "".join(f"self.{f.name}, " for f in step)
         return [f"{targets.rstrip()} = read_{first}(frame, position)", f"position += {run.size}"]
     scope[f"read_{step.name}"] = _reader(step, version, flexible)
-    return [f"self.{step.name}, position = read_{step.name}(frame, position)"]
+    general = f"self.{step.name}, position = read_{step.name}(frame, position)"
+    return _inline_decode_lines(step, version, flexible, scope, general) if _is_inlined(step, version) else [general]
+
+
+def _is_inlined(field: Field, version: int) -> bool:
+    """Strings and arrays of structs are read and written without a call of their own: there are many."""
+    return field.kind == "string" or (field.kind == "array" and isinstance(field.of, type) and version not in field.empty_is_null)
+
+
+def _inline_decode_lines(field: Field, version: int, flexible: bool, scope: dict[str, Any], general: str) -> list[str]:
+    """What is null, damaged, or long in a flexible message goes the general way."""
+    if flexible:  # a length of one byte, one more than what it stands for
+        length, start, short = "length = frame[position] - 1", "position + 1", " and length < 127"
+    elif field.kind == "string":
+        length, start, short = "length, = read_int16(frame, position)", "position + 2", ""
+    else:
+        length, start, short = "length, = read_int32(frame, position)", "position + 4", ""
+    if field.kind == "string":
+        size = 1
+        taken = [f"self.{field.name} = str(frame[{start}:{start} + length], 'utf-8')", f"position = {start} + length"]
+    else:
+        size = max(1, _least_size(_struct_of(field), version, flexible))
+        scope[f"item_of_{field.name}"] = decoder(_struct_of(field), version, flexible)
+        taken = [
+            f"position = {start}",
+            f"self.{field.name} = items = []",
+            "for _ in range(length):",
+            f"    item, position = item_of_{field.name}(frame, position)",
+            "    items.append(item)",
+        ]
+    fits = f"if length >= 0{short} and {start} + length * {size} <= limit:"
+    return [length, fits, *("    " + line for line in taken), "else:", "    " + general]
 
 
 def _malformed(position: int, error: Exception) -> Malformed:
@@ -208,13 +250,13 @@ def encoder(cls: type[Struct], version: int, flexible: bool) -> Write:
     not of its field's type: `explain` makes a sentence of those.
     """
     plain, tagged, absent = _split(cls, version)
-    scope: dict[str, Any] = {"absent": _absent, "cls": cls, "version": version}
+    scope: dict[str, Any] = {"absent": _absent, "cls": cls, "version": version, **_PACKS}
     lines = []
     for field in absent:
         if not field.ignorable:
             scope[f"default_{field.name}"] = field.fresh()
             lines.append(f"if self.{field.name} != default_{field.name}: absent(cls, '{field.name}', version)")
-    lines += [_encode_line(step, version, flexible, scope) for step in _steps(plain)]
+    lines += [line for step in _steps(plain) for line in _encode_lines(step, version, flexible, scope)]
     if tagged:
         scope["write_tags"] = _tag_writer(tagged, version, flexible)
         lines.append("write_tags(out, self)")
@@ -224,13 +266,33 @@ def encoder(cls: type[Struct], version: int, flexible: bool) -> Write:
     return encode
 
 
-def _encode_line(step: Step, version: int, flexible: bool, scope: dict[str, Any]) -> str:
+def _encode_lines(step: Step, version: int, flexible: bool, scope: dict[str, Any]) -> list[str]:
     if isinstance(step, list):
         first = step[0].name
         scope[f"pack_{first}"] = _run(step).pack
-        return f"out.tail += pack_{first}({', '.join(f'self.{f.name}' for f in step)})"
+        return [f"out.tail += pack_{first}({', '.join(f'self.{f.name}' for f in step)})"]
     scope[f"write_{step.name}"] = _writer(step, version, flexible)
-    return f"write_{step.name}(out, self.{step.name})"
+    general = f"write_{step.name}(out, self.{step.name})"
+    return _inline_encode_lines(step, version, flexible, scope, general) if _is_inlined(step, version) else [general]
+
+
+def _inline_encode_lines(field: Field, version: int, flexible: bool, scope: dict[str, Any], general: str) -> list[str]:
+    """What is null or long goes the general way, which refuses what cannot be."""
+    if flexible:
+        limit, length = 127, "out.tail.append(len(items) + 1)"
+    elif field.kind == "string":
+        limit, length = 1 << 15, "out.tail += pack_int16(len(items))"
+    else:
+        limit, length = 1 << 31, "out.tail += pack_int32(len(items))"
+    if field.kind == "string":
+        items = f"None if self.{field.name} is None else self.{field.name}.encode()"
+        lines = [length, "out.tail += items"]
+    else:
+        scope[f"item_of_{field.name}"] = encoder(_struct_of(field), version, flexible)
+        items = f"self.{field.name}"
+        lines = [length, "for item in items:", f"    item_of_{field.name}(out, item)"]
+    fits = f"if items is not None and len(items) < {limit}:"
+    return [f"items = {items}", fits, *("    " + line for line in lines), "else:", "    " + general]
 
 
 def _absent(cls: type[Struct], name: str, version: int) -> NoReturn:

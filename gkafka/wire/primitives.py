@@ -57,6 +57,8 @@ class Writer:
 
     def finish(self) -> list[Buffer]:
         """All that was written, in order."""
+        if not self.parts and self.tail:
+            return [self.tail]
         return [part for part in (*self.parts, self.tail) if len(part)]
 
 
@@ -190,8 +192,12 @@ def bytes_writer(*, compact: bool, nullable: bool) -> Write:
         if value is None:
             _write_null(out, write_length, nullable)
             return
-        buffers = [value] if isinstance(value, Buffer) else value
-        views = [b if isinstance(b, bytes | bytearray) else memoryview(b).cast("B") for b in buffers]
+        if isinstance(value, Buffer):
+            view = value.cast("B") if isinstance(value, memoryview) else value
+            write_length(out, len(view))
+            out.payload(view)
+            return
+        views = [b if isinstance(b, bytes | bytearray) else memoryview(b).cast("B") for b in value]
         write_length(out, sum(map(len, views)))
         for view in views:
             out.payload(view)

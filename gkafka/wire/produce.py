@@ -52,7 +52,7 @@ class ProduceRequest(Message):
         for topic in self.topic_data:
             if topic.topic_id is ZERO_UUID or topic.topic_id == ZERO_UUID:
                 return 12
-        return super().newest_version()
+        return self.API.stable.high
 
 
 class BatchIndexAndErrorMessage(Struct):

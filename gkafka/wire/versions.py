@@ -67,7 +67,7 @@ class Versions:
     level; empty for brokers that do not say.
     """
 
-    __slots__ = ("broker", "features", "ranges")
+    __slots__ = ("_picked", "broker", "features", "ranges")
 
     def __init__(
         self, ranges: Mapping[int, tuple[int, int]], broker: str = "the broker", features: Mapping[str, int] | None = None
@@ -75,6 +75,7 @@ class Versions:
         self.ranges = dict(ranges)
         self.broker = broker
         self.features = dict(features or {})
+        self._picked: dict[tuple[int, int | None, bool], int] = {}
 
     def __repr__(self) -> str:
         return f"<Versions of {self.broker}: {len(self.ranges)} APIs>"
@@ -108,12 +109,16 @@ class Versions:
         unstable: take also versions that Kafka may still change, if the broker offers them.
         Raises UnsupportedVersion if there is none.
         """
+        version = self._picked.get((api.key, max_version, unstable))
+        if version is not None:
+            return version
         ours = api.versions if unstable else api.stable
         newest = ours.high if max_version is None else min(ours.high, max_version)
         low, high = self.ranges.get(api.key, (0, -1))
         version = min(newest, high)
         if version < max(ours.low, low):
             raise UnsupportedVersion(self._no_common(api, VersionRange(ours.low, newest)), api=api.name, broker=self.broker)
+        self._picked[api.key, max_version, unstable] = version
         return version
 
     def pick_for(self, message: Message, *, max_version: int | None = None) -> int:
