@@ -341,9 +341,22 @@ class ConsumerConfig:
     )
     fetch_error_backoff_ms: float = option(500, "pause before a partition that answered an error is fetched again", low=0)
     queued_max_messages: int = option(2000, "a partition that holds this many messages is not fetched", low=1)
+    queued_max_bytes: int = option(
+        67108864,
+        "nothing is fetched while a consumer holds this many bytes of batches; with what fetch_max_bytes lets each broker add it bounds the memory",
+        low=1,
+        high=1 << 40,
+    )
     num_consumer_fetchers: int = option(1, "workers that drive the fetches; with more the leaders are divided among them", low=1, high=1024)
     isolation_level: str = option(
         "read_committed", "whether records of open and aborted transactions are hidden", choices=("read_committed", "read_uncommitted")
+    )
+    client_rack: str = option(
+        "",
+        "where this consumer is, as the brokers' broker.rack: a leader whose broker has replica.selector.class=...RackAwareReplicaSelector then "
+        "names a follower nearby to fetch from (KIP-392)",
+        types=(str,),
+        aliases=("client.rack",),
     )
     check_crcs: bool = option(True, "verify each batch's checksum", types=(bool,))
     request_timeout_ms: float = option(30000, "longest wait for one answer of a broker, beyond fetch_wait_max_ms", low=1)

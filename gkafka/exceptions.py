@@ -34,6 +34,7 @@ __all__ = [
     "HandlerThreadError",
     "KafkaTimeoutError",
     "LeaderNotFoundError",
+    "LogTruncationError",
     "MessageSetDecodeFailure",
     "NoBrokersAvailableError",
     "NoMessagesConsumedError",
@@ -53,6 +54,7 @@ __all__ = [
     "SerializationError",
     "SocketDisconnectedError",
     "TlsError",
+    "TopicRecreatedError",
     "TransactionAbortableError",
     "TransactionAbortedError",
     "TransactionFatalError",
@@ -217,6 +219,23 @@ class NoMessagesConsumedError(KafkaException):
 
 class OffsetRequestFailedError(KafkaException):
     """Requests for offsets failed more often than the configured maximum."""
+
+
+class LogTruncationError(KafkaException):
+    """Records that were consumed are not in the partition's log any more: an unclean election lost them (KIP-320). `offset` is where the
+    consumer stands, `diverging_offset` from where on the records are lost, -1 if the leader cannot tell. Nothing was skipped: seek() to go on.
+    """
+
+    diverging_offset: int = -1
+
+    @property
+    def lost(self) -> range:
+        """The offsets whose records were consumed and lost; from 0 on if the leader cannot tell."""
+        return range(max(0, self.diverging_offset), max(0, self.offset or 0))
+
+
+class TopicRecreatedError(LogTruncationError):
+    """The topic was deleted and another one of its name was made. Nothing of the new one was consumed: seek() to go on."""
 
 
 class PartitionOwnedError(KafkaException):

@@ -23,6 +23,7 @@ from gkafka.checks import (
 )
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.config import ConsumerConfig, build
+from gkafka.core.offsets import Committed
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, OffsetRequestFailedError, SerializationError
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.partition import Partition
@@ -213,7 +214,8 @@ class SimpleConsumer:
         engine = NativeConsumer(self._cluster, self._config, reset_policy=self._auto_offset_reset, group=self._group)
         engine.start()
         try:
-            engine.assign(self._starts(engine, partitions), {self._tp(p): partitions[p] for p in partitions})
+            starts, epochs = self._starts(engine, partitions)
+            engine.assign(starts, {self._tp(p): partitions[p] for p in partitions}, epochs=epochs)
             self._engine, self._running = engine, True
             engine.start_offsets_known(self._deadline())
             if self._reset_on_start and self._group:
@@ -228,17 +230,21 @@ class SimpleConsumer:
     def _deadline(self) -> float:
         return self._handler.monotonic() + self._cluster.config.api_timeout_ms / 1000
 
-    def _starts(self, engine: NativeConsumer, partitions: Iterable[int]) -> dict[TopicPartition, int]:
-        """Where each partition starts (behaviours 12-19): after what is committed, else at auto_offset_reset."""
+    def _starts(self, engine: NativeConsumer, partitions: Iterable[int]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Where each partition starts (behaviours 12-19): after what is committed, else at auto_offset_reset; and the epochs of commits."""
         starts = {self._tp(p): self._auto_offset_reset for p in partitions}
+        epochs: dict[TopicPartition, int] = {}
         if self._group and not self._reset_on_start:
-            committed = self._fetch_committed(engine, list(starts))
-            starts.update({tp: offset for tp, offset in committed.items() if offset >= 0})
+            committed = {tp: c for tp, c in self._fetch_committed(engine, list(starts)).items() if c.offset >= 0}
+            starts.update({tp: c.offset for tp, c in committed.items()})
+            epochs = {tp: c.leader_epoch for tp, c in committed.items()}
         if not self._reset_on_fetch:
-            starts.update({self._tp(p): held + 1 for p, held in self._last.items() if self._tp(p) in starts and held >= 0})
-        return starts
+            held = {self._tp(p): last + 1 for p, last in self._last.items() if self._tp(p) in starts and last >= 0}
+            starts.update(held)
+            epochs = {tp: epoch for tp, epoch in epochs.items() if tp not in held}
+        return starts, epochs
 
-    def _fetch_committed(self, engine: NativeConsumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def _fetch_committed(self, engine: NativeConsumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         timeout_s = self._cluster.config.api_timeout_ms / 1000
         return engine.committed(partitions, timeout_s=timeout_s, tries=self._retries, backoff_s=self._backoff_s)
 
@@ -351,7 +357,7 @@ class SimpleConsumer:
 
     def fetch(self) -> None:
         """Ask for messages now (documented); the workers do so by themselves."""
-        self._running_engine()._kick()
+        self._running_engine().fetch()
 
     def _raise_worker_exceptions(self) -> None:
         if self._error is not None:
@@ -388,10 +394,10 @@ class SimpleConsumer:
         engine = self._running_engine()
         found = self._fetch_committed(engine, [self._tp(p) for p in self.partitions])
         if self._reset_on_fetch:
-            for tp, offset in found.items():
-                if offset >= 0 and offset != engine.position(tp):
-                    engine.seek(tp, offset)
-        return [(tp.partition, OffsetFetchPartitionResponse(offset, "", 0)) for tp, offset in found.items()]
+            for tp, committed in found.items():
+                if committed.offset >= 0 and committed.offset != engine.position(tp):
+                    engine.seek(tp, committed.offset)
+        return [(tp.partition, OffsetFetchPartitionResponse(committed.offset, "", 0)) for tp, committed in found.items()]
 
     def reset_offsets(self, partition_offsets: Iterable[tuple[Partition | int, int]] | None = None) -> None:
         """Go on from other offsets; (partition, timestamp or offset) pairs, None is auto_offset_reset for all.

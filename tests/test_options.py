@@ -25,7 +25,7 @@ CLIENTS, PRODUCING, CONSUMING = "public/test_clients.py", "public/test_producing
 COMMITS, EFFECTS, FLUSHING = "public/test_positions_and_commits.py", "public/test_option_effects.py", "public/test_flushing.py"
 RETRIES, DAMAGE, TLS, CHANNELS = "public/test_retries.py", "public/test_damage.py", "net/test_tls.py", "public/test_channels.py"
 DOCUMENTED = "public/test_documented_producer.py"
-TRANSACTIONS = "public/test_transactions.py"
+TRANSACTIONS, CUT = "public/test_transactions.py", "public/test_truncation.py"
 PROMISED = "promises/test_documented_clients.py"
 
 OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
@@ -98,6 +98,8 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "fetch_min_bytes": (CONSUMING, "test_fetch_min_bytes_and_fetch_wait_max_ms_reach_the_broker"),
         "fetch_wait_max_ms": (CONSUMING, "test_fetch_min_bytes_and_fetch_wait_max_ms_reach_the_broker"),
         "fetch_error_backoff_ms": (CONSUMING, "test_fetch_error_backoff_ms_is_the_pause"),
+        "queued_max_bytes": (CUT, "test_queued_max_bytes_bounds_what_all_partitions_hold_together"),
+        "client_rack": (CUT, "test_client_rack_has_a_follower_nearby_serve"),
         "queued_max_messages": (CONSUMING, "test_a_partition_with_queued_max_messages_is_not_fetched"),
         "num_consumer_fetchers": (CONSUMING, "test_more_fetchers_read_the_same"),
         "isolation_level": (CONSUMING, "test_records_of_aborted_transactions_are_hidden_unless_asked_for"),

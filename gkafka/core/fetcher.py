@@ -1,22 +1,30 @@
 """The consumer's machine: what to ask of which broker, and what the answers hold.
 
-One Fetch of a consumer is under way per broker. It asks for every partition that the broker leads, that is not paused and whose queue is
-short; the next one is made as soon as an answer was split into batches, before any of them is handed out (KIP-74, KIP-98, KIP-320).
+One Fetch of a consumer is under way per broker. It asks for every partition that is read from that broker (its leader, or a follower nearby:
+KIP-392), that is not paused and whose queue is short; the next one is made as soon as an answer was split into batches, before any of them is
+handed out. What a broker remembers of the last fetch is not said again (`gkafka.core.fetchsession`), what must be known before a partition may
+be fetched is asked for by `gkafka.core.lookups`. Source: KIP-74, KIP-98, KIP-227, KIP-320, KIP-392, KIP-516, KIP-951
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from gkafka.brokererrors import OffsetOutOfRangeError, Stale, error_for
 from gkafka.common import TopicPartition
+from gkafka.core.aborts import AbortFilter
 from gkafka.core.backoff import Backoff
+from gkafka.core.fetchsession import Delta, FetchSession, Wanted
+from gkafka.core.lookups import Checked, EpochCheck, Lookup, Lookups
+from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
 from gkafka.core.positions import Position, State
-from gkafka.exceptions import CorruptRecordError, KafkaException, RecordTooLarge
-from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
+from gkafka.exceptions import CorruptRecordError, KafkaException, RecordTooLarge, TopicRecreatedError
+from gkafka.wire.epochs import OffsetForLeaderEpochResponse
+from gkafka.wire.fetch import BY_NAME, FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData
+from gkafka.wire.offsets import ListOffsetsResponse
 
 if TYPE_CHECKING:
     from random import Random
@@ -24,33 +32,36 @@ if TYPE_CHECKING:
     from gkafka.core.metadata import Metadata
     from gkafka.records import BatchHeader
 
-__all__ = ["AbortFilter", "Asked", "Fetched", "Fetcher", "Lookup", "Poll"]
+__all__ = ["AbortFilter", "Asked", "EpochCheck", "Fetched", "Fetcher", "Lookup", "Poll"]
 
 log = logging.getLogger(__name__)
 
 NEVER = float("inf")
+EARLIEST = -2
 PARTIAL_WAIT_MS = 20
 """Longest park of a fetch that leaves partitions out because their queues are full: they must not wait for a quiet neighbour."""
+PLAIN_S = 10.0
+"""How long a leader is fetched from without naming our rack, after it has sent us to a follower that is of no use."""
+DRAIN_S = 0.1
+"""How often a partition is looked at whose queue must be empty before it can go on."""
 
 
 class Asked(NamedTuple):
-    """A fetch for one broker. partitions: the position and its epoch when it was asked."""
+    """A fetch for one broker. partitions: all that it asks for, whether the request names them or not: the position and its epoch when it was
+    asked. names: of the topics, by id. max_version: of the request, None is any. first: which the broker fills its answer with first, if that
+    is known.
+    """
 
     broker_id: int
     request: FetchRequest
     partitions: dict[TopicPartition, tuple[Position, int]]
-
-
-class Lookup(NamedTuple):
-    """Timestamps to turn into offsets, asked of the broker that leads the partitions."""
-
-    broker_id: int
-    request: ListOffsetsRequest
-    partitions: dict[TopicPartition, tuple[Position, int]]
+    names: dict[UUID, str]
+    max_version: int | None
+    first: TopicPartition | None
 
 
 class Fetched(NamedTuple):
-    """One batch for the queue. skip_to: records below it were not asked for. messages: what it adds to `position.buffered`."""
+    """One batch for the queue. skip_to: records below it were not asked for. messages: what it adds to `position.buffered`. size: bytes."""
 
     position: Position
     epoch: int
@@ -58,44 +69,26 @@ class Fetched(NamedTuple):
     header: BatchHeader
     skip_to: int
     messages: int
+    size: int
 
 
 class Poll(NamedTuple):
-    """What to do now. deadline: when to poll again at the latest, if nothing else happens."""
+    """What to do now. deadline: when to poll again at the latest, if nothing else happens. errors: for the application."""
 
     fetches: list[Asked]
     lookups: list[Lookup]
+    checks: list[EpochCheck]
+    errors: list[KafkaException]
     want_metadata: bool
     deadline: float
-
-
-class AbortFilter:
-    """Which batches of one answer belong to aborted transactions (KIP-98).
-
-    aborted: (producer id, first offset) pairs of the answer, in any order (B38).
-    """
-
-    def __init__(self, aborted: Iterable[tuple[int, int]], control_type: Callable[[Any, Any], int]) -> None:
-        self._waiting = sorted(aborted, key=lambda pair: pair[1])
-        self._open: set[int] = set()
-        self._control_type = control_type
-
-    def hides(self, buffer: memoryview, header: BatchHeader) -> bool:
-        """Must this batch not be delivered? Batches come in the order of the log. Control batches are always hidden."""
-        while self._waiting and self._waiting[0][1] <= header.last_offset:
-            self._open.add(self._waiting.pop(0)[0])
-        if header.is_control:
-            if self._control_type(buffer, header) == 0:
-                self._open.discard(header.producer_id)
-            return True
-        return header.is_transactional and header.producer_id in self._open
 
 
 class Fetcher:
     """Decides what a consumer asks for.
 
     scan, control_type: `gkafka.records.scan` and `control_type`. verify: raises if a batch's checksum is wrong; asked about batches that are
-    passed over without being handed out. reset_policy: -2, -1 or None (raise) for an offset that is out of range.
+    passed over without being handed out. reset_policy: -2, -1 or None (raise) for an offset that is out of range. rack: where this consumer
+    is, "" for nowhere; lease_s: how long a follower that a leader named is fetched from before the leader is asked again.
     """
 
     def __init__(
@@ -115,23 +108,30 @@ class Fetcher:
         biggest_partition_bytes: int,
         backoff: Backoff,
         chance: Random,
+        rack: str = "",
+        lease_s: float = 300.0,
     ) -> None:
         self._metadata, self._scan, self._control_type, self._verify = metadata, scan, control_type, verify
         self._min_bytes, self._max_bytes, self._wait_max_ms = min_bytes, max_bytes, wait_max_ms
         self.partition_max_bytes, self.queued_max_messages = partition_max_bytes, queued_max_messages
         self._read_committed, self.reset_policy = read_committed, reset_policy
         self._biggest_partition_bytes, self._backoff, self._chance = biggest_partition_bytes, backoff, chance
+        self._rack, self._lease_s = rack, lease_s
         self.positions: dict[TopicPartition, Position] = {}
         self.busy: dict[int, Asked] = {}
-        self._looking: set[TopicPartition] = set()
+        self.sessions: dict[int, FetchSession] = {}
+        self.lookups = Lookups(metadata, read_committed=read_committed, reset_policy=reset_policy, backoff=backoff, chance=chance)
         self._turn = 0
         self._not_before: dict[int, float] = {}
+        self._plain_until: dict[int, float] = {}
 
     # -- what to ask -----------------------------------------------------------------------------------------------------
-    def poll(self, now: float) -> Poll:
-        """Fetches and look-ups that may go out now."""
+    def poll(self, now: float, *, full: bool = False) -> Poll:
+        """Fetches and look-ups that may go out now. full: the queues together hold as much as they may, nothing is fetched."""
         by_broker: dict[int, list[Position]] = {}
         resets: dict[int, list[Position]] = {}
+        checks: dict[int, list[Position]] = {}
+        errors: list[KafkaException] = []
         partial: set[int] = set()
         missing = False
         for position in self.positions.values():
@@ -141,64 +141,117 @@ class Fetcher:
             if leader is None:
                 missing = True
             elif now < position.retry.not_before:
-                partial.add(leader[0])
+                partial.add(self._source(position, leader[0], now))
             elif position.state is State.RESETTING:
-                if position.tp not in self._looking:
+                if not self.lookups.is_asking(position):
                     resets.setdefault(leader[0], []).append(position)
+            elif self._was_made_anew(position):
+                if self._begin_anew(position, now, errors):
+                    resets.setdefault(leader[0], []).append(position)
+            elif position.state is State.CHECKING or position.may_be_cut(leader[1]):
+                if not self.lookups.is_asking(position):
+                    checks.setdefault(leader[0], []).append(position)
             elif position.buffered >= self.queued_max_messages:
-                partial.add(leader[0])
+                partial.add(self._source(position, leader[0], now))
             else:
-                by_broker.setdefault(leader[0], []).append(position)
-        free = {b: ps for b, ps in by_broker.items() if b not in self.busy and now >= self._not_before.get(b, 0.0)}
-        fetches = [self._ask(b, ps, b in partial) for b, ps in free.items()]
-        lookups = [self._look_up(b, ps) for b, ps in resets.items()]
-        return Poll(fetches, lookups, missing, self._deadline(now))
+                by_broker.setdefault(self._source(position, leader[0], now), []).append(position)
+        free = {b: ps for b, ps in by_broker.items() if not full and b not in self.busy and now >= self._not_before.get(b, 0.0)}
+        return Poll(
+            [self._ask(b, ps, b in partial, now) for b, ps in free.items()],
+            [self.lookups.starts(b, ps) for b, ps in resets.items()],
+            [self.lookups.checks(b, ps) for b, ps in checks.items()],
+            errors,
+            missing,
+            self._deadline(now),
+        )
 
     def _deadline(self, now: float) -> float:
         waits = [p.retry.not_before for p in self.positions.values() if p.retry.not_before > now and p.state is not State.HALTED]
         waits += [t for t in self._not_before.values() if t > now]
         return min(waits, default=NEVER)
 
-    def _ask(self, broker_id: int, positions: list[Position], partial: bool) -> Asked:
+    def _source(self, position: Position, leader: int, now: float) -> int:
+        """Whom to fetch from: the follower that the leader has named, as long as it is known and its lease lasts (KIP-392)."""
+        if position.replica < 0:
+            return leader
+        if now < position.replica_until and position.replica in self._metadata.brokers:
+            return position.replica
+        position.leave_replica()
+        return leader
+
+    def _was_made_anew(self, position: Position) -> bool:
+        """Is there another topic of this name, whose offsets are not those of the position? (KIP-516)"""
+        known = self._metadata.topic_id(position.tp.topic)
+        if position.topic_id == NO_TOPIC_ID:
+            position.topic_id = known
+        return position.topic_id != known != NO_TOPIC_ID
+
+    def _begin_anew(self, position: Position, now: float, errors: list[KafkaException]) -> bool:
+        """Everything in the new topic is unread, so that it begins at its start, whatever the policy; without one the application decides.
+
+        Returns whether the start is to be looked up.
+        """
+        if not position.is_drained:
+            position.retry.not_before = now + DRAIN_S
+            return False
+        name, partition = position.tp
+        text = f"{name}-{partition}: the topic was deleted and made again: offset {position.consumed} was one of the old topic"
+        position.topic_id = self._metadata.topic_id(name)
+        position.leave_replica()
+        if self.reset_policy is None:
+            position.halt()
+            errors.append(TopicRecreatedError(text, topic=name, partition=partition, offset=position.consumed))
+            return False
+        log.warning("%s; going on from the start of the new one", text)
+        position.reset(EARLIEST)
+        return True
+
+    def _ask(self, broker_id: int, positions: list[Position], partial: bool, now: float) -> Asked:
         # The broker fills the answer from the first partition on: each gets its turn to be first.
         self._turn += 1
         start = self._turn % len(positions)
-        topics: dict[str, FetchTopic] = {}
+        wanted: dict[TopicPartition, Wanted] = {}
         asked: dict[TopicPartition, tuple[Position, int]] = {}
+        names: dict[UUID, str] = {}
         for position in positions[start:] + positions[:start]:
-            name, partition = position.tp
-            topic = topics.get(name)
-            if topic is None:
-                topic = topics[name] = FetchTopic(topic=name, topic_id=self._metadata.topic_id(name), partitions=[])
-            leader = self._metadata.leader(name, partition)
-            topic.partitions.append(
-                FetchPartition(
-                    partition=partition,
-                    current_leader_epoch=leader[1] if leader is not None else -1,
-                    fetch_offset=position.fetch_offset,
-                    partition_max_bytes=position.max_bytes,
-                )
-            )
-            asked[position.tp] = (position, position.epoch)
+            tp = position.tp
+            leader = self._metadata.leader(*tp)
+            epoch = leader[1] if leader is not None else -1
+            topic_id = self._metadata.topic_id(tp.topic)
+            names[topic_id] = tp.topic
+            wanted[tp] = Wanted(topic_id, position.fetch_offset, epoch, position.max_bytes)
+            asked[tp] = (position, position.epoch)
             position.in_flight = True
+            if epoch >= 0:
+                position.leader_epoch = epoch
+        delta = self.sessions.setdefault(broker_id, FetchSession()).ask(wanted)
         request = FetchRequest(
             max_wait_ms=min(self._wait_max_ms, PARTIAL_WAIT_MS) if partial else self._wait_max_ms,
             min_bytes=self._min_bytes,
             max_bytes=max(self._max_bytes, max(p.max_bytes for p in positions)),
             isolation_level=1 if self._read_committed else 0,
-            topics=list(topics.values()),
+            session_id=delta.session_id,
+            session_epoch=delta.session_epoch,
+            topics=_topics(delta, wanted),
+            forgotten_topics_data=_forgotten(delta),
+            rack_id="" if now < self._plain_until.get(broker_id, 0.0) else self._rack,
         )
-        made = self.busy[broker_id] = Asked(broker_id, request, asked)
+        first = next(iter(asked)) if delta.is_full else None
+        made = self.busy[broker_id] = Asked(broker_id, request, asked, names, None if delta.by_id else BY_NAME, first)
         return made
 
     def cancel_parked(self, tp: TopicPartition) -> int | None:
-        """Forget the fetch that asks for the partition if its broker has parked it: nothing it asks for has a record that was not fetched.
+        """Forget the fetch behind which one for the partition would wait, if its broker has parked it: nothing it asks for has a record that
+        was not fetched.
 
         Returns that broker's id. Its connection is to be closed, else the next fetch on it waits for as long as this one may.
         """
+        leader = self._metadata.leader(*tp)
         for broker_id, asked in self.busy.items():
-            if tp in asked.partitions and all(0 <= p.high_watermark <= p.fetch_offset for p, _ in asked.partitions.values()):
+            behind = tp in asked.partitions or (leader is not None and broker_id == leader[0])
+            if behind and all(0 <= p.high_watermark <= p.fetch_offset for p, _ in asked.partitions.values()):
                 del self.busy[broker_id]
+                self.sessions[broker_id].lost()
                 for position, _ in asked.partitions.values():
                     position.in_flight = False
                 return broker_id
@@ -206,27 +259,12 @@ class Fetcher:
 
     def forget_requests(self) -> None:
         """Whatever is under way is nobody's any more: its answers are dropped, and brokers may be asked anew."""
+        for broker_id in self.busy:
+            self.sessions[broker_id].lost()
         self.busy.clear()
-        self._looking.clear()
+        self.lookups.forget()
         for position in self.positions.values():
             position.in_flight = False
-
-    def _look_up(self, broker_id: int, positions: list[Position]) -> Lookup:
-        topics: dict[str, ListOffsetsTopic] = {}
-        asked: dict[TopicPartition, tuple[Position, int]] = {}
-        for position in positions:
-            name, partition = position.tp
-            topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
-            leader = self._metadata.leader(name, partition)
-            topic.partitions.append(
-                ListOffsetsPartition(
-                    partition_index=partition, current_leader_epoch=leader[1] if leader is not None else -1, timestamp=position.reset_to
-                )
-            )
-            asked[position.tp] = (position, position.epoch)
-            self._looking.add(position.tp)
-        level = 1 if self._read_committed else 0
-        return Lookup(broker_id, ListOffsetsRequest(isolation_level=level, topics=list(topics.values())), asked)
 
     # -- what came -------------------------------------------------------------------------------------------------------
     def on_fetched(
@@ -236,61 +274,96 @@ class Fetcher:
         if self.busy.get(asked.broker_id) is not asked:
             return [], [], False
         del self.busy[asked.broker_id]
+        session = self.sessions[asked.broker_id]
         for position, _ in asked.partitions.values():
             position.in_flight = False
-        if response is not None:
-            error = error_for(response.error_code, broker=asked.broker_id, api="Fetch")
-            if response.throttle_time_ms > 0:
-                self._not_before[asked.broker_id] = now + min(response.throttle_time_ms / 1000, MAX_THROTTLE_S)  # KIP-219
-        if error is not None or response is None:
-            for position, _ in asked.partitions.values():
-                position.retry.failed(self._backoff, now, self._chance)
-            return [], [] if error is None or error.retriable else [error], True
+        if response is None:
+            session.lost()
+            return [], self._unanswered(asked, error, now), True
+        if response.throttle_time_ms > 0:
+            self._not_before[asked.broker_id] = now + min(response.throttle_time_ms / 1000, MAX_THROTTLE_S)  # KIP-219
+        refusal = error_for(response.error_code, broker=asked.broker_id, api="Fetch")
+        if refusal is not None:
+            if session.refused(refusal):
+                log.info("broker %s: %s: the next fetch names everything", asked.broker_id, refusal)
+                return [], [], refusal.stale is Stale.METADATA
+            return [], self._unanswered(asked, refusal, now), True
+        if response.node_endpoints:
+            self._metadata.add_brokers(BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
+        may_leave_out = session.answered(response.session_id)
         batches: list[Fetched] = []
         errors: list[KafkaException] = []
         stale = False
-        unanswered = dict(asked.partitions)
-        names = {topic.topic_id: topic.topic for topic in asked.request.topics}
+        answered: set[TopicPartition] = set()
         for topic in response.responses:
-            name = topic.topic or names.get(topic.topic_id, "")
+            name = topic.topic or asked.names.get(topic.topic_id, "")
             for data in topic.partitions:
                 tp = TopicPartition(name, data.partition_index)
-                entry = unanswered.pop(tp, None)
-                if entry is None:
+                entry = asked.partitions.get(tp)
+                if entry is None or tp in answered:
                     log.warning("broker %s answered for %s-%d, which was not asked for", asked.broker_id, name, data.partition_index)
-                elif self._is_current(tp, *entry):
-                    stale |= self._take(entry[0], data, now, tp == next(iter(asked.partitions)), batches, errors)
-        for position, _ in unanswered.values():
-            # A broker that leaves a partition out would be asked again at once, and again.
-            position.retry.failed(self._backoff, now, self._chance)
+                    continue
+                answered.add(tp)
+                if self._is_current(tp, *entry):
+                    stale |= self._take(entry[0], data, asked, now, batches, errors)
+        if not may_leave_out:
+            for tp in asked.partitions.keys() - answered:
+                # A broker that leaves a partition out would be asked again at once, and again.
+                asked.partitions[tp][0].retry.failed(self._backoff, now, self._chance)
         return batches, errors, stale
+
+    def _unanswered(self, asked: Asked, error: KafkaException | None, now: float) -> list[KafkaException]:
+        """Nothing came of it. Returns what the application is to be told."""
+        for position, _ in asked.partitions.values():
+            position.retry.failed(self._backoff, now, self._chance)
+            if position.replica == asked.broker_id:
+                self._back_to_leader(position, now)
+        return [] if error is None or error.retriable else [error]
+
+    def _back_to_leader(self, position: Position, now: float) -> None:
+        """The follower is of no use. The leader may not know that yet: for a while it is not told where we are, and answers itself."""
+        position.leave_replica()
+        leader = self._metadata.leader(*position.tp)
+        if leader is not None:
+            self._plain_until[leader[0]] = now + PLAIN_S
 
     def _is_current(self, tp: TopicPartition, position: Position, epoch: int) -> bool:
         """Is an answer for this position still wanted? Not after a seek, or when the partition is not read any more."""
         return self.positions.get(tp) is position and position.epoch == epoch and position.state is State.FETCHING
 
     def _take(
-        self, position: Position, data: PartitionData, now: float, was_first: bool, batches: list[Fetched], errors: list[KafkaException]
+        self, position: Position, data: PartitionData, asked: Asked, now: float, batches: list[Fetched], errors: list[KafkaException]
     ) -> bool:
-        """One partition's part of an answer. was_first: it was the first one asked for. Returns whether the metadata is out of date."""
+        """One partition's part of an answer. Returns whether the metadata is out of date."""
         error = error_for(
             data.error_code, topic=position.tp.topic, partition=position.tp.partition, offset=position.fetch_offset, api="Fetch"
         )
         if error is not None:
-            return self._refused(position, data, error, now, errors)
+            return self._refused(position, data, error, asked.broker_id, now, errors)
         position.high_watermark = data.high_watermark
         position.retry.succeeded()
+        stale = data.preferred_read_replica >= 0 and self._redirected(position, data.preferred_read_replica, asked.broker_id, now)
         if data.records is None or not len(data.records):
-            return False
+            return stale
         try:
-            self._split(position, memoryview(data.records), data, was_first, batches)
+            self._split(position, memoryview(data.records), data, position.tp == asked.first, batches)
         except RecordTooLarge as exc:
             position.halt()
             errors.append(exc)
         except KafkaException as exc:
             # What came before the damage is valid and is handed out; the error follows it and names the place.
             self.fail(position, _placed(exc, position), now, errors)
-        return False
+        return stale
+
+    def _redirected(self, position: Position, replica: int, by: int, now: float) -> bool:
+        """The leader names a follower to fetch from. Returns whether the metadata, which do not know it, are out of date."""
+        if replica == by:
+            return False
+        if replica in self._metadata.brokers:
+            position.follow(replica, now + self._lease_s)
+            return False
+        self._plain_until[by] = now + PLAIN_S
+        return True
 
     def _split(self, position: Position, buffer: memoryview, data: PartitionData, was_first: bool, batches: list[Fetched]) -> None:
         name, partition = position.tp
@@ -317,9 +390,12 @@ class Fetcher:
             else:
                 # Also an empty batch is handed out: whoever reads it checks that it is one. A compressed message of format 0 or 1 does not say how many it holds: at most as many as offsets lie before its end.
                 messages = header.count if header.count >= 0 else header.next_offset - position.fetch_offset
-                batches.append(Fetched(position, position.epoch, buffer, header, position.fetch_offset, messages))
+                batches.append(
+                    Fetched(position, position.epoch, buffer, header, position.fetch_offset, messages, header.end - header.start)
+                )
                 position.buffered += messages
             position.fetch_offset = header.next_offset
+            position.fetch_epoch = header.leader_epoch
 
     def _widen(self, position: Position, got: int) -> None:
         """A record does not fit into what was asked (brokers before 0.10.1 then send a part of it): ask for more."""
@@ -337,7 +413,13 @@ class Fetcher:
         errors.append(error)
         position.retry.failed(self._backoff, now, self._chance)
 
-    def _refused(self, position: Position, data: PartitionData, error: KafkaException, now: float, errors: list[KafkaException]) -> bool:
+    def _refused(
+        self, position: Position, data: PartitionData, error: KafkaException, broker_id: int, now: float, errors: list[KafkaException]
+    ) -> bool:
+        if position.replica == broker_id:
+            # What a follower says is not definite, not even that an offset is out of range: it may lag behind.
+            self._back_to_leader(position, now)
+            return error.stale is Stale.METADATA
         position.retry.failed(self._backoff, now, self._chance)
         if isinstance(error, OffsetOutOfRangeError):
             if not position.is_drained:
@@ -370,35 +452,40 @@ class Fetcher:
         self, lookup: Lookup, response: ListOffsetsResponse | None, error: KafkaException | None, now: float
     ) -> tuple[list[KafkaException], bool]:
         """Take offsets in. Returns (errors for the application, whether the metadata is out of date)."""
-        self._looking -= lookup.partitions.keys()
-        if response is None:
-            for position, _ in lookup.partitions.values():
-                position.retry.failed(self._backoff, now, self._chance)
-            return [] if error is None or error.retriable else [error], True
-        errors: list[KafkaException] = []
-        stale = False
-        unanswered = dict(lookup.partitions)
-        for topic in response.topics:
-            for part in topic.partitions:
-                entry = unanswered.pop(TopicPartition(topic.name, part.partition_index), None)
-                if entry is None or entry[0].epoch != entry[1] or entry[0].state is not State.RESETTING:
-                    continue  # sought meanwhile
-                position = entry[0]
-                problem = error_for(part.error_code, topic=topic.name, partition=part.partition_index, api="ListOffsets")
-                if problem is None:
-                    position.retry.succeeded()
-                    offset = part.found
-                    # No record has the timestamp or a later one: the end of the log is where such a record will be.
-                    position.seek(offset) if offset >= 0 else position.reset(-1)
-                    continue
-                position.retry.failed(self._backoff, now, self._chance)
-                stale |= problem.stale is Stale.METADATA
-                if not problem.retriable:
-                    position.halt()
-                    errors.append(problem)
-        for position, _ in unanswered.values():
-            position.retry.failed(self._backoff, now, self._chance)
-        return errors, stale
+        return self.lookups.on_starts(lookup, response, error, now)
+
+    def on_checked(
+        self, check: EpochCheck, response: OffsetForLeaderEpochResponse | None, error: KafkaException | None, now: float
+    ) -> Checked:
+        """Take ends of epochs in."""
+        return self.lookups.on_checked(check, response, error, now)
+
+
+def _topics(delta: Delta, wanted: dict[TopicPartition, Wanted]) -> list[FetchTopic]:
+    """What the request names, in its order."""
+    topics: dict[str, FetchTopic] = {}
+    for tp in delta.named:
+        part = wanted[tp]
+        topic = topics.get(tp.topic)
+        if topic is None:
+            topic = topics[tp.topic] = FetchTopic(topic=tp.topic, topic_id=part.topic_id, partitions=[])
+        topic.partitions.append(
+            FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=part.leader_epoch,
+                fetch_offset=part.offset,
+                partition_max_bytes=part.max_bytes,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(delta: Delta) -> list[ForgottenTopic]:
+    topics: dict[tuple[str, UUID], ForgottenTopic] = {}
+    for tp, topic_id in delta.forgotten:
+        topic = topics.setdefault((tp.topic, topic_id), ForgottenTopic(topic=tp.topic, topic_id=topic_id, partitions=[]))
+        topic.partitions.append(tp.partition)
+    return list(topics.values())
 
 
 def _placed(error: KafkaException, position: Position) -> KafkaException:

@@ -31,11 +31,14 @@ __all__ = [
 
 
 class Committed(NamedTuple):
-    """offset: the next one to consume, -1 where nothing is committed. error: why this partition could not be told."""
+    """offset: the next one to consume, -1 where nothing is committed. error: why this partition could not be told. leader_epoch: of the
+    leader that wrote what stands before the offset, -1 where the committer did not say (KIP-320).
+    """
 
     offset: int
     metadata: str
     error: BrokerError | None
+    leader_epoch: int = -1
 
 
 def coordinator_request(group: str) -> FindCoordinatorRequest:
@@ -55,14 +58,26 @@ def coordinator_of(response: FindCoordinatorResponse, **about: Any) -> tuple[int
 
 
 def commit_request(
-    group: str, offsets: Mapping[TopicPartition, tuple[int, str]], *, generation_id: int = -1, member_id: str = ""
+    group: str,
+    offsets: Mapping[TopicPartition, tuple[int, str]],
+    *,
+    generation_id: int = -1,
+    member_id: str = "",
+    epochs: Mapping[TopicPartition, int] | None = None,
 ) -> OffsetCommitRequest:
-    """offsets: partition -> (the next offset to consume, the caller's metadata text)."""
+    """offsets: partition -> (the next offset to consume, the caller's metadata text). epochs: of the leaders that wrote what stands before
+    the offsets, where they are known.
+    """
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for tp, (offset, metadata) in offsets.items():
         topic = topics.setdefault(tp.topic, OffsetCommitRequestTopic(name=tp.topic, partitions=[]))
         topic.partitions.append(
-            OffsetCommitRequestPartition(partition_index=tp.partition, committed_offset=offset, committed_metadata=metadata)
+            OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=offset,
+                committed_leader_epoch=-1 if epochs is None else epochs.get(tp, -1),
+                committed_metadata=metadata,
+            )
         )
     return OffsetCommitRequest(
         group_id=group, generation_id_or_member_epoch=generation_id, member_id=member_id, topics=list(topics.values())
@@ -103,7 +118,10 @@ def read_fetch(response: OffsetFetchResponse, wanted: Iterable[TopicPartition], 
         raise error
     found = {
         TopicPartition(topic.name, p.partition_index): Committed(
-            p.committed_offset, p.metadata or "", error_for(p.error_code, topic=topic.name, partition=p.partition_index, **about)
+            p.committed_offset,
+            p.metadata or "",
+            error_for(p.error_code, topic=topic.name, partition=p.partition_index, **about),
+            p.committed_leader_epoch,
         )
         for topic in group.topics
         for p in topic.partitions

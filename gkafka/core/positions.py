@@ -2,6 +2,9 @@
 
 Two offsets matter: `fetch_offset`, from which the next request asks, and `consumed`, the next one that the application will get. What
 lies between them is in the consumer's queue. Only a broker's definite answer resets a position (reliability rule B25, B26).
+
+Two epochs go with each: that of the leader who wrote the batch before it, by which a new leader tells whether it has that batch, too, and
+`leader_epoch`, that of the leader who was last found to have it (KIP-320).
 """
 
 from __future__ import annotations
@@ -10,14 +13,20 @@ import enum
 
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Retry
+from gkafka.core.metadata import NO_TOPIC_ID
 
 __all__ = ["Position", "State"]
 
+NOBODY = -1
+
 
 class State(enum.Enum):
-    """RESETTING: the start is to be looked up by `reset_to`; FETCHING: it is known; HALTED: an error waits for the application."""
+    """RESETTING: the start is to be looked up by `reset_to`; CHECKING: a new leader is to be asked whether its log was cut; FETCHING: the
+    position is known and right; HALTED: an error waits for the application.
+    """
 
     RESETTING = "resetting"
+    CHECKING = "checking"
     FETCHING = "fetching"
     HALTED = "halted"
 
@@ -26,21 +35,29 @@ class Position:
     """One partition of a consumer.
 
     buffered: messages in the queue that were not handed out. in_flight: a fetch that asks for it is under way. epoch: counts seeks, so
-    that an answer to an older question is dropped. max_bytes: what is asked of it; grows when a record does not fit.
+    that an answer to an older question is dropped. max_bytes: what is asked of it; grows when a record does not fit. fetch_epoch,
+    consumed_epoch: of the leader that wrote what stands before the offset, -1 where it is not known. topic_id: of the topic that the offsets
+    are of. replica: the follower to fetch from until `replica_until` (KIP-392), -1 is the leader.
     """
 
     __slots__ = (
         "buffered",
         "consumed",
+        "consumed_epoch",
         "epoch",
+        "fetch_epoch",
         "fetch_offset",
         "high_watermark",
         "in_flight",
+        "leader_epoch",
         "max_bytes",
         "paused",
+        "replica",
+        "replica_until",
         "reset_to",
         "retry",
         "state",
+        "topic_id",
         "tp",
     )
 
@@ -49,19 +66,31 @@ class Position:
         self.state = State.RESETTING
         self.reset_to = -2
         self.fetch_offset = -1
+        self.fetch_epoch = -1
         self.consumed = -1
+        self.consumed_epoch = -1
+        self.leader_epoch = -1
+        self.topic_id = NO_TOPIC_ID
         self.high_watermark = -1
         self.buffered = 0
         self.in_flight = False
         self.paused = False
+        self.replica = NOBODY
+        self.replica_until = 0.0
         self.epoch = 0
         self.max_bytes = max_bytes
         self.retry = Retry()
 
-    def seek(self, offset: int) -> None:
-        """Start from this offset. What was fetched before is void."""
+    def seek(self, offset: int, epoch: int = -1, leader_epoch: int = -1) -> None:
+        """Start from this offset. What was fetched before is void.
+
+        epoch: of the leader that wrote what stands before it, if that is known: it is checked before the first fetch, unless leader_epoch says
+        whose word it is.
+        """
         self.state = State.FETCHING
         self.fetch_offset = self.consumed = offset
+        self.fetch_epoch = self.consumed_epoch = epoch
+        self.leader_epoch = leader_epoch
         self.epoch += 1
         self.buffered = 0
         self.retry.succeeded()
@@ -77,6 +106,21 @@ class Position:
     def halt(self) -> None:
         """Stop fetching: the application has to decide (seek, or drop the partition). What was fetched before is still handed out."""
         self.state = State.HALTED
+
+    def may_be_cut(self, leader_epoch: int) -> bool:
+        """Is there a leader that was not asked yet whether it has what was read? Whoever wrote the last batch itself has it.
+
+        A leader without an epoch, as while there is none, settles nothing: the one after it is asked (B29).
+        """
+        return 0 <= self.fetch_epoch < leader_epoch and self.leader_epoch < leader_epoch
+
+    def follow(self, replica: int, until: float) -> None:
+        """Fetch from this follower until then."""
+        self.replica, self.replica_until = replica, until
+
+    def leave_replica(self) -> None:
+        """Back to the leader."""
+        self.replica = NOBODY
 
     @property
     def is_drained(self) -> bool:

@@ -10,9 +10,10 @@ from uuid import UUID
 from gkafka.exceptions import ConfigurationError
 from gkafka.testing.fetches import answer_fetch
 from gkafka.testing.logs import Refused
+from gkafka.testing.sessions import Sessions
 from gkafka.testing.state import LEGAL_NAME, NO_LEADER, Committed, Partition, State, Topic
 from gkafka.testing.transactions import Transactions
-from gkafka.wire import admin, apiversions, groups, metadata, offsets, produce, txn
+from gkafka.wire import admin, apiversions, epochs, groups, metadata, offsets, produce, txn
 from gkafka.wire.apis import APIS, Message
 from gkafka.wire.primitives import ZERO_UUID
 
@@ -23,7 +24,7 @@ __all__ = ["Answers"]
 
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER, INVALID_TOPIC, NOT_COORDINATOR = 3, 5, 6, 17, 16
 COORDINATOR_NOT_AVAILABLE, INVALID_ACKS, UNKNOWN_MEMBER, TOPIC_EXISTS, INVALID_PARTITIONS = 15, 21, 25, 36, 37
-INVALID_REPLICATION, NOT_CONTROLLER, INVALID_REQUEST, FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 38, 41, 42, 74, 76, 100
+INVALID_REPLICATION, NOT_CONTROLLER, INVALID_REQUEST, FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 38, 41, 42, 74, 75, 100
 UNSUPPORTED_FOR_FORMAT, UNSTABLE = 43, 88
 EARLIEST, LATEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 Then = Callable[[Message | None], object]
@@ -44,11 +45,14 @@ class Answers:
         max_message_bytes: int,
         newest_magic: int,
         transaction_version: int,
+        gives_sessions: bool,
         changed: Callable[[], None],
         after: Callable[[float, Callable[[], object]], Any],
         wait_for_change: Callable[[Callable[[], bool]], None],
     ) -> None:
         self.state = state
+        self.gives_sessions = gives_sessions
+        self.sessions = {broker: Sessions() for broker in state.brokers}
         self.after = after
         self.wait_for_change = wait_for_change
         self._listeners = listeners
@@ -90,9 +94,14 @@ class Answers:
             return None, code
         if partition.leader != call.broker_id:
             return partition, NOT_LEADER
-        if epoch >= 0 and epoch != partition.epoch:
-            return partition, FENCED_EPOCH if epoch < partition.epoch else UNKNOWN_EPOCH
-        return partition, 0
+        return partition, self.epoch_error(partition, epoch)
+
+    @staticmethod
+    def epoch_error(partition: Partition, epoch: int) -> int:
+        """What is said to a client that believes in another epoch of the leader; 0 if it believes in this one, or in none."""
+        if epoch < 0 or epoch == partition.epoch:
+            return 0
+        return FENCED_EPOCH if epoch < partition.epoch else UNKNOWN_EPOCH
 
     def endpoint(self, broker: int) -> tuple[str, int]:
         return "127.0.0.1", self._listeners[broker].port
@@ -118,7 +127,9 @@ class Answers:
         else:
             topics = [self._describe_asked(asked, request.allow_auto_topic_creation) for asked in request.topics]
         brokers = [
-            metadata.MetadataResponseBroker(node_id=broker, host=self.endpoint(broker)[0], port=self.endpoint(broker)[1])
+            metadata.MetadataResponseBroker(
+                node_id=broker, host=self.endpoint(broker)[0], port=self.endpoint(broker)[1], rack=self.state.racks.get(broker)
+            )
             for broker in sorted(self.state.up)
         ]
         return metadata.MetadataResponse(brokers=brokers, cluster_id=self._cluster_id, controller_id=self.state.controller, topics=topics)
@@ -246,6 +257,24 @@ class Answers:
         response.timestamp, response.offset = at, offset
         response.leader_epoch = partition.epoch if offset >= 0 and call.request.version >= 4 else -1
         return response
+
+    def _epoch_ends(self, call: Call) -> Message:
+        request: Any = call.request.message
+        return epochs.OffsetForLeaderEpochResponse(
+            topics=[
+                epochs.OffsetForLeaderTopicResult(
+                    topic=topic.topic, partitions=[self._epoch_end(call, topic.topic, asked) for asked in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _epoch_end(self, call: Call, name: str, asked: Any) -> epochs.EpochEnd:
+        partition, code = self.led_here(call, name, ZERO_UUID, asked.partition, asked.current_leader_epoch)
+        if code or partition is None:
+            return epochs.EpochEnd(partition=asked.partition, error_code=code)
+        epoch, end = partition.end_of_epoch(asked.leader_epoch)
+        return epochs.EpochEnd(partition=asked.partition, leader_epoch=epoch if call.request.version else -1, end_offset=end)
 
     def _find_coordinator(self, call: Call) -> Message:
         request: Any = call.request.message
@@ -389,6 +418,7 @@ class Answers:
         "Metadata": _metadata,
         "OffsetCommit": _offset_commit,
         "OffsetFetch": _offset_fetch,
+        "OffsetForLeaderEpoch": _epoch_ends,
         "Produce": _produce,
         "TxnOffsetCommit": lambda self, call: self.transactions.commit_offsets(call),
     }

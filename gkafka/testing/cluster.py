@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from gkafka.exceptions import ConfigurationError, error_for
 from gkafka.testing.actions import Action
 from gkafka.testing.answers import ANSWERED, Answers
+from gkafka.testing.fetches import refused_fetch
 from gkafka.testing.logs import StoredRecord, decode
 from gkafka.testing.native import Loop
 from gkafka.testing.refusals import refusal
@@ -84,13 +85,14 @@ class MockCluster:
     at all". versions: serve what this release of Kafka does ("0.8.2" to "4.2"); on ApiVersions and whatever else it does not know 0.8.2
     closes the connection, and 0.9.0 is silent on it from then on, as those are. auto_create: a topic that a Metadata request names comes into being. max_message_bytes: Kafka's
     message.max.bytes. transaction_version: the level of Kafka's feature of that name: 2 is KIP-890's epoch for each transaction (default: 2
-    from Kafka 4.0 on, else 0). history: how many requests `requests` remembers, 64 MiB of them at most.
+    from Kafka 4.0 on, else 0). racks: where the brokers are, one after the other: a Fetch that names the rack of a follower in sync is sent
+    there by the leader (KIP-392). fetch_sessions: False declines them. history: how many requests `requests` remembers, 64 MiB of them at most.
 
     It behaves as Kafka does, and its brokers share one state, so that there is no replication lag. Served: every API of `gkafka.wire` in
     every version, but group membership (only offsets are kept, and a commit that names a generation is told UNKNOWN_MEMBER_ID): its APIs
     are served if `limits` names them, and answered by `on(api, Reply(...))` alone. Transactions end at once: there is no time between a
     coordinator's decision and its markers. Not there:
-    fetch sessions (declined, which is legal), quotas, authentication, and the conversion of batches to an older format: a
+    quotas, authentication, and the conversion of batches to an older format: a
     Fetch too old for what the log holds is told UNSUPPORTED_VERSION.
     """
 
@@ -106,6 +108,8 @@ class MockCluster:
         default_partitions: int = 1,
         max_message_bytes: int = 1048588,
         transaction_version: int | None = None,
+        racks: Sequence[str] = (),
+        fetch_sessions: bool = True,
         history: int = 10_000,
     ) -> None:
         if brokers < 1:
@@ -113,6 +117,7 @@ class MockCluster:
         ids = list(range(1, brokers + 1))
         self._factor = replication_factor if replication_factor is not None else min(3, brokers)
         self._state = State(ids)
+        self._state.racks = dict(zip(ids, racks, strict=False))
         self._loop = Loop()
         self._listeners = {broker: Listener(self, broker, self._loop) for broker in ids}
         self._rules: list[Rule] = []
@@ -134,6 +139,7 @@ class MockCluster:
             max_message_bytes=max_message_bytes,
             newest_magic=_newest_magic(versions),
             transaction_version=_transaction_version(versions) if transaction_version is None else transaction_version,
+            gives_sessions=fetch_sessions,
             changed=self._changed,
             after=self._loop.after,
             wait_for_change=self._waiting.append,
@@ -226,6 +232,7 @@ class MockCluster:
         def stop() -> None:
             self._listeners[broker].close()
             self._state.up.discard(broker)
+            self._answers.sessions[broker].forget()
             for partition in self._partitions():
                 partition.broker_stopped(broker, self._state.up)
 
@@ -245,6 +252,16 @@ class MockCluster:
                         peer.close(reset=reset)
 
         self._loop.call(close)
+
+    def forget_sessions(self, broker: int | None = None) -> None:
+        """Let a broker, or all of them, forget their fetch sessions, as when other clients take the room."""
+
+        def forget() -> None:
+            for broker_id, sessions in self._answers.sessions.items():
+                if broker in (None, broker_id):
+                    sessions.forget()
+
+        self._loop.call(forget)
 
     def move_coordinator(self, key: str, broker: int) -> None:
         """Make a broker the coordinator of a group or transactional id."""
@@ -288,12 +305,7 @@ class MockCluster:
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """An unclean election lost everything from `offset` on."""
 
-        def cut() -> None:
-            truncated = self._partition(topic, partition)
-            truncated.log.truncate(offset)
-            truncated.lead(truncated.leader)
-
-        self._change(cut)
+        self._change(lambda: self._partition(topic, partition).truncate(offset))
 
     # -- what is to be seen
     def log(self, topic: str, partition: int, *, committed: bool = False) -> list[StoredRecord]:
@@ -397,6 +409,8 @@ class MockCluster:
         self._answers.act(call, then)
 
     def _refusal(self, call: Call, code: int) -> Message | None:
+        if call.request.api.name == "Fetch":
+            return refused_fetch(self._answers, call, code)
         return refusal(call.request, code, type(error_for(code)).__doc__ or "")
 
     def _remember(self, call: Call, size: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gkafka.wire import admin, apiversions, fetch, groups, metadata, offsets, produce, txn
+from gkafka.wire import admin, apiversions, epochs, groups, metadata, offsets, produce, txn
 from gkafka.wire.apis import Message, Request
 
 __all__ = ["refusal"]
@@ -34,24 +34,6 @@ def _produce(message: Any, code: int, text: str) -> Message | None:
     )
 
 
-def _fetch(message: Any, code: int, text: str) -> Message:
-    return fetch.FetchResponse(
-        responses=[
-            fetch.FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    fetch.PartitionData(
-                        partition_index=asked.partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
-    )
-
-
 def _metadata(message: Any, code: int, text: str) -> Message:
     topics = [metadata.MetadataResponseTopic(error_code=code, name=t.name, topic_id=t.topic_id) for t in message.topics or ()]
     return metadata.MetadataResponse(topics=topics, error_code=code)
@@ -66,6 +48,17 @@ def _list_offsets(message: Any, code: int, text: str) -> Message:
                     offsets.ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
                     for asked in topic.partitions
                 ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _epoch_ends(message: Any, code: int, text: str) -> Message:
+    return epochs.OffsetForLeaderEpochResponse(
+        topics=[
+            epochs.OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[epochs.EpochEnd(partition=asked.partition, error_code=code) for asked in topic.partitions]
             )
             for topic in message.topics
         ]
@@ -157,13 +150,13 @@ _BY_NAME: dict[str, Callable[[Any, int, str], Message | None]] = {
     "CreateTopics": _create_topics,
     "DeleteTopics": _delete_topics,
     "EndTxn": lambda message, code, text: txn.EndTxnResponse(error_code=code),
-    "Fetch": _fetch,
     "FindCoordinator": _find_coordinator,
     "InitProducerId": lambda message, code, text: txn.InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1),
     "ListOffsets": _list_offsets,
     "Metadata": _metadata,
     "OffsetCommit": _offset_commit,
     "OffsetFetch": _offset_fetch,
+    "OffsetForLeaderEpoch": _epoch_ends,
     "Produce": _produce,
     "TxnOffsetCommit": _txn_offset_commit,
 }

@@ -33,12 +33,24 @@ class Partition:
         self.epoch += 1
         self.epochs.append((self.epoch, self.log.end))
 
-    def epoch_end(self, epoch: int) -> int:
-        """The offset at which an epoch ended; -1 for one that is not known."""
-        for (this, _), (_, end) in zip(self.epochs, [*self.epochs[1:], (0, self.log.end)], strict=True):
-            if this == epoch:
-                return end
-        return -1
+    def end_of_epoch(self, asked: int) -> tuple[int, int]:
+        """The largest epoch that is not above the one asked for, and where it ended. (-1, -1): a newer one than there ever was.
+
+        Source: LeaderEpochFileCache.endOffsetFor
+        """
+        if not 0 <= asked <= self.epoch:
+            return -1, -1
+        older = [at for at, (epoch, _) in enumerate(self.epochs) if epoch <= asked]
+        if not older:
+            return asked, self.epochs[0][1]
+        at = older[-1]
+        return self.epochs[at][0], self.epochs[at + 1][1] if at + 1 < len(self.epochs) else self.log.end
+
+    def truncate(self, offset: int) -> None:
+        """What an unclean election loses, and the epochs that began there."""
+        self.log.truncate(offset)
+        self.epochs = [(epoch, start) for epoch, start in self.epochs if start < self.log.end] or self.epochs[:1]
+        self.lead(self.leader)
 
     def broker_stopped(self, broker: int, up: set[int]) -> None:
         """The next replica that is up leads; the last one in sync stays so, and without it there is no leader."""
@@ -96,6 +108,7 @@ class State:
 
     def __init__(self, brokers: list[int]) -> None:
         self.brokers = brokers
+        self.racks: dict[int, str] = {}
         self.up: set[int] = set()
         self.topics: dict[str, Topic] = {}
         self.committed: dict[str, dict[tuple[str, int], Committed]] = {}

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple, NoReturn
 
 from gkafka.exceptions import KafkaException, ProtocolError, RecordTooLarge, UnsupportedVersion
-from gkafka.wire import admin, apiversions, consumergroups, fetch, groups, metadata, offsets, produce, txn
+from gkafka.wire import admin, apiversions, consumergroups, epochs, fetch, groups, metadata, offsets, produce, txn
 from gkafka.wire.apiversions import ApiVersionsResponse
 from gkafka.wire.codec import decoder, encoder, explain
 from gkafka.wire.primitives import Buffer, Malformed, Reader, Writer
@@ -58,6 +58,7 @@ APIS: dict[int, Api] = {
         admin.CreateTopicsRequest,
         admin.DeleteTopicsRequest,
         txn.InitProducerIdRequest,
+        epochs.OffsetForLeaderEpochRequest,
         txn.AddPartitionsToTxnRequest,
         txn.AddOffsetsToTxnRequest,
         txn.EndTxnRequest,

@@ -8,6 +8,7 @@ from gkafka.wire.primitives import ZERO_UUID, Buffer
 from gkafka.wire.schema import Message, Struct, array, int8, int16, int32, int64, message, records_, string, struct, uuid
 
 __all__ = [
+    "BY_NAME",
     "AbortedTransaction",
     "EpochEndOffset",
     "FetchPartition",
@@ -22,6 +23,10 @@ __all__ = [
     "ReplicaState",
     "SnapshotId",
 ]
+
+
+BY_NAME = 12
+"""The newest version that names topics; later ones have their ids alone (KIP-516)."""
 
 
 class ReplicaState(Struct):
@@ -75,7 +80,7 @@ class FetchRequest(Message):
     def newest_version(self) -> int:
         """Version 13 names topics by id alone, so each must have one."""
         ids = [t.topic_id for t in self.topics] + [t.topic_id for t in self.forgotten_topics_data]
-        return 12 if ZERO_UUID in ids else super().newest_version()
+        return BY_NAME if ZERO_UUID in ids else super().newest_version()
 
 
 class EpochEndOffset(Struct):

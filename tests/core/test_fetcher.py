@@ -3,132 +3,44 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
 from random import Random
 from typing import Any
 
 import pytest
 
 from gkafka import records
-from gkafka.common import TopicPartition
-from gkafka.core.backoff import Backoff
-from gkafka.core.fetcher import AbortFilter, Asked, Fetched, Fetcher, Lookup, Poll
+from gkafka.core.fetcher import AbortFilter, Asked, Fetched
 from gkafka.core.positions import Position, State
 from gkafka.exceptions import (
     CorruptRecordError,
-    KafkaException,
     OffsetOutOfRangeError,
     RecordTooLarge,
     SocketDisconnectedError,
     TopicAuthorizationFailed,
     UnsupportedVersion,
 )
-from gkafka.wire.fetch import AbortedTransaction, FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch, PartitionData
+from gkafka.wire.fetch import AbortedTransaction, FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch
 from gkafka.wire.offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
-from tests.core.fakes import TOPIC_ID, metadata
+from tests.core.fakes import TOPIC_ID
+from tests.core.fetchrig import (
+    EARLIEST,
+    FENCED,
+    LATEST,
+    NEVER,
+    NOT_LEADER,
+    OUT_OF_RANGE,
+    UNAUTHORIZED,
+    UNKNOWN_EPOCH,
+    UNKNOWN_ID,
+    UNKNOWN_TOPIC,
+    Remembering,
+    Rig,
+    data,
+    offsets,
+    partitions,
+    tp,
+)
 from tests.records.handmade import TRANSACTIONAL, batch, marker, message, record, values, wrapper
-
-OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, UNAUTHORIZED, FENCED, UNKNOWN_EPOCH, UNKNOWN_ID = 1, 3, 6, 29, 74, 75, 100
-EARLIEST, LATEST = -2, -1
-NEVER = float("inf")
-
-
-def verify(buffer: Any, header: Any) -> None:
-    records.Records(buffer, header, Context()).take(1)
-
-
-def tp(partition: int) -> TopicPartition:
-    return TopicPartition("t", partition)
-
-
-class Context:
-    topic, partition_id, partition = "t", 0, None
-
-
-class Rig:
-    """A fetcher with positions at offset 0, and the verbs of a test."""
-
-    def __init__(self, leaders: dict[int, int] | None = None, *, start: int | None = 0, **options: Any) -> None:
-        self.metadata = metadata(leaders or {0: 1})
-        self.now = 100.0
-        settings: dict[str, Any] = {
-            "min_bytes": 1,
-            "max_bytes": 1 << 20,
-            "wait_max_ms": 500,
-            "partition_max_bytes": 1 << 16,
-            "queued_max_messages": 100,
-            "read_committed": True,
-            "reset_policy": EARLIEST,
-            "biggest_partition_bytes": 1 << 20,
-            "backoff": Backoff(0.5, 1.0),
-            "chance": Random(1),
-        }
-        self.fetcher = Fetcher(
-            self.metadata, scan=records.scan, control_type=records.control_type, verify=verify, **{**settings, **options}
-        )
-        self.errors: list[KafkaException] = []
-        self.stale = False
-        for partition in leaders or {0: 1}:
-            position = Position(tp(partition), self.fetcher.partition_max_bytes)
-            self.fetcher.positions[tp(partition)] = position
-            if start is not None:
-                position.seek(start)
-
-    def __getitem__(self, partition: int) -> Position:
-        return self.fetcher.positions[tp(partition)]
-
-    def poll(self) -> Poll:
-        return self.fetcher.poll(self.now)
-
-    def asked(self) -> list[Asked]:
-        return self.poll().fetches
-
-    def ask(self) -> Asked:
-        (asked,) = self.asked()
-        return asked
-
-    def lookup(self) -> Lookup:
-        (lookup,) = self.poll().lookups
-        return lookup
-
-    def answer(self, asked: Asked, parts: dict[int, Any], **about: Any) -> list[Fetched]:
-        """parts: partition -> bytes, an error code, or a PartitionData."""
-        rows = [part if isinstance(part, PartitionData) else data(p, part) for p, part in parts.items()]
-        response = FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=rows)], **about)
-        return self.take(asked, response, None)
-
-    def take(self, asked: Asked, response: FetchResponse | None, error: KafkaException | None) -> list[Fetched]:
-        batches, errors, self.stale = self.fetcher.on_fetched(asked, response, error, self.now)
-        self.errors += errors
-        return batches
-
-    def round(self, data: Any, **about: Any) -> list[Fetched]:
-        return self.answer(self.ask(), {0: data}, **about)
-
-    def looked_up(self, lookup: Lookup, codes_or_offsets: dict[int, int], *, code: int = 0) -> None:
-        rows = [ListOffsetsPartitionResponse(partition_index=p, offset=o, error_code=code) for p, o in codes_or_offsets.items()]
-        answer = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=rows)])
-        errors, self.stale = self.fetcher.on_looked_up(lookup, answer, None, self.now)
-        self.errors += errors
-
-
-def data(partition: int, part: bytes | int, *, high_watermark: int = 1000, **about: Any) -> PartitionData:
-    code, content = (part, b"") if isinstance(part, int) else (0, part)
-    return PartitionData(partition_index=partition, error_code=code, high_watermark=high_watermark, records=content, **about)
-
-
-def partitions(asked: Asked) -> list[int]:
-    return [p.partition for t in asked.request.topics for p in t.partitions]
-
-
-def offsets(batches: Iterable[Fetched]) -> list[int]:
-    """The offsets of the records that a consumer would hand out."""
-    found: list[int] = []
-    for fetched in batches:
-        reader = records.Records(fetched.buffer, fetched.header, Context(), min_offset=fetched.skip_to)
-        while got := reader.take(100):
-            found += [m.offset for m in got]
-    return found
 
 
 # -- what is asked ---------------------------------------------------------------------------------------------------------
@@ -888,7 +800,7 @@ def test_an_abort_filter_of_nothing_hides_only_control_batches() -> None:
 # -- everything at once --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_happens_each_record_is_handed_out_once_and_in_order(seed: int) -> None:
-    """Answers are lost, late, cut, damaged once, refused; leaders move; the application seeks now and then."""
+    """Answers are lost, late, cut, damaged once, refused; leaders move; sessions are forgotten; the application seeks now and then."""
     chance = Random(seed)
     rig = Rig({0: 1, 1: 1, 2: 2}, queued_max_messages=20, partition_max_bytes=400)
     logs = {p: [values(chance.randint(1, 4), base_offset=0)] for p in range(3)}
@@ -905,11 +817,15 @@ def test_whatever_happens_each_record_is_handed_out_once_and_in_order(seed: int)
     expected: dict[int, int] = dict.fromkeys(range(3), 0)
     queues: dict[int, list[Fetched]] = {p: [] for p in range(3)}
     flying: list[Asked] = []
+    brokers = Remembering()
     epoch = 1
     for step in range(3000):
         rig.now += chance.choice([0.0, 0.0, 0.3])
         wild = step < 400
-        flying += rig.asked()
+        plan = rig.poll()
+        flying += plan.fetches
+        for check in plan.checks:
+            rig.checked(check, {p: (0, ends[p]) for _, p in check.partitions})
         busy = [a.broker_id for a in flying]
         assert len(busy) == len(set(busy)), "one fetch is under way for each broker"
         if wild and chance.random() < 0.05:
@@ -923,12 +839,18 @@ def test_whatever_happens_each_record_is_handed_out_once_and_in_order(seed: int)
             expected[p] = target
         if flying and chance.random() < 0.7:
             asked = flying.pop(chance.randrange(len(flying)))
-            if wild and chance.random() < 0.15:
+            if wild and chance.random() < 0.1:
+                brokers.forget(asked.broker_id)
+            lost = wild and chance.random() < 0.15
+            code, session_id, wanted = (0, 0, {}) if lost and chance.random() < 0.5 else brokers.take(asked)
+            if lost:
                 rig.take(asked, None, SocketDisconnectedError("gone"))
+            elif code:
+                assert wild, "sessions go on when nothing goes wrong"
+                rig.answer(asked, {}, error_code=code)
             else:
                 parts: dict[int, Any] = {}
-                for part in asked.request.topics[0].partitions:
-                    p = part.partition
+                for p, part in wanted.items():
                     leader = rig.metadata.leader("t", p)
                     if leader is None or leader[0] != asked.broker_id:
                         parts[p] = NOT_LEADER
@@ -937,8 +859,9 @@ def test_whatever_happens_each_record_is_handed_out_once_and_in_order(seed: int)
                     content = bytearray(rest[: part.partition_max_bytes])
                     if wild and content and chance.random() < 0.1:
                         content[16] = 9
-                    parts[p] = bytes(content)
-                for fetched in rig.answer(asked, parts):
+                    if content or asked.request.session_epoch <= 0:
+                        parts[p] = bytes(content)
+                for fetched in rig.answer(asked, parts, session_id=session_id):
                     queues[fetched.position.tp.partition].append(fetched)
         p = chance.randrange(3)
         while queues[p] and chance.random() < 0.6:

@@ -486,7 +486,7 @@ def test_a_fetch_worker_that_dies_is_told_to_whoever_consumes(client: KafkaClien
     consumer = consume("g")
     assert len(read(consumer, 5)) == 5
     with monkeypatch.context() as broken:
-        broken.setattr("gkafka.core.fetcher.Fetcher.poll", lambda self, now: 1 // 0)
+        broken.setattr("gkafka.core.fetcher.Fetcher.poll", lambda *_, **__: 1 // 0)
         error = error_of(consumer.consume_batch, 1, 5000)
     assert isinstance(error, ConsumerStoppedException)
     assert isinstance(error.__cause__, ZeroDivisionError)

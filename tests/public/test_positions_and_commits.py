@@ -306,19 +306,6 @@ def test_an_offset_that_is_gone_leads_to_the_policy(
     assert "offset 20 is out of range" in caplog.text
 
 
-def test_what_was_fetched_before_the_log_was_cut_is_still_handed_out(
-    client: KafkaClient, cluster: MockCluster, native: Any, run: Runner
-) -> None:
-    fill(client, numbers(100), batches=10)
-    consumer = native(policy=-1, queued_max_messages=10_000, fetch_error_backoff_ms=10)
-    run.until(lambda: consumer.buffered() == 100)
-    cluster.truncate("t", 0, 50)
-    run.sleep(0.1)
-    assert take(consumer, 100) == list(range(100))
-    fill(client, [b"new"])
-    run.until(lambda: consumer.position(T0) <= 51)
-
-
 def test_without_a_policy_an_offset_that_is_gone_is_raised_and_a_seek_goes_on(
     client: KafkaClient, cluster: MockCluster, native: Any
 ) -> None:

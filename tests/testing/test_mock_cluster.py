@@ -20,7 +20,8 @@ from gkafka.testing import Action, Close, Corrupt, Delay, Drop, Edit, Error, Moc
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from gkafka.wire.apis import APIS, encode_request
 from gkafka.wire.apiversions import ApiVersionsRequest
-from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from gkafka.wire.epochs import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
+from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from gkafka.wire.groups import FindCoordinatorRequest, HeartbeatRequest, HeartbeatResponse
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from gkafka.wire.offsets import (
@@ -433,10 +434,68 @@ def test_a_connection_is_served_one_request_at_a_time() -> None:
         assert len(times) == 3
 
 
-def test_fetch_sessions_are_declined() -> None:
-    with MockCluster(topics={"t": 1}) as cluster, PlainClient(cluster) as client:
+def test_fetch_sessions_kip_227() -> None:
+    with MockCluster(topics={"t": 2}) as cluster, PlainClient(cluster) as client:
+        client.produce(batch(b"a"))
+        first = client.ask(fetch_request(0, session_epoch=0), 12)
+        session = first.session_id
+        assert session > 0
+        assert [p.partition_index for t in first.responses for p in t.partitions] == [0]
+        more = client.ask(fetch_request(0, partition=1, session_id=session, session_epoch=1), 12)
+        assert [(p.partition_index, bool(p.records)) for t in more.responses for p in t.partitions] == [(0, True), (1, False)]
+        nothing = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[], session_id=session, session_epoch=2)
+        assert [p.partition_index for t in client.ask(nothing, 12).responses for p in t.partitions] == [0], (
+            "as long as it is asked for there"
+        )
+        gone = ForgottenTopic(topic="t", partitions=[0])
+        request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[], forgotten_topics_data=[gone], session_id=session, session_epoch=3)
+        assert client.ask(request, 12).responses == []
+        assert client.ask(fetch_request(0, session_id=session, session_epoch=3), 12).error_code == 71
+        cluster.on("Fetch", Error(6))
+        refused = client.ask(FetchRequest(max_wait_ms=0, min_bytes=1, topics=[], session_id=session, session_epoch=4), 12)
+        assert [(p.partition_index, p.error_code) for t in refused.responses for p in t.partitions] == [(1, 6)]
+        assert client.ask(fetch_request(0, session_epoch=-1), 12).session_id == 0
+        cluster.forget_sessions()
+        assert client.ask(fetch_request(0, session_id=session, session_epoch=5), 12).error_code == 70
+
+
+def test_fetch_sessions_can_be_declined() -> None:
+    with MockCluster(topics={"t": 1}, fetch_sessions=False) as cluster, PlainClient(cluster) as client:
         assert client.ask(fetch_request(0, session_epoch=0), 12).session_id == 0
         assert client.ask(fetch_request(0, session_id=5, session_epoch=1), 12).error_code == 70
+
+
+def test_a_follower_in_the_clients_rack_is_named_and_serves_kip_392() -> None:
+    with MockCluster(brokers=2, topics={"t": 1}, racks=["a", "b"]) as cluster, PlainClient(cluster) as client:
+        client.produce(batch(b"x"))
+        assert [b.rack for b in client.ask(MetadataRequest(topics=[]), 9).brokers] == ["a", "b"]
+        there, here = client.fetch(0, rack_id="b"), client.fetch(0, rack_id="a")
+        assert (there.preferred_read_replica, bytes(there.records)) == (2, b"")
+        assert (here.preferred_read_replica, len(here.records) > 0) == (-1, True)
+        with PlainClient(cluster, 2) as follower:
+            assert len(follower.fetch(0, rack_id="b").records) > 0
+            assert follower.fetch(0, version=10).error_code == 6
+            assert follower.fetch(0, epoch=7).error_code == 75
+            assert follower.offset(-1).error_code == 6
+
+
+def test_ends_of_epochs_kip_320() -> None:
+    with MockCluster(topics={"t": 1}) as cluster, PlainClient(cluster) as client:
+        for n in range(4):
+            client.produce(batch(b"%d" % n))
+        cluster.truncate("t", 0, 2)
+        client.produce(batch(b"new"))
+
+        def end(epoch: int, **options: Any) -> tuple[int, int, int]:
+            part = OffsetForLeaderPartition(partition=0, leader_epoch=epoch, **options)
+            request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[part])])
+            found = client.ask(request).topics[0].partitions[0]
+            return found.error_code, found.leader_epoch, found.end_offset
+
+        assert [end(0), end(1), end(2)] == [(0, 0, 2), (0, 1, 3), (0, -1, -1)]
+        assert end(0, current_leader_epoch=0)[0] == 74
+        cluster.truncate("t", 0, 0)
+        assert [end(0), end(1), end(2)] == [(0, 0, 0), (0, 0, 0), (0, 2, 0)]
 
 
 def test_read_committed_sees_the_stable_offset_and_the_aborted() -> None:
@@ -488,7 +547,7 @@ def test_leader_epochs_kip_320() -> None:
         cluster.move_leader("t", 0, 2)
         assert client.fetch(0, epoch=1).error_code == 0
         assert client.fetch(0, epoch=0).error_code == 74
-        assert client.fetch(0, epoch=2).error_code == 76
+        assert client.fetch(0, epoch=2).error_code == 75
 
 
 def test_a_stopped_broker_hands_over_and_comes_back_on_its_port() -> None:
@@ -590,6 +649,9 @@ def test_every_api_can_be_refused() -> None:
         "CreateTopics": CreateTopicsRequest(topics=[CreatableTopic(name="t")]),
         "DeleteTopics": DeleteTopicsRequest(topic_names=["t"]),
         "Fetch": fetch_request(0),
+        "OffsetForLeaderEpoch": OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=0)])]
+        ),
         "FindCoordinator": FindCoordinatorRequest(key="g"),
         "InitProducerId": InitProducerIdRequest(transactional_id=None),
         "ListOffsets": ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0)])]),

@@ -49,6 +49,7 @@ def test_the_tables_reach_to_the_versions_of_kafka_4_2() -> None:
         "CreateTopics": 7,
         "DeleteTopics": 6,
         "InitProducerId": 6,
+        "OffsetForLeaderEpoch": 4,
         "AddPartitionsToTxn": 5,
         "AddOffsetsToTxn": 4,
         "EndTxn": 5,

@@ -46,7 +46,7 @@ public class Record {
     static final String[] APIS = {
         "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup",
         "SyncGroup", "DescribeGroups", "ListGroups", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ApiVersions", "CreateTopics", "DeleteTopics", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn",
-        "EndTxn", "TxnOffsetCommit"};
+        "EndTxn", "TxnOffsetCommit", "OffsetForLeaderEpoch"};
     static final String[] EMBEDDED = {"ConsumerProtocolSubscription", "ConsumerProtocolAssignment"};
     static final String[] KINDS = {"default", "nulls", "rich"};
     static final String CLIENT_ID = "golden-é";

@@ -1,0 +1,86 @@
+"""What was fetched and not handed out yet: a queue of batches for each partition of a consumer."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from gkafka.core.positions import Position, State
+
+if TYPE_CHECKING:
+    from gkafka.core.fetcher import Fetched
+    from gkafka.records import Records
+
+__all__ = ["Context", "Queue"]
+
+
+class Context:
+    """What the records of a partition have in common: what `message.topic`, `.partition_id` and `.partition` answer."""
+
+    __slots__ = ("partition", "partition_id", "topic")
+
+    def __init__(self, topic: str, partition_id: int, partition: Any) -> None:
+        self.topic = topic
+        self.partition_id = partition_id
+        self.partition = partition
+
+
+class Queue:
+    """The batches of one partition that were fetched and not handed out, oldest first.
+
+    reader: the one that is being read; unread, size, leader_epoch: what that one still counts for in `position.buffered`, its bytes, and the
+    epoch it was written in. held: the bytes of all of them.
+    """
+
+    __slots__ = ("batches", "context", "held", "leader_epoch", "position", "reader", "size", "unread")
+
+    def __init__(self, position: Position, context: Context) -> None:
+        self.position = position
+        self.context = context
+        self.batches: deque[Fetched] = deque()
+        self.reader: Records | None = None
+        self.unread = self.size = self.held = 0
+        self.leader_epoch = -1
+
+    def put(self, batch: Fetched) -> None:
+        self.batches.append(batch)
+        self.held += batch.size
+
+    def next_batch(self) -> Fetched | None:
+        """The one to read now, with its counts; None: there is none, or it is from before a seek."""
+        if not self.batches:
+            return None
+        batch = self.batches.popleft()
+        if batch.epoch != self.position.epoch:
+            self.held -= batch.size
+            return None
+        self.unread, self.size, self.leader_epoch = batch.messages, batch.size, batch.header.leader_epoch
+        return batch
+
+    def is_read(self) -> None:
+        """Everything of the batch that was being read is handed out."""
+        self.reader = None
+        self.held -= self.size
+        self.size = 0
+
+    def clear(self) -> None:
+        self.batches.clear()
+        self.reader = None
+        self.position.buffered = self.unread = self.size = self.held = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return self.reader is None and not self.batches
+
+    @property
+    def is_open(self) -> bool:
+        """Is there something that may be handed out?"""
+        return not self.position.paused and (self.reader is not None or bool(self.batches))
+
+    def catch_up(self) -> None:
+        """If everything fetched was handed out, what the fetches passed over since (markers, aborted records) is consumed."""
+        if self.reader is None and not self.batches:
+            position = self.position
+            position.buffered = 0
+            if position.state is not State.RESETTING and position.consumed < position.fetch_offset:
+                position.consumed, position.consumed_epoch = position.fetch_offset, position.fetch_epoch

@@ -1,0 +1,368 @@
+"""Drives the consumer's machine: its workers, what they send, and the queues that the answers fill.
+
+Whoever notices that something may be fetched drives: the connection's reader after an answer, the caller who has emptied a queue, the fetch
+worker when a pause ends. One drives at a time; another one leaves a note and goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from gkafka import records
+from gkafka.broker import CONTROL
+from gkafka.common import TopicPartition
+from gkafka.consumerqueues import Context, Queue
+from gkafka.core.backoff import Backoff
+from gkafka.core.fetcher import Asked, EpochCheck, Fetcher, Lookup
+from gkafka.core.positions import State
+from gkafka.exceptions import ConsumerStoppedException, ForkedClientError, KafkaException, KafkaTimeoutError
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+    from gkafka.config import ConsumerConfig
+
+__all__ = ["FetchDriver", "Fetching"]
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+FRAME_BYTES = 1 << 16
+"""What an answer may hold beside records: so much less than max_response_bytes is asked for."""
+
+
+class Fetching:
+    """One fetch worker's share: the leaders whose id falls to it, and the machine that asks them."""
+
+    __slots__ = ("again", "fetcher", "index", "lock", "role", "sleeps_until", "wake", "worker")
+
+    def __init__(self, index: int, role: object, fetcher: Fetcher, lock: Any, wake: Any) -> None:
+        self.index = index
+        self.role = role
+        self.fetcher = fetcher
+        self.lock = lock
+        self.wake = wake
+        self.worker: Any = None
+        self.again = False
+        self.sleeps_until = float("inf")
+
+
+class FetchDriver:
+    """Workers, requests and queues of one consumer.
+
+    lock: held for each step of the machines and of the queues, never across a wait. filled: set when there may be something to hand out.
+    order: the queues, the one whose turn it is first. held: bytes in all queues.
+    """
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig, reset_policy: int | None) -> None:
+        self.cluster, self.config, self._handler = cluster, config, cluster.handler
+        self.lock = self._handler.Lock()
+        self.filled = self._handler.Event()
+        self.queues: dict[TopicPartition, Queue] = {}
+        self.order: deque[Queue] = deque()
+        self.errors: deque[KafkaException] = deque()
+        self.stopped = False
+        self.started = False
+        self.held = 0
+        self.fetches = 0
+        self.shares = [self._make_share(i, reset_policy) for i in range(config.num_consumer_fetchers)]
+
+    def _make_share(self, index: int, reset_policy: int | None) -> Fetching:
+        c = self.config
+        biggest = max(1, self.cluster.config.max_response_bytes - FRAME_BYTES)
+        fetcher = Fetcher(
+            self.cluster.metadata,
+            scan=records.scan,
+            control_type=records.control_type,
+            verify=_verify if c.check_crcs else _trust,
+            min_bytes=c.fetch_min_bytes,
+            max_bytes=min(c.fetch_max_bytes, biggest),
+            wait_max_ms=int(c.fetch_wait_max_ms),
+            partition_max_bytes=min(c.fetch_message_max_bytes, biggest),
+            queued_max_messages=c.queued_max_messages,
+            read_committed=c.isolation_level == "read_committed",
+            reset_policy=reset_policy,
+            biggest_partition_bytes=biggest,
+            backoff=Backoff(c.fetch_error_backoff_ms / 1000, max(1.0, c.fetch_error_backoff_ms / 1000)),
+            chance=self._handler.random(),
+            rack=c.client_rack,
+            lease_s=self.cluster.config.metadata_max_age_ms / 1000,
+        )
+        # Not id(self): the next consumer may get the same one, and with it a connection that is still waiting for an answer.
+        wake = self._handler.Event()
+        self.cluster.sleepers.add(wake)
+        return Fetching(index, object(), fetcher, self._handler.Lock(), wake)
+
+    # -- what is read, under the lock ------------------------------------------------------------------------------------------
+    def clear(self) -> list[tuple[Fetching, int | None]]:
+        """Read nothing any more. Returns whose fetches are under way: for hang_up()."""
+        under_way: list[tuple[Fetching, int | None]] = [(share, broker_id) for share in self.shares for broker_id in share.fetcher.busy]
+        for share in self.shares:
+            share.fetcher.forget_requests()
+            share.fetcher.positions.clear()
+        self.queues.clear()
+        self.order.clear()
+        self.errors.clear()
+        self.held = 0
+        return under_way
+
+    def add(self, queue: Queue) -> None:
+        """Read this one, too."""
+        self.queues[queue.position.tp] = queue
+        self.order.append(queue)
+        for share in self.shares:
+            share.fetcher.positions[queue.position.tp] = queue.position
+
+    def empty(self, queue: Queue) -> None:
+        """What was fetched of a partition is void."""
+        self.held -= queue.held
+        queue.clear()
+
+    def cancel_parked(self, tp: TopicPartition) -> list[tuple[Fetching, int | None]]:
+        """Whose parked fetches must go so that the partition need not wait behind them: for hang_up()."""
+        return [(share, share.fetcher.cancel_parked(tp)) for share in self.shares]
+
+    def divide(self) -> None:
+        """Give each leader's partitions to one of the fetch workers."""
+        if len(self.shares) == 1:
+            return
+        for tp, queue in self.queues.items():
+            leader = self.cluster.metadata.leader(*tp)
+            owner = (leader[0] if leader is not None else tp.partition) % len(self.shares)
+            for share in self.shares:
+                if share.index == owner:
+                    share.fetcher.positions[tp] = queue.position
+                elif not queue.position.in_flight:
+                    share.fetcher.positions.pop(tp, None)
+
+    def tell(self, errors: Iterable[KafkaException]) -> None:
+        """Keep errors for the caller. One that waits already is not kept twice, however often it is met again."""
+        for error in errors:
+            kind = (type(error), error.topic, error.partition)
+            if all((type(e), e.topic, e.partition) != kind for e in self.errors):
+                self.errors.append(error)
+
+    @property
+    def is_full(self) -> bool:
+        """Do the queues together hold as much as they may?"""
+        return self.held >= self.config.queued_max_bytes
+
+    # -- life ------------------------------------------------------------------------------------------------------------------
+    def hang_up(self, parked: Iterable[tuple[Fetching, int | None]]) -> None:
+        """Close the connections on which brokers have parked what is not wanted any more: the next fetch would wait behind it."""
+        for share, broker_id in parked:
+            broker = self.cluster.broker_by_id(broker_id) if broker_id is not None else None
+            if broker is not None:
+                broker.drop_channel(share.role)
+
+    def start(self) -> None:
+        """Start the fetch workers."""
+        self._handler.check_fork()
+        with self.lock:
+            if self.started:
+                return
+            self.started, self.stopped = True, False
+        self._handler.start()
+        me = weakref.ref(self)
+        for share in self.shares:
+            share.worker = self._handler.spawn(
+                _work, me, share, self.cluster, _name=f"gkafka-fetcher-{share.index}", _on_failure=lambda error: _failed(me, error)
+            )
+
+    def stop(self) -> None:
+        """End the workers and close the fetch connections. What was not handed out is fetched again by the next start(). Idempotent."""
+        with self.lock:
+            if self.stopped or not self.started:
+                self.stopped = True
+                return
+            self.stopped, self.started = True, False
+            for queue in self.queues.values():
+                self.empty(queue)
+                position = queue.position
+                if position.state in (State.FETCHING, State.CHECKING):
+                    position.seek(position.consumed, position.consumed_epoch)
+            for share in self.shares:
+                share.fetcher.forget_requests()
+        self.filled.set()
+        for share in self.shares:
+            share.wake.set()
+            for broker in list(self.cluster._brokers.values()):
+                broker.drop_channel(share.role)
+        for share in self.shares:
+            if share.worker is not None:
+                share.worker.join(TICK_S * 2)
+
+    def __del__(self) -> None:
+        # Only flags: the workers see them (or that the driver is gone) when they wake.
+        self.stopped = True
+
+    # -- driving ---------------------------------------------------------------------------------------------------------------
+    def kick(self) -> None:
+        """Something may have become fetchable: ask at once, whoever notices it. Nothing here waits."""
+        for share in self.shares:
+            self._kick_share(share)
+
+    def _kick_share(self, share: Fetching) -> None:
+        if self._drive(share) < share.sleeps_until:
+            share.wake.set()
+
+    def _drive(self, share: Fetching) -> float:
+        """Send what the machine wants. One driver at a time: another one leaves a note and goes on."""
+        deadline = float("inf")
+        while not self.stopped and self.started:
+            if not share.lock.acquire(blocking=False):
+                share.again = True
+                if not share.lock.acquire(blocking=False):
+                    return self._handler.monotonic() + 0.005
+            try:
+                share.again = False
+                deadline = self._drive_once(share)
+            finally:
+                share.lock.release()
+            if not share.again:
+                return deadline
+        return deadline
+
+    def _drive_once(self, share: Fetching) -> float:
+        now = self._handler.monotonic()
+        with self.lock:
+            self.divide()
+            plan = share.fetcher.poll(now, full=self.is_full)
+            self.tell(plan.errors)
+        if plan.errors:
+            self.filled.set()
+        due = plan.deadline
+        if plan.want_metadata:
+            self.cluster.metadata.invalidate()
+        if plan.want_metadata or self.cluster.metadata.due(now) <= now:
+            due = min(due, self.cluster.poll())
+        for asked in plan.fetches:
+            self._fetch(share, asked)
+        for lookup in plan.lookups:
+            self._look_up(share, lookup)
+        for check in plan.checks:
+            self._check(share, check)
+        return due
+
+    def _fetch(self, share: Fetching, asked: Asked) -> None:
+        me = weakref.ref(self)  # a consumer that was dropped must not be kept by a long poll
+
+        def on_done(response: Any, error: KafkaException | None) -> None:
+            driver = me()
+            if driver is not None and not driver.stopped:
+                driver._fetched(share, asked, response, error)
+
+        timeout_s = (self.config.request_timeout_ms + asked.request.max_wait_ms) / 1000
+        self._send(share.role, asked.broker_id, asked.request, on_done, timeout_s, asked.max_version)
+
+    def _send(
+        self,
+        role: object,
+        broker_id: int,
+        request: Any,
+        on_done: Callable[[Any, KafkaException | None], None],
+        timeout_s: float,
+        max_version: int | None = None,
+    ) -> None:
+        broker = self.cluster.broker_by_id(broker_id)
+        try:
+            if broker is None:
+                raise KafkaTimeoutError(f"broker {broker_id} is not known any more")
+            broker.send(role, request, on_done, timeout_s=timeout_s, max_version=max_version)
+        except KafkaException as exc:
+            on_done(None, exc)
+
+    def _fetched(self, share: Fetching, asked: Asked, response: Any, error: KafkaException | None) -> None:
+        with self.lock:
+            batches, errors, stale = share.fetcher.on_fetched(asked, response, error, self._handler.monotonic())
+            self.fetches += 1
+            for batch in batches:
+                queue = self.queues.get(batch.position.tp)
+                if queue is not None and queue.position is batch.position:
+                    queue.put(batch)
+                    self.held += batch.size
+            self.tell(errors)
+            if stale:
+                self.cluster.metadata.invalidate()
+            for tp in asked.partitions:
+                queue = self.queues.get(tp)
+                if queue is not None:
+                    queue.catch_up()
+        share.again = True
+        self._kick_share(share)
+        if batches or errors:
+            self.filled.set()
+
+    def _look_up(self, share: Fetching, lookup: Lookup) -> None:
+        def on_done(response: Any, error: KafkaException | None) -> None:
+            with self.lock:
+                errors, stale = share.fetcher.on_looked_up(lookup, response, error, self._handler.monotonic())
+                self._answered(errors, stale)
+            self._kick_share(share)
+            self.filled.set()
+
+        self._send(CONTROL, lookup.broker_id, lookup.request, on_done, self.cluster.config.socket_timeout_ms / 1000)
+
+    def _check(self, share: Fetching, check: EpochCheck) -> None:
+        def on_done(response: Any, error: KafkaException | None) -> None:
+            with self.lock:
+                checked = share.fetcher.on_checked(check, response, error, self._handler.monotonic())
+                for position in checked.void:
+                    queue = self.queues.get(position.tp)
+                    if queue is not None and queue.position is position:
+                        self.empty(queue)
+                self._answered(checked.errors, checked.stale)
+            self._kick_share(share)
+            self.filled.set()
+
+        self._send(CONTROL, check.broker_id, check.request, on_done, self.cluster.config.socket_timeout_ms / 1000)
+
+    def _answered(self, errors: list[KafkaException], stale: bool) -> None:
+        self.tell(errors)
+        if stale:
+            self.cluster.metadata.invalidate()
+
+
+def _verify(buffer: Any, header: Any) -> None:
+    records.Records(buffer, header, Context("", -1, None)).take(1)
+
+
+def _trust(buffer: Any, header: Any) -> None:
+    """With check_crcs=False."""
+
+
+def _failed(me: weakref.ref[FetchDriver], error: BaseException) -> None:
+    """A fetch worker was killed, or met a bug: whoever consumes is told, nobody waits for it in silence."""
+    driver = me()
+    if driver is None or driver.stopped or isinstance(error, ForkedClientError):
+        return
+    log.error("a fetch worker ended by %s", type(error).__name__, exc_info=error)
+    told = ConsumerStoppedException(
+        f"a fetch worker of this consumer ended by {type(error).__name__}: {error}; stop() and start() it again"
+    )
+    told.__cause__ = error
+    with driver.lock:
+        driver.tell([told])
+    driver.filled.set()
+
+
+def _work(me: weakref.ref[FetchDriver], share: Fetching, cluster: Cluster) -> None:
+    """A fetch worker: backoffs, metadata, and fetches that nobody else started. Ends with its consumer."""
+    while True:
+        driver = me()
+        if driver is None or driver.stopped:
+            if driver is None:  # it was dropped without stop(): its connections are nobody's any more
+                for broker in list(cluster._brokers.values()):
+                    broker.drop_channel(share.role)
+            return
+        handler = driver._handler
+        handler.check_fork()
+        share.wake.clear()
+        deadline = driver._drive(share)
+        now = handler.monotonic()
+        share.sleeps_until = min(deadline, now + TICK_S)
+        del driver
+        share.wake.wait(max(0.001, share.sleeps_until - now))

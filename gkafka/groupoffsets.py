@@ -1,0 +1,108 @@
+"""Offsets that a group has committed: asking for them and committing, with retries."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gkafka.common import TopicPartition
+from gkafka.core.offsets import Committed, commit_request, fetch_request, read_commit, read_fetch
+from gkafka.exceptions import ConfigurationError, KafkaException, ProtocolError, Stale
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+
+__all__ = ["GroupOffsets"]
+
+log = logging.getLogger(__name__)
+
+
+class GroupOffsets:
+    """Of one group, "" or None for none: then every call raises ConfigurationError."""
+
+    def __init__(self, cluster: Cluster, group: str | None) -> None:
+        self._cluster, self._handler, self._group = cluster, cluster.handler, group
+
+    def _group_name(self) -> str:
+        if not self._group:
+            raise ConfigurationError("this needs a consumer group: give consumer_group=")
+        return self._group
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        epochs: Mapping[TopicPartition, int] | None = None,
+        timeout_s: float,
+        tries: int | None = None,
+        backoff_s: float = 0.1,
+        generation_id: int = -1,
+        member_id: str = "",
+    ) -> None:
+        """Commit offsets: the next ones to consume. epochs: of the leaders that wrote what stands before them, by which whoever goes on there
+        learns of a log that was cut (KIP-320). tries: None is until timeout_s.
+        """
+        group = self._group_name()
+        wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
+        if not wanted:
+            return
+
+        def attempt() -> None:
+            named = {tp: (offset, "") for tp, offset in wanted.items()}
+            request = commit_request(group, named, generation_id=generation_id, member_id=member_id, epochs=epochs)
+            response, coordinator = self._cluster.call_coordinator(group, request, deadline)
+            for tp, error in read_commit(response, group=group, broker=coordinator).items():
+                if error is None:
+                    wanted.pop(tp, None)
+                else:
+                    self._note(error)
+                    raise error
+            for topic, partition in wanted:
+                text = f"the answer to an offset commit leaves {topic}-{partition} out"
+                raise ProtocolError(text, topic=topic, partition=partition, group=group, broker=coordinator, api="OffsetCommit")
+
+        deadline = self._handler.monotonic() + timeout_s
+        self._with_tries(f"committing offsets of group {group!r}", attempt, deadline, tries, backoff_s)
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout_s: float, tries: int | None = None, backoff_s: float = 0.1
+    ) -> dict[TopicPartition, Committed]:
+        """What is committed for each partition; offset -1 where there is nothing."""
+        group = self._group_name()
+        wanted = list(partitions)
+
+        def attempt() -> dict[TopicPartition, Committed]:
+            response, coordinator = self._cluster.call_coordinator(group, fetch_request(group, wanted, stable=True), deadline)
+            found = read_fetch(response, wanted, group=group, broker=coordinator)
+            for entry in found.values():
+                if entry.error is not None and not _means_none(entry.error):
+                    self._note(entry.error)
+                    raise entry.error
+            return {tp: found[tp] if found[tp].error is None else Committed(-1, "", None) for tp in wanted}
+
+        deadline = self._handler.monotonic() + timeout_s
+        result: dict[TopicPartition, Committed] = self._with_tries(f"offsets of group {group!r}", attempt, deadline, tries, backoff_s)
+        return result
+
+    def _note(self, error: KafkaException) -> None:
+        if error.stale is Stale.COORDINATOR:
+            self._cluster.forget_coordinator(self._group_name())
+
+    def _with_tries(self, what: str, attempt: Any, deadline: float, tries: int | None, backoff_s: float) -> Any:
+        if tries is None:
+            return self._cluster.retrying(what, attempt, deadline)
+        for n in range(tries + 1):
+            try:
+                return attempt()
+            except KafkaException as exc:
+                if not exc.retriable or n == tries or self._handler.monotonic() >= deadline:
+                    raise
+                log.info("%s: %s, again in %g s", what, exc, backoff_s)
+                self._handler.sleep(backoff_s)
+        return None
+
+
+def _means_none(error: KafkaException) -> bool:
+    """Brokers before 0.9 answer "unknown topic or partition" where nothing is committed."""
+    return getattr(error, "code", None) == 3
