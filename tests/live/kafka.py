@@ -428,6 +428,9 @@ def _kraft(id: int, port: int, controller: int, voters: str) -> dict[str, object
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        # Each node is a rack of its own: only whoever names one is sent to a follower (KIP-392).
+        "broker.rack": f"rack-{id}",
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     }
 
 
