@@ -1,4 +1,9 @@
-"""Delivery callbacks run on a worker of their own: they may wait for deliveries, which others drive."""
+"""Delivery callbacks run on a worker of their own: they may wait for deliveries, which others drive.
+
+A batch's memory is held until its callbacks were called, so that they can look at its records. What they may rely on is told to users at
+`gkafka.nativeproducer.NativeProducer`; that a `produce()` among them never waits for what only their worker gives back is seen to in
+`gkafka.producermemory`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
+from gkafka.starter import Starter
 
 if TYPE_CHECKING:
     from gkafka.core.sender import Sender
     from gkafka.handlers import Handler
     from gkafka.records import Batch
 
-__all__ = ["Callbacks", "end_waits"]
+__all__ = ["Callbacks", "end_waits", "is_callback"]
 
 log = logging.getLogger(__name__)
 
@@ -31,27 +37,40 @@ LOOK_AGAIN_S = 0.005
 GRACE_S = 0.5
 """How long a close waits at least for callbacks that are due."""
 
+_calling: set[int] = set()
+"""The workers that run callbacks now, of whatever producer and client: those of one may produce to another, and the other way round."""
+
+
+def is_callback(handler: Handler) -> bool:
+    """Does the caller run inside a delivery callback?"""
+    return bool(_calling) and handler.current_id() in _calling
+
 
 class Callbacks:
     """Those of one producer. The worker is started with the first of them, and holds this only while it works: it ends with the producer.
 
-    sender: what it owes or is telling decides whether more may come. lock: the driver's. release: gives a delivered batch's memory back, once its
-    callbacks had a look at the records; that of a failed one is with `Failures`.
+    sender: what it owes or is telling decides whether more may come. lock: the driver's. release: for a batch whose callbacks had their look at
+    the records. Until then the memory of a batch with callbacks is in the keeping of this.
     """
 
     def __init__(self, handler: Handler, lock: Any, sender: Sender, release: Callable[[Batch], None]) -> None:
         self._handler, self._lock, self._sender, self._release = handler, lock, sender, release
         self._queue: deque[tuple[Batch, Batch, deque[Callback]]] = deque()
+        self._delivered: dict[Batch, None] = {}  # whose memory is held for nothing but a look, in the order of their turn
         self._due = self._called = 0
         self._calling_in = 0  # the id of the worker that calls them
         self._waits: list[Callable[[], None]] = []  # of those who wait for what is due
         self._worker: Any = None
+        self._starter = Starter(handler)
+        self.unclaimed = [None]  # there while nobody works; of several workers one takes it
         self._closed = False
         self.wake = handler.Event()
 
     def add(self, batch: Batch, whole: Batch, callbacks: list[Callback]) -> None:
         """Have them called. whole: what the deliveries of the batch refer to."""
         with self._lock:
+            if batch.error is None:
+                self._delivered[batch] = None
             self._queue.append((batch, whole, deque(callbacks)))
             self._due += len(callbacks)
         self._see_to_the_worker()
@@ -59,13 +78,20 @@ class Callbacks:
 
     def _see_to_the_worker(self) -> None:
         """Start it if there is something to do for it; another one, if it was killed (a stray gevent.Timeout) or could not be started before."""
-        with self._lock:
-            if not self._queue or (self._worker is not None and self._worker.is_alive()):
-                return
-            try:
-                self._worker = self._handler.spawn(_work, weakref.ref(self), _name="gkafka-callbacks")
-            except Exception:  # no thread can be started now; the deliveries are done all the same, and whoever waits tries again
-                log.exception("the worker for delivery callbacks could not be started")
+        if not self._lacks_worker:
+            return
+        try:
+            self._starter.run(self._start_worker)
+        except Exception:  # no thread can be started now; the deliveries are done all the same, and whoever waits tries again
+            log.exception("the worker for delivery callbacks could not be started")
+
+    @property
+    def _lacks_worker(self) -> bool:
+        return bool(self._queue and self.unclaimed) and (self._worker is None or not self._worker.is_alive())
+
+    def _start_worker(self) -> None:
+        if self._lacks_worker:
+            self._worker = self._handler.spawn(_work, weakref.ref(self), _name="gkafka-callbacks")
 
     def wait(self, deadline: float) -> int:
         """Wait until the callbacks of what has an outcome by now were called. Returns how many were not by the deadline. From one of them: no
@@ -117,7 +143,15 @@ class Callbacks:
     def run(self) -> None:
         """User code, under no lock. Whatever it raises is logged: the next callback is somebody else's."""
         self._handler.check_fork()
-        self._calling_in = self._handler.current_id()
+        me = self._calling_in = self._handler.current_id()
+        _calling.add(me)
+        try:
+            self._run_all()
+        finally:
+            _calling.discard(me)
+            self._calling_in = 0  # it may be another's by the next time
+
+    def _run_all(self) -> None:
         while self._queue:
             batch, whole, callbacks = self._queue.popleft()
             try:
@@ -126,8 +160,8 @@ class Callbacks:
                 self._queue.appendleft((batch, whole, callbacks))
                 raise
             end_waits(self._waits)
-            if batch.error is None:  # until now, so that the callbacks could look at the records
-                self._release(batch)
+            self._delivered.pop(batch, None)
+            self._release(batch)
 
     def _run(self, whole: Batch, callbacks: deque[Callback]) -> None:
         """Call them one by one: what is left when this is killed was not called."""
@@ -141,6 +175,15 @@ class Callbacks:
             if len(callbacks) % CHUNK == 0:
                 self._handler.checkpoint()
 
+    def let_go(self) -> bool:
+        """For a callback that needs memory: let go of the records of one delivered batch, of that whose turn comes last. False: none holds any."""
+        try:
+            batch, _ = self._delivered.popitem()
+        except KeyError:
+            return False
+        self._release(batch)
+        return True
+
     @property
     def pending(self) -> bool:
         """Are there any that were not begun?"""
@@ -148,6 +191,20 @@ class Callbacks:
 
 
 def _work(ref: weakref.ref[Callbacks]) -> None:
+    callbacks = ref()
+    unclaimed = callbacks.unclaimed if callbacks is not None else []
+    del callbacks
+    try:
+        unclaimed.pop()
+    except IndexError:
+        return  # another one works
+    try:
+        _work_on(ref)
+    finally:
+        unclaimed.append(None)
+
+
+def _work_on(ref: weakref.ref[Callbacks]) -> None:
     while (callbacks := ref()) is not None:
         callbacks.wake.clear()  # before looking: whoever closes sets it after
         if callbacks.ended:

@@ -24,6 +24,7 @@ __all__ = [
     "check_partition",
     "check_seconds",
     "check_text",
+    "check_time_left",
     "check_timestamp",
     "check_topic_name",
     "check_wait",
@@ -87,7 +88,15 @@ def check_seconds(name: str, value: Any, *, low: float = 0.0) -> float:
 
 
 def check_wait(name: str, value: Any) -> float:
-    """How long to wait, in seconds: 0 if it is negative (a deadline that has passed), for ever if it is infinite."""
+    """How long a call may take, in seconds: 0 or more, for ever if it is infinite."""
+    if isinstance(value, bool) or not isinstance(value, Real) or isnan(seconds := _float(value)) or seconds < 0:
+        raise ConfigurationError(f"{name}={value!r}: must be a number of seconds, 0 or more")
+    return seconds
+
+
+def check_time_left(name: str, value: Any) -> float:
+    """How long to wait for a result, in seconds, for ever if it is infinite: 0 if it is negative, as for other futures and queues, because
+    callers pass what is left until a deadline."""
     if type(value) in (int, float) and 0 <= value < INT32:
         return float(value)
     if isinstance(value, bool) or not isinstance(value, Real) or isnan(seconds := _float(value)):

@@ -143,7 +143,7 @@ class KafkaClient:
     def get_producer(self, **options: Any) -> NativeProducer:
         """A producer for any number of topics. options: the fields of `gkafka.config.ProducerConfig` (acks, linger_ms, compression...)."""
         self._handler.check_fork()
-        self._cluster._check_open()
+        self._cluster.check_open()
         return NativeProducer(self._cluster, build(ProducerConfig, options, where="get_producer()"))
 
     def partitions(self, topic: str) -> list[int]:

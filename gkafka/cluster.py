@@ -288,7 +288,7 @@ class Cluster:
         """Poll until ready() or the deadline. Raises KafkaTimeoutError, or NoBrokersAvailableError if no host ever answered."""
         self._handler.check_fork()
         while not ready():
-            self._check_open()
+            self.check_open()
             event = self._round
             due = self.poll()
             if ready():
@@ -299,7 +299,8 @@ class Cluster:
                 raise KafkaTimeoutError(f"{what}: not known in time{self._why()}")
             event.wait(max(0.001, min(deadline - now, due - now, TICK_S)))
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raises ClientClosedError once the client is closed."""
         if self._closed:
             raise ClientClosedError("the client was closed: make a new KafkaClient")
 
@@ -311,11 +312,13 @@ class Cluster:
             raise NoBrokersAvailableError(f"none of the hosts answered{self._why()}; check hosts=, the port and the listener's security")
 
     def _why(self) -> str:
-        return "".join(f"; {address}: {why}" for address, (_, why) in sorted(self._failures.items()))
+        """Each host and its last failure, which mostly names the host itself."""
+        whys = ((address, why) for address, (_, why) in sorted(self._failures.items()))
+        return "".join(f"; {why}" if address in why.replace("[", "").replace("]", "") else f"; {address}: {why}" for address, why in whys)
 
     def connect(self, timeout_s: float | None = None) -> None:
         """Reach the cluster: returns once metadata is there."""
-        self._check_open()
+        self.check_open()
         if self.metadata.version:
             return
         self.metadata.invalidate()
@@ -411,7 +414,7 @@ class Cluster:
         backoff, failures = Backoff(0.1, 1.0), 0
         while True:
             self._handler.check_fork()
-            self._check_open()
+            self.check_open()
             try:
                 return attempt()
             except KafkaException as exc:

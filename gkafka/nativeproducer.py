@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gkafka import lifetime, records
-from gkafka.checks import check_topic_name, check_wait, find_index
+from gkafka.checks import check_time_left, check_topic_name, check_wait, find_index
 from gkafka.config import ACKS, ProducerConfig
 from gkafka.core.sticky import Sticky, choose
 from gkafka.exceptions import (
@@ -62,6 +62,13 @@ class NativeProducer(TransactionCalls):
 
     `produce()` may be called by any number of workers. Under gevent it switches to others now and then (every few milliseconds of work,
     and when the buffer is full), never in the middle of a record.
+
+    Delivery callbacks (`on_delivery`, `delivery.add_done_callback()`, interceptors) run one at a time on a worker of their own, under no lock,
+    and may call anything. `delivery` is done, and `delivery.record` is there to be looked at; that of a record that failed always is, so that
+    it can be produced again. A `produce()` inside a callback does not wait for memory that is held for callbacks: it goes before other callers
+    and may take once more `buffer_bytes`. When that is full, too, because callbacks produce more than they are called for, records that were
+    delivered are let go of for it, those first whose callbacks come last: there `delivery.record` is None, results stay. What it waits for then,
+    up to `max_block_ms`, are records without an outcome, and failed ones whose callbacks are still to come.
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
@@ -74,7 +81,9 @@ class NativeProducer(TransactionCalls):
         self.generation = 0
         self.reported = self._owns_cluster = False
         self._renewals: dict[int, list[None]] = {}
+        self._inherited: tuple[ProducerDriver, Any] | None = None  # the parent's, until a child has disowned it
         self._begin(cluster)
+        self._pid = os.getpid()
         lifetime.watch(self)
 
     def _begin(self, cluster: Cluster) -> None:
@@ -120,7 +129,6 @@ class NativeProducer(TransactionCalls):
         self._closed = False
         # One compiled call for each record, with no Python frame between.
         self.produce = self._appender.produce  # type: ignore[method-assign]
-        self._pid = os.getpid()  # last: in a child, other threads wait for it
 
     def produce(
         self,
@@ -175,6 +183,8 @@ class NativeProducer(TransactionCalls):
         """What the appender's fast path does not take: checks, conversions, waiting for metadata or room, rolling full batches."""
         self.check_process()
         self._check_open()
+        if not self._driver.started:
+            self._driver.start()
         self._driver.keep_pace()
         try:
             if self._interceptors is not None:
@@ -249,16 +259,19 @@ class NativeProducer(TransactionCalls):
             while self._pid != os.getpid() and not turn:
                 self._handler.sleep(0.001)
             return
-        driver, lock = self._driver, self._append_lock
         try:
+            if self._inherited is None:  # else the first try ended half-way, and what is here now is not the parent's any more
+                self._inherited = self._driver, self._append_lock
             self._begin(self._cluster.renewed(self._handler.renewed()))
+            self._owns_cluster = True
+            counts = lifetime.disown(*self._inherited)
+            if counts:
+                log.warning("forked: %d record(s) that the parent accepted are left to it: %s", sum(counts.values()), lifetime.told(counts))
+            self._inherited = None
+            self._pid = os.getpid()  # last: other threads wait for it
         except BaseException:
             turn.append(None)
             raise
-        self._owns_cluster = True
-        counts = lifetime.disown(driver, lock)
-        if counts:
-            log.warning("forked: %d record(s) that the parent accepted are left to it: %s", sum(counts.values()), lifetime.told(counts))
 
     def _check_usable(self) -> None:
         self._handler.check_fork()
@@ -269,8 +282,6 @@ class NativeProducer(TransactionCalls):
             raise ProducerStoppedException("the producer was closed: make a new one with client.get_producer()")
         if self._driver.fatal is not None:
             raise self._driver.fatal
-        if not self._driver.started:
-            self._driver.start()
         if self._transactions is not None:
             self._transactions.check_producing()
 
@@ -355,11 +366,22 @@ class NativeProducer(TransactionCalls):
         return number
 
     def _append(
-        self, topic: str, target: int | None, value: Any, key: Any, timestamp: int, headers: Any, size: int, *, may_open: bool
+        self,
+        topic: str,
+        target: int | None,
+        value: Any,
+        key: Any,
+        timestamp: int,
+        headers: Any,
+        size: int,
+        *,
+        may_open: bool,
+        beyond: int = 0,
     ) -> Delivery | None:
         """Put the record into its batch, rolling the one that is full. None: there is no room in the buffer, or others wait for it.
 
-        target: its partition; None: the sticky one. A record that finds that one's batch full goes where the next ones go.
+        target: its partition; None: the sticky one. A record that finds that one's batch full goes where the next ones go. beyond: bytes that a
+        new batch may take over the limits.
         """
         with self._slow_lock:
             self._check_open()  # close() may have come while this caller waited for room
@@ -375,7 +397,7 @@ class NativeProducer(TransactionCalls):
                     if delivery is not None:
                         return delivery
                     self._roll(topic, partition)
-                return self._open(topic, partition, value, key, timestamp, headers, size)
+                return self._open(topic, partition, value, key, timestamp, headers, size, beyond)
             except BufferFull:
                 return None
 
@@ -404,11 +426,13 @@ class NativeProducer(TransactionCalls):
             if full is not None:
                 self._driver.accumulator.rolled(full)
 
-    def _open(self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any, size: int) -> Delivery | None:
+    def _open(
+        self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any, size: int, beyond: int
+    ) -> Delivery | None:
         """Open a batch and put the record into it, in one step: whoever drives may take the batch away as soon as it is known."""
         with self._driver.lock:
             try:
-                batch = self._appender.open(topic, partition, self._handler.monotonic(), size)
+                batch = self._appender.open(topic, partition, self._handler.monotonic(), size, beyond)
                 sticky = self._sticky.get(topic)
                 if sticky is not None and sticky.partition == partition:
                     sticky.follow(batch)  # while it is empty: what it holds from now on counts
@@ -448,7 +472,7 @@ class NativeProducer(TransactionCalls):
             while True:
                 place.event.clear()
                 if memory.may_try(place):
-                    delivery = self._append(topic, target, *record, size, may_open=True)
+                    delivery = self._append(topic, target, *record, size, may_open=True, beyond=place.beyond)
                     if delivery is not None:
                         return delivery
                     if memory.make_room(place):
@@ -476,7 +500,7 @@ class NativeProducer(TransactionCalls):
     def wait(self, batch: Batch, timeout: float | None, index: int) -> None:
         """Wait until a record of a batch is settled; used by its deliveries. Raises KafkaTimeoutError."""
         patience = self.config.delivery_timeout_ms + self.config.request_timeout_ms
-        limit = patience / 1000 if timeout is None else check_wait("timeout", timeout)
+        limit = patience / 1000 if timeout is None else check_time_left("timeout", timeout)
         self.check_process()
         if batch.part(index).done:
             return

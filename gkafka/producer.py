@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gkafka import records
-from gkafka.checks import check_count, check_flag, check_seconds, check_wait, find_index
+from gkafka.checks import check_count, check_flag, check_seconds, check_time_left, find_index
 from gkafka.common import CompressionType, TimestampType
 from gkafka.config import ProducerConfig, build
 from gkafka.exceptions import (
@@ -381,7 +381,7 @@ class Producer:
         Its offset is -1 if there is an error or the broker did not say. Reports that nobody takes are kept. timeout: seconds, None is for
         ever. Raises the handler's QueueEmptyError (queue.Empty); ConfigurationError without delivery_reports=True or with sync=True.
         """
-        wait = INF if timeout is None else check_wait("timeout", timeout)
+        wait = INF if timeout is None else check_time_left("timeout", timeout)
         if self._running:
             self._parts()
         if self._reports is None:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gkafka.broker import CONTROL, PRODUCE
-from gkafka.callbacks import Callbacks, end_waits
+from gkafka.callbacks import Callbacks, end_waits, is_callback
 from gkafka.common import CompressionType
 from gkafka.config import ProducerConfig
 from gkafka.core.accumulator import Accumulator
@@ -32,6 +32,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.failures import Failures
+from gkafka.starter import Starter
 from gkafka.wire.produce import ProduceRequest, holds_zstd, record_format
 
 if TYPE_CHECKING:
@@ -120,21 +121,24 @@ class ProducerDriver:
         self._wake = self._handler.Event()
         self._sleeps_until = float("inf")
         self._worker: Any = None
+        self._starter = Starter(self._handler)
         self._unclaimed = [None]  # whoever was interrupted while it started the worker may start another: one of them works
         self.callbacks = Callbacks(self._handler, self.lock, self.sender, self._give_back)
-        self.failures = Failures(self.lock, appender.release, self.memory.give_room)
+        self.failures = Failures(self.lock, self._handler.Lock(), appender.release, self.memory.give_room)
         cluster.sleepers.update((self._wake, self.callbacks.wake))
 
     def start(self) -> None:
-        """Start the worker, once."""
-        with self.lock:
-            if self._worker is None:
-                self._handler.start()
-                self._worker = self._handler.spawn(_work, weakref.ref(self), _name="gkafka-producer", _on_failure=_died(weakref.ref(self)))
+        """Start the worker, once; at once unless another caller is about to."""
+        self._starter.run(self._start_worker)
+
+    def _start_worker(self) -> None:
+        if self._worker is None:
+            self._handler.start()
+            self._worker = self._handler.spawn(_work, weakref.ref(self), _name="gkafka-producer", _on_failure=_died(weakref.ref(self)))
 
     @property
     def started(self) -> bool:
-        """Is the worker there?"""
+        """Is the worker there? If not, whoever needs it calls start()."""
         return self._worker is not None
 
     def stop(self, deadline: float = 0.0) -> None:
@@ -296,8 +300,8 @@ class ProducerDriver:
         for batch in outgoing.batches:
             try:
                 self._seal(batch, version)
-            except KafkaException as exc:
-                failed.append((batch, exc))
+            except Exception as exc:
+                failed.append((batch, self._not_sealed(batch, exc)))
         if failed:
             outgoing = self._without(outgoing, failed)
             if not outgoing.batches:
@@ -351,6 +355,23 @@ class ProducerDriver:
         else:
             seal()
 
+    def _not_sealed(self, batch: Batch, error: Exception) -> KafkaException:
+        """What a batch fails with that cannot be made ready to send: alone, for the next one may be. Raises what a signal handler raised."""
+        if isinstance(error, KafkaException):
+            return error
+        if self._handler.interrupted(error):
+            raise error
+        log.error("sealing %r failed", batch, exc_info=error)
+        failure = ProduceFailureError(
+            f"{batch.topic}-{batch.partition}: {batch.count} record(s) could not be made ready to send"
+            f" (compression={CompressionType(self._codec).name.lower()}): {type(error).__name__}: {error}; the producer goes on: produce them"
+            " again, with another compression= if it is the codec",
+            topic=batch.topic,
+            partition=batch.partition,
+        )
+        failure.__cause__ = error.with_traceback(None)  # its frames hold the batch
+        return failure
+
     def _without(self, outgoing: Outgoing, failed: list[tuple[Batch, KafkaException]]) -> Outgoing:
         bad = [batch for batch, _ in failed]
         with self.lock:
@@ -364,6 +385,8 @@ class ProducerDriver:
 
         index: of a record, to wait for the part of the batch that it is in.
         """
+        if not self.started:
+            self.start()  # who was to start it could not
         parker = self._handler.parker()
         wake = parker.wake
         with self.lock:
@@ -496,6 +519,8 @@ class ProducerDriver:
             # Kept before it is done: a flush() that sees the last batch done must find it among the failures.
             self.failures.keep(batch, outcome.error)
             callbacks = batch.fail(outcome.error, batch.extra.persisted)
+            if not callbacks:
+                self.failures.called(batch)
         if callbacks:
             self.callbacks.add(batch, whole, callbacks)
         _wake(batch)
@@ -533,7 +558,7 @@ class ProducerDriver:
         """Called before a batch is begun. While the brokers answer, memory beyond what keeps their connections busy gains nothing: whoever fills it
         faster than they take it rests for a moment. When they do not, records gather until the buffer is full.
         """
-        if not self._is_ahead():
+        if not self._is_ahead() or is_callback(self._handler):  # what is ahead there may wait for that very callback
             return
         with self.lock:
             oldest = next(iter(self.accumulator.unsettled), None)
@@ -558,7 +583,11 @@ class ProducerDriver:
         return place.driver.available >= place.size
 
     def _give_back(self, batch: Batch) -> None:
-        self._appender.release(batch)
+        """Its callbacks had their look at the records, or could not wait for it. What failed is still to be reported."""
+        if batch.error is None:
+            self._appender.release(batch)
+        else:
+            self.failures.called(batch)
         self.memory.give_room()
 
 

@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
+from gkafka.callbacks import is_callback
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
@@ -15,17 +16,21 @@ __all__ = ["Place", "ProducerMemory"]
 
 
 class Place:
-    """One caller's place in the line. size: bytes that it waits for; event: set when it may try."""
+    """One caller's place in the line. size: bytes that it waits for; event: set when it may try; in_callback: it is the worker of delivery
+    callbacks, so memory that is held for their sake may come back only after it; beyond: bytes that it may take over the limits.
+    """
 
-    __slots__ = ("__weakref__", "driver", "event", "size")
+    __slots__ = ("__weakref__", "beyond", "driver", "event", "in_callback", "size")
 
-    def __init__(self, driver: ProducerDriver, size: int, event: Any) -> None:
-        self.driver, self.size, self.event = driver, size, event
+    def __init__(self, driver: ProducerDriver, size: int, event: Any, *, in_callback: bool = False) -> None:
+        self.driver, self.size, self.event, self.in_callback = driver, size, event, in_callback
+        self.beyond = 0
 
 
 class ProducerMemory:
     """A producer takes at most its own buffer_bytes, and all producers of a client together at most the largest buffer_bytes among those
-    that live. Who finds no room stands in line: first come, first served.
+    that live. Who finds no room stands in line: first come, first served. A delivery callback goes before everybody, who may wait for what only
+    it gives back, and may take once more its producer's buffer_bytes.
 
     Only the caller holds its place. One that was interrupted between any two steps of taking or leaving it, by a signal handler's exception,
     is gone from the line with it: a place that nobody waits at would stop everybody behind it.
@@ -63,7 +68,7 @@ class ProducerMemory:
 
     def stand_in_line(self, driver: ProducerDriver, size: int) -> Place:
         """Take the last place. Everything that lingers goes out, of every producer: its memory is wanted."""
-        place = Place(driver, size, self._handler.Event())
+        place = Place(driver, size, self._handler.Event(), in_callback=is_callback(self._handler))
         with self._lock:
             self._line.append(weakref.ref(place))
             drivers = list(self._shares)
@@ -81,10 +86,24 @@ class ProducerMemory:
         self.give_room()
 
     def make_room(self, place: Place) -> bool:
-        """Let failed records go that only wait to be reported: their memory is needed for what can still be sent. True: there is room now."""
+        """Let failed records go that only wait to be reported: their memory is needed for what can still be sent. True: try again.
+
+        For a callback then what it may take beyond the limits: it bounds what is held although the callbacks' worker, which alone ends that,
+        waits for nobody. At last delivered records that only wait for a look of callbacks; not of other producers if it is its own producer's
+        buffer that is too small.
+        """
         with self._lock:
             drivers = [place.driver, *(d for d in self._shares if d is not place.driver)]
-        return any(driver.drop_failures(place) for driver in drivers)
+            share = self._shares.get(place.driver, 0)
+        if any(driver.drop_failures(place) for driver in drivers):
+            return True
+        if not place.in_callback:
+            return False
+        if place.beyond < share:
+            place.beyond = share
+            return True
+        others_matter = place.driver.own_available + place.beyond >= place.size
+        return any(driver.callbacks.let_go() for driver in (drivers if others_matter else drivers[:1]))
 
     def may_try(self, place: Place) -> bool:
         """Is it this one's turn?"""
@@ -101,10 +120,11 @@ class ProducerMemory:
             place.event.set()
 
     def _first(self) -> list[Place]:
-        """Those whose turn it is: the first of the line, and behind one that waits for its own producer's buffer the first of another."""
-        served: list[Place] = []
-        for place in self._standing():
-            if any(place.driver is other.driver for other in served):
+        """Those whose turn it is: callbacks, the first of the line, and behind one that waits for its own producer's buffer the first of another."""
+        line = self._standing()
+        served = [place for place in line if place.in_callback]
+        for place in line:
+            if place.in_callback or any(place.driver is other.driver for other in served):
                 continue
             served.append(place)
             if place.driver.own_available >= place.size:

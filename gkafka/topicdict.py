@@ -41,20 +41,22 @@ class TopicDict(dict[str, Topic]):
 
     def _names(self) -> list[str]:
         cluster = self._owner()
+        cluster.check_open()
         cluster.ensure_listed()
         return sorted(name for name, info in cluster.metadata.topics.items() if self._shows(info))
 
     def __getitem__(self, name: str | bytes) -> Topic:
-        self._owner().handler.check_fork()  # a child's copy would hand out topics whose sockets are the parent's
+        owner = self._owner()
+        owner.handler.check_fork()  # a child's copy would hand out topics whose sockets are the parent's
+        owner.check_open()
         key = check_topic_name(name)
         made = self._made.get(key)
         if made is not None:
             return made
-        cluster = self._owner()
-        info = cluster.wait_for_topic(key)
+        info = owner.wait_for_topic(key)
         if not self._shows(info):
             raise KeyError(f"{key!r} is an internal topic: KafkaClient(exclude_internal_topics=False) shows it")
-        topic = self._made[key] = Topic(cluster, info)
+        topic = self._made[key] = Topic(owner, info)
         return topic
 
     def __iter__(self) -> Any:

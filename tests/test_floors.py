@@ -43,6 +43,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "producermemory",
             "rawfetch",
             "simpleconsumer",
+            "starter",
             "topic",
             "topicdict",
             "transactions",

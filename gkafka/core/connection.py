@@ -373,6 +373,11 @@ class Connection:
             api=sent.api.name,
         )
 
+    @property
+    def unanswered(self) -> list[Sent]:
+        """What is in flight, oldest first."""
+        return list(self._in_flight)
+
     def lose(self) -> list[Sent]:
         """The connection is gone. Returns what was in flight, oldest first; a second call returns nothing."""
         self._move(Event.LOSE)

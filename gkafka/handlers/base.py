@@ -240,6 +240,10 @@ class Handler(abc.ABC):
         """Whether a signal handler's exception may end the calling worker anywhere. No one's, unless the handler says otherwise."""
         return False
 
+    def interrupted(self, error: BaseException) -> bool:
+        """Whether a signal handler raised this, in the calling worker: then what was under way has not failed, it was ended from outside."""
+        return False
+
     @abc.abstractmethod
     def in_owner(self) -> bool:
         """Whether the calling thread is the one whose event loop runs this handler's workers (always, on threads)."""

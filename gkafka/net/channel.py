@@ -8,6 +8,7 @@ What may be asked and what an answer belongs to is decided by `core.connection`;
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -58,6 +59,17 @@ class Queued:
     @property
     def deadline(self) -> float:
         return self.at + self.timeout_s
+
+
+class End:
+    """How a connection ends. failed: who is still to be told so; None: not known yet."""
+
+    __slots__ = ("error", "failed", "now")
+
+    def __init__(self, error: KafkaException | None, now: float) -> None:
+        self.error = error
+        self.now = now
+        self.failed: Failures | None = None
 
 
 class Channel:
@@ -120,6 +132,7 @@ class Channel:
         self._abandoned = False
         self._opened = False
         self._closed = False
+        self._end: End | None = None
         self._wait_s = min(LONGEST_WAIT_S, config.socket_timeout_ms / 10_000)
 
     def __repr__(self) -> str:
@@ -146,8 +159,8 @@ class Channel:
     ) -> None:
         """Send a request, or queue it until the connection is open. Never waits.
 
-        on_done(response, None) or on_done(None, error) is called exactly once, by a worker of the channel, never from inside this call; it
-        must not block. expects_response=False (acks=0): on_done(None, None) once the kernel has the bytes. timeout_s: from now to the
+        on_done(response, None) or on_done(None, error) is called exactly once, by a worker of the channel or by who closes it, never from
+        inside this call; it must not block. (Once more with its error if a signal handler's exception ended it, or came just before.) expects_response=False (acks=0): on_done(None, None) once the kernel has the bytes. timeout_s: from now to the
         answer; when it is over, the connection is closed.
         Raises ForkedClientError in another process than the one that made the channel.
         """
@@ -339,13 +352,18 @@ class Channel:
     def _tell_each(self, failed: Failures) -> None:
         """Tell everybody, even if a callback is ended by a kill or Ctrl-C: that goes on when all were told."""
         while failed:
-            on_done, error = failed.pop(0)
-            if on_done is not None:
-                try:
+            on_done, error = failed[0]
+            try:
+                if on_done is not None:
                     self._tell(on_done, None, error)
-                except BaseException:
-                    self._tell_each(failed)
-                    raise
+                del failed[0]
+            except BaseException:
+                del failed[:1]
+                self._tell_each(failed)
+                if on_done is not None and self._handler.interruptible():  # it may have come before the call
+                    with contextlib.suppress(BaseException):
+                        self._tell(on_done, None, error)
+                raise
 
     def _tell(self, on_done: OnDone, response: Any, error: KafkaException | None) -> None:
         try:
@@ -533,13 +551,27 @@ class Channel:
 
     def _shut(self, error: KafkaException | None) -> None:
         """Close once: nothing is accepted from here on, everything pending fails, outside the lock."""
-        now = self._handler.monotonic()
+        end = End(error, self._handler.monotonic())
+        try:
+            self._end_as(end)
+        except BaseException:  # a signal handler's, between any two steps, or a kill inside a callback: the rest is done before it goes on
+            self._end_as(end)
+            raise
+
+    def _end_as(self, end: End) -> None:
+        """Do what is not done yet, unless another one ends the connection."""
+        error = end.error
         with self._lock:
-            if self._closed:
+            if self._end is None:
+                self._end = end
+            if self._end is not end:
                 return
-            self._closed = True
             self.error = error
-            sent, queued, outs = self._connection.lose(), list(self._backlog), self._outbox.close()
+            self._closed = True
+            if end.failed is None:
+                end.failed = self._unfinished(end.now)
+            self._connection.lose()
+            self._outbox.close()
             self._backlog.clear()
             stream = self._stream
         log.info("%s: %s connection closed: %s", self.peer, self.role, error or "by the client")
@@ -549,14 +581,18 @@ class Channel:
         self._outbox.wake()
         if stream is not None:
             stream.close()
-        failed: Failures = [(entry.token, self._error_of(entry, now)) for entry in sent]
-        failed += [(out.on_done, out.error or (self._closed_error() if out.buffers else None)) for out in outs]
-        failed += [(wait.on_done, self._never_sent(wait) if wait.deadline <= now else self._closed_error()) for wait in queued]
         try:
-            self._tell_each(failed)
+            self._tell_each(end.failed)
         finally:
             if self._on_close is not None:
                 self._call_on_close(error)
+
+    def _unfinished(self, now: float) -> Failures:
+        """Under the lock: whom to tell that the connection is gone, and how. Takes nothing out."""
+        failed: Failures = [(entry.token, self._error_of(entry, now)) for entry in self._connection.unanswered]
+        failed += [(out.on_done, out.error or (self._closed_error() if out.buffers else None)) for out in self._outbox.outs]
+        failed += [(wait.on_done, self._never_sent(wait) if wait.deadline <= now else self._closed_error()) for wait in self._backlog]
+        return failed
 
     def _error_of(self, sent: Sent, now: float) -> KafkaException:
         """Whose time is over is told so; the others lost their connection to it."""
@@ -570,7 +606,9 @@ class Channel:
         try:
             assert self._on_close is not None
             self._on_close(self, error)
+            self._on_close = None
         except Exception:
+            self._on_close = None
             log.exception("%s: the callback for the closed connection raised", self.peer)
 
 

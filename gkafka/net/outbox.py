@@ -73,12 +73,15 @@ class Outbox:
         """Something is unsent: what comes later must wait behind it. Without the lock, too: a look at a copy."""
         return bool(self._outs) and any(out.buffers for out in list(self._outs))
 
-    def close(self) -> list[Out]:
+    @property
+    def outs(self) -> list[Out]:
+        """What is here, in order."""
+        return list(self._outs)
+
+    def close(self) -> None:
         """Take everything out; the worker ends soon. What is put in later is told, by a worker, and nothing is sent."""
         self._closed = True
-        outs = list(self._outs)
         self._outs.clear()
-        return outs
 
     # -- without it
     def wake(self) -> None:

@@ -10,6 +10,7 @@ __all__ = ["check_record", "record_size"]
 
 HEADER_BYTES = 61  # of a v2 batch, before its first record (KIP-98)
 MIN_BATCH_BYTES = 128
+LEAST_BEYOND = 256  # memory of a batch that is beyond the limits: one record, or a few small ones
 MAX_BATCH_BYTES = 1 << 30  # sizes are int32 on the wire, and a codec may add to them
 
 Headers = list[tuple[str, "bytes | None"]]

@@ -100,11 +100,11 @@ class Pool:
         self.pid = os.getpid()
         self.returned: deque[int] = deque()  # what finalizers gave back; they run anywhere, under the lock too
 
-    def reserve(self, n: int) -> bool:
-        """Count n bytes as used; False if there are not that many."""
+    def reserve(self, n: int, beyond: int = 0) -> bool:
+        """Count n bytes as used; False if there are not that many. beyond: bytes over each limit that may be taken."""
         if self.returned:
             self.settle()
-        if n > self.limit - self.reserved or (self.budget is not None and not self.budget.reserve(n)):
+        if n > self.limit + beyond - self.reserved or (self.budget is not None and not self.budget.reserve(n, beyond)):
             return False
         self.reserved += n
         return True
@@ -127,12 +127,13 @@ class Pool:
 
     @property
     def own_free(self) -> int:
+        """Below 0 while more is taken: parts of a batch that was split, what was taken beyond the limits."""
         self.settle()
-        return max(0, self.limit - self.reserved)
+        return self.limit - self.reserved
 
     @property
     def free(self) -> int:
-        own = self.own_free
+        own = max(0, self.own_free)
         return own if self.budget is None else min(own, self.budget.available)
 
 
@@ -150,10 +151,10 @@ class Budget:
         self._lock = lock or nullcontext()
         self.returned: deque[int] = deque()
 
-    def reserve(self, n: int) -> bool:
+    def reserve(self, n: int, beyond: int = 0) -> bool:
         with self._lock:
             self._settle()
-            if n > self.limit - self._reserved:
+            if n > self.limit + beyond - self._reserved:
                 return False
             self._reserved += n
             return True

@@ -13,6 +13,7 @@ from zlib import crc32
 
 from gkafka.exceptions import BufferFull
 from gkafka.records._check import (
+    LEAST_BEYOND,
     MAX_BATCH_BYTES,
     MIN_BATCH_BYTES,
     check_capacity,
@@ -203,8 +204,9 @@ class Appender:
         return found.sticky if found is not None and found.partitions else -1
 
     # -- batches
-    def open(self, topic: str, partition: int, created: float, capacity: int | None = None) -> Batch:
-        """Make a partition's open batch. created: monotonic seconds; capacity: bytes it must be able to hold (`record_size`).
+    def open(self, topic: str, partition: int, created: float, capacity: int | None = None, beyond: int = 0) -> Batch:
+        """Make a partition's open batch. created: monotonic seconds; capacity: bytes it must be able to hold (`record_size`);
+        beyond: bytes over buffer_bytes, and over what is shared, that may be taken for it; then it holds little more than `capacity`.
 
         Raises BufferFull if the memory is not there now, RecordTooLarge if it never can be, ValueError if one is open.
         """
@@ -217,7 +219,9 @@ class Appender:
                 raise ValueError(f"{topic}-{partition} has an open batch: roll it first")
             found = self._topic(topic)
             start = self._first_capacity(found, partition, need)
-            if not self._pool.reserve(start):
+            if beyond and start > self._pool.free:
+                start = max(need, LEAST_BEYOND)
+            if not self._pool.reserve(start, beyond):
                 text = f"{topic}-{partition}: {start} bytes wanted, {self._pool.free} of buffer_bytes={self.buffer_bytes} are free"
                 raise BufferFull(text, topic=topic, partition=partition)
             batch = Batch.__new__(Batch)
@@ -267,7 +271,7 @@ class Appender:
 
     @property
     def own_available(self) -> int:
-        """Bytes of buffer_bytes that no batch holds, whatever others hold."""
+        """Bytes of buffer_bytes that no batch holds, whatever others hold; below 0 while batches hold more."""
         with self._guard:
             return self._pool.own_free
 

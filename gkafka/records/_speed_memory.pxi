@@ -174,9 +174,9 @@ cdef class _Pool:
         _live -= 1
         free(first)
 
-    cdef bint reserve(self, Py_ssize_t n) noexcept:
-        """Count n bytes as used; False if there are not that many."""
-        if n > self.limit - self.reserved or (self.budget is not None and n > self.budget.limit - self.budget.reserved):
+    cdef bint reserve(self, Py_ssize_t n, Py_ssize_t beyond=0) noexcept:
+        """Count n bytes as used; False if there are not that many. beyond: bytes over each limit that may be taken."""
+        if n > self.limit + beyond - self.reserved or (self.budget is not None and n > self.budget.limit + beyond - self.budget.reserved):
             return False
         self.charge(n)
         return True

@@ -14,7 +14,7 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZ
 from libc.stdlib cimport free, malloc, realloc
 
 from gkafka.exceptions import BufferFull, KafkaTimeoutError
-from gkafka.records._check import MIN_BATCH_BYTES, check_capacity, check_record, check_seal, check_sizes, check_timestamp, record_size, too_large
+from gkafka.records._check import LEAST_BEYOND, MIN_BATCH_BYTES, check_capacity, check_record, check_seal, check_sizes, check_timestamp, record_size, too_large
 from gkafka.records._legacy_write import check_legacy, decode_message_set, encode_message_set
 from gkafka.records._results import Record, RecordMetadata, fresh_error, run_callback
 from gkafka.records._split import cuts
@@ -229,8 +229,9 @@ cdef class Appender:
         return found
 
     # -- batches
-    def open(self, str topic not None, int partition, double created, capacity=None):
-        """Make a partition's open batch. created: monotonic seconds; capacity: bytes it must be able to hold (`record_size`).
+    def open(self, str topic not None, int partition, double created, capacity=None, Py_ssize_t beyond=0):
+        """Make a partition's open batch. created: monotonic seconds; capacity: bytes it must be able to hold (`record_size`);
+        beyond: bytes over buffer_bytes, and over what is shared, that may be taken for it; then it holds little more than `capacity`.
 
         Raises BufferFull if the memory is not there now, RecordTooLarge if it never can be, ValueError if one is open.
         """
@@ -245,7 +246,9 @@ cdef class Appender:
             raise ValueError(f"{topic}-{partition} has an open batch: roll it first")
         found = self.topic(topic)
         start = self.first_capacity(found, partition, need)
-        if not self.pool.reserve(start):
+        if beyond and start > self.pool.free_bytes():
+            start = max(need, LEAST_BEYOND)
+        if not self.pool.reserve(start, beyond):
             text = f"{topic}-{partition}: {start} bytes wanted, {self.available} of buffer_bytes={self.buffer_bytes} are free"
             raise BufferFull(text, topic=topic, partition=partition)
         batch = Batch.__new__(Batch)
@@ -308,8 +311,8 @@ cdef class Appender:
 
     @property
     def own_available(self):
-        """Bytes of buffer_bytes that no batch holds, whatever others hold."""
-        return max(0, self.pool.limit - self.pool.reserved)
+        """Bytes of buffer_bytes that no batch holds, whatever others hold; below 0 while batches hold more."""
+        return self.pool.limit - self.pool.reserved
 
     def release(self, Batch batch not None):
         """Give a batch's memory back: at once, or when the last view of its `wire` is gone. Its result stays."""

@@ -143,7 +143,7 @@ def test_a_wrong_port_is_told_soon_and_named(connect: Any) -> None:
     with Clock() as clock:
         error = error_of(client.connect)
     assert isinstance(error, NoBrokersAvailableError)
-    assert f"127.0.0.1:{port}" in str(error)
+    assert str(error).count(f"127.0.0.1:{port}") == 1
     assert "refused" in str(error)
     assert clock.seconds < 5
 

@@ -137,8 +137,34 @@ def test_a_deadline_that_has_passed_is_no_time_at_all(client: KafkaClient, clust
     producer = client.get_producer(linger_ms=1)
     delivery = producer.produce("t", b"x")
     assert isinstance(error_of(delivery.result, -0.5), KafkaTimeoutError)
-    assert isinstance(error_of(producer.flush, -0.5), KafkaTimeoutError)
-    assert isinstance(error_of(producer.close, -0.5), DeliveryError)
+    assert isinstance(error_of(producer.flush, 0), KafkaTimeoutError)
+    assert isinstance(error_of(producer.close, 0), DeliveryError)
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.001, float("-inf")])
+def test_a_negative_timeout_of_flush_and_close_is_refused_and_nothing_is_given_up(
+    client: KafkaClient, cluster: MockCluster, timeout: float
+) -> None:
+    """-1 is "for ever" elsewhere: taken for no time at all it would cost the records."""
+    producer = client.get_producer(linger_ms=60_000)
+    delivery = producer.produce("t", b"x")
+    for call in (producer.flush, producer.close, client.close):
+        error = error_of(call, timeout)
+        assert isinstance(error, ConfigurationError), call
+        assert f"timeout={timeout!r}: must be a number of seconds, 0 or more" in str(error)
+    producer.close()
+    assert delivery.result(0).offset == 0
+
+
+def test_a_client_that_is_closed_has_no_topics(client: KafkaClient) -> None:
+    topics = client.topics
+    known = topics["t"]
+    client.close()
+    for look in (lambda: client.topics["t"], lambda: topics[b"t"], lambda: list(topics), lambda: "t" in topics, lambda: topics.get("t")):
+        error = error_of(look)
+        assert isinstance(error, ClientClosedError)
+        assert "make a new KafkaClient" in str(error)
+    assert known.name == "t"
 
 
 def test_what_close_gave_up_says_so(client: KafkaClient, cluster: MockCluster) -> None:

@@ -247,3 +247,38 @@ def test_a_transactional_producer_cannot_go_on_in_a_child(client: KafkaClient) -
     error = error_of(client.get_producer, on_fork="recreate", transactional_id="orders")
     assert isinstance(error, ConfigurationError)
     assert "would fence its parent" in str(error)
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+@pytest.mark.parametrize("where", ["gkafka.cluster.Cluster.adopt", "gkafka.lifetime.disown"])
+def test_a_renewal_that_was_interrupted_goes_on_with_the_next_call(handler: str, where: str) -> None:
+    """What is disowned is the parent's, not what the first try made."""
+    body = f"""
+    from unittest import mock
+    import gkafka.cluster, gkafka.lifetime
+
+    cluster = MockCluster(topics={{"t": 1}})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    producer = client.get_producer(linger_ms=60_000, on_fork="recreate")
+    pending = producer.produce("t", b"parent")
+
+    def child():
+        lock = producer._append_lock
+        if hasattr(lock, "_at_fork_reinit"):
+            lock.acquire()  # by a thread of the parent's, which is not here
+        try:
+            with mock.patch({where!r}, side_effect=KeyboardInterrupt):
+                producer.produce("t", b"interrupted")
+        except KeyboardInterrupt:
+            offset = producer.produce("t", b"child").result(10).offset
+        assert pending.done()
+        producer.close(5)
+        return f"{{offset}} {{type(pending.exception(0)).__name__}}"
+
+    print(in_child(child))
+    producer.flush(10)
+    print(pending.result(5).offset)
+    client.close()
+    cluster.close()
+"""
+    assert script(body, handler) == ["0 ForkedClientError", "1"]

@@ -16,15 +16,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from random import Random
-from types import CodeType, FrameType
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gkafka
 from gkafka import KafkaClient
+from gkafka.config import ClientConfig
 from gkafka.exceptions import NotLeaderForPartition
-from gkafka.testing import Action, Close, Delay, Error, MockCluster
+from gkafka.failures import Failures
+from gkafka.handlers.selection import resolve_handler
+from gkafka.net.channel import Channel
+from gkafka.testing import Action, Close, Delay, Drop, Error, MockCluster
+from gkafka.wire.metadata import MetadataRequest
 from tests.effort import seeds
 from tests.public.aids import LIMIT_S, Runner, stored
 
@@ -225,3 +230,79 @@ def test_a_call_may_be_interrupted_while_connections_break_and_brokers_refuse(ma
             cluster.on("InitProducerId", chance.choice(troubles))
 
     shoot(cluster, seed, disturb=disturb)
+
+
+# -- one step at a time ----------------------------------------------------------------------------------------------------
+def at_each_line(act: Callable[[int, Gun], None], *, at_least: int) -> None:
+    """act(n, gun) shoots at line number n, until there is none."""
+    for n in range(1, 2000):
+        gun = Gun()
+        act(n, gun)
+        if not gun.shots:
+            assert n > at_least, "it hardly ever hit"
+            return
+    raise AssertionError("no end")
+
+
+def test_closing_a_connection_may_be_interrupted_at_any_line(cluster: MockCluster, run: Runner) -> None:
+    """Whoever waits for an answer is told, and so is the owner of the connection."""
+    handler = resolve_handler("threading")
+    cluster.on("Metadata", Drop(), times=None)
+
+    def close(n: int, gun: Gun) -> None:
+        host, port = cluster.brokers[1]
+        closed: list[Any] = []
+        told: list[Any] = []
+        made = Channel(handler, host, port, ClientConfig(), on_close=lambda *about: closed.append(about))
+        made.wait_open(handler.monotonic() + LIMIT_S)
+        for index in range(3):
+            made.send(MetadataRequest(topics=[]), lambda _, error, index=index: told.append(index), timeout_s=LIMIT_S)
+        with contextlib.suppress(Shot), gun.aimed(n):
+            made.close()
+        made.close()  # it may not even have begun
+        run.until(lambda: set(told) == {0, 1, 2} and closed, PROMPT_S)
+        assert len(told) <= 4, "at most the one that was told at that moment is told again"
+        assert made.join(LIMIT_S)
+
+    at_each_line(close, at_least=40)
+    handler.stop(handler.monotonic() + LIMIT_S)
+
+
+class FailedBatch:
+    """Stands for one of two records, which are gone with its memory."""
+
+    count, topic, partition, extra = 2, "t", 0, SimpleNamespace(persisted="no")
+
+    def __init__(self, name: str) -> None:
+        self.name, self.held = name, True
+
+    def record(self, index: int) -> str | None:
+        return f"{self.name}{index}" if self.held else None
+
+
+def test_telling_what_failed_may_be_interrupted_at_any_line(run: Runner) -> None:
+    """Whatever the call that was ended did not say the next one says, with the records; all of the memory is given back."""
+
+    def take(n: int, gun: Gun) -> None:
+        def release(batch: Any) -> None:
+            batch.held = False
+
+        failures = Failures(threading.Lock(), threading.Lock(), release, lambda: None)
+        batches: list[Any] = [FailedBatch(name) for name in "abc"]
+        for batch in batches:
+            failures.keep(batch, NotLeaderForPartition(f"{n}"))
+        for batch in batches[:2]:
+            failures.called(batch)
+        error = None
+        with contextlib.suppress(Shot), gun.aimed(n):
+            error = failures.take()
+        failures.called(batches[2])
+        if error is None:
+            error = failures.take()
+        else:
+            assert failures.take() is None
+        assert error is not None
+        assert [entry.record for entry in error.records] == ["a0", "a1", "b0", "b1", "c0", "c1"]
+        assert not any(batch.held for batch in batches)
+
+    at_each_line(take, at_least=20)

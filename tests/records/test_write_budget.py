@@ -55,6 +55,29 @@ def test_batches_do_not_grow_beyond_the_budget(impl: Any) -> None:
     assert budget.reserved <= 20_000
 
 
+def test_a_batch_may_be_opened_beyond_both_limits_by_so_much_and_no_more(impl: Any) -> None:
+    """It holds its record and little else: what is beyond the limits is for few."""
+    budget, first, second = pair(impl)
+    held = first.open("t", 0, 1.0, 30_000)
+    inside = first.open("t", 1, 1.0, 2000, 5000)
+    assert budget.reserved == 30_000 + 2048, "there is room for it"
+    with pytest.raises(BufferFull):
+        first.open("t", 2, 1.0, 2000, 1279)
+    over = first.open("t", 2, 1.0, 2000, 1280)
+    assert (first.own_available, first.available) == (-1280, 0)
+    assert second.available == 40_000 - 34_048
+    other = second.open("t", 0, 1.0, second.available)
+    with pytest.raises(BufferFull):
+        second.open("t", 1, 1.0, 100, 255)
+    least = second.open("t", 1, 1.0, 100, 256)
+    assert budget.reserved == 40_256
+    for batch in (held, inside, over):
+        first.release(batch)
+    for batch in (other, least):
+        second.release(batch)
+    assert (first.own_available, second.own_available, budget.available) == (32_768, 32_768, 40_000)
+
+
 def test_everything_comes_back_whatever_was_done_with_it(impl: Any) -> None:
     chance = Random(3)
     gc.collect()
