@@ -21,6 +21,7 @@ from gkafka.brokererrors import __all__ as _broker_errors
 
 __all__ = [
     *_broker_errors,
+    "AssignmentError",
     "BufferFull",
     "ClientClosedError",
     "ConfigurationError",
@@ -211,6 +212,10 @@ class ConsumerStoppedException(ClientClosedError):
 
 class NoPartitionsForConsumerException(ConsumerStoppedException):
     """The consumer stopped because it assigned itself no partition."""
+
+
+class AssignmentError(KafkaException):
+    """The assignor of a consumer group failed, or gave partitions to the wrong members; a built-in one made the assignment instead."""
 
 
 class NoMessagesConsumedError(KafkaException):

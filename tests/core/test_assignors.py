@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -215,30 +214,6 @@ def _once(owned: dict[str, dict[TopicPartition, None]]) -> dict[str, dict[TopicP
             del partitions[partition]
         seen |= partitions.keys()
     return owned
-
-
-# -- time --------------------------------------------------------------------------------------------------------------
-@EVERY
-@pytest.mark.parametrize("alike", [True, False], ids=["topics alike", "topics that differ"])
-@pytest.mark.parametrize("wide", [True, False], ids=["10 topics", "1000 topics"])
-def test_b51_ten_thousand_partitions_and_a_hundred_members_take_seconds(name: str, alike: bool, wide: bool) -> None:
-    """B51 librdkafka#3159: assignors that never came to an end."""
-    chance = Random(5)
-    topics = {f"t{n}": [()] * (1000 if wide else 10) for n in range(10 if wide else 1000)}
-    all_names = sorted(topics)
-    first = [GroupMember(f"m{n}", all_names if alike else chance.sample(all_names, len(topics) // 2)) for n in range(100)]
-    started = time.process_time()
-    before = ASSIGNORS[name].assign(topics, first)
-    members = [m._replace(owned=before[m.member_id], generation=1, user_data=STICKY.user_data((), before[m.member_id], 1)) for m in first]
-    chance.shuffle(members)
-    for m in members[:50]:
-        before.pop(m.member_id)
-    check(
-        topics,
-        members[40:],
-        settled(topics, members[40:], 1)[0] if name == "cooperative-sticky" else ASSIGNORS[name].assign(topics, members[40:]),
-    )
-    assert time.process_time() - started < 30
 
 
 # -- Java's order --------------------------------------------------------------------------------------------------------

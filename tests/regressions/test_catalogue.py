@@ -8,8 +8,8 @@ import re
 
 HERE = pathlib.Path(__file__).parent
 
-CATALOGUE = {*range(1, 21), 57, 58, 60}
-"""B01 to B20 are of producers: loss, order, duplicates; B57, B58, B60 are leaks and forks."""
+CATALOGUE = {*range(1, 21), *(21, 22, 23, 24, 50, 51, 52, 55, 56, 59), 57, 58, 60}
+"""B01 to B20 are of producers: loss, order, duplicates; B21 to B24, B50 to B59 of groups; B57, B58, B60 are leaks and forks."""
 
 
 def regressions() -> list[ast.FunctionDef]:

@@ -1,0 +1,113 @@
+"""The requests of a group's member."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from gkafka.common import TopicPartition
+from gkafka.core.assignors import Assignor
+from gkafka.core.groupstate import GroupOptions, Ticket
+from gkafka.core.offsets import commit_request, coordinator_request
+from gkafka.wire.consumerprotocol import CONSUMER, ConsumerProtocolSubscription, by_topic
+from gkafka.wire.groups import (
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from gkafka.wire.offsets import OffsetCommitRequest
+
+__all__ = ["Membership", "commit", "find", "heartbeat", "join", "leave", "sync"]
+
+SUBSCRIPTION_VERSION = 3
+LONGEST_REASON = 255
+"""Characters; a longer one is refused (KIP-800)."""
+
+
+class Membership(NamedTuple):
+    """Who asks."""
+
+    options: GroupOptions
+    generation: int
+    member_id: str
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def find(options: GroupOptions) -> FindCoordinatorRequest:
+    return coordinator_request(options.group)
+
+
+def join(
+    member: Membership,
+    topics: Collection[str],
+    owned: Iterable[TopicPartition],
+    last: Sequence[TopicPartition] | None,
+    last_generation: int,
+    reason: str | None,
+) -> JoinGroupRequest:
+    """owned: what it keeps while it joins. last: its last assignment, as far as it has not lost it, of last_generation."""
+    options = member.options
+    had = by_topic(sorted(owned))
+    protocols = [
+        JoinGroupRequestProtocol(
+            name=assignor.name,
+            metadata=ConsumerProtocolSubscription(
+                topics=sorted(topics),
+                user_data=assignor.user_data(sorted(topics), last, last_generation),
+                owned_partitions=had,
+                generation_id=last_generation,
+                rack_id=options.rack,
+            ).to_bytes(SUBSCRIPTION_VERSION),
+        )
+        for assignor in options.assignors
+    ]
+    return JoinGroupRequest(
+        group_id=options.group,
+        session_timeout_ms=_ms(options.session_timeout_s),
+        rebalance_timeout_ms=_ms(options.rebalance_timeout_s),
+        member_id=member.member_id,
+        group_instance_id=options.instance_id,
+        protocol_type=CONSUMER,
+        protocols=protocols,
+        reason=None if reason is None else reason[:LONGEST_REASON],
+    )
+
+
+def sync(member: Membership, assignor: Assignor, made: list[SyncGroupRequestAssignment]) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=member.options.group,
+        generation_id=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.options.instance_id,
+        protocol_type=CONSUMER,
+        protocol_name=assignor.name,
+        assignments=made,
+    )
+
+
+def heartbeat(member: Membership) -> HeartbeatRequest:
+    return HeartbeatRequest(
+        group_id=member.options.group,
+        generation_id=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.options.instance_id,
+    )
+
+
+def leave(member: Membership, reason: str) -> LeaveGroupRequest:
+    identity = MemberIdentity(member_id=member.member_id, group_instance_id=member.options.instance_id, reason=reason[:LONGEST_REASON])
+    return LeaveGroupRequest(group_id=member.options.group, members=[identity])
+
+
+def commit(options: GroupOptions, ticket: Ticket, offsets: Mapping[TopicPartition, tuple[int, str]]) -> OffsetCommitRequest:
+    request = commit_request(options.group, offsets, generation_id=ticket.generation, member_id=ticket.member_id)
+    request.group_instance_id = options.instance_id
+    return request

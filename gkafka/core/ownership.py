@@ -1,0 +1,77 @@
+"""Which partitions a member has, and what its application is still to be told about them, one thing at a time and in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from gkafka.common import TopicPartition
+from gkafka.core.groupstate import Change, Tell
+
+__all__ = ["Ownership"]
+
+
+class Ownership:
+    """owned: partition -> its term: a partition that goes and comes back has another one, so that what is left of the first time is told
+    apart. leaving: revoked, and the callback has not returned yet.
+    """
+
+    def __init__(self) -> None:
+        self.owned: dict[TopicPartition, int] = {}
+        self.leaving: dict[TopicPartition, int] = {}
+        self._terms = 0
+        self._queue: deque[Tell] = deque()
+        self._running: Tell | None = None
+
+    @property
+    def settled(self) -> bool:
+        """The application has been told everything."""
+        return self._running is None and not self._queue
+
+    @property
+    def any(self) -> bool:
+        """Is there anything to be lost?"""
+        return bool(self.owned or self.leaving)
+
+    def gain(self, partitions: Iterable[TopicPartition]) -> None:
+        self._terms += 1
+        gained = tuple(partitions)
+        self.owned.update(dict.fromkeys(gained, self._terms))
+        self._queue.append(Tell(Change.ASSIGNED, gained))
+
+    def give_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """To be told as revoked; from now on nothing of them is delivered."""
+        given = tuple(partitions)
+        self.leaving.update((partition, self.owned.pop(partition)) for partition in given)
+        if given:
+            self._queue.append(Tell(Change.REVOKED, given))
+
+    def lose(self) -> None:
+        """Everything is gone, at once. What the application has not heard of yet it need not hear of now."""
+        unheard = {tp for tell in self._queue if tell.change is Change.ASSIGNED for tp in tell.partitions}
+        running = self._running.partitions if self._running is not None and self._running.change is Change.REVOKED else ()
+        lost = [tp for tp in (*self.leaving, *self.owned) if tp not in unheard and tp not in running]
+        lost += [tp for tell in self._queue if tell.change is Change.LOST for tp in tell.partitions]
+        self.owned.clear()
+        self.leaving.clear()
+        self._queue.clear()
+        if lost:
+            self._queue.append(Tell(Change.LOST, tuple(lost)))
+
+    def next(self) -> Tell | None:
+        """What to tell now, once; None while the last callback runs."""
+        if self._running is not None or not self._queue:
+            return None
+        self._running = self._queue.popleft()
+        return self._running
+
+    def told(self) -> None:
+        """The callback has returned."""
+        if self._running is not None and self._running.change is Change.REVOKED:
+            for partition in self._running.partitions:
+                self.leaving.pop(partition, None)
+        self._running = None
+
+    def may_commit(self, partitions: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
+        """Those that are the member's in this very term."""
+        return frozenset(tp for tp, term in partitions.items() if term in (self.owned.get(tp), self.leaving.get(tp)))

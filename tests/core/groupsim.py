@@ -1,0 +1,599 @@
+"""A group's coordinator by Kafka's own rules (GroupCoordinator.scala, its classic groups), and members that consume, for the group's machine.
+
+- A JoinGroup waits until every member has joined, or the longest rebalance timeout is over; who has not joined by then is removed.
+- It is answered at once where nothing would change: a follower of a stable group that tells the same as before.
+- A member without an id is given one, and has to join again with it (KIP-394). Static members come back under their instance id (KIP-345).
+- A member that sends nothing for its session timeout is removed; a parked JoinGroup or SyncGroup counts as something.
+- Commits are taken from the members of the generation alone, and not between its JoinGroup and its SyncGroup.
+- When the coordinator moves, what was not stored, a rebalance under way, is gone; members are known where they were when it was stored.
+
+Requests and answers take their time, get lost, or arrive long after their sender has given up. Members stall, freeze, die and are born.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from gkafka.common import TopicPartition
+from gkafka.core.assignors import Assignor, Topics
+from gkafka.core.backoff import Backoff
+from gkafka.core.group import Group
+from gkafka.core.groupstate import Ask, Change, GroupOptions, State, Tell, Ticket
+from gkafka.exceptions import KafkaException, KafkaTimeoutError, SocketDisconnectedError, error_for
+from gkafka.wire.groups import (
+    Coordinator as Named,
+)
+from gkafka.wire.groups import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+__all__ = ["Coordinator", "Member", "World"]
+
+LOADING, NOT_AVAILABLE, NOT_COORDINATOR, ILLEGAL, INCONSISTENT, UNKNOWN, REBALANCING, ID_REQUIRED, FENCED = (
+    14,
+    15,
+    16,
+    22,
+    23,
+    25,
+    27,
+    79,
+    82,
+)
+EMPTY, PREPARING, COMPLETING, STABLE = "empty", "preparing", "completing", "stable"
+SESSION_S, BEAT_S, POLL_S = 10.0, 1.0, 25.0
+Reply = Callable[[Any], None]
+
+
+class Seat:
+    """A member as the coordinator knows it."""
+
+    def __init__(self, request: Any, instance: str | None) -> None:
+        self.instance = instance
+        self.session_s = request.session_timeout_ms / 1000
+        self.rebalance_s = request.rebalance_timeout_ms / 1000
+        self.protocols = [(p.name, bytes(p.metadata)) for p in request.protocols]
+        self.expires = 0.0
+        self.joining: Reply | None = None
+        self.syncing: Reply | None = None
+        self.assignment = b""
+
+
+class Coordinator:
+    """node: which broker it is on. Time is set by `pass_time`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.node = 1
+        self.state = EMPTY
+        self.generation = 0
+        self.members: dict[str, Seat] = {}
+        self.pending: dict[str, float] = {}
+        self.leader = ""
+        self.protocol = ""
+        self.deadline = 0.0
+        self.committed: dict[TopicPartition, int] = {}
+        self.regressions: list[tuple[TopicPartition, int, int]] = []
+        self._names = 0
+        self._stored: tuple[int, dict[str, tuple[Seat, bytes]], str, str] | None = None
+
+    # -- requests ----------------------------------------------------------------------------------------------------------
+    def handle(self, node: int, request: Any, reply: Reply) -> None:
+        if isinstance(request, FindCoordinatorRequest):
+            reply(FindCoordinatorResponse(coordinators=[Named(key=request.key, node_id=self.node, host="b", port=self.node)]))
+        elif node != self.node:
+            reply(_refusal(request, NOT_COORDINATOR))
+        else:
+            {JoinGroupRequest: self._join, SyncGroupRequest: self._sync, HeartbeatRequest: self._beat, LeaveGroupRequest: self._leave}[
+                type(request)
+            ](request, reply)
+
+    def _join(self, request: Any, reply: Reply) -> None:
+        name = request.member_id
+        if request.group_instance_id is not None:
+            old = next((m for m, seat in self.members.items() if seat.instance == request.group_instance_id), None)
+            if name and old != name:
+                reply(_refusal(request, FENCED if old is not None else UNKNOWN))
+                return
+            if not name:
+                name = self._new_name()
+                if old is not None:
+                    self._rename(old, name)
+        elif not name:
+            name = self._new_name()
+            self.pending[name] = self.now + request.session_timeout_ms / 1000
+            reply(JoinGroupResponse(error_code=ID_REQUIRED, member_id=name))
+            return
+        elif name not in self.members and name not in self.pending:
+            reply(_refusal(request, UNKNOWN))
+            return
+        self._joined(name, request, reply)
+
+    def _new_name(self) -> str:
+        self._names += 1
+        return f"m{self._names}"
+
+    def _rename(self, old: str, name: str) -> None:
+        seat = self.members.pop(old)
+        for waiting, kind in ((seat.joining, JoinGroupResponse), (seat.syncing, SyncGroupResponse)):
+            if waiting is not None:
+                waiting(kind(error_code=FENCED))
+        seat.joining = seat.syncing = None
+        self.members[name] = seat
+        if self.leader == old:
+            self.leader = name
+        if self._stored is not None and old in self._stored[1]:
+            generation, stored, leader, protocol = self._stored
+            stored[name] = stored.pop(old)
+            self._stored = generation, stored, name if leader == old else leader, protocol
+
+    def _joined(self, name: str, request: Any, reply: Reply) -> None:
+        self.pending.pop(name, None)
+        before = self.members.get(name)
+        seat = Seat(request, request.group_instance_id)
+        same = before is not None and before.protocols == seat.protocols
+        if before is not None:
+            seat.assignment, seat.syncing = before.assignment, before.syncing
+            if before.joining is not None:
+                before.joining(JoinGroupResponse(error_code=UNKNOWN))
+        seat.expires = self.now + seat.session_s
+        self.members[name] = seat
+        renamed = before is not None and name != request.member_id  # the leader, which assigns at this moment, knows the old name
+        settled = (self.state == STABLE and name != self.leader) or (self.state == COMPLETING and not renamed)
+        if settled and same:
+            reply(self._answer(name))
+            return
+        seat.joining = reply
+        if self.state != PREPARING:
+            self._rebalance()
+        self._check_join()
+
+    def _rebalance(self) -> None:
+        for seat in self.members.values():
+            if seat.syncing is not None:
+                seat.syncing(SyncGroupResponse(error_code=REBALANCING))
+                seat.syncing = None
+        self.state = PREPARING
+        self.deadline = self.now + max(seat.rebalance_s for seat in self.members.values())
+
+    def _check_join(self) -> None:
+        if self.state != PREPARING:
+            return
+        late = self.now >= self.deadline
+        if not late and (self.pending or any(seat.joining is None for seat in self.members.values())):
+            return
+        for name in [m for m, seat in self.members.items() if seat.joining is None and seat.instance is None]:
+            del self.members[name]
+        if not any(seat.joining for seat in self.members.values()):
+            if self.members:
+                self.deadline = self.now + max(seat.rebalance_s for seat in self.members.values())
+            else:
+                self._end_if_empty()
+            return
+        self.generation += 1
+        if self.leader not in self.members or self.members[self.leader].joining is None:
+            self.leader = next(m for m, seat in self.members.items() if seat.joining)
+        names = [{name for name, _ in seat.protocols} for seat in self.members.values()]
+        self.protocol = next(name for name, _ in self.members[self.leader].protocols if all(name in each for each in names))
+        self.state = COMPLETING
+        self.deadline = self.now + max(seat.rebalance_s for seat in self.members.values())
+        for name, seat in list(self.members.items()):
+            seat.expires = self.now + seat.session_s
+            seat.assignment = b""
+            if seat.joining is not None:
+                waiting, seat.joining = seat.joining, None
+                waiting(self._answer(name))
+
+    def _answer(self, name: str) -> JoinGroupResponse:
+        answer = JoinGroupResponse(
+            generation_id=self.generation, protocol_type="consumer", protocol_name=self.protocol, leader=self.leader, member_id=name
+        )
+        if name == self.leader:
+            answer.members = [
+                JoinGroupResponseMember(member_id=m, group_instance_id=seat.instance, metadata=dict(seat.protocols)[self.protocol])
+                for m, seat in self.members.items()
+            ]
+        return answer
+
+    def _check(self, request: Any) -> int:
+        seat = self.members.get(request.member_id)
+        if request.group_instance_id is not None and (seat is None or seat.instance != request.group_instance_id):
+            return FENCED if any(s.instance == request.group_instance_id for s in self.members.values()) else UNKNOWN
+        if seat is None:
+            return UNKNOWN
+        return 0 if request.generation_id == self.generation else ILLEGAL
+
+    def _sync(self, request: Any, reply: Reply) -> None:
+        code = self._check(request)
+        if code or self.state in (PREPARING, EMPTY):
+            reply(SyncGroupResponse(error_code=code or REBALANCING))
+            return
+        seat = self.members[request.member_id]
+        seat.expires = self.now + seat.session_s
+        if self.state == STABLE:
+            reply(SyncGroupResponse(assignment=seat.assignment))
+            return
+        seat.syncing = reply
+        if request.member_id == self.leader:
+            made = {a.member_id: bytes(a.assignment) for a in request.assignments}
+            self.state = STABLE
+            for name, one in self.members.items():
+                one.assignment = made.get(name, b"")
+                one.expires = self.now + one.session_s
+                if one.syncing is not None:
+                    waiting, one.syncing = one.syncing, None
+                    waiting(SyncGroupResponse(assignment=one.assignment))
+            stored = {name: (one, one.assignment) for name, one in self.members.items()}
+            self._stored = self.generation, stored, self.leader, self.protocol
+
+    def _beat(self, request: Any, reply: Reply) -> None:
+        code = self._check(request)
+        if not code:
+            seat = self.members[request.member_id]
+            seat.expires = self.now + seat.session_s
+            code = REBALANCING if self.state == PREPARING else 0
+        reply(HeartbeatResponse(error_code=code))
+
+    def _leave(self, request: Any, reply: Reply) -> None:
+        for identity in request.members:
+            self.pending.pop(identity.member_id, None)
+            self._remove(identity.member_id)
+        reply(LeaveGroupResponse())
+        self._check_join()
+
+    def _remove(self, name: str) -> None:
+        seat = self.members.pop(name, None)
+        if seat is None:
+            return
+        for waiting, kind in ((seat.joining, JoinGroupResponse), (seat.syncing, SyncGroupResponse)):
+            if waiting is not None:
+                waiting(kind(error_code=UNKNOWN))
+        if self.members and self.state in (STABLE, COMPLETING):
+            self._rebalance()
+        self._end_if_empty()
+
+    def _end_if_empty(self) -> None:
+        if not self.members and self.state != EMPTY:
+            self.state, self.leader = EMPTY, ""
+            self.generation += 1
+            self._stored = None
+
+    def commit(self, node: int, request: Any) -> int:
+        if node != self.node:
+            return NOT_COORDINATOR
+        code = self._check_commit(request)
+        if not code:
+            for topic in request.topics:
+                for p in topic.partitions:
+                    tp = TopicPartition(topic.name, p.partition_index)
+                    if p.committed_offset < self.committed.get(tp, 0):
+                        self.regressions.append((tp, self.committed[tp], p.committed_offset))
+                    self.committed[tp] = p.committed_offset
+        return code
+
+    def _check_commit(self, request: Any) -> int:
+        seat = self.members.get(request.member_id)
+        if seat is None:
+            return UNKNOWN
+        if request.generation_id_or_member_epoch != self.generation:
+            return ILLEGAL
+        return REBALANCING if self.state == COMPLETING else 0
+
+    # -- time and moves ----------------------------------------------------------------------------------------------------
+    def pass_time(self, now: float) -> None:
+        self.now = now
+        for name, expires in list(self.pending.items()):
+            if now >= expires:
+                del self.pending[name]
+        for name, seat in list(self.members.items()):
+            if now >= seat.expires and seat.joining is None and seat.syncing is None:
+                self._remove(name)
+        if self.state == COMPLETING and now >= self.deadline:
+            for name in [m for m, seat in self.members.items() if seat.syncing is None]:
+                self._remove(name)
+        self._check_join()
+
+    def move(self) -> None:
+        """To the other broker, with what is stored."""
+        for seat in self.members.values():
+            for waiting, kind in ((seat.joining, JoinGroupResponse), (seat.syncing, SyncGroupResponse)):
+                if waiting is not None:
+                    waiting(kind(error_code=NOT_COORDINATOR))
+            seat.joining = seat.syncing = None
+        self.node = 3 - self.node
+        self.pending.clear()
+        if self._stored is None:
+            self.members, self.state, self.leader = {}, EMPTY, ""
+            return
+        self.generation, stored, self.leader, self.protocol = self._stored
+        self.state, self.members = STABLE, {}
+        for name, (seat, assignment) in stored.items():
+            seat.assignment, seat.expires = assignment, self.now + seat.session_s
+            self.members[name] = seat
+
+
+def _refusal(request: Any, code: int) -> Any:
+    return type(request).API.response(error_code=code)
+
+
+# -- members -----------------------------------------------------------------------------------------------------------
+class Member:
+    """A machine, an application that consumes, and what is on the wire between it and the coordinator.
+
+    skew: its clock is that far from the world's. positions: partition -> (term, next offset); those of partitions that are gone stay, and are
+    committed with the others: the machine has to tell them apart. late: requests whose sender does not wait any more.
+    """
+
+    def __init__(self, world: World, name: str, assignors: list[Assignor], *, instance: str | None, skew: float, seed: int) -> None:
+        options = GroupOptions("g", assignors, SESSION_S, world.rebalance_s, BEAT_S, POLL_S, instance)
+        self.group = Group(options, world.topics, backoff=Backoff(0.1, 1.0), chance=Random(seed))
+        self.world, self.name, self._skew = world, name, skew
+        self.alive, self.frozen, self.stalled = True, False, False
+        self.positions: dict[TopicPartition, tuple[int, int]] = {}
+        self.telling: Tell | None = None
+        self.flying: list[Flight] = []
+        self.late: list[Flight] = []
+        self.committing: list[Flight] = []
+        self.history: list[str] = []
+        self.group.polled(self.now)
+
+    @property
+    def now(self) -> float:
+        return self.world.now + self._skew
+
+    @property
+    def delivering(self) -> set[TopicPartition]:
+        """What it would hand to its application at this moment; a process that is frozen hands out nothing, and asks again when it wakes."""
+        return set(self.group.delivered(self.now)) if self.alive and not self.frozen else set()
+
+    def step(self) -> None:
+        """The driver's round: send what is to be sent, call what is to be called."""
+        if not self.alive or self.frozen:
+            return
+        if not self.stalled:
+            self.group.polled(self.now)
+        for _ in range(20):
+            plan = self.group.poll(self.now)
+            if self.telling is not None and self.telling.change is Change.REVOKED:
+                assert not any(isinstance(ask.request, JoinGroupRequest) for ask in plan.asks), "it joins before it has given up"
+            self.flying += [Flight(ask) for ask in plan.asks]
+            if plan.tell is not None:
+                self._called(plan.tell)
+            if plan.topics is not None:
+                self.group.give_topics({topic: self.world.topics[topic] for topic in plan.topics if topic in self.world.topics})
+                continue
+            if plan.tell is None:
+                assert plan.wake_at > self.now, f"{self.group.state} wants to be polled again at once"
+                return
+        raise AssertionError("the machine does not come to rest")
+
+    def _called(self, tell: Tell) -> None:
+        assert self.telling is None, "one callback at a time"
+        self.history.append(f"{tell.change.value} {len(tell.partitions)}")
+        self.telling = tell
+        if tell.change is Change.REVOKED:
+            self.commit({tp: self.positions[tp] for tp in tell.partitions if tp in self.positions})
+
+    def return_from_callback(self) -> None:
+        if self.telling is None or not self.alive or self.frozen:
+            return
+        tell, self.telling = self.telling, None
+        for tp in tell.partitions if tell.change is Change.ASSIGNED else ():
+            term = self.group.delivered(self.now).get(tp)
+            if term is not None:
+                self.positions[tp] = term, self.world.coordinator.committed.get(tp, 0)
+        self.group.told(tell)
+        self.step()
+
+    def consume(self, count: int) -> None:
+        """Messages of what is delivered, from where the positions are."""
+        if self.stalled:
+            return
+        self.group.polled(self.now)
+        for tp, term in self.group.delivered(self.now).items() if self.alive and not self.frozen else ():
+            known, offset = self.positions.get(tp, (0, 0))
+            if known == term:
+                self.positions[tp] = term, offset + count
+
+    def commit(self, positions: dict[TopicPartition, tuple[int, int]]) -> None:
+        """One commit at a time, as a driver has it, so that two of one generation cannot overtake each other."""
+        if not self.alive or self.frozen or self.committing or any(isinstance(f.what, Ticket) for f in self.late):
+            return
+        ticket = self.group.commit_ticket({tp: term for tp, (term, _) in positions.items()}, self.now)
+        if ticket is not None:
+            request = self.group.commit_request(ticket, {tp: (offset, "") for tp, (_, offset) in positions.items()})
+            self.committing.append(Flight(ticket, request, self.group.coordinator))
+
+    # -- the wire ----------------------------------------------------------------------------------------------------------
+    def arrive(self, at: int) -> None:
+        """A request reaches its broker."""
+        waiting = [f for f in (*self.flying, *self.committing) if not f.arrived]
+        if waiting:
+            self._arrived(waiting[at % len(waiting)])
+
+    def arrive_late(self, at: int) -> None:
+        if self.late:
+            self._arrived(self.late.pop(at % len(self.late)))
+
+    def _arrived(self, flight: Flight) -> None:
+        flight.arrived = True
+        coordinator = self.world.coordinator
+        node = flight.to[0] if flight.to is not None else 1
+        if isinstance(flight.what, Ticket):
+            flight.answer = coordinator.commit(node, flight.request)
+        else:
+            coordinator.handle(node, flight.request, flight.take)
+
+    def answer(self, at: int) -> None:
+        """An answer reaches the member."""
+        answered = [f for f in (*self.flying, *self.committing) if f.answer is not None]
+        if answered and self.alive and not self.frozen:
+            self._deliver(answered[at % len(answered)])
+
+    def _deliver(self, flight: Flight) -> None:
+        if isinstance(flight.what, Ticket):
+            self.committing.remove(flight)
+            self.judge(flight.what, error_for(flight.answer))
+        else:
+            self.flying.remove(flight)
+            self.group.on_answer(flight.what, flight.answer, None, self.now)
+        self.step()
+
+    def judge(self, ticket: Ticket, error: KafkaException | None) -> None:
+        self.history.append(f"commit {self.group.on_commit(ticket, error, self.now).value}")
+
+    def lose(self, at: int, *, late: bool, error: KafkaException) -> None:
+        """The member gives up waiting. late: what has not arrived may yet."""
+        waiting = [*self.flying, *self.committing]
+        if not waiting or not self.alive or self.frozen:
+            return
+        flight = waiting[at % len(waiting)]
+        if late and not flight.arrived and not _renames(flight.request):
+            self.late.append(flight)
+        if isinstance(flight.what, Ticket):
+            self.committing.remove(flight)
+            self.judge(flight.what, error)
+        else:
+            self.flying.remove(flight)
+            self.group.on_answer(flight.what, None, error, self.now)
+        self.step()
+
+    def time_out(self) -> None:
+        """Requests that have waited too long."""
+        for flight in [f for f in (*self.flying, *self.committing) if self.world.now - f.since > f.timeout_s]:
+            self.lose([*self.flying, *self.committing].index(flight), late=False, error=KafkaTimeoutError("no answer"))
+
+    def die(self) -> None:
+        self.alive = False
+        self.late += [f for f in self.flying if not f.arrived and not _renames(f.request)]
+
+
+def _renames(request: Any) -> bool:
+    """A static member's JoinGroup that arrives late fences the one that was sent after it; no member can tell that from another process
+    with its instance id, and ends (KIP-345). Left out.
+    """
+    return isinstance(request, JoinGroupRequest) and request.group_instance_id is not None and not request.member_id
+
+
+class Flight:
+    """A request on the wire."""
+
+    def __init__(self, what: Any, request: Any = None, to: Any = None) -> None:
+        self.what = what
+        self.request = what.request if isinstance(what, Ask) else request
+        self.to = what.to if isinstance(what, Ask) else to
+        self.timeout_s = what.timeout_s if isinstance(what, Ask) else 5.0
+        self.arrived = False
+        self.answer: Any = None
+        self.since = NOW[0]
+
+    def take(self, answer: Any) -> None:
+        self.answer = answer
+
+
+NOW = [0.0]
+
+
+class World:
+    """A coordinator, members, and the partitions. After every verb: no partition is delivered by two, no committed offset has gone back."""
+
+    def __init__(self, assignors: list[Assignor], *, topics: dict[str, int], seed: int, rebalance_s: float = 20.0) -> None:
+        self.topics: Topics = {topic: [()] * count for topic, count in topics.items()}
+        self.assignors, self.chance, self.rebalance_s = assignors, Random(seed), rebalance_s
+        self.coordinator = Coordinator()
+        self.members: list[Member] = []
+        self.now = NOW[0] = self.coordinator.now = 100.0
+        self._born = 0
+
+    @property
+    def living(self) -> list[Member]:
+        return [m for m in self.members if m.alive]
+
+    def born(self, *, static: bool = False) -> Member:
+        self._born += 1
+        instance = f"i{self._born}" if static else None
+        member = Member(self, f"p{self._born}", self.assignors, instance=instance, skew=self.chance.uniform(-50, 50), seed=self._born)
+        self.members.append(member)
+        member.step()
+        return member
+
+    def pick(self, n: int) -> Member | None:
+        return self.living[n % len(self.living)] if self.living else None
+
+    def pass_time(self, seconds: float) -> None:
+        self.now = NOW[0] = self.now + seconds
+        self.coordinator.pass_time(self.now)
+        for member in self.living:
+            member.time_out()
+            member.step()
+        self.check()
+
+    def check(self) -> None:
+        seen: dict[TopicPartition, str] = {}
+        for member in self.members:
+            for tp in member.delivering:
+                assert tp not in seen, f"{tp} is delivered by {seen[tp]} and {member.name}"
+                seen[tp] = member.name
+        assert self.coordinator.regressions == []
+
+    def grow(self) -> None:
+        """A topic has one more partition; the members' metadata tell, some time."""
+        topic = sorted(self.topics)[0]
+        self.topics = {**self.topics, topic: [*self.topics[topic], ()]}
+        for member in self.living:
+            member.group.rejoin("the topic has grown")
+
+    # -- the end -----------------------------------------------------------------------------------------------------------
+    def all_is_well(self) -> None:
+        """Every request arrives and is answered, every callback returns."""
+        for member in [m for m in self.living if not m.frozen]:
+            member.return_from_callback()
+            for _ in range(len(member.flying) + len(member.committing)):
+                member.arrive(0)
+            while any(f.answer is not None for f in (*member.flying, *member.committing)):
+                member.answer(0)
+        self.check()
+
+    def finish(self) -> None:
+        """From now on all goes well: the group comes to rest, and everything has one owner."""
+        for member in self.living:
+            member.frozen = member.stalled = False
+            member.late.clear()
+        if all(m.group.state in (State.LEFT, State.LEAVING) for m in self.living):
+            self.born()
+        quiet = 0
+        for _ in range(400):
+            self.all_is_well()
+            for member in self.living:
+                member.consume(1)
+            quiet = quiet + 1 if self._rests() else 0
+            if quiet == 8:
+                break
+            self.pass_time(0.5)
+        wanted = {TopicPartition(topic, n) for topic, numbers in self.topics.items() for n in range(len(numbers))}
+        has = {m.name: m.delivering for m in self.living}
+        assert quiet == 8, f"no rest: {[(m.name, m.group.state, m.history[-6:]) for m in self.living]}, {self.coordinator.state}"
+        assert set().union(*has.values()) == wanted, has
+        assert {m.group.generation for m in self.living if m.group.state is State.STABLE} == {self.coordinator.generation}
+
+    def _rests(self) -> bool:
+        active = [m for m in self.living if m.group.state is not State.LEFT]
+        return bool(active) and all(m.group.state is State.STABLE and m.telling is None for m in active) and self._covers(active)
+
+    def _covers(self, active: list[Member]) -> bool:
+        return sum(len(m.delivering) for m in active) == sum(map(len, self.topics.values()))
+
+
+LOST = SocketDisconnectedError("gone")

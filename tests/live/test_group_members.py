@@ -1,0 +1,155 @@
+"""The membership machine in real groups: alone, with members of other clients, with brokers that go and come."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gkafka.common import TopicPartition
+from gkafka.core.assignors import ASSIGNORS
+from gkafka.core.groupstate import State
+from tests.live.groupdriver import Driver
+from tests.live.kafka import KafkaCluster
+
+LIMIT_S = 40.0
+PARTITIONS = 8
+_numbers = itertools.count(1)
+
+
+def wait(ready: Callable[[], bool], what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not ready():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.02)
+
+
+class Peer:
+    """A member of another client, polled by a worker of its own."""
+
+    def __init__(self, kafka: KafkaCluster, group: str, topic: str, strategy: str, client: str) -> None:
+        self._stops = threading.Event()
+        self._poll, self._assigned, self._close = (
+            _confluent(kafka, group, topic, strategy) if client == "confluent" else _python(kafka, group, topic)
+        )
+        self.owned: set[TopicPartition] = set()
+        self._worker = threading.Thread(target=self._run)
+        self._worker.start()
+
+    def _run(self) -> None:
+        while not self._stops.is_set():
+            self._poll()
+            self.owned = self._assigned()
+        self._close()
+
+    def stop(self) -> None:
+        self._stops.set()
+        self._worker.join(30)
+
+
+def _confluent(kafka: KafkaCluster, group: str, topic: str, strategy: str) -> Any:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    settings = {"bootstrap.servers": kafka.hosts, "group.id": group, "partition.assignment.strategy": strategy, "session.timeout.ms": 6000}
+    consumer = confluent_kafka.Consumer({**settings, "heartbeat.interval.ms": 500})
+    consumer.subscribe([topic])
+    return lambda: consumer.poll(0.05), lambda: {TopicPartition(tp.topic, tp.partition) for tp in consumer.assignment()}, consumer.close
+
+
+def _python(kafka: KafkaCluster, group: str, topic: str) -> Any:
+    client = pytest.importorskip("kafka")
+    options: dict[str, Any] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
+    consumer = client.KafkaConsumer(topic, bootstrap_servers=kafka.hosts, group_id=group, **options)
+    return lambda: consumer.poll(50), lambda: {TopicPartition(*tp) for tp in consumer.assignment()}, consumer.close
+
+
+class Setting:
+    """A topic, a group, and its members, which end with the test."""
+
+    def __init__(self, kafka: KafkaCluster, version: str) -> None:
+        self.kafka, self.version = kafka, version
+        self.topic = self.group = f"members-{next(_numbers)}-{time.time_ns()}"
+        kafka.create_topic(self.topic, partitions=PARTITIONS)
+        self.members: list[Driver | Peer] = []
+
+    def member(self, *names: str, **options: Any) -> Driver:
+        made = Driver(self.kafka.hosts, self.version, self.group, [ASSIGNORS[name] for name in names], {self.topic: PARTITIONS}, **options)
+        self.members.append(made)
+        return made
+
+    def peer(self, strategy: str, client: str) -> Peer:
+        made = Peer(self.kafka, self.group, self.topic, strategy, client)
+        self.members.append(made)
+        return made
+
+    def shared(self, *members: Driver | Peer, least: int = 1) -> None:
+        """Waits until these have everything, each partition once, and everyone at least so many."""
+
+        def is_shared() -> bool:
+            has = [set(m.owned) for m in members]
+            return sum(map(len, has)) == len(set().union(*has)) == PARTITIONS and all(len(one) >= least for one in has)
+
+        wait(is_shared, lambda: [(m.owned, m.group.state if isinstance(m, Driver) else "peer") for m in members])
+
+
+@contextlib.contextmanager
+def setting(kafka: KafkaCluster, version: str) -> Iterator[Setting]:
+    made = Setting(kafka, version)
+    try:
+        yield made
+    finally:
+        for member in made.members:
+            member.stop()
+
+
+@pytest.mark.parametrize("version", ["4.2.0", "2.8.2", "0.10.2.2"])
+@pytest.mark.parametrize("name", ["range", "cooperative-sticky"])
+def test_members_come_share_go_and_die(kafka: KafkaCluster, version: str, name: str) -> None:
+    with setting(kafka, version) as s:
+        first = s.member(name)
+        s.shared(first)
+        second = s.member(name)
+        third = s.member(name, instance_id="static" if version != "0.10.2.2" else None)
+        s.shared(first, second, third, least=2)
+        second.stop()
+        assert second.group.state is State.LEFT
+        s.shared(first, third, least=4)
+        third.kill()
+        s.shared(first)
+        assert first.group.losses == 0
+        assert not any(m.problems for m in (first, second, third))
+
+
+@pytest.mark.parametrize("version", ["4.2.0"])
+@pytest.mark.parametrize(
+    ("name", "strategy", "client"),
+    [
+        ("range", "range", "confluent"),
+        ("roundrobin", "roundrobin", "confluent"),
+        ("cooperative-sticky", "cooperative-sticky", "confluent"),
+        ("range", "range", "kafka-python"),
+    ],
+)
+@pytest.mark.parametrize("leads", [True, False], ids=["gkafka leads", "the other leads"])
+def test_members_of_other_clients_share_a_group(
+    kafka: KafkaCluster, version: str, name: str, strategy: str, client: str, leads: bool
+) -> None:
+    with setting(kafka, version) as s:
+        if leads:
+            ours = s.member(name)
+            s.shared(ours)
+            other = s.peer(strategy, client)
+        else:
+            other = s.peer(strategy, client)
+            s.shared(other)
+            ours = s.member(name)
+        s.shared(ours, other, least=4)
+        another = s.member(name)
+        s.shared(ours, other, another, least=2)
+        assert (ours.group.losses, ours.problems) == (0, [])
+        other.stop()
+        s.shared(ours, another, least=4)
