@@ -5,25 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gkafka.balancedconsumer import BalancedConsumer
     from gkafka.broker import Broker
     from gkafka.client import KafkaClient
     from gkafka.cluster import Cluster
     from gkafka.interceptors import ProducerInterceptor
+    from gkafka.membershipprotocol import RangeProtocol, RoundRobinProtocol
     from gkafka.partition import Partition
     from gkafka.producer import Producer
     from gkafka.simpleconsumer import SimpleConsumer
     from gkafka.topic import Topic
 
 __version__ = "0.1.0"
-__all__ = ["Broker", "Cluster", "KafkaClient", "Partition", "Producer", "ProducerInterceptor", "SimpleConsumer", "Topic"]
+__all__ = [
+    "BalancedConsumer",
+    "Broker",
+    "Cluster",
+    "KafkaClient",
+    "Partition",
+    "Producer",
+    "ProducerInterceptor",
+    "RangeProtocol",
+    "RoundRobinProtocol",
+    "SimpleConsumer",
+    "Topic",
+]
 
 _HOMES = {
+    "BalancedConsumer": "balancedconsumer",
     "Broker": "broker",
     "Cluster": "cluster",
     "KafkaClient": "client",
     "Partition": "partition",
     "Producer": "producer",
     "ProducerInterceptor": "interceptors",
+    "RangeProtocol": "membershipprotocol",
+    "RoundRobinProtocol": "membershipprotocol",
     "SimpleConsumer": "simpleconsumer",
     "Topic": "topic",
 }

@@ -276,7 +276,8 @@ class KafkaClient:
             return
         self._cluster.stop_adopting()
         problem: Exception | None = None
-        for engine in list(self._cluster.engines):
+        # Members of groups first: they commit what the consumers inside them have consumed.
+        for engine in sorted(self._cluster.engines, key=lambda engine: not getattr(engine, "is_member", False)):
             try:
                 engine.close(timeout)
             except DeliveryError as exc:

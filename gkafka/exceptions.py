@@ -63,6 +63,7 @@ __all__ = [
     "UnicodeException",
     "UnknownTopicError",
     "UnsupportedCodec",
+    "ZooKeeperError",
 ]
 
 
@@ -241,6 +242,12 @@ class LogTruncationError(KafkaException):
 
 class TopicRecreatedError(LogTruncationError):
     """The topic was deleted and another one of its name was made. Nothing of the new one was consumed: seek() to go on."""
+
+
+class ZooKeeperError(KafkaException):
+    """ZooKeeper could not be reached, did not answer in time, or refused."""
+
+    retriable = True
 
 
 class PartitionOwnedError(KafkaException):

@@ -144,6 +144,9 @@ class SimpleConsumer:
         self._error: KafkaException | None = None
         self._running = False
         self._committer: Any = None
+        # Set by whoever balances: positions that go before what is committed, and whether the partitions are still ours to commit.
+        self._resume_at: dict[int, int] = {}
+        self._may_commit: Callable[[], bool] = lambda: True
         self._wake = self._handler.Event()
         cluster.sleepers.add(self._wake)
         self._committed_at = self._handler.monotonic()
@@ -242,7 +245,8 @@ class SimpleConsumer:
             held = {self._tp(p): last + 1 for p, last in self._last.items() if self._tp(p) in starts and last >= 0}
             starts.update(held)
             epochs = {tp: epoch for tp, epoch in epochs.items() if tp not in held}
-        return starts, epochs
+        resumed = {self._tp(p): offset for p, offset in self._resume_at.items() if self._tp(p) in starts}
+        return {**starts, **resumed}, {tp: epoch for tp, epoch in epochs.items() if tp not in resumed}
 
     def _fetch_committed(self, engine: NativeConsumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         timeout_s = self._cluster.config.api_timeout_ms / 1000
@@ -255,7 +259,7 @@ class SimpleConsumer:
             return
         self._running = False
         self._wake.set()
-        if self._auto_commit_enable:
+        if self._auto_commit_enable and self._may_commit():
             try:
                 self._commit(engine, engine.positions())
             except KafkaException as exc:
@@ -438,7 +442,7 @@ class SimpleConsumer:
 
     def _auto_commit(self) -> None:
         """Commit if the interval has passed."""
-        if not self._auto_commit_enable or self._engine is None:
+        if not self._auto_commit_enable or self._engine is None or not self._may_commit():
             return
         if self._handler.monotonic() - self._committed_at < self._auto_commit_interval_ms / 1000:
             return
@@ -481,6 +485,9 @@ def _auto_commit(me: weakref.ref[SimpleConsumer]) -> None:
         if consumer is None or not consumer._running:
             return
         consumer._handler.check_fork()
+        consumer._wake.clear()  # before looking: stop() sets it after, and so does every news of the cluster
+        if not consumer._running:
+            return
         consumer._auto_commit()
         wake, seconds = consumer._wake, min(TICK_S, consumer._auto_commit_interval_ms / 1000)
         del consumer

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.checks import check_count, check_flag, check_timestamp
 from gkafka.common import OffsetType
+from gkafka.exceptions import ConfigurationError
 from gkafka.partition import Partition
 
 if TYPE_CHECKING:
+    from gkafka.balancedconsumer import BalancedConsumer
     from gkafka.cluster import Cluster
     from gkafka.producer import Producer
     from gkafka.simpleconsumer import SimpleConsumer
@@ -107,6 +109,16 @@ class Topic:
         if check_flag("use_rdkafka", use_rdkafka):
             require_compiled()
         return SimpleConsumer(self, self._cluster, consumer_group=consumer_group, **kwargs)
+
+    def get_balanced_consumer(self, consumer_group: str | bytes, managed: bool = False, **kwargs: Any) -> BalancedConsumer:
+        """A consumer that shares the topic with the other members of its group, by way of ZooKeeper. kwargs: the BalancedConsumer's keywords."""
+        from gkafka.balancedconsumer import BalancedConsumer
+
+        if check_flag("managed", managed):
+            raise ConfigurationError(
+                "managed=True: groups kept by Kafka's coordinator are not there yet; leave it out to balance by ZooKeeper"
+            )
+        return BalancedConsumer(self, self._cluster, consumer_group, **kwargs)
 
 
 def require_compiled() -> None:

@@ -21,6 +21,8 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
     (
         5,
         (
+            "balancedconsumer",
+            "balancing",
             "broker",
             "brokercalls",
             "callbacks",
@@ -30,6 +32,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "failures",
             "interceptors",
             "lifetime",
+            "membershipprotocol",
             "consumerqueues",
             "fetchdriver",
             "groupoffsets",
@@ -47,6 +50,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "topic",
             "topicdict",
             "transactions",
+            "zookeeper",
         ),
     ),
     (6, ("spark", "testing")),
@@ -76,7 +80,19 @@ CONCURRENT = {
 }
 IO_ROOM = {"net": {"ssl"}}  # TLS over memory BIOs: no socket in it
 FORBIDDEN_CALLS = {("time", "sleep"), ("os", "fork"), ("os", "forkpty")}
-PUBLIC = {"Broker", "Cluster", "KafkaClient", "Partition", "Producer", "ProducerInterceptor", "SimpleConsumer", "Topic"}
+PUBLIC = {
+    "BalancedConsumer",
+    "RangeProtocol",
+    "RoundRobinProtocol",
+    "Broker",
+    "Cluster",
+    "KafkaClient",
+    "Partition",
+    "Producer",
+    "ProducerInterceptor",
+    "SimpleConsumer",
+    "Topic",
+}
 # The broker for tests runs beside the client under test and must not depend on the handler that is tested.
 OWN_CONCURRENCY = {"testing"}
 

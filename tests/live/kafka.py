@@ -253,6 +253,16 @@ class KafkaCluster:
         node.jvm.start()
         self._wait([node], timeout)
 
+    def suspend_zookeeper(self) -> None:
+        """Stop ZooKeeper's process as it is; nothing of it answers until `resume_zookeeper`."""
+        assert self._zookeeper is not None
+        self._zookeeper.send(signal.SIGSTOP)
+
+    def resume_zookeeper(self) -> None:
+        """Let it go on."""
+        assert self._zookeeper is not None
+        self._zookeeper.send(signal.SIGCONT)
+
     def suspend(self, node: Node | int) -> None:
         """SIGSTOP: the node accepts connections (its kernel does) and answers nothing."""
         self._node(node).jvm.send(signal.SIGSTOP)

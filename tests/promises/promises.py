@@ -28,6 +28,8 @@ PRODUCERS = "promises/test_documented_producers.py::"
 CALLS = "promises/test_broker_calls.py::"
 DOCUMENTED = "public/test_documented_producer.py::"
 SIMPLE = "live/test_simple_consumer.py::"
+BALANCED = "live/test_balanced_consumer.py::"
+PROTOCOLS = "public/test_membership_protocols.py::"
 
 SHORT = {
     "CLIENTS ": CLIENTS,
@@ -36,6 +38,8 @@ SHORT = {
     "CALLS ": CALLS,
     "DOCUMENTED ": DOCUMENTED,
     "SIMPLE ": SIMPLE,
+    "BALANCED ": BALANCED,
+    "PROTOCOLS ": PROTOCOLS,
 }
 
 TABLE = """
@@ -195,31 +199,30 @@ TABLE = """
 9 | kafka-tools --help prints the interface
 10 | the command shows offsets, lag and topics
 
-[waived: gkafka.balancedconsumer.BalancedConsumer: not built yet]
-7 | get_balanced_consumer takes several ZooKeeper nodes and a chroot
-8 | as many members as partitions balance by themselves
-24 | the first member owns all partitions
-25 | a second member takes half of them
-26 | one member more than partitions is idle
-27 | partitions of a member that left are taken over
-30 | balancing is the same with the compiled implementation
-33 | it holds one SimpleConsumer and gives it its partitions
-45 | rebalance_max_retries and rebalance_backoff_ms
-46 | zookeeper_connection_timeout_ms bounds the connecting
-47 | a KazooClient that is given is used
-48 | auto_start=False asks nothing of ZooKeeper
-51 | commit_offsets commits its partitions
-55 | start joins, stop leaves
-56 | it registers itself, and members beyond the partitions are idle
-57 | a change in ZooKeeper triggers a rebalance
-58 | a watch that fires rebalances
-59 | each member computes the same split
-60 | participants are sorted
-61 | held partitions are compared with ZooKeeper regularly
-62 | the old inner consumer is stopped before a new one is made
-63 | a watch does not keep the consumer alive
-191 | get_balanced_consumer passes its keywords
-214 | it keeps in ZooKeeper who owns what
+7 | get_balanced_consumer takes several ZooKeeper nodes and a chroot | BALANCED test_behaviour_7_a_chroot_that_is_missing_is_made
+8 | as many members as partitions balance by themselves | BALANCED test_behaviour_33_57_members_divide_a_topic_and_take_over_from_who_leaves
+24 | the first member owns all partitions | BALANCED test_behaviour_33_57_members_divide_a_topic_and_take_over_from_who_leaves
+25 | a second member takes half of them | BALANCED test_behaviour_33_57_members_divide_a_topic_and_take_over_from_who_leaves
+26 | one member more than partitions is idle | BALANCED test_contradiction_2_a_member_more_than_partitions_is_idle
+27 | partitions of a member that left are taken over | BALANCED test_behaviour_33_57_members_divide_a_topic_and_take_over_from_who_leaves
+30 | balancing is the same with the compiled implementation | BALANCED test_what_is_committed_is_where_the_next_member_begins
+33 | it holds one SimpleConsumer and gives it its partitions | BALANCED test_b27_a_partition_that_stays_goes_on_where_it_stood_though_nothing_is_committed
+45 | rebalance_max_retries and rebalance_backoff_ms | BALANCED test_a_member_of_pykafkas_gets_its_share_and_gives_it_back
+46 | zookeeper_connection_timeout_ms bounds the connecting | BALANCED test_a_zookeeper_that_is_away_is_told_in_its_time
+47 | a KazooClient that is given is used | BALANCED test_behaviour_47_a_kazoo_client_that_is_given_stays_open
+48 | auto_start=False asks nothing of ZooKeeper | BALANCED test_auto_start_false_asks_nothing_of_zookeeper
+51 | commit_offsets commits its partitions | BALANCED test_what_is_committed_is_where_the_next_member_begins
+55 | start joins, stop leaves | BALANCED test_the_znodes_are_pykafkas
+56 | it registers itself, and members beyond the partitions are idle | BALANCED test_contradiction_2_a_member_more_than_partitions_is_idle
+57 | a change in ZooKeeper triggers a rebalance | BALANCED test_behaviour_33_57_members_divide_a_topic_and_take_over_from_who_leaves
+58 | a watch that fires rebalances | BALANCED test_a_member_of_pykafkas_gets_its_share_and_gives_it_back
+59 | each member computes the same split | PROTOCOLS test_behaviour_59_a_range_is_a_run_of_neighbours_in_the_order_of_leaders, PROTOCOLS test_all_partitions_have_one_owner_and_nobody_has_two_more_than_another
+60 | participants are sorted | BALANCED test_b27_a_partition_that_stays_goes_on_where_it_stood_though_nothing_is_committed
+61 | held partitions are compared with ZooKeeper regularly | BALANCED test_b54_a_partition_that_was_taken_away_is_not_consumed_further
+62 | the old inner consumer is stopped before a new one is made | BALANCED test_b27_a_partition_that_stays_goes_on_where_it_stood_though_nothing_is_committed
+63 | a watch does not keep the consumer alive | BALANCED test_a_consumer_that_is_dropped_gives_its_partitions_back
+191 | get_balanced_consumer passes its keywords | BALANCED test_auto_start_false_asks_nothing_of_zookeeper, PROTOCOLS test_bad_keywords_are_refused_before_zookeeper_hears_of_them
+214 | it keeps in ZooKeeper who owns what | BALANCED test_the_znodes_are_pykafkas
 
 [waived: gkafka.managedbalancedconsumer.ManagedBalancedConsumer: not built yet]
 215 | it balances by the broker's group coordinator

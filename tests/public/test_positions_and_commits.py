@@ -254,6 +254,15 @@ def test_auto_commit_waits_for_its_interval(client: KafkaClient, cluster: MockCl
     assert run.stays(lambda: cluster.count("OffsetCommit") == 0)
 
 
+def test_news_of_the_cluster_do_not_make_the_auto_commit_worker_spin(client: KafkaClient, consume: Consume, run: Runner) -> None:
+    looks: list[None] = []
+    consumer = consume("g", auto_commit_enable=True, auto_commit_interval_ms=60_000)
+    consumer._auto_commit = lambda: looks.append(None)
+    client.update_cluster()
+    run.sleep(0.3)
+    assert len(looks) < 10
+
+
 def test_without_auto_commit_nothing_is_committed(client: KafkaClient, cluster: MockCluster, consume: Consume, run: Runner) -> None:
     fill(client, numbers(10))
     consumer = consume("g", auto_commit_interval_ms=10)

@@ -1,0 +1,403 @@
+"""pykafka's BalancedConsumer: consumers of a group divide a topic among themselves, and keep in ZooKeeper who owns which partition.
+
+Documented: pykafka-2.0.4 BalancedConsumer; keywords that are newer are those of pykafka 2.8. The layout is in `gkafka.zookeeper`.
+
+**When may messages be handed out?** ZooKeeper gives a member's partitions to others when it has not heard of it for the session's time, and the
+member may learn of that much later: its connection may hang, its process may stand still. So a worker asks ZooKeeper now and then whether this
+member still stands there, and from the moment before it asked, by this process's own clock, the partitions are this member's for two thirds of that
+time. Without an answer in that time nothing is handed out and nothing committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import platform
+import uuid
+import weakref
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gkafka.balancing import Balancing, Callback
+from gkafka.checks import check_seconds
+from gkafka.common import OffsetType
+from gkafka.exceptions import KafkaException, PartitionOwnedError, ZooKeeperError
+from gkafka.membershipprotocol import leader_id, share_of
+from gkafka.partition import Partition
+from gkafka.zookeeper import Registry, check_client, check_path, close_client, open_client
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+    from gkafka.topic import Topic
+
+__all__ = ["BalancedConsumer"]
+
+log = logging.getLogger(__name__)
+
+LEASE = 2 / 3
+"""Of the session's time, for which an answer of ZooKeeper's counts. The client of ZooKeeper gives a silent connection up after as long."""
+BEATS = 6
+"""So often in a session ZooKeeper is asked."""
+CHECK_EVERY_S = 120.0
+"""How often the owners are compared one by one, with their data."""
+STOP_S = 10.0
+
+
+class BalancedConsumer(Balancing):
+    """A member of a group that shares a topic by way of ZooKeeper.
+
+    topic, cluster: what it was made from. rebalance_max_retries, rebalance_backoff_ms: how often, and after what pause, a partition that another
+    member still owns is tried before consume() raises PartitionOwnedError; it is tried on after that. zookeeper_connection_timeout_ms: for the
+    connection to ZooKeeper, and the time of the session. zookeeper_connect (newer: zookeeper_hosts): "host:port,host:port/chroot". zookeeper: a
+    connected KazooClient in its place, which stays open. Other keywords: see Balancing and SimpleConsumer.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        cluster: Cluster,
+        consumer_group: str | bytes,
+        fetch_message_max_bytes: int = 1024 * 1024,
+        num_consumer_fetchers: int = 1,
+        auto_commit_enable: bool = False,
+        auto_commit_interval_ms: int = 60 * 1000,
+        queued_max_messages: int = 2000,
+        fetch_min_bytes: int = 1,
+        fetch_wait_max_ms: int = 100,
+        offsets_channel_backoff_ms: int = 1000,
+        offsets_commit_max_retries: int = 5,
+        auto_offset_reset: int = OffsetType.EARLIEST,
+        consumer_timeout_ms: int = -1,
+        rebalance_max_retries: int = 5,
+        rebalance_backoff_ms: int = 2 * 1000,
+        zookeeper_connection_timeout_ms: int = 6 * 1000,
+        zookeeper_connect: str | None = "127.0.0.1:2181",
+        zookeeper: Any = None,
+        auto_start: bool = True,
+        reset_offset_on_start: bool = False,
+        zookeeper_hosts: str | None = None,
+        post_rebalance_callback: Callback | None = None,
+        use_rdkafka: bool = False,
+        compacted_topic: bool = False,
+        membership_protocol: Any = None,
+        deserializer: Callable[[Any, Any], tuple[Any, Any]] | None = None,
+        reset_offset_on_fetch: bool = True,
+        fetch_error_backoff_ms: int = 500,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            topic,
+            cluster,
+            consumer_group,
+            auto_commit_enable=auto_commit_enable,
+            consumer_timeout_ms=consumer_timeout_ms,
+            rebalance_max_retries=rebalance_max_retries,
+            rebalance_backoff_ms=rebalance_backoff_ms,
+            auto_start=auto_start,
+            reset_offset_on_start=reset_offset_on_start,
+            post_rebalance_callback=post_rebalance_callback,
+            use_rdkafka=use_rdkafka,
+            membership_protocol=membership_protocol,
+            keywords={
+                "fetch_message_max_bytes": fetch_message_max_bytes,
+                "num_consumer_fetchers": num_consumer_fetchers,
+                "auto_commit_interval_ms": auto_commit_interval_ms,
+                "queued_max_messages": queued_max_messages,
+                "fetch_min_bytes": fetch_min_bytes,
+                "fetch_error_backoff_ms": fetch_error_backoff_ms,
+                "fetch_wait_max_ms": fetch_wait_max_ms,
+                "offsets_channel_backoff_ms": offsets_channel_backoff_ms,
+                "offsets_commit_max_retries": offsets_commit_max_retries,
+                "auto_offset_reset": auto_offset_reset,
+                "compacted_topic": compacted_topic,
+                "deserializer": deserializer,
+                "reset_offset_on_fetch": reset_offset_on_fetch,
+                **options,
+            },
+        )
+        check_path("consumer_group", self._group)
+        self._hosts = zookeeper_hosts if zookeeper_hosts is not None else zookeeper_connect
+        self._session_s = check_seconds("zookeeper_connection_timeout_ms", zookeeper_connection_timeout_ms, low=1) / 1000
+        self._given = zookeeper if zookeeper is None else check_client(zookeeper, self._handler)
+        self._consumer_id = f"{platform.node()}:{uuid.uuid4()}"
+        self._registry: Registry | None = None
+        self._close: Callable[[], None] = lambda: None
+        self._claimed: set[int] = set()
+        self._session: Any = None
+        self._lease_until = 0.0
+        self._looked_at = 0.0
+        self._owed_since: float | None = None
+        self._tries = 0
+        self._try_at = 0.0
+        self._stale = True
+        self._wake = self._handler.Event()
+        cluster.sleepers.add(self._wake)
+        self._worker: Any = None
+        if auto_start:
+            self.start()
+
+    # -- life ----------------------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Connect to ZooKeeper, join the group, begin to consume what is free now. Raises ZooKeeperError."""
+        self._handler.check_fork()
+        if self._running:
+            return
+        client = self._setup_zookeeper(self._hosts, self._session_s * 1000)
+        self._close = (lambda: None) if self._given is not None else partial(close_client, client)
+        try:
+            on_event = self._build_watch_callback(_look_again, weakref.ref(self))
+            timeout_s = max(0.5, self._session_s / BEATS)
+            self._registry = Registry(client, self._group, self._topic.name, self._consumer_id, timeout_s=timeout_s, on_event=on_event)
+            self._registry.prepare()
+            self._running, self._stale, self._session = True, True, None
+            self._beat()
+        except BaseException:
+            self._running = False
+            self._leave()
+            raise
+        self._worker = self._setup_checker_worker()
+
+    def _setup_zookeeper(self, zookeeper_connect: Any, timeout: float) -> Any:
+        """A connection to ZooKeeper, or the one that was given (documented)."""
+        return self._given if self._given is not None else open_client(zookeeper_connect, timeout, self._handler)
+
+    @staticmethod
+    def _build_watch_callback(fn: Callable[[Any], None], proxy: weakref.ref[Any]) -> Callable[[], None]:
+        """A callback for watches that neither keeps the consumer nor fails after it is gone (documented; pykafka's issue 345)."""
+
+        def on_event() -> None:
+            consumer = proxy()
+            if consumer is not None:
+                fn(consumer)
+
+        return on_event
+
+    def stop(self) -> None:
+        """Stop consuming, commit if auto_commit_enable, give the partitions back, leave the group, close the connection that was made here.
+
+        Idempotent; start() begins again. From the callback of a rebalance it takes effect when that ends.
+        """
+        self._running = False
+        self._wake.set()
+        self._changed.set()
+        worker, self._worker = self._worker, None
+        if worker is not None and worker.is_alive() and not worker.join(STOP_S) and worker.is_alive():
+            return  # it is this worker, or it still waits for an answer: it leaves when that ends
+        self._leave()
+
+    def _leave(self) -> None:
+        registry, self._registry = self._registry, None
+        if registry is None:
+            return
+        try:
+            self._stop_inside()  # first: nobody gets a partition that is still consumed here
+            self._left_at = {}
+            with contextlib.suppress(ZooKeeperError):  # then the end of the session does it
+                registry.release(self._claimed)
+                registry.leave()
+        finally:
+            self._claimed = set()
+            self._lease_until = 0.0
+            self._close()
+
+    # -- the worker's ----------------------------------------------------------------------------------------------------------
+    def _may_deliver(self) -> bool:
+        return self._handler.monotonic() < self._lease_until
+
+    def _beat(self) -> float:
+        """Ask ZooKeeper, balance if something changed. Returns seconds to the next beat."""
+        beat_s = self._session_s / BEATS
+        registry = self._registry
+        if registry is None:
+            return beat_s
+        try:
+            self._keep_lease(registry)
+            if self._stale or self._handler.monotonic() >= self._try_at or not self._check_held_partitions():
+                self._rebalance()
+        except ZooKeeperError as exc:
+            self._stale = True
+            if self._owed_since is None:
+                self._owed_since = self._handler.monotonic()
+                log.warning("group %s: %s; messages are handed out for %.1f s more at most", self._group, exc, self._session_s * LEASE)
+            return beat_s / 2
+        except KafkaException as exc:
+            self._stale = True
+            self._error = exc
+            log.error("group %s: the rebalance failed, it is tried again: %s", self._group, exc)
+            return self._rebalance_backoff_s or beat_s
+        self._owed_since = None
+        return min(beat_s, max(0.01, self._try_at - self._handler.monotonic()))
+
+    def _keep_lease(self, registry: Registry) -> None:
+        """Is this member still there, under the same session? If not, what it had may be others' already."""
+        asked_at = self._handler.monotonic()
+        session = registry.session
+        if not registry.is_registered() or session != self._session:
+            if self._session is not None:
+                log.warning("group %s: the session of %s has ended, its partitions are given up", self._group, self._consumer_id)
+            self._lease_until = 0.0
+            self._claimed = set()
+            self._lose()
+            self._add_self()
+            self._session, self._stale = session, True
+        self._lease_until = asked_at + self._session_s * LEASE
+
+    def _add_self(self) -> None:
+        """Register this consumer (documented). More members than partitions are welcome: those without one are idle."""
+        registry = self._registry
+        assert registry is not None
+        if not registry.register():
+            raise ZooKeeperError(f"{registry.path_self} is held by an earlier session of this member, which has not ended yet")
+
+    def _rebalance(self) -> None:
+        """Take this member's share, as far as others have given it back, and give back what is not in it (documented)."""
+        registry = self._registry
+        assert registry is not None
+        self._stale, self._try_at = False, float("inf")  # what changes from here on is looked at again
+        self._set_watches()
+        participants = self._get_participants()
+        if self._consumer_id not in participants:
+            self._stale = True
+            raise ZooKeeperError(f"{registry.path_self} has vanished")
+        mine = {p.id for p in self._decide_partitions(participants)}
+        if self._claimed - mine:
+            self._switch(lambda: self._exchange(mine))
+        else:
+            gained = {p for p in mine - self._claimed if self._claim(p)}
+            if gained or (self._consumer is None and self._claimed):
+                self._switch(lambda: self._claimed)
+        self._count_tries(mine - self._claimed)
+
+    def _exchange(self, mine: set[int]) -> set[int]:
+        known = self._topic.partitions
+        self._remove_partitions(known[p] for p in self._claimed - mine if p in known)
+        self._claimed &= mine
+        for partition in sorted(mine - self._claimed):
+            self._claim(partition)
+        return self._claimed
+
+    def _claim(self, partition: int) -> bool:
+        assert self._registry is not None
+        claimed = self._registry.claim(leader_id(self._topic.partitions[partition]), partition)
+        if claimed:
+            self._claimed.add(partition)
+        return claimed
+
+    def _count_tries(self, owned: set[int]) -> None:
+        """Others still own a part of this member's share: it is tried again after the pause, and when they give it back."""
+        if not owned:
+            self._tries = 0
+            return
+        self._try_at = self._handler.monotonic() + self._rebalance_backoff_s
+        self._tries += 1
+        if self._tries > self._rebalance_max_retries:
+            first = self._topic.partitions[min(owned)]
+            text = (
+                f"partition(s) {sorted(owned)} of {self._topic.name!r} are still owned by other members of group {self._group!r} after"
+                f" rebalance_max_retries={self._rebalance_max_retries}; they are tried again"
+            )
+            self._error, self._tries = PartitionOwnedError(first, text), 0
+
+    def _setup_internal_consumer(self, partitions: Iterable[Partition] | None = None, start: bool = True) -> None:
+        """Stop the consumer inside and put another one in its place, for these partitions or for those that are owned (documented)."""
+        ids = {p.id for p in (self._partitions if partitions is None else partitions)}
+        self._switch(lambda: ids, start=start)
+
+    def _setup_checker_worker(self) -> Any:
+        """Start the worker that keeps the lease, compares the owners and balances (documented)."""
+        return self._handler.spawn(_keep, weakref.ref(self), self._wake, self._close, _name="gkafka-balance")
+
+    # -- documented steps ----------------------------------------------------------------------------------------------------
+    def _set_watches(self) -> None:
+        """Have changes of brokers, topic and members told, and take in what the cluster is like now (documented)."""
+        assert self._registry is not None
+        self._registry.watch_cluster()
+        try:
+            self._cluster.update()
+        except KafkaException as exc:  # the brokers are away: what was known counts
+            log.warning("group %s: the cluster could not be asked: %s", self._group, exc)
+
+    def _get_participants(self) -> list[str]:
+        """The ids of all members, sorted (documented)."""
+        assert self._registry is not None
+        return self._registry.participants()
+
+    def _decide_partitions(self, participants: list[str]) -> set[Partition]:
+        """This member's share (documented). Raises ConfigurationError for what a membership protocol must not return."""
+        known = self._topic.partitions
+        return {known[p] for p in share_of(self._membership_protocol, sorted(participants), known, self._consumer_id)}
+
+    def _get_held_partitions(self) -> set[Partition]:
+        """The partitions that this member owns, as ZooKeeper has it (documented)."""
+        assert self._registry is not None
+        known = self._topic.partitions
+        return {known[p] for p in self._registry.owned() if p in known}
+
+    def _check_held_partitions(self) -> bool:
+        """Does ZooKeeper have it that this member owns what it consumes (documented)? Mostly by name; sometimes by each owner's data."""
+        assert self._registry is not None
+        now = self._handler.monotonic()
+        if now - self._looked_at < CHECK_EVERY_S:
+            held = self._claimed & self._registry.owned_names()
+        else:
+            held = self._registry.owned()
+            self._looked_at = now
+        if held >= self._claimed:
+            return True
+        log.error("group %s: partition(s) %s were taken from %s", self._group, sorted(self._claimed - held), self._consumer_id)
+        self._claimed &= held
+        taken = self._claimed
+        self._switch(lambda: taken)
+        return False
+
+    def _remove_partitions(self, partitions: Iterable[Partition]) -> None:
+        """Give these back (documented)."""
+        assert self._registry is not None
+        self._registry.release(p.id for p in partitions)
+
+    def _add_partitions(self, partitions: Iterable[Partition]) -> None:
+        """Own these (documented). Raises PartitionOwnedError for the first that another member owns."""
+        for partition in partitions:
+            if not self._claim(partition.id):
+                raise PartitionOwnedError(partition, f"partition {partition.id} of {self._topic.name!r} is owned by another member")
+
+    def _path_from_partition(self, p: Partition) -> str:
+        """Where its owner stands (documented)."""
+        assert self._registry is not None
+        return self._registry.path_of(leader_id(p), p.id)
+
+    @property
+    def _path_self(self) -> str:
+        """Where this member stands (documented)."""
+        assert self._registry is not None
+        return self._registry.path_self
+
+    @property
+    def _partitions(self) -> set[Partition]:
+        """The partitions that this member owns, as it knows (documented)."""
+        known = self._topic.partitions
+        return {known[p] for p in self._claimed if p in known}
+
+
+def _look_again(consumer: Any) -> None:
+    consumer._stale = True
+    consumer._wake.set()
+
+
+def _keep(me: weakref.ref[BalancedConsumer], wake: Any, close: Callable[[], None]) -> None:
+    while (consumer := me()) is not None and consumer._running:
+        consumer._handler.check_fork()
+        wake.clear()
+        try:
+            seconds = consumer._beat()
+        except Exception as exc:
+            log.exception("group %s: the balancing worker met what it does not know", consumer._group)
+            consumer._error, consumer._stale = exc, True
+            seconds = 1.0
+        del consumer
+        wake.wait(seconds)
+    if consumer is None:
+        close()  # it was dropped without stop(): its partitions are others' from here on
+    else:
+        consumer._leave()

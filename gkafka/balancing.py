@@ -1,0 +1,302 @@
+"""What the consumers that share a topic have in common: one SimpleConsumer inside, for the partitions that are this member's now.
+
+How members agree is their own: `gkafka.balancedconsumer` by ZooKeeper, `gkafka.managedbalancedconsumer` by the group's coordinator. Both tell it
+here, on one worker: `_switch()` when this member's share is another one, `_lose()` when it may be somebody else's already.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gkafka.checks import check_count, check_flag, check_name, check_offset, check_seconds
+from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, NoPartitionsForConsumerException
+from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, check_protocol
+from gkafka.partition import Partition
+from gkafka.simpleconsumer import SimpleConsumer
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+    from gkafka.records import Message
+    from gkafka.topic import Topic
+
+__all__ = ["Balancing"]
+
+log = logging.getLogger(__name__)
+
+SLICE_S = 0.1
+"""Longest wait for messages without a look whether the partitions are still this member's."""
+
+Offsets = Mapping[int, int]
+Callback = Callable[[Any, dict[int, int], dict[int, int]], "Offsets | None"]
+
+
+class Balancing:
+    """The documented keywords that both consumers share are SimpleConsumer's, but for these:
+
+    consumer_group: whom the topic is shared with. rebalance_max_retries, rebalance_backoff_ms: tries to get a partition that another member
+    still has before consume() raises, and the pause between them; they go on after that. post_rebalance_callback(consumer, before, after): called
+    by a worker after each rebalance with the held offsets by partition id; what it returns, if anything, are offsets to go on from.
+    membership_protocol: how the partitions are divided. deserializer, compacted_topic, reset_offset_on_fetch: SimpleConsumer's.
+    """
+
+    is_member = True
+
+    def __init__(
+        self,
+        topic: Topic,
+        cluster: Cluster,
+        consumer_group: str | bytes,
+        *,
+        auto_commit_enable: bool,
+        consumer_timeout_ms: float,
+        rebalance_max_retries: int,
+        rebalance_backoff_ms: float,
+        auto_start: bool,
+        reset_offset_on_start: bool,
+        post_rebalance_callback: Callback | None,
+        use_rdkafka: bool,
+        membership_protocol: Any,
+        keywords: dict[str, Any],
+    ) -> None:
+        check_flag("auto_start", auto_start)
+        if check_flag("use_rdkafka", use_rdkafka):
+            from gkafka.topic import require_compiled
+
+            require_compiled()
+        if post_rebalance_callback is not None and not callable(post_rebalance_callback):
+            raise ConfigurationError(
+                f"post_rebalance_callback={post_rebalance_callback!r}: must be a callable (consumer, offsets before, offsets after)"
+            )
+        self._topic, self._cluster, self._handler = topic, cluster, cluster.handler
+        self._group = check_name("consumer_group", consumer_group)
+        self._auto_commit_enable = check_flag("auto_commit_enable", auto_commit_enable)
+        self._timeout_ms = check_seconds("consumer_timeout_ms", consumer_timeout_ms, low=-1)
+        self._rebalance_max_retries = check_count("rebalance_max_retries", rebalance_max_retries, low=0)
+        self._rebalance_backoff_s = check_seconds("rebalance_backoff_ms", rebalance_backoff_ms) / 1000
+        self._reset_on_start = check_flag("reset_offset_on_start", reset_offset_on_start)
+        self._callback = post_rebalance_callback
+        self._membership_protocol: GroupMembershipProtocol = check_protocol(
+            RangeProtocol if membership_protocol is None else membership_protocol
+        )
+        self._keywords = {**keywords, "auto_commit_enable": auto_commit_enable}
+        self._consumer: SimpleConsumer | None = None
+        self._left_at: dict[int, int] = {}  # partition -> next offset, of partitions that are still this member's and not consumed now
+        self._error: BaseException | None = None
+        self._running = False
+        self._changed = self._handler.Event()
+        cluster.sleepers.add(self._changed)
+        cluster.adopt(self)
+        self._make_consumer([]).stop()  # refuses keywords that cannot be, before anybody hears of this member
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (consumer_group={self._group})>"
+
+    # -- documented properties -----------------------------------------------------------------------------------------------
+    @property
+    def topic(self) -> Topic:
+        """The topic that is shared."""
+        return self._topic
+
+    @property
+    def partitions(self) -> dict[int, Partition]:
+        """The partitions that this member consumes now, by id."""
+        consumer = self._consumer
+        return consumer.partitions if consumer is not None else {}
+
+    @property
+    def held_offsets(self) -> dict[int, int]:
+        """Partition id -> the offset of the last message consumed, of this member's partitions; -2 where there is none."""
+        consumer = self._consumer
+        return consumer.held_offsets if consumer is not None else {}
+
+    # -- what is this member's -------------------------------------------------------------------------------------------------
+    def _may_deliver(self) -> bool:
+        """Are the partitions this member's, for sure, at this moment?"""
+        raise NotImplementedError
+
+    def _make_consumer(self, partitions: Iterable[int]) -> SimpleConsumer:
+        consumer = SimpleConsumer(
+            self._topic,
+            self._cluster,
+            consumer_group=self._group,
+            partitions=list(partitions),
+            consumer_timeout_ms=0,
+            auto_start=False,
+            reset_offset_on_start=self._reset_on_start,
+            **self._keywords,
+        )
+        consumer._may_commit = self._may_deliver
+        return consumer
+
+    def _switch(self, change: Callable[[], Iterable[int]], *, start: bool = True) -> None:
+        """On the worker: stop consuming, let change() say which partitions are this member's from now on, and consume those.
+
+        What stays its own goes on where it stands; for the others, what is committed counts. Raises what stands in the way of a start; then
+        nothing is consumed.
+        """
+        before = self.held_offsets
+        stood = self._stop_inside()
+        mine = set(change())
+        self._left_at = {p: offset for p, offset in stood.items() if p in mine}
+        known = self._topic.partitions
+        if mine & known.keys():
+            consumer = self._make_consumer(sorted(mine & known.keys()))
+            consumer._resume_at = self._left_at
+            if start:
+                consumer.start()
+            self._reset_on_start = False  # documented: on start, not at each rebalance
+            self._left_at = {}
+            self._consumer = consumer
+        self._call_back(before)
+        self._changed.set()
+
+    def _stop_inside(self) -> dict[int, int]:
+        """End the consumer inside; what it consumed is committed, if that is its business. Returns where it stood: the next offsets."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is None:
+            return self._left_at
+        consumer.stop()
+        return {p: offset + 1 for p, offset in consumer.held_offsets.items() if offset >= 0}
+
+    def _lose(self) -> None:
+        """On the worker: others may have the partitions. Nothing of them is handed out or committed any more; where this member stood is void."""
+        self._stop_inside()
+        self._left_at = {}
+        self._changed.set()
+
+    def _call_back(self, before: dict[int, int]) -> None:
+        if self._callback is None:
+            return
+        try:
+            offsets = self._callback(self, before, self.held_offsets)
+            if offsets is None:
+                return
+            if not isinstance(offsets, Mapping):
+                raise ConfigurationError(
+                    f"post_rebalance_callback returned {offsets!r}: must be a dict of offsets by partition id, or None"
+                )
+            self._go_on_from({p: check_offset("offset", offset, low=-2) for p, offset in offsets.items()})
+        except Exception as exc:
+            log.exception("group %s: post_rebalance_callback failed", self._group)
+            self._error = exc
+
+    def _go_on_from(self, offsets: Offsets) -> None:
+        consumer = self._consumer
+        mine = self.partitions
+        for partition in offsets:
+            if partition not in mine:
+                raise ConfigurationError(
+                    f"post_rebalance_callback returned an offset for partition {partition!r}, this member has {sorted(mine)}"
+                )
+        if consumer is not None:
+            engine = consumer._running_engine()
+            for partition, offset in offsets.items():
+                engine.seek(consumer._tp(partition), offset)
+
+    # -- consuming -----------------------------------------------------------------------------------------------------------
+    def consume(self, block: bool = True) -> Message | Any | None:
+        """The next message of this member's partitions, or None: after consumer_timeout_ms, or at once with block=False.
+
+        Waits while the group is being balanced and while this member has no partition. Raises ConsumerStoppedException after stop(), and what a
+        worker met.
+        """
+        messages = self._next(1, self._timeout_ms if block else 0)
+        return messages[0] if messages else None
+
+    def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
+        """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""
+        wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
+        return self._next(wanted, self._timeout_ms if timeout_ms is None else check_seconds("timeout_ms", timeout_ms, low=-1))
+
+    def _next(self, wanted: int | None, timeout_ms: float) -> list[Any]:
+        self._handler.check_fork()
+        deadline = float("inf") if timeout_ms < 0 else self._handler.monotonic() + timeout_ms / 1000
+        while True:
+            self._raise_worker_exceptions()
+            if not self._running:
+                raise ConsumerStoppedException("the consumer is not running: call start(), or make a new one")
+            left = deadline - self._handler.monotonic()
+            self._changed.clear()
+            consumer = self._consumer
+            if consumer is not None and self._may_deliver():
+                messages = self._take(consumer, wanted, max(0.0, min(left, SLICE_S)) * 1000)
+                if messages:
+                    return messages
+            elif left > 0:
+                self._changed.wait(min(left, SLICE_S))
+            if left <= 0:
+                return []
+
+    def _take(self, consumer: SimpleConsumer, wanted: int | None, timeout_ms: float) -> list[Any]:
+        try:
+            return consumer.consume_batch(wanted, timeout_ms)
+        except ConsumerStoppedException:
+            if consumer is self._consumer and self._running:
+                raise
+            return []  # a rebalance took its place
+
+    def __iter__(self) -> Iterator[Any]:
+        """Messages until consumer_timeout_ms passes without one."""
+        while (message := self.consume()) is not None:
+            yield message
+
+    def _raise_worker_exceptions(self) -> None:
+        """Raise what a worker met, once (documented)."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    # -- offsets -------------------------------------------------------------------------------------------------------------
+    def _mine(self, what: str) -> SimpleConsumer:
+        consumer = self._consumer
+        if not self._running:
+            raise ConsumerStoppedException("the consumer is not running: call start(), or make a new one")
+        if consumer is None or not self._may_deliver():
+            raise NoPartitionsForConsumerException(f"{what}: this member of group {self._group!r} has no partition at the moment")
+        return consumer
+
+    def commit_offsets(self, partition_offsets: Iterable[tuple[Partition | int, int]] | None = None) -> None:
+        """Commit where this member stands, or (partition, next offset) pairs of its partitions.
+
+        Raises NoPartitionsForConsumerException while it has none: they may be another member's, whose commits must stand.
+        """
+        self._mine("commit_offsets").commit_offsets(partition_offsets)
+
+    def reset_offsets(self, partition_offsets: Iterable[tuple[Partition | int, int]] | None = None) -> None:
+        """Go on from other offsets; see SimpleConsumer.reset_offsets."""
+        self._mine("reset_offsets").reset_offsets(partition_offsets)
+
+    # -- life ----------------------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Join the group and begin to consume. Called by the constructor unless auto_start=False."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Leave the group. Idempotent."""
+        raise NotImplementedError
+
+    def close(self, timeout: float | None = None) -> None:
+        """The same as stop(); how long that takes is bounded by the other timeouts."""
+        self.stop()
+
+    @property
+    def closed(self) -> bool:
+        """Does it not run?"""
+        return not self._running
+
+    def stats(self) -> dict[str, Any]:
+        """Whom it shares the topic with, and what its share is."""
+        return {"group": self._group, "topic": self._topic.name, "partitions": sorted(self.partitions), "delivers": self._may_deliver()}
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, exc_type: Any, exc: Any, traceback: Any) -> None:
+        self.stop()
+
+    def __del__(self) -> None:
+        # Only flags: no wait, no lock, no network. Workers hold this object weakly and end when they wake.
+        if getattr(self, "_running", False):
+            self._running = False

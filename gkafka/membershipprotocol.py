@@ -1,0 +1,94 @@
+"""How the members of a group divide a topic, under pykafka's names. Documented: pykafka 2.8.
+
+A protocol's `decide_partitions(participants, partitions, consumer_id)` is called with the ids of all members, the topic's partitions by id and
+one member's id, and returns that member's partitions. Every member computes its own share, so all must come to the same division: the order
+of members is that of their ids, the order of partitions that of pykafka (topic, leader, partition, compared as text), and members of both
+clients can share a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from gkafka.exceptions import ConfigurationError
+from gkafka.partition import Partition
+
+__all__ = [
+    "GroupMembershipProtocol",
+    "RangeProtocol",
+    "RoundRobinProtocol",
+    "check_protocol",
+    "decide_partitions_range",
+    "decide_partitions_roundrobin",
+    "share_of",
+]
+
+Decide = Callable[[Iterable[Any], Mapping[int, Partition], Any], Iterable[Partition]]
+
+
+class GroupMembershipProtocol(NamedTuple):
+    """protocol_type: b"consumer"; protocol_name: what members agree on, such as b"range"; metadata: what a member tells of itself, None for the
+    topic alone; decide_partitions: see the module.
+    """
+
+    protocol_type: bytes
+    protocol_name: bytes
+    metadata: Any
+    decide_partitions: Decide
+
+
+def in_order(partitions: Mapping[int, Partition]) -> list[Partition]:
+    """The order that every member counts in."""
+    return sorted(partitions.values(), key=lambda p: f"{p.topic.name}-{leader_id(p)}-{p.id}")
+
+
+def leader_id(partition: Partition) -> int:
+    """The id of its leader, -1 while it has none."""
+    return partition.leader.id if partition.leader is not None else -1
+
+
+def decide_partitions_range(participants: Iterable[Any], partitions: Mapping[int, Partition], consumer_id: Any) -> set[Partition]:
+    """A run of neighbouring partitions for each member; the first members have one more where it does not come out even."""
+    members, ordered = sorted(participants), in_order(partitions)
+    place = members.index(consumer_id)
+    each, more = divmod(len(ordered), len(members))
+    start = each * place + min(place, more)
+    return set(ordered[start : start + each + (place < more)])
+
+
+def decide_partitions_roundrobin(participants: Iterable[Any], partitions: Mapping[int, Partition], consumer_id: Any) -> set[Partition]:
+    """The partitions are dealt out to the members in turn."""
+    members = sorted(participants)
+    return set(in_order(partitions)[members.index(consumer_id) :: len(members)])
+
+
+RangeProtocol = GroupMembershipProtocol(b"consumer", b"range", None, decide_partitions_range)
+RoundRobinProtocol = GroupMembershipProtocol(b"consumer", b"roundrobin", None, decide_partitions_roundrobin)
+
+
+def check_protocol(protocol: Any) -> GroupMembershipProtocol:
+    """A GroupMembershipProtocol, or whatever has its four attributes. Raises ConfigurationError."""
+    fields = [getattr(protocol, name, None) for name in GroupMembershipProtocol._fields]
+    kind, name, metadata, decide = fields
+    if not isinstance(kind, bytes) or not isinstance(name, bytes) or not name or not callable(decide):
+        raise ConfigurationError(
+            f"membership_protocol={protocol!r}: must be RangeProtocol, RoundRobinProtocol, or a GroupMembershipProtocol of bytes, bytes, metadata and"
+            " a callable"
+        )
+    return GroupMembershipProtocol(kind, name, metadata, decide)
+
+
+def share_of(protocol: GroupMembershipProtocol, participants: list[Any], partitions: Mapping[int, Partition], consumer_id: Any) -> set[int]:
+    """The ids of one member's partitions, checked. Raises ConfigurationError where the protocol fails or returns what is no partition."""
+    name = protocol.protocol_name.decode(errors="replace")
+    try:
+        decided = list(protocol.decide_partitions(participants, partitions, consumer_id))
+    except Exception as exc:
+        raise ConfigurationError(f"membership_protocol {name!r} failed: {type(exc).__name__}: {exc}") from exc
+    for partition in decided:
+        if not isinstance(partition, Partition) or partitions.get(partition.id) is not partition:
+            raise ConfigurationError(
+                f"membership_protocol {name!r} chose {partition!r}, which is none of the partitions {sorted(partitions)}"
+            )
+    return {partition.id for partition in decided}

@@ -1,0 +1,279 @@
+"""What one member of a group tells and learns in ZooKeeper, in pykafka's layout, so that members of both clients can share a group.
+
+    /consumers/<group>/ids/<member>                          data: the topic; ephemeral
+    /consumers/<group>/owners/<topic>/<leader>-<partition>   data: the member; ephemeral
+
+Every call ends by a deadline of its own. What stands in ZooKeeper was written by anybody: it is compared, never trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from gkafka.checks import check_seconds, check_text
+from gkafka.exceptions import ConfigurationError, KafkaException, ZooKeeperError
+
+if TYPE_CHECKING:
+    from gkafka.handlers import Handler
+
+__all__ = ["Registry", "check_client", "check_path", "close_client", "open_client"]
+
+log = logging.getLogger(__name__)
+
+KAZOO_HANDLERS = {True: "sequential_gevent_handler", False: "sequential_threading_handler"}
+
+
+def open_client(hosts: Any, timeout_ms: float, handler: Handler) -> Any:
+    """A connected KazooClient whose workers are of the handler's kind; a chroot that is missing is made.
+
+    hosts: "host:port,host:port/chroot"; timeout_ms: for the connection, and of the session. Raises ZooKeeperError.
+    """
+    kazoo = _kazoo()
+    timeout_s = check_seconds("zookeeper_connection_timeout_ms", timeout_ms, low=1) / 1000
+    servers, slash, chroot = check_text("zookeeper_connect", hosts).partition("/")
+    client = kazoo.client.KazooClient(servers, timeout=timeout_s, handler=_kazoo_handler(handler))
+    deadline = handler.monotonic() + timeout_s
+    try:
+        client.start_async().wait(timeout=timeout_s)
+        if client.connected and slash and chroot:
+            _result(client.ensure_path_async(f"/{chroot}"), max(0.1, deadline - handler.monotonic()))
+            client.chroot = f"/{chroot.strip('/')}"
+        if not client.connected:
+            raise ZooKeeperError("no connection")
+    except BaseException as exc:
+        close_client(client)
+        if not isinstance(exc, Exception):
+            raise
+        raise ZooKeeperError(
+            f"zookeeper_connect={hosts!r}: no ZooKeeper answered within zookeeper_connection_timeout_ms={timeout_ms:g} ({exc});"
+            " is it running, and is the address right?"
+        ) from exc
+    return client
+
+
+def check_path(what: str, name: str) -> None:
+    """A name that is to be one step of a path."""
+    if "/" in name or name in (".", "..") or not name.isprintable():
+        raise ConfigurationError(f"{what}={name!r}: must be one printable name without '/', it is part of a path in ZooKeeper")
+
+
+def close_client(client: Any) -> None:
+    """End its session, and with it everything ephemeral."""
+    with contextlib.suppress(Exception):
+        client.stop()
+        client.close()
+
+
+def _result(asked: Any, timeout_s: float) -> Any:
+    """The result of a call, or its exception. Raises ZooKeeperError if there is none in time. (kazoo's own timeout is one of gevent's there, which
+    could not be told from a caller's.)
+    """
+    asked.wait(timeout=timeout_s)
+    if not asked.ready():
+        raise ZooKeeperError(f"ZooKeeper did not answer within {timeout_s:g} s")
+    return asked.get(block=False)
+
+
+def check_client(client: Any, handler: Handler) -> Any:
+    """A KazooClient of the user's. Raises ConfigurationError where it would block the hub, or is none."""
+    kazoo = _kazoo()
+    if not isinstance(client, kazoo.client.KazooClient):
+        raise ConfigurationError(f"zookeeper={client!r}: must be a kazoo.client.KazooClient")
+    wanted, has = KAZOO_HANDLERS[handler.cooperative], getattr(client.handler, "name", "?")
+    if handler.cooperative and has != wanted:
+        raise ConfigurationError(
+            f"zookeeper: this KazooClient works with the {has}, which would block all greenlets: make it with"
+            " handler=kazoo.handlers.gevent.SequentialGeventHandler()"
+        )
+    if not client.connected:
+        raise ConfigurationError("zookeeper: the KazooClient is not connected: call its start() first")
+    return client
+
+
+def _kazoo() -> Any:
+    try:
+        import kazoo.client  # type: ignore[import-untyped]
+    except ImportError as exc:
+        raise ConfigurationError("BalancedConsumer needs kazoo: pip install 'gkafka[zookeeper]'") from exc
+    return kazoo
+
+
+def _kazoo_handler(handler: Handler) -> Any:
+    if handler.cooperative:
+        from kazoo.handlers.gevent import SequentialGeventHandler  # type: ignore[import-untyped]
+
+        return SequentialGeventHandler()
+    from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
+
+    return SequentialThreadingHandler()
+
+
+def _told(exc: BaseException) -> str:
+    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+
+
+class Registry:
+    """One member. on_event(): something that was looked at has changed; called on kazoo's worker, must not wait. timeout_s: of each call.
+
+    Every look leaves a watch behind, so that a change after it is told once.
+    """
+
+    def __init__(self, client: Any, group: str, topic: str, member: str, *, timeout_s: float, on_event: Callable[[], None]) -> None:
+        self._client, self._topic, self._member, self._timeout_s = client, topic, member, timeout_s
+        self._ids = f"/consumers/{group}/ids"
+        self._owners = f"/consumers/{group}/owners/{topic}"
+        errors = _kazoo().exceptions
+        self._exists, self._no_node = errors.NodeExistsError, errors.NoNodeError
+        self._watch: Callable[[Any], None] = lambda event: on_event()
+
+    @property
+    def path_self(self) -> str:
+        """Where this member stands."""
+        return f"{self._ids}/{self._member}"
+
+    def path_of(self, leader: int, partition: int) -> str:
+        """Where the owner of a partition stands."""
+        return f"{self._owners}/{leader}-{partition}"
+
+    @property
+    def session(self) -> Any:
+        """The id of the session of now, None without one."""
+        session = self._client.client_id
+        return session[0] if session is not None else None
+
+    # -- this member -----------------------------------------------------------------------------------------------------
+    def prepare(self) -> None:
+        """Make the paths that everybody needs."""
+        self._ask(self._client.ensure_path_async(self._ids))
+        self._ask(self._client.ensure_path_async(self._owners))
+
+    def register(self) -> bool:
+        """Stand among the members, under the session of now. False: what an earlier session left there has not gone yet."""
+        return self._create(self.path_self, self._topic)
+
+    def leave(self) -> None:
+        """Stand there no longer."""
+        self._delete(self.path_self)
+
+    def is_registered(self) -> bool:
+        """Does this member stand there, under the session of now? The round trip also keeps the session alive."""
+        stat = self._ask(self._client.exists_async(self.path_self))
+        return stat is not None and self._is_ours(stat)
+
+    def participants(self) -> list[str]:
+        """The ids of all members for this topic, sorted."""
+        found = []
+        for name in self._children(self._ids):
+            data = self._data(f"{self._ids}/{name}")
+            if data is not None and data[0] == self._topic.encode():
+                found.append(name)
+        return sorted(found)
+
+    # -- partitions --------------------------------------------------------------------------------------------------------
+    def owned(self) -> set[int]:
+        """The partitions that this member owns, under the session of now."""
+        mine = set()
+        for partition, names in self._claims().items():
+            for name in names:
+                data = self._data(f"{self._owners}/{name}")
+                if data is not None and data[0] == self._member.encode() and self._is_ours(data[1]):
+                    mine.add(partition)
+        return mine
+
+    def owned_names(self) -> set[int]:
+        """The partitions that anybody owns; one look."""
+        return set(self._claims())
+
+    def claim(self, leader: int, partition: int) -> bool:
+        """Own a partition. False: somebody else does, under whatever leader's name."""
+        path = self.path_of(leader, partition)
+        if self._claims().get(partition, set()) - {path.rpartition("/")[2]}:
+            return False
+        if not self._create(path, self._member):
+            return False
+        if self._is_first(path, partition):
+            return True
+        self._delete(path)
+        return False
+
+    def _is_first(self, path: str, partition: int) -> bool:
+        """Members that see different leaders claim under different names: of those who did so at once the first one owns it."""
+        mine = self._data(path)
+        if mine is None:
+            return False
+        for name in self._claims().get(partition, set()):
+            other = self._data(f"{self._owners}/{name}")
+            if other is not None and other[1].czxid < mine[1].czxid:
+                return False
+        return True
+
+    def release(self, partitions: Iterable[int]) -> None:
+        """Own these no longer."""
+        claims = self._claims()
+        for partition in partitions:
+            for name in claims.get(partition, ()):
+                path = f"{self._owners}/{name}"
+                data = self._data(path)
+                if data is not None and data[0] == self._member.encode():
+                    self._delete(path)
+
+    def watch_cluster(self) -> None:
+        """Have it told when brokers or the topic change, where Kafka keeps them in this ZooKeeper."""
+        self._children("/brokers/ids")
+        self._data(f"/brokers/topics/{self._topic}", watch=True)
+
+    def _claims(self) -> dict[int, set[str]]:
+        claims: dict[int, set[str]] = {}
+        for name in self._children(self._owners):
+            leader, _, partition = name.rpartition("-")
+            if partition.isascii() and partition.isdecimal() and len(partition) < 10 and leader:
+                claims.setdefault(int(partition), set()).add(name)
+            else:
+                log.warning("%s holds %r, which is no partition: left alone", self._owners, name[:100])
+        return claims
+
+    # -- calls -------------------------------------------------------------------------------------------------------------
+    def _is_ours(self, stat: Any) -> bool:
+        session = self._client.client_id
+        return session is not None and stat.ephemeralOwner == session[0]
+
+    def _create(self, path: str, data: str) -> bool:
+        """An ephemeral node of this session. False: somebody else's is there, or one of an earlier session that has not ended yet."""
+        for _ in range(2):
+            try:
+                self._ask(self._client.create_async(path, data.encode(), ephemeral=True))
+                return True
+            except self._exists:
+                there = self._data(path, watch=True)
+                return there is not None and there[0] == data.encode() and self._is_ours(there[1])
+            except self._no_node:  # somebody took the group's paths away
+                self.prepare()
+        raise ZooKeeperError(f"{path} cannot be made: its parents vanish")
+
+    def _delete(self, path: str) -> None:
+        with contextlib.suppress(self._no_node):
+            self._ask(self._client.delete_async(path))
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return list(self._ask(self._client.get_children_async(path, watch=self._watch)))
+        except self._no_node:
+            return []
+
+    def _data(self, path: str, *, watch: bool = False) -> tuple[bytes, Any] | None:
+        try:
+            data, stat = self._ask(self._client.get_async(path, watch=self._watch if watch else None))
+        except self._no_node:
+            return None
+        return data or b"", stat
+
+    def _ask(self, asked: Any) -> Any:
+        try:
+            return _result(asked, self._timeout_s)
+        except (self._exists, self._no_node, KafkaException):
+            raise
+        except Exception as exc:
+            raise ZooKeeperError(f"ZooKeeper refused: {_told(exc)}") from exc
