@@ -133,6 +133,7 @@ class NativeConsumer:
         """Wait until every partition knows the offset that it starts from. Raises KafkaTimeoutError, or the error that is in the way."""
         queues = self._driver.queues
         while any(q.position.state is State.RESETTING for q in queues.values()):
+            self._check_running()
             self._raise_errors(starting=True)
             left = deadline - self._handler.monotonic()
             if left <= 0:

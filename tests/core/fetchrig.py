@@ -13,9 +13,10 @@ from gkafka.core.fetcher import Asked, EpochCheck, Fetched, Fetcher, Lookup, Pol
 from gkafka.core.positions import Position
 from gkafka.exceptions import KafkaException
 from gkafka.wire.epochs import EpochEnd, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult
-from gkafka.wire.fetch import FetchableTopicResponse, FetchPartition, FetchResponse, PartitionData
+from gkafka.wire.fetch import AbortedTransaction, FetchableTopicResponse, FetchPartition, FetchResponse, PartitionData
 from gkafka.wire.offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from tests.core.fakes import TOPIC_ID, metadata
+from tests.records.handmade import TRANSACTIONAL, values
 
 OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, UNAUTHORIZED, FENCED, UNKNOWN_EPOCH, UNKNOWN_ID = 1, 3, 6, 29, 74, 75, 100
 SESSION_UNKNOWN, SESSION_EPOCH = 70, 71
@@ -169,3 +170,17 @@ class Remembering:
         wanted = {**{p: part for p, part in known[2].items() if p not in gone}, **named}
         self._sessions[asked.broker_id] = (known[0], known[1] + 1, wanted)
         return 0, known[0], wanted
+
+
+def aborted(*pairs: tuple[int, int]) -> dict[str, Any]:
+    return {"aborted_transactions": [AbortedTransaction(producer_id=p, first_offset=o) for p, o in pairs]}
+
+
+def txn(n: int, offset: int, producer: int, *, gzipped: bool = False) -> bytes:
+    return values(n, base_offset=offset, producer_id=producer, attributes=TRANSACTIONAL | (1 if gzipped else 0))
+
+
+def bad_magic(offset: int) -> bytes:
+    spoiled = bytearray(values(2, base_offset=offset))
+    spoiled[16] = 9
+    return bytes(spoiled)

@@ -19,7 +19,7 @@ from gkafka.exceptions import (
     TopicAuthorizationFailed,
     UnsupportedVersion,
 )
-from gkafka.wire.fetch import AbortedTransaction, FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch
+from gkafka.wire.fetch import FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch
 from gkafka.wire.offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from tests.core.fakes import TOPIC_ID
 from tests.core.fetchrig import (
@@ -35,10 +35,13 @@ from tests.core.fetchrig import (
     UNKNOWN_TOPIC,
     Remembering,
     Rig,
+    aborted,
+    bad_magic,
     data,
     offsets,
     partitions,
     tp,
+    txn,
 )
 from tests.records.handmade import TRANSACTIONAL, batch, marker, message, record, values, wrapper
 
@@ -194,79 +197,6 @@ def test_formats_may_change_within_an_answer() -> None:
     assert offsets(rig.round(message(0, b"v", magic=0) + message(1, b"v", magic=1) + values(2, base_offset=2))) == [0, 1, 2, 3]
 
 
-def test_b33_a_batch_whose_last_records_were_compacted_away_moves_the_position_behind_it() -> None:
-    rig = Rig()
-    assert offsets(rig.round(batch([record(0, b"a"), record(3, b"b")], last_delta=9))) == [0, 3]
-    assert rig[0].fetch_offset == 10
-
-
-def test_b33_an_empty_batch_moves_the_position_behind_it() -> None:
-    rig = Rig()
-    (fetched,) = rig.round(batch([], last_delta=9))
-    assert offsets([fetched]) == []
-    assert (fetched.messages, rig[0].fetch_offset, rig[0].buffered) == (0, 10, 0)
-
-
-def test_b33_a_gap_of_offsets_is_no_hindrance() -> None:
-    rig = Rig(start=5)
-    assert offsets(rig.round(values(2, base_offset=100) + values(1, base_offset=500))) == [100, 101, 500]
-    assert rig[0].fetch_offset == 501
-
-
-def test_b34_an_answer_of_markers_only_moves_the_position() -> None:
-    rig = Rig()
-    assert rig.round(marker(1, 0, producer_id=7) + marker(0, 1, producer_id=8)) == []
-    assert (rig[0].fetch_offset, rig.errors) == (2, [])
-
-
-def aborted(*pairs: tuple[int, int]) -> dict[str, Any]:
-    return {"aborted_transactions": [AbortedTransaction(producer_id=p, first_offset=o) for p, o in pairs]}
-
-
-def txn(n: int, offset: int, producer: int, *, gzipped: bool = False) -> bytes:
-    return values(n, base_offset=offset, producer_id=producer, attributes=TRANSACTIONAL | (1 if gzipped else 0))
-
-
-@pytest.mark.parametrize("gzipped", [False, True])
-def test_b35_aborted_records_are_hidden_also_in_a_compressed_batch(gzipped: bool) -> None:
-    rig = Rig()
-    content = txn(2, 0, 7, gzipped=gzipped) + txn(1, 2, 8, gzipped=gzipped) + marker(0, 3, producer_id=7) + marker(1, 4, producer_id=8)
-    assert offsets(rig.round(data(0, content, **aborted((7, 0))))) == [2]
-    assert (rig[0].fetch_offset, rig[0].buffered) == (5, 1)
-
-
-def test_b36_a_producer_may_abort_and_commit_in_one_answer() -> None:
-    rig = Rig()
-    content = txn(2, 0, 7) + marker(0, 2, producer_id=7) + txn(2, 3, 7) + marker(1, 5, producer_id=7) + values(1, base_offset=6)
-    assert offsets(rig.round(data(0, content, **aborted((7, 0))))) == [3, 4, 6]
-
-
-def test_b36_and_it_may_commit_first_and_abort_then() -> None:
-    rig = Rig()
-    content = txn(2, 0, 7) + marker(1, 2, producer_id=7) + txn(2, 3, 7) + marker(0, 5, producer_id=7)
-    assert offsets(rig.round(data(0, content, **aborted((7, 3))))) == [0, 1]
-
-
-def test_b37_a_fetch_may_begin_at_an_abort_marker() -> None:
-    rig = Rig(start=2)
-    assert offsets(rig.round(data(0, marker(0, 2, producer_id=7) + txn(1, 3, 7), **aborted()))) == [3]
-
-
-def test_b38_the_list_of_aborted_transactions_need_not_be_sorted_and_markers_may_come_twice() -> None:
-    rig = Rig()
-    content = (
-        txn(1, 0, 7) + txn(1, 1, 8) + marker(0, 2, producer_id=7) + marker(0, 3, producer_id=7) + txn(1, 4, 7)
-        + marker(0, 5, producer_id=8) + marker(0, 6, producer_id=7) + txn(1, 7, 8)
-    )  # fmt: skip
-    assert offsets(rig.round(data(0, content, **aborted((7, 4), (8, 1), (7, 0))))) == [7]
-
-
-def test_b39_an_abort_without_records_hides_nothing() -> None:
-    rig = Rig()
-    content = marker(0, 0, producer_id=7) + txn(2, 1, 7) + marker(1, 3, producer_id=7)
-    assert offsets(rig.round(data(0, content, **aborted()))) == [1, 2]
-
-
 def test_an_aborted_transaction_goes_on_in_the_next_answer() -> None:
     """Each answer lists the aborted transactions that reach into it."""
     rig = Rig()
@@ -340,34 +270,6 @@ def test_whatever_transactions_a_log_holds_exactly_the_committed_records_come(se
 
 
 # -- damage (B44) ----------------------------------------------------------------------------------------------------------
-def bad_magic(offset: int) -> bytes:
-    spoiled = bytearray(values(2, base_offset=offset))
-    spoiled[16] = 9
-    return bytes(spoiled)
-
-
-def test_b44_what_stands_before_the_damage_comes_and_then_an_error_that_names_the_place() -> None:
-    rig = Rig()
-    content = values(3) + bad_magic(3) + values(2, base_offset=5)
-    assert offsets(rig.round(content)) == [0, 1, 2]
-    assert (rig[0].fetch_offset, rig.errors) == (3, [])
-    assert rig.round(bad_magic(3) + values(2, base_offset=5)) == []
-    (error,) = rig.errors
-    assert isinstance(error, CorruptRecordError)
-    assert (error.topic, error.partition, error.offset) == ("t", 0, 3)
-    assert rig[0].fetch_offset == 3, "nothing is skipped"
-
-
-def test_b44_damage_is_fetched_again_after_a_pause_and_not_in_a_loop() -> None:
-    rig = Rig()
-    rig.round(bad_magic(0))
-    plan = rig.poll()
-    assert plan.fetches == []
-    assert rig.now + 0.4 <= plan.deadline <= rig.now + 0.6
-    rig.now = plan.deadline
-    assert offsets(rig.round(values(2))) == [0, 1], "TCP's checksum is weak: the second time it may be whole"
-
-
 def test_a_seek_past_the_damage_goes_on_at_once() -> None:
     rig = Rig()
     rig.round(bad_magic(0))
