@@ -20,7 +20,8 @@ from gkafka.checks import (
 )
 from gkafka.cluster import Cluster, TopicDict
 from gkafka.common import IsolationLevel
-from gkafka.config import ClientConfig, ProducerConfig, build
+from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, build
+from gkafka.consumer import Consumer
 from gkafka.exceptions import ConfigurationError, DeliveryError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
@@ -145,6 +146,16 @@ class KafkaClient:
         self._handler.check_fork()
         self._cluster.check_open()
         return NativeProducer(self._cluster, build(ProducerConfig, options, where="get_producer()"))
+
+    def get_consumer(self, topics: Any = None, group: str | bytes | None = None, **options: Any) -> Consumer:
+        """A consumer of a topic, a list of topics, or those that a compiled pattern matches; of partitions that assign() names without topics.
+
+        group: where it commits what it has consumed of partitions that were assigned. options: the fields of
+        `gkafka.config.NativeConsumerConfig` (auto_offset_reset, value_deserializer, ...) and `ConsumerConfig`.
+        """
+        self._handler.check_fork()
+        self._cluster.check_open()
+        return Consumer(self._cluster, build(NativeConsumerConfig, options, where="get_consumer()"), topics=topics, group=group)
 
     def partitions(self, topic: str) -> list[int]:
         """The ids of a topic's partitions."""

@@ -17,6 +17,7 @@ from gkafka.exceptions import ConfigurationError
 __all__ = [
     "ClientConfig",
     "ConsumerConfig",
+    "NativeConsumerConfig",
     "ProducerConfig",
     "Secret",
     "build",
@@ -186,10 +187,13 @@ def _check_beside_context(config: ClientConfig) -> None:
             )
 
 
-def options_table(cls: type[Any]) -> str:
-    """The Markdown table of an options dataclass: what docs/options.md shows."""
+def options_table(cls: type[Any], *, beyond: type[Any] | None = None) -> str:
+    """The Markdown table of an options dataclass: what docs/options.md shows. beyond: a base, whose options are left out."""
+    known = {f.name for f in dataclasses.fields(beyond)} if beyond is not None else set()
     rows = ["| option | default | values | meaning |", "|---|---|---|---|"]
     for f in dataclasses.fields(cls):
+        if f.name in known:
+            continue
         m = f.metadata
         low, high = m["low"], m["high"]
         values = ""
@@ -360,3 +364,36 @@ class ConsumerConfig:
     )
     check_crcs: bool = option(True, "verify each batch's checksum", types=(bool,))
     request_timeout_ms: float = option(30000, "longest wait for one answer of a broker, beyond fetch_wait_max_ms", low=1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NativeConsumerConfig(ConsumerConfig):
+    """client.get_consumer(**options): these beside those of ConsumerConfig."""
+
+    auto_offset_reset: str = option(
+        "earliest",
+        "where a partition starts of which nothing is committed, and where it goes on when its offset is out of range; 'none': that is an error",
+        choices=("earliest", "latest", "none"),
+    )
+    auto_commit: bool | None = option(
+        None, "commit in the background what the application has finished; None: with a group", none=True, types=(bool,)
+    )
+    auto_commit_interval_ms: float = option(5000, "time between two commits in the background", low=1, aliases=("auto.commit.interval.ms",))
+    consume_timeout_ms: float = option(1000, "longest wait of consume() and consume_batch() that are given no timeout_ms", low=0)
+    key_deserializer: Any = option(None, "callable applied to each key that is there", none=True, types=(Callable,))
+    value_deserializer: Any = option(
+        None, "callable applied to each value that is there; a tombstone stays None", none=True, types=(Callable,)
+    )
+    on_deserialize_error: str = option(
+        "raise",
+        "where a deserializer fails: 'raise' SerializationError, and stay before the record; 'skip' it with a warning; 'dlq': hand it to "
+        "dead_letter, and pass it once that has it",
+        choices=("raise", "skip", "dlq"),
+    )
+    dead_letter: Any = option(
+        None,
+        "with on_deserialize_error='dlq': the name of a topic, which gets the record with headers that say where it was and what is wrong, or a "
+        "callable (message, error)",
+        none=True,
+        types=(str, Callable),
+    )

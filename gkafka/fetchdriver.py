@@ -116,6 +116,17 @@ class FetchDriver:
         for share in self.shares:
             share.fetcher.positions[queue.position.tp] = queue.position
 
+    def remove(self, queue: Queue) -> None:
+        """Read this one no more. Answers that are under way for it are dropped."""
+        self.empty(queue)
+        tp = queue.position.tp
+        del self.queues[tp]
+        self.order.remove(queue)
+        for share in self.shares:
+            share.fetcher.positions.pop(tp, None)
+        for error in [e for e in self.errors if (e.topic, e.partition) == tp]:
+            self.errors.remove(error)
+
     def empty(self, queue: Queue) -> None:
         """What was fetched of a partition is void."""
         self.held -= queue.held

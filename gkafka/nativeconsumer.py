@@ -8,7 +8,7 @@ the machine splits it into batches and makes the next request, which is sent bef
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
@@ -59,6 +59,7 @@ class NativeConsumer:
         # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
         self._taking = self._handler.Lock()
         self._offsets = GroupOffsets(cluster, group)
+        self.on_close: Callable[[], Callable[[], object] | None] = lambda: None  # a weak reference to the stop() of the skin around this
         cluster.adopt(self)
 
     # -- what to read --------------------------------------------------------------------------------------------------------
@@ -77,15 +78,45 @@ class NativeConsumer:
         for topic in {tp.topic for tp in start}:
             self._cluster.wait_for_topic(topic)
         driver = self._driver
-        with self._lock:
+        with self._taking, self._lock:
             under_way = driver.clear()
-            for tp, offset in start.items():
-                position = Position(tp, driver.shares[0].fetcher.partition_max_bytes)
-                _place(position, offset, (epochs or {}).get(tp, -1))
-                driver.add(Queue(position, Context(tp.topic, tp.partition, (partitions or {}).get(tp))))
-            driver.divide()
+            self._add(start, partitions or {}, epochs or {})
         driver.hang_up(under_way)
         driver.kick()
+
+    def add(
+        self,
+        start: Mapping[TopicPartition, int],
+        partitions: Mapping[TopicPartition, Any] | None = None,
+        *,
+        epochs: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        """Read these partitions, too; those that are read already go on as they are. Arguments as of assign()."""
+        for topic in {tp.topic for tp in start}:
+            self._cluster.wait_for_topic(topic)
+        driver = self._driver
+        with self._taking, self._lock:
+            self._add({tp: offset for tp, offset in start.items() if tp not in driver.queues}, partitions or {}, epochs or {})
+            parked = [entry for tp in start for entry in driver.cancel_parked(tp)]
+        driver.hang_up(parked)
+        driver.kick()
+
+    def _add(
+        self, start: Mapping[TopicPartition, int], partitions: Mapping[TopicPartition, Any], epochs: Mapping[TopicPartition, int]
+    ) -> None:
+        driver = self._driver
+        for tp, offset in start.items():
+            position = Position(tp, driver.shares[0].fetcher.partition_max_bytes)
+            _place(position, offset, epochs.get(tp, -1))
+            driver.add(Queue(position, Context(tp.topic, tp.partition, partitions.get(tp))))
+        driver.divide()
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions no more; the others go on as they are. What was fetched of these is dropped."""
+        driver = self._driver
+        with self._taking, self._lock:
+            for queue in [self._queue(tp) for tp in partitions]:
+                driver.remove(queue)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on from an offset, or from -2 / -1 for the earliest / latest one. What was fetched before is dropped."""
@@ -338,6 +369,9 @@ class NativeConsumer:
 
     def close(self, timeout: float | None = None) -> None:
         """Stop; what the client calls when it closes."""
+        stop = self.on_close()
+        if stop is not None:
+            stop()
         self.stop()
 
     def stats(self) -> dict[str, Any]:

@@ -490,5 +490,8 @@ def _auto_commit(me: weakref.ref[SimpleConsumer]) -> None:
             return
         consumer._auto_commit()
         wake, seconds = consumer._wake, min(TICK_S, consumer._auto_commit_interval_ms / 1000)
+        wake.clear()  # whoever hears of fresh metadata sets it, too
+        if not consumer._running:
+            return
         del consumer
         wake.wait(max(seconds, 0.01))

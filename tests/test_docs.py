@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gkafka.config import ClientConfig, ConsumerConfig, ProducerConfig, options_table
+from gkafka.config import ClientConfig, ConsumerConfig, NativeConsumerConfig, ProducerConfig, options_table
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,11 +29,22 @@ What the fetching machinery takes. `topic.get_simple_consumer()` has the documen
 defaults (`fetch_wait_max_ms=100`, ...); the others can be given to it as well.
 
 {consumer}
+
+## client.get_consumer
+
+All of these, and:
+
+{native}
 """
 
 
 def page() -> str:
-    return PAGE.format(client=options_table(ClientConfig), producer=options_table(ProducerConfig), consumer=options_table(ConsumerConfig))
+    return PAGE.format(
+        client=options_table(ClientConfig),
+        producer=options_table(ProducerConfig),
+        consumer=options_table(ConsumerConfig),
+        native=options_table(NativeConsumerConfig, beyond=ConsumerConfig),
+    )
 
 
 def test_the_page_of_options_is_made_from_the_code() -> None:

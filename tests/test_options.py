@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gkafka.client import KafkaClient
-from gkafka.config import ClientConfig, ConsumerConfig, ProducerConfig
+from gkafka.config import ClientConfig, ConsumerConfig, NativeConsumerConfig, ProducerConfig
 from gkafka.producer import Producer
 from gkafka.simpleconsumer import SimpleConsumer
 
@@ -25,6 +25,7 @@ CLIENTS, PRODUCING, CONSUMING = "public/test_clients.py", "public/test_producing
 COMMITS, EFFECTS, FLUSHING = "public/test_positions_and_commits.py", "public/test_option_effects.py", "public/test_flushing.py"
 RETRIES, DAMAGE, TLS, CHANNELS = "public/test_retries.py", "public/test_damage.py", "net/test_tls.py", "public/test_channels.py"
 DOCUMENTED = "public/test_documented_producer.py"
+NATIVE = "public/test_native_consumer.py"
 TRANSACTIONS, CUT = "public/test_transactions.py", "public/test_truncation.py"
 PROMISED = "promises/test_documented_clients.py"
 
@@ -106,6 +107,16 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "check_crcs": (DAMAGE, "test_check_crcs_off_means_what_it_says"),
         "request_timeout_ms": (EFFECTS, "test_request_timeout_ms_of_a_consumer_is_how_long_a_fetch_may_take_beyond_its_wait"),
     },
+    "NativeConsumerConfig": {
+        "auto_offset_reset": (NATIVE, "test_auto_offset_reset_is_where_it_starts"),
+        "auto_commit": (NATIVE, "test_a_group_goes_on_where_it_has_committed"),
+        "auto_commit_interval_ms": (NATIVE, "test_auto_commit_commits_what_the_application_has_finished_and_no_more"),
+        "consume_timeout_ms": (NATIVE, "test_consume_waits_consume_timeout_ms_or_what_the_call_says"),
+        "key_deserializer": (NATIVE, "test_key_deserializer_and_value_deserializer_make_what_is_there"),
+        "value_deserializer": (NATIVE, "test_key_deserializer_and_value_deserializer_make_what_is_there"),
+        "on_deserialize_error": (NATIVE, "test_on_deserialize_error_skip_passes_it_with_a_warning"),
+        "dead_letter": (NATIVE, "test_a_dead_letter_topic_has_the_record_before_it_is_passed"),
+    },
     "Producer": {
         "partitioner": (PRODUCING, "test_pykafkas_partitioners"),
         "compression": (PRODUCING, "test_pykafkas_keywords_reach_the_wire"),
@@ -157,6 +168,7 @@ MADE_FROM = {"cluster", "topic"}
 def options() -> dict[str, set[str]]:
     """Every option there is: the fields of the dataclasses and the documented keywords."""
     found = {cls.__name__: {f.name for f in dataclasses.fields(cls)} for cls in (ClientConfig, ProducerConfig, ConsumerConfig)}
+    found["NativeConsumerConfig"] = {f.name for f in dataclasses.fields(NativeConsumerConfig)} - found["ConsumerConfig"]
     for cls in (KafkaClient, Producer, SimpleConsumer):
         parameters = inspect.signature(cls.__init__).parameters.values()
         named = {p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD}

@@ -1,0 +1,202 @@
+"""Keys and values through the application's deserializers, and what becomes of records that they fail on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gkafka.checks import check_topic_name
+from gkafka.common import TopicPartition
+from gkafka.config import NativeConsumerConfig, ProducerConfig, build
+from gkafka.exceptions import ConfigurationError, DeliveryError, KafkaTimeoutError, SerializationError
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+    from gkafka.nativeconsumer import NativeConsumer
+    from gkafka.nativeproducer import NativeProducer
+    from gkafka.records import Message
+
+__all__ = ["Deserialized", "Deserializers"]
+
+log = logging.getLogger(__name__)
+
+
+class Deserialized:
+    """A message whose value and key went through deserializers; everything else is the message's."""
+
+    __slots__ = ("_message", "key", "partition_key", "value")
+
+    def __init__(self, message: Message, key: Any, value: Any) -> None:
+        self._message = message
+        self.key = self.partition_key = key
+        self.value = value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._message, name)
+
+
+class Deserializers:
+    """Applied in the caller of consume(), under no lock. `failed`: records that were skipped or handed to dead_letter."""
+
+    def __init__(self, cluster: Cluster, config: NativeConsumerConfig) -> None:
+        self._cluster, self._mode = cluster, config.on_deserialize_error
+        self._key, self._value = config.key_deserializer, config.value_deserializer
+        self._dead_letter: str | Callable[[Any, Any], Any] | None = config.dead_letter
+        if isinstance(self._dead_letter, str):
+            check_topic_name(self._dead_letter)
+        if (self._mode == "dlq") != (self._dead_letter is not None):
+            raise ConfigurationError(
+                f"on_deserialize_error={self._mode!r} with dead_letter={self._dead_letter!r}: 'dlq' needs dead_letter=, a topic or a callable "
+                "(message, error), and nothing else has a use for it"
+            )
+        if self._mode != "raise" and not self.are_given:
+            raise ConfigurationError(
+                f"on_deserialize_error={self._mode!r} without key_deserializer or value_deserializer: there is no such error"
+            )
+        self._producer: NativeProducer | None = None
+        self.failed = 0
+
+    @property
+    def are_given(self) -> bool:
+        """Is there anything to do?"""
+        return self._key is not None or self._value is not None
+
+    def apply(self, engine: NativeConsumer, messages: Sequence[Message], timeout_s: float) -> list[Any]:
+        """The messages with their keys and values deserialized, as far as that goes.
+
+        Where the first of them fails for good, raises, and the position is before it; what came before it is returned, and the next call
+        meets the failure. With 'dlq' every record that failed is where it belongs when this returns. timeout_s: for a topic to take them.
+        """
+        done: list[tuple[int, Any]] = []
+        letters: list[tuple[int, Any, SerializationError]] = []
+        try:
+            for n, message in enumerate(messages):
+                try:
+                    done.append((n, self._deserialized(message)))
+                except Exception as exc:
+                    error = _error(message, exc)
+                    if self._mode == "raise":
+                        return self._stop_before(engine, messages, n, done, letters, error, timeout_s)
+                    try:
+                        letters.append((n, self._bury(message, error), error))
+                    except Exception as trouble:
+                        told = _undelivered(error, trouble)
+                        return self._stop_before(engine, messages, n, done, letters, told, timeout_s)
+            self._await(engine, messages, done, letters, timeout_s)
+        except SerializationError:
+            raise
+        except BaseException:  # the caller was killed in there: nothing of this was handed out
+            give_back(engine, messages)
+            raise
+        return [item for _, item in done]
+
+    def _deserialized(self, message: Message) -> Deserialized:
+        key, value = message.key, message.value
+        if key is not None and self._key is not None:
+            key = self._key(key)
+        if value is not None and self._value is not None:
+            value = self._value(value)
+        return Deserialized(message, key, value)
+
+    def _stop_before(
+        self,
+        engine: NativeConsumer,
+        messages: Sequence[Message],
+        n: int,
+        done: list[tuple[int, Any]],
+        letters: list[tuple[int, Any, SerializationError]],
+        error: SerializationError,
+        timeout_s: float,
+    ) -> list[Any]:
+        """Record n cannot be passed."""
+        give_back(engine, messages[n:])
+        self._await(engine, messages[:n], done, letters, timeout_s)
+        if not done and not letters:
+            raise error
+        return [item for _, item in done]
+
+    def _await(
+        self,
+        engine: NativeConsumer,
+        messages: Sequence[Message],
+        done: list[tuple[int, Any]],
+        letters: list[tuple[int, Any, SerializationError]],
+        timeout_s: float,
+    ) -> None:
+        """Wait until the dead-letter topic has what it was given; what it has not stays unconsumed, and all after it."""
+        for n, delivery, error in letters:
+            if delivery is None:
+                self.failed += 1
+                continue
+            try:
+                delivery.result(timeout_s)
+                self.failed += 1
+            except Exception as trouble:
+                give_back(engine, messages[n:])
+                self._forget_failures(timeout_s)
+                done[:] = [(at, item) for at, item in done if at < n]
+                if not done:
+                    raise _undelivered(error, trouble) from trouble
+                return
+
+    def _forget_failures(self, timeout_s: float) -> None:
+        """Whoever consumes was told of them, and their records are still to be consumed: nobody need hear of them at the end."""
+        with contextlib.suppress(DeliveryError, KafkaTimeoutError):
+            if self._producer is not None:
+                self._producer.flush(timeout_s)
+
+    def _bury(self, message: Message, error: SerializationError) -> Any:
+        """Skip it, or give it to dead_letter. Returns the delivery to wait for, None if there is none."""
+        if self._mode == "skip":
+            log.warning("%s: skipped", error)
+            return None
+        if not isinstance(self._dead_letter, str):
+            assert self._dead_letter is not None
+            self._dead_letter(message, error)
+            return None
+        if self._producer is None:
+            from gkafka.nativeproducer import NativeProducer
+
+            self._producer = NativeProducer(self._cluster, build(ProducerConfig, {"acks": "all", "linger_ms": 0}, where="dead_letter"))
+        headers = [*message.headers, *_where(message, error)]
+        timestamp = message.timestamp if message.timestamp >= 0 else None
+        return self._producer.produce(self._dead_letter, message.value, message.key, timestamp=timestamp, headers=headers)
+
+    def close(self, timeout: float | None = None) -> None:
+        """End the producer of dead letters, if there is one."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with contextlib.suppress(DeliveryError):  # told before
+                producer.close(timeout)
+
+
+def give_back(engine: NativeConsumer, messages: Sequence[Message]) -> None:
+    """Go back to the first of these in each partition."""
+    first: dict[TopicPartition, int] = {}
+    for message in messages:
+        first.setdefault(TopicPartition(message.topic, message.partition_id), message.offset)
+    for tp, offset in first.items():
+        engine.seek(tp, offset)
+
+
+def _error(message: Message, exc: Exception) -> SerializationError:
+    name, partition, offset = message.topic, message.partition_id, message.offset
+    text = f"deserializer failed on {name}[{partition}] offset {offset}: {type(exc).__name__}: {exc}"
+    error = SerializationError(text, topic=name, partition=partition, offset=offset)
+    error.__cause__ = exc
+    return error
+
+
+def _undelivered(error: SerializationError, trouble: Exception) -> SerializationError:
+    text = f"{error}; and dead_letter did not take it: {type(trouble).__name__}: {trouble}"
+    told = SerializationError(text, topic=error.topic, partition=error.partition, offset=error.offset)
+    told.__cause__ = trouble
+    return told
+
+
+def _where(message: Message, error: SerializationError) -> list[tuple[str, bytes | None]]:
+    """Headers of a dead letter: where it was, and what is wrong with it."""
+    said = {"topic": message.topic, "partition": message.partition_id, "offset": message.offset, "error": error}
+    return [(f"gkafka.dead_letter.{name}", str(value).encode()) for name, value in said.items()]
