@@ -180,3 +180,31 @@ def test_a_follower_nearby_is_fetched_from_and_left_when_it_dies(
     fill(client, topic, 50, first=first)
     assert read(consumer, 50) == {0: expected(50, first)}
     assert position.replica != follower
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "4.2.0"])
+def test_the_native_consumer_goes_on_where_its_group_has_committed_and_buries_what_it_cannot_read(
+    connect: Callable[..., KafkaClient], new_topic: Callable[..., str], new_name: Callable[[str], str], version: str
+) -> None:
+    topic, dead, group = new_topic(2), new_topic(1), new_name("group")
+    client = connect()
+    with client.get_producer() as producer:
+        for value in (b"1", b"2", b"bad", b"4"):
+            for partition in (0, 1):
+                producer.produce(topic, value, partition=partition)
+    options: dict[str, Any] = {"value_deserializer": int, "on_deserialize_error": "dlq", "dead_letter": dead}
+    got: list[int] = []
+    with client.get_consumer(group=group, **options) as first:
+        first.assign([(topic, 0), (topic, 1)])
+        while len(got) < 6:
+            got += [message.value for message in first.consume_batch(timeout_ms=LIMIT_S * 1000)]
+        assert first.lag() == {TopicPartition(topic, p): 0 for p in (0, 1)}
+    assert sorted(got) == [1, 1, 2, 2, 4, 4]
+    with client.get_producer() as producer:
+        producer.produce(topic, b"5", partition=1)
+    with client.get_consumer(group=group, **options) as second:
+        second.assign([(topic, 0), (topic, 1)])
+        assert second.consume(LIMIT_S * 1000).value == 5
+    with client.get_consumer(dead) as letters:
+        buried = [letters.consume(LIMIT_S * 1000) for _ in range(2)]
+    assert [(letter.value, dict(letter.headers)["gkafka.dead_letter.offset"]) for letter in buried] == [(b"bad", b"2")] * 2
