@@ -16,6 +16,7 @@ Source: KIP-62, KIP-134, KIP-345, KIP-394, KIP-429, KIP-559, KIP-792, KIP-800, K
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,8 @@ from gkafka.brokererrors import (
 )
 from gkafka.common import TopicPartition
 from gkafka.core.assignors import Assignor, GroupMember, Topics
-from gkafka.core.backoff import Backoff, Retry
+from gkafka.core.backoff import Backoff
+from gkafka.core.flights import Flights
 from gkafka.core.groupleader import make, read_members
 from gkafka.core.grouprequests import Membership, commit, find, heartbeat, join, leave, sync
 from gkafka.core.groupstate import (
@@ -54,6 +56,7 @@ from gkafka.core.groupstate import (
     Ticket,
     Verdict,
 )
+from gkafka.core.lease import Lease
 from gkafka.core.offsets import coordinator_of
 from gkafka.core.ownership import Ownership
 from gkafka.exceptions import ProtocolError
@@ -81,6 +84,15 @@ PARKED_LONGER_S = 5.0  # a join may be answered at the very end of the rebalance
 FENCES = (UnknownMemberId, IllegalGeneration)
 
 
+class Kind(enum.Enum):
+    """What a request is for. ROUND: JoinGroup and SyncGroup, never two at a time (B55)."""
+
+    FIND = "find"
+    ROUND = "round"
+    BEAT = "beat"
+    LEAVE = "leave"
+
+
 class Group:
     """The machine. generation, member_id: of the membership in force; NO_GENERATION and "" for none. error: why the state is FATAL.
 
@@ -88,7 +100,7 @@ class Group:
     """
 
     def __init__(self, options: GroupOptions, topics: Iterable[str], *, backoff: Backoff, chance: Random) -> None:
-        self.options, self._backoff, self._chance = options, backoff, chance
+        self.options = options
         self.state = State.AWAY
         self.generation = NO_GENERATION
         self.member_id = ""
@@ -107,12 +119,11 @@ class Group:
         self._problems: list[KafkaException] = []
         self._polled_at = 0.0
         self._prepared_by = NEVER
-        self._alive_at = self._settled_at = 0.0
+        self._lease = Lease(options.session_timeout_s, options.rebalance_timeout_s)
         self._beat_at = 0.0
         self._farewell: LeaveGroupRequest | None = None
         self._commits: list[Ticket] = []
-        self._flying: dict[str, tuple[Ask, float]] = {}  # by what it is for: "find", "round", "beat", "leave"; with when it was sent
-        self._retries = {name: Retry() for name in ("find", "round", "beat", "leave")}
+        self._flying: Flights[Kind, Ask] = Flights(Kind, backoff, chance)
 
     def _move(self, event: Event) -> None:
         before, self.state = self.state, MOVES[self.state, event]
@@ -171,16 +182,18 @@ class Group:
     # -- what it has -------------------------------------------------------------------------------------------------------
     def delivered(self, now: float) -> Mapping[TopicPartition, int]:
         """The partitions whose messages the application may have now, each with its term; to be asked for at each delivery."""
-        return self._have.owned if now < self._owns_until() else {}
+        return self._have.owned if now < self._lease.ends_at else {}
+
+    def takes_commits(self, now: float) -> bool:
+        """Is this a moment for commits? If not, there may be one after the rebalance; if so, what gets no ticket is not the member's any more."""
+        return self.state in COMMITTING and self.generation != NO_GENERATION and now < self._lease.ends_at
 
     def commit_ticket(self, partitions: Mapping[TopicPartition, int], now: float) -> Ticket | None:
         """The right to commit what was delivered under these terms, as far as it is still the member's; None if not at this moment.
 
         Between JoinGroup and the assignment the coordinator takes no commits. Each ticket ends with `on_commit`.
         """
-        if self.state not in COMMITTING or self.generation == NO_GENERATION or now >= self._owns_until():
-            return None
-        allowed = self._have.may_commit(partitions)
+        allowed = self._have.may_commit(partitions) if self.takes_commits(now) else None
         if not allowed:
             return None
         ticket = Ticket(self.generation, self.member_id, allowed)
@@ -209,10 +222,6 @@ class Group:
         self._look_at_coordinator(error, self.coordinator)
         return Verdict.RETRY if error.retriable else Verdict.FAILED
 
-    def _owns_until(self) -> float:
-        """When the coordinator may have given it up: it was silent, or has not joined a rebalance, which cannot have begun before `_settled_at`."""
-        return min(self._alive_at + self.options.session_timeout_s, self._settled_at + self.options.rebalance_timeout_s)
-
     # -- what to do --------------------------------------------------------------------------------------------------------
     def poll(self, now: float) -> Plan:
         """To be asked after every answer, callback and wish, and at wake_at."""
@@ -227,7 +236,7 @@ class Group:
         if self.state in IN_GROUP and now >= self._polled_at + self.options.max_poll_interval_s:
             self._idle()
         # Who has nothing loses nothing: its JoinGroup may have been parked for longer than a session.
-        if self._have.any and self.generation != NO_GENERATION and now >= self._owns_until():
+        if self._have.any and self.generation != NO_GENERATION and now >= self._lease.ends_at:
             self._lapse()
 
     def _idle(self) -> None:
@@ -237,7 +246,7 @@ class Group:
             self._farewell = leave(self._membership(), text)
             self.member_id = ""
         self._lose()
-        self._flying.pop("round", None)
+        self._flying.forget(Kind.ROUND)
         self._move(Event.IDLE)
 
     def _lapse(self) -> None:
@@ -264,8 +273,8 @@ class Group:
     @property
     def _is_done(self) -> bool:
         """Everybody knows that it leaves. Before KIP-394 the answer to the first JoinGroup tells by what name the coordinator knows it."""
-        nameless = "round" in self._flying and not self.member_id
-        return self._have.settled and not (self._commits or nameless or self._farewell or "leave" in self._flying)
+        nameless = Kind.ROUND in self._flying and not self.member_id
+        return self._have.settled and not (self._commits or nameless or self._farewell or Kind.LEAVE in self._flying)
 
     def _begin(self, reason: str) -> None:
         self._rejoin = reason
@@ -290,24 +299,20 @@ class Group:
         asks = [self._find(now), self._round(now), self._beat(now), self._say_farewell(now)]
         return [ask for ask in asks if ask is not None]
 
-    def _may_send(self, what: str, now: float) -> bool:
-        return what not in self._flying and now >= self._retries[what].not_before
-
-    def _send(self, what: str, request: Message, now: float, *, lane: Lane = Lane.CONTROL, timeout_s: float | None = None) -> Ask:
-        to = None if what == "find" else self.coordinator
+    def _send(self, kind: Kind, request: Message, now: float, *, lane: Lane = Lane.CONTROL, timeout_s: float | None = None) -> Ask:
+        to = None if kind is Kind.FIND else self.coordinator
         ask = Ask(request, to, lane, timeout_s or max(self.options.session_timeout_s / 3, self.options.heartbeat_interval_s))
-        self._flying[what] = ask, now
-        return ask
+        return self._flying.sent(kind, ask, now)
 
     def _find(self, now: float) -> Ask | None:
         wanted = self.state in IN_GROUP or self._farewell is not None or (self.state is State.LEAVING and not self._have.settled)
-        if self.coordinator is None and wanted and self._may_send("find", now):
-            return self._send("find", find(self.options), now)
+        if self.coordinator is None and wanted and self._flying.may_send(Kind.FIND, now):
+            return self._send(Kind.FIND, find(self.options), now)
         return None
 
     def _round(self, now: float) -> Ask | None:
         """JoinGroup or SyncGroup: never two at a time (B55)."""
-        if self.coordinator is None or not self._may_send("round", now):
+        if self.coordinator is None or not self._flying.may_send(Kind.ROUND, now):
             return None
         if self.state is State.JOINING:
             request: Message = self._join()
@@ -316,7 +321,7 @@ class Group:
             request = sync(self._membership(), self._protocol, self._made)
         else:
             return None
-        return self._send("round", request, now, lane=Lane.GROUP, timeout_s=self.options.rebalance_timeout_s + PARKED_LONGER_S)
+        return self._send(Kind.ROUND, request, now, lane=Lane.GROUP, timeout_s=self.options.rebalance_timeout_s + PARKED_LONGER_S)
 
     def _join(self) -> JoinGroupRequest:
         reason, self._rejoin = self._rejoin, None
@@ -327,10 +332,10 @@ class Group:
         return Membership(self.options, self.generation, self.member_id)
 
     def _beat(self, now: float) -> Ask | None:
-        if not self._beats or now < self._beat_at or not self._may_send("beat", now):
+        if not self._beats or now < self._beat_at or not self._flying.may_send(Kind.BEAT, now):
             return None
         self._beat_at = now + self.options.heartbeat_interval_s
-        return self._send("beat", heartbeat(self._membership()), now)
+        return self._send(Kind.BEAT, heartbeat(self._membership()), now)
 
     @property
     def _beats(self) -> bool:
@@ -340,19 +345,19 @@ class Group:
 
     def _say_farewell(self, now: float) -> Ask | None:
         ready = self.state is not State.LEAVING or (self._have.settled and not self._commits)
-        if self._farewell is None or not ready or self.coordinator is None or not self._may_send("leave", now):
+        if self._farewell is None or not ready or self.coordinator is None or not self._flying.may_send(Kind.LEAVE, now):
             return None
         request, self._farewell = self._farewell, None
-        return self._send("leave", request, now)
+        return self._send(Kind.LEAVE, request, now)
 
     def _wake_at(self, now: float) -> float:
-        times = [retry.not_before for what, retry in self._retries.items() if what not in self._flying and retry.not_before > now]
+        times = self._flying.wakes_at(now)
         if self.state in IN_GROUP:
             times.append(self._polled_at + self.options.max_poll_interval_s)
         if self.generation != NO_GENERATION and self._have.any:
-            times.append(self._owns_until())
-        if self._beats and "beat" not in self._flying:
-            times.append(max(self._beat_at, self._retries["beat"].not_before))
+            times.append(self._lease.ends_at)
+        if self._beats and Kind.BEAT not in self._flying:
+            times.append(max(self._beat_at, self._flying.paused_until(Kind.BEAT)))
         if self.state is State.PREPARING and self._commits and self._prepared_by > now:
             times.append(self._prepared_by)
         return min(times, default=NEVER)
@@ -360,24 +365,23 @@ class Group:
     # -- what came ---------------------------------------------------------------------------------------------------------
     def on_answer(self, ask: Ask, response: Any, error: KafkaException | None, now: float) -> None:
         """Take an answer, or why there is none. One to a request that does not matter any more is nothing."""
-        what = next((name for name, (flying, _) in self._flying.items() if flying is ask), None)
-        if what is None:
+        landed = self._flying.landed(ask)
+        if landed is None:
             return
-        _, sent_at = self._flying.pop(what)
+        kind, sent_at = landed
         if self.state in (State.LEFT, State.FATAL):
             return
         if error is None:
             error = _error_of(ask, response, self.options.group)
         if error is None:
-            self._retries[what].succeeded()
+            self._flying.succeeded(kind)
             _READERS[type(ask.request)](self, ask, response, sent_at)
         else:
             _FAILURES[type(ask.request)](self, ask, response, error, sent_at, now)
 
-    def _pause(self, what: str, error: KafkaException, now: float) -> None:
-        retry = self._retries[what]
-        retry.failed(self._backoff, now, self._chance)
-        log.debug("group %r, member %r: %s; again in %.3f s", self.options.group, self.member_id, error, retry.not_before - now)
+    def _pause(self, kind: Kind, error: KafkaException, now: float) -> None:
+        until = self._flying.pause(kind, now)
+        log.debug("group %r, member %r: %s; again in %.3f s", self.options.group, self.member_id, error, until - now)
 
     def _look_at_coordinator(self, error: KafkaException, asked: Address | None) -> None:
         """Is it where it was? Unknown after a connection's end, too."""
@@ -389,13 +393,13 @@ class Group:
     # -- FindCoordinator
     def _found(self, ask: Ask, response: Any, sent_at: float) -> None:
         self.coordinator = coordinator_of(response)
-        parked = self._flying.get("round")
-        if parked is not None and parked[0].to != self.coordinator:
-            del self._flying["round"]  # at a broker that is it no more, or cannot be reached: nobody will complete it there
+        parked = self._flying.get(Kind.ROUND)
+        if parked is not None and parked.to != self.coordinator:
+            self._flying.forget(Kind.ROUND)  # at a broker that is it no more, or cannot be reached: nobody will complete it there
 
     def _not_found(self, ask: Ask, response: Any, error: KafkaException, sent_at: float, now: float) -> None:
         if error.retriable or not isinstance(error, BrokerError):
-            self._pause("find", error, now)
+            self._pause(Kind.FIND, error, now)
             if self.state is State.LEAVING:
                 self._farewell = None
         else:
@@ -418,8 +422,7 @@ class Group:
             return
         self.generation, self.member_id = response.generation_id, response.member_id
         self.rebalances += 1
-        # The generation is no older than the last heartbeat before it.
-        self._alive_at = self._settled_at = max(self._alive_at, self._settled_at, sent_at)
+        self._lease.joined(sent_at)
         self._beat_at = 0.0
         self._made = []
         if response.leader != response.member_id or response.skip_assignment:
@@ -439,10 +442,10 @@ class Group:
             self.member_id = response.member_id  # KIP-394: the same again, with it
         elif isinstance(error, FENCES):
             self._fenced(error)
-            self._pause("round", error, now)
+            self._pause(Kind.ROUND, error, now)
         elif error.retriable or isinstance(error, (RebalanceInProgress, MemberIdRequired)) or not isinstance(error, BrokerError):
             self._look_at_coordinator(error, ask.to)
-            self._pause("round", error, now)
+            self._pause(Kind.ROUND, error, now)
         else:
             self._break(error)
 
@@ -450,7 +453,7 @@ class Group:
     def _synced(self, ask: Ask, response: Any, sent_at: float) -> None:
         if self.state is not State.SYNCING or not self._is_mine(ask):
             return
-        self._alive_at, self._settled_at = max(self._alive_at, sent_at), max(self._settled_at, sent_at)
+        self._lease.settled(sent_at)
         self._made = []
         try:
             assigned = self._readable(response.assignment)
@@ -490,28 +493,27 @@ class Group:
             self._again("the group is rebalancing")
         elif error.retriable or not isinstance(error, BrokerError):
             self._look_at_coordinator(error, ask.to)
-            self._pause("round", error, now)
+            self._pause(Kind.ROUND, error, now)
         else:
             self._break(error)
 
     def _again(self, reason: str) -> None:
         self._begin(self._rejoin or reason)
         self._members, self._made = [], []
-        self._flying.pop("round", None)
+        self._flying.forget(Kind.ROUND)
         self._move(Event.REBALANCE)
 
     # -- Heartbeat
     def _beaten(self, ask: Ask, response: Any, sent_at: float) -> None:
         if self._is_mine(ask):
-            self._alive_at = max(self._alive_at, sent_at)
-            if self.state is State.STABLE:
-                self._settled_at = max(self._settled_at, sent_at)
+            heard = self._lease.settled if self.state is State.STABLE else self._lease.alive
+            heard(sent_at)
 
     def _not_beaten(self, ask: Ask, response: Any, error: KafkaException, sent_at: float, now: float) -> None:
         if not self._is_mine(ask):
             return
         if isinstance(error, RebalanceInProgress):
-            self._alive_at = max(self._alive_at, sent_at)
+            self._lease.alive(sent_at)
             if self.state is State.STABLE:
                 self.rejoin("the group is rebalancing")
         elif isinstance(error, IllegalGeneration) and self.state is State.JOINING:
@@ -520,7 +522,7 @@ class Group:
             self._fenced(error)
         else:
             self._look_at_coordinator(error, ask.to)
-            self._pause("beat", error, now)
+            self._pause(Kind.BEAT, error, now)
             self._beat_at = 0.0
             if isinstance(error, BrokerError) and not error.retriable:
                 self._break(error)
@@ -548,14 +550,14 @@ class Group:
             self.member_id = ""
         if self.state is State.LEAVING:
             self._farewell = None
-        elif self.state is not State.JOINING or "round" not in self._flying:
+        elif self.state is not State.JOINING or Kind.ROUND not in self._flying:
             self._reset(f"{type(error).__name__}")
 
     def _reset(self, reason: str) -> None:
         if self.state in IN_GROUP:
             self._begin(reason)
             self._members, self._made = [], []
-            self._flying.pop("round", None)
+            self._flying.forget(Kind.ROUND)
             self._move(Event.RESET)
 
     def _lose(self) -> None:
@@ -570,7 +572,8 @@ class Group:
         self.error = error
         log.error("group %r, member %r: %s", self.options.group, self.member_id, error)
         self._lose()
-        self._flying.clear()
+        for kind in Kind:
+            self._flying.forget(kind)
         self._farewell = None
         self._problems.append(error)
         self._move(Event.BROKEN)

@@ -72,11 +72,12 @@ class Seat:
 
 
 class Coordinator:
-    """node: which broker it is on. Time is set by `pass_time`."""
+    """node: which broker it is on. asks_again: a nameless member has to join again with its name (KIP-394). Time is set by `pass_time`."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.node = 1
+        self.asks_again = True
         self.state = EMPTY
         self.generation = 0
         self.members: dict[str, Seat] = {}
@@ -111,6 +112,8 @@ class Coordinator:
                 name = self._new_name()
                 if old is not None:
                     self._rename(old, name)
+        elif not name and not self.asks_again:
+            name = self._new_name()
         elif not name:
             name = self._new_name()
             self.pending[name] = self.now + request.session_timeout_ms / 1000
@@ -317,9 +320,12 @@ class Coordinator:
         if self._stored is None:
             self.members, self.state, self.leader = {}, EMPTY, ""
             return
+        # Left out: a static member that came back under a new name, which was not stored, is fenced by its own old one, and ends.
+        names = {seat.instance: name for name, seat in self.members.items() if seat.instance is not None}
         self.generation, stored, self.leader, self.protocol = self._stored
         self.state, self.members = STABLE, {}
-        for name, (seat, assignment) in stored.items():
+        for old, (seat, assignment) in stored.items():
+            name = names.get(seat.instance, old)
             seat.assignment, seat.expires = assignment, self.now + seat.session_s
             self.members[name] = seat
 

@@ -585,10 +585,13 @@ def test_no_commit_goes_out_between_join_group_and_the_assignment() -> None:
     rig.beat(27)
     assert rig.group.state is State.JOINING
     assert rig.commit(0) is None
+    assert not rig.group.takes_commits(rig.now)
     rig.join(2)
     assert rig.commit(0) is None
     rig.sync(0)
     assert rig.commit(0) is not None
+    assert rig.commit(1) is None
+    assert rig.group.takes_commits(rig.now), "so that it is clear that 1 is not its own"
 
 
 @pytest.mark.parametrize(

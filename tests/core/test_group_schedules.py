@@ -82,6 +82,7 @@ def play(seed: int) -> World:
     kind = sorted(KINDS)[seed % len(KINDS)]
     topics = {"a": chance.randint(1, 5), "b": chance.randint(1, 3)}
     world = World([ASSIGNORS[name] for name in KINDS[kind]], topics=topics, seed=seed, rebalance_s=chance.choice([5.0, 20.0]))
+    world.coordinator.asks_again = chance.random() < 0.8
     for _ in range(chance.randint(1, 3)):
         world.born(static=chance.random() < 0.2)
     done: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import selectors
 import socket
 import struct
@@ -25,12 +26,16 @@ __all__ = ["Driver"]
 _size = struct.Struct(">i")
 
 
+def _addresses(hosts: str) -> list[Address]:
+    pairs = [one.rpartition(":") for one in hosts.split(",")]
+    return [(-1, host, int(port)) for host, _, port in pairs]
+
+
 class Driver:
     """One member. topics: topic -> how many partitions it has. history: what the application was told."""
 
     def __init__(self, hosts: str, version: str, group: str, assignors: Sequence[Assignor], topics: dict[str, int], **options: Any) -> None:
-        host, _, port = hosts.partition(",")[0].partition(":")
-        self._bootstrap: Address = (-1, host, int(port))
+        self._bootstrap = itertools.cycle(_addresses(hosts))
         self._versions = Versions.for_broker(version)
         self._topics = topics
         settings = {"session_timeout_s": 6.0, "rebalance_timeout_s": 20.0, "heartbeat_interval_s": 0.5, **options}
@@ -100,7 +105,7 @@ class Driver:
             self.group.on_answer(ask, None, ConnectionFailedError(str(error)), now)
 
     def _connection(self, ask: Ask) -> socket.socket:
-        address = ask.to or self._bootstrap
+        address = ask.to or next(self._bootstrap)
         sock = self._sockets.get((ask.lane, address))
         if sock is None:
             sock = self._sockets[ask.lane, address] = socket.create_connection(address[1:], 5)

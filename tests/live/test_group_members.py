@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -153,3 +154,24 @@ def test_members_of_other_clients_share_a_group(
         assert (ours.group.losses, ours.problems) == (0, [])
         other.stop()
         s.shared(ours, another, least=4)
+
+
+@pytest.mark.parametrize("name", ["range", "cooperative-sticky"])
+def test_a_rolling_restart_costs_no_rebalance(cluster: KafkaCluster, name: str) -> None:
+    """F04: the coordinator moves to another broker and back; the group does not notice."""
+    with setting(cluster, "4.2.0") as s:
+        members = [s.member(name), s.member(name, session_timeout_s=10.0)]
+        s.shared(*members, least=4)
+        before = [m.group.rebalances for m in members]
+        owned = [m.owned for m in members]
+        coordinators = {m.group.coordinator for m in members}
+        for node in cluster.nodes:
+            cluster.kill(node, signal.SIGTERM)
+            wait(lambda at=node.id: all(m.group.coordinator and m.group.coordinator[0] != at for m in members), lambda: "no coordinator")
+            coordinators |= {m.group.coordinator for m in members}
+            cluster.restart(node)
+        assert len(coordinators - {None}) > 1, "it has moved"
+        s.shared(*members, least=4)
+        assert [m.group.rebalances for m in members] == before
+        assert [m.group.losses for m in members] == [0, 0]
+        assert [m.owned for m in members] == owned
