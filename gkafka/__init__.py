@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gkafka.client import KafkaClient
     from gkafka.cluster import Cluster
     from gkafka.interceptors import ProducerInterceptor
+    from gkafka.managedbalancedconsumer import ManagedBalancedConsumer
     from gkafka.membershipprotocol import RangeProtocol, RoundRobinProtocol
     from gkafka.partition import Partition
     from gkafka.producer import Producer
@@ -22,6 +23,7 @@ __all__ = [
     "Broker",
     "Cluster",
     "KafkaClient",
+    "ManagedBalancedConsumer",
     "Partition",
     "Producer",
     "ProducerInterceptor",
@@ -36,6 +38,7 @@ _HOMES = {
     "Broker": "broker",
     "Cluster": "cluster",
     "KafkaClient": "client",
+    "ManagedBalancedConsumer": "managedbalancedconsumer",
     "Partition": "partition",
     "Producer": "producer",
     "ProducerInterceptor": "interceptors",

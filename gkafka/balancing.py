@@ -127,8 +127,15 @@ class Balancing:
             reset_offset_on_start=self._reset_on_start,
             **self._keywords,
         )
-        consumer._may_commit = self._may_deliver
+        consumer._may_commit = self._may_commit
         return consumer
+
+    def _may_commit(self) -> bool:
+        """Are commits of this member's still its own?"""
+        return self._may_deliver()
+
+    def _look_around(self) -> None:
+        """Called now and then while somebody waits for messages."""
 
     def _switch(self, change: Callable[[], Iterable[int]], *, start: bool = True) -> None:
         """On the worker: stop consuming, let change() say which partitions are this member's from now on, and consume those.
@@ -217,6 +224,7 @@ class Balancing:
             self._raise_worker_exceptions()
             if not self._running:
                 raise ConsumerStoppedException("the consumer is not running: call start(), or make a new one")
+            self._look_around()
             left = deadline - self._handler.monotonic()
             self._changed.clear()
             consumer = self._consumer

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.checks import check_count, check_flag, check_timestamp
 from gkafka.common import OffsetType
-from gkafka.exceptions import ConfigurationError
 from gkafka.partition import Partition
 
 if TYPE_CHECKING:
     from gkafka.balancedconsumer import BalancedConsumer
     from gkafka.cluster import Cluster
+    from gkafka.managedbalancedconsumer import ManagedBalancedConsumer
     from gkafka.producer import Producer
     from gkafka.simpleconsumer import SimpleConsumer
 
@@ -110,14 +110,17 @@ class Topic:
             require_compiled()
         return SimpleConsumer(self, self._cluster, consumer_group=consumer_group, **kwargs)
 
-    def get_balanced_consumer(self, consumer_group: str | bytes, managed: bool = False, **kwargs: Any) -> BalancedConsumer:
-        """A consumer that shares the topic with the other members of its group, by way of ZooKeeper. kwargs: the BalancedConsumer's keywords."""
+    def get_balanced_consumer(
+        self, consumer_group: str | bytes, managed: bool = False, **kwargs: Any
+    ) -> BalancedConsumer | ManagedBalancedConsumer:
+        """A consumer that shares the topic with the other members of its group: by way of ZooKeeper, or with managed=True by the group's
+        coordinator. kwargs: the keywords of BalancedConsumer, or of ManagedBalancedConsumer.
+        """
         from gkafka.balancedconsumer import BalancedConsumer
+        from gkafka.managedbalancedconsumer import ManagedBalancedConsumer
 
         if check_flag("managed", managed):
-            raise ConfigurationError(
-                "managed=True: groups kept by Kafka's coordinator are not there yet; leave it out to balance by ZooKeeper"
-            )
+            return ManagedBalancedConsumer(self, self._cluster, consumer_group, **kwargs)
         return BalancedConsumer(self, self._cluster, consumer_group, **kwargs)
 
 

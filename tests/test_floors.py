@@ -33,6 +33,8 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "interceptors",
             "lifetime",
             "consumer",
+            "managedbalancedconsumer",
+            "membership",
             "membershipprotocol",
             "consumerqueues",
             "deserializing",
@@ -83,6 +85,7 @@ CONCURRENT = {
 IO_ROOM = {"net": {"ssl"}}  # TLS over memory BIOs: no socket in it
 FORBIDDEN_CALLS = {("time", "sleep"), ("os", "fork"), ("os", "forkpty")}
 PUBLIC = {
+    "ManagedBalancedConsumer",
     "BalancedConsumer",
     "RangeProtocol",
     "RoundRobinProtocol",

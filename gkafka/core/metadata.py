@@ -243,6 +243,14 @@ class Metadata:
             return None
         return info.leader, info.leader_epoch
 
+    def racks(self, topic: TopicInfo) -> list[set[str]]:
+        """For each partition of a topic, in order, the racks of its replicas, as far as brokers tell."""
+        brokers = self.brokers
+        return [
+            {rack for id_ in topic.partitions[p].replicas if (broker := brokers.get(id_)) is not None and (rack := broker.rack)}
+            for p in sorted(topic.partitions)
+        ]
+
     def topic_id(self, name: str) -> uuid.UUID:
         """NO_TOPIC_ID where it is not known."""
         topic = self.topics.get(name)

@@ -33,6 +33,7 @@ __all__ = [
     "SyncGroupRequest",
     "SyncGroupRequestAssignment",
     "SyncGroupResponse",
+    "has_rebalance_timeout",
 ]
 
 
@@ -314,3 +315,8 @@ class ListGroupsResponse(Message):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()
     groups: list[ListedGroup] = array(ListedGroup)
+
+
+def has_rebalance_timeout(version: int) -> bool:
+    """Whether a JoinGroup version tells how long to wait for the members to join again. KIP-62: from v1; before, the session timeout counts."""
+    return version >= 1

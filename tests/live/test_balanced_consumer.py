@@ -378,9 +378,9 @@ def test_what_is_committed_is_where_the_next_member_begins(
     assert [message.offset for message in itertools.islice(member, 5)] == [0, 1, 2, 3, 4]
     assert member.held_offsets == {0: 4}
     member.commit_offsets()
-    assert read(2, member) == [(0, 5), (0, 6)]
+    assert [message.offset for message in itertools.islice(member, 2)] == [5, 6]
     member.reset_offsets([(member.partitions[0], 1)])
-    assert read(1, member) == [(0, 1)]
+    assert [message.offset for message in itertools.islice(member, 2)] == [1, 2]
     member.stop()
     assert read(5, join(topic, group)) == [(0, n) for n in range(5, 10)]
 

@@ -28,6 +28,7 @@ PRODUCERS = "promises/test_documented_producers.py::"
 CALLS = "promises/test_broker_calls.py::"
 DOCUMENTED = "public/test_documented_producer.py::"
 SIMPLE = "live/test_simple_consumer.py::"
+MANAGED = "live/test_managed_consumer.py::"
 BALANCED = "live/test_balanced_consumer.py::"
 PROTOCOLS = "public/test_membership_protocols.py::"
 
@@ -38,6 +39,7 @@ SHORT = {
     "CALLS ": CALLS,
     "DOCUMENTED ": DOCUMENTED,
     "SIMPLE ": SIMPLE,
+    "MANAGED ": MANAGED,
     "BALANCED ": BALANCED,
     "PROTOCOLS ": PROTOCOLS,
 }
@@ -224,8 +226,7 @@ TABLE = """
 191 | get_balanced_consumer passes its keywords | BALANCED test_auto_start_false_asks_nothing_of_zookeeper, PROTOCOLS test_bad_keywords_are_refused_before_zookeeper_hears_of_them
 214 | it keeps in ZooKeeper who owns what | BALANCED test_the_znodes_are_pykafkas
 
-[waived: gkafka.managedbalancedconsumer.ManagedBalancedConsumer: not built yet]
-215 | it balances by the broker's group coordinator
+215 | it balances by the broker's group coordinator | MANAGED test_behaviour_215_members_divide_a_topic_and_take_over_from_who_leaves
 
 [waived: -: zookeeper_hosts is refused with a message until it is built, which test_zookeeper_hosts_are_refused_until_they_can_be_used sees]
 211 | brokers are found by hosts or by ZooKeeper

@@ -1,0 +1,260 @@
+"""A member of a classic group at work: drives `gkafka.core.group` with connections, a worker for requests and another for what users are called for.
+
+The first worker does nothing that takes long: a callback that runs, a parked JoinGroup, a long poll delay no heartbeat. JoinGroup and SyncGroup
+have a connection of their own, since coordinators park them.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gkafka.broker import CONTROL
+from gkafka.common import TopicPartition
+from gkafka.core.backoff import Backoff
+from gkafka.core.group import Group
+from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell
+from gkafka.exceptions import ForkedClientError, KafkaException
+
+if TYPE_CHECKING:
+    from gkafka.broker import Broker
+    from gkafka.cluster import Cluster
+
+__all__ = ["Member"]
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+TOPICS_S = 10.0
+"""How long the leader looks for the partitions of a topic that others subscribed to; what is not known by then is nobody's in this generation."""
+
+
+class Member:
+    """One member. on_change(tell, generation, member_id): a change of what it has, on the callbacks' worker, one at a time; on_problem(error): for
+    the user. max_pause_s: the longest between two tries of a request. Both are called under no lock, and whatever they raise goes to on_problem.
+
+    Leaving is for good. A member that is dropped without it ends when its owner does: see `abandon`.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: GroupOptions,
+        topics: list[str],
+        *,
+        on_change: Callable[[Tell, int, str], None],
+        on_problem: Callable[[BaseException], None],
+        max_pause_s: float = 1.0,
+    ) -> None:
+        self._cluster, self._handler = cluster, cluster.handler
+        self._on_change, self._on_problem = on_change, on_problem
+        self._lock = self._handler.Lock()
+        self._group = Group(options, topics, backoff=Backoff(0.1, max_pause_s), chance=self._handler.random())
+        self._role = ("group", object())
+        self._at: Broker | None = None  # where its own connection is
+        self._wake = self._handler.Event()
+        self._changed = self._handler.Event()
+        self._jobs: Any = self._handler.Queue()
+        self._calling: Any = None
+        self._abandoned = self._ended = False
+        cluster.sleepers.add(self._wake)
+        self._worker = self._handler.spawn(_work, self, self._wake, _name="gkafka-group")
+        self._caller = self._handler.spawn(_call, weakref.ref(self), self._jobs, _name="gkafka-rebalance")
+
+    # -- what its owner uses -------------------------------------------------------------------------------------------------
+    def polled(self) -> None:
+        """The application asks for messages: the member joins, if it is not there."""
+        with self._lock:
+            away = self._group.state is State.AWAY
+            self._group.polled(self._handler.monotonic())
+        if away:
+            self._wake.set()
+
+    def delivered(self) -> Mapping[TopicPartition, int]:
+        """The partitions that are this member's for sure at this moment, each with its term."""
+        with self._lock:
+            return dict(self._group.delivered(self._handler.monotonic()))
+
+    @property
+    def delivers(self) -> bool:
+        """Are there any?"""
+        with self._lock:
+            return bool(self._group.delivered(self._handler.monotonic()))
+
+    def rejoin(self, reason: str) -> None:
+        """Have the partitions divided anew."""
+        with self._lock:
+            self._group.rejoin(reason)
+        self._wake.set()
+
+    @property
+    def error(self) -> KafkaException | None:
+        """Why it can be no member any more."""
+        return self._group.error
+
+    @property
+    def state(self) -> str:
+        """Where it stands, as a word."""
+        return self._group.state.value
+
+    def wait_for(self, true: Callable[[], bool], seconds: float) -> bool:
+        """Wait until something holds that an answer or a callback makes true."""
+        deadline = self._handler.monotonic() + seconds
+        while not true():
+            self._changed.clear()
+            left = deadline - self._handler.monotonic()
+            if left <= 0 or self._group.error is not None:
+                return true()
+            if not true():
+                self._changed.wait(min(left, TICK_S))
+        return True
+
+    def leave(self, reason: str, timeout_s: float) -> bool:
+        """Give everything up in order, tell the coordinator, end the workers. False: not within timeout_s; then the session's end does it."""
+        with self._lock:
+            self._group.leave(reason)
+        self._wake.set()
+        if self._calling == self._handler.current_id():
+            return False  # from a callback: it goes on when that has returned
+        deadline = self._handler.monotonic() + timeout_s
+        while not self._ended and (left := deadline - self._handler.monotonic()) > 0:
+            self._changed.clear()
+            if not self._ended:
+                self._changed.wait(min(left, TICK_S))
+        gone = self._ended
+        self.abandon()
+        for worker in (self._worker, self._caller):
+            worker.join(TICK_S)
+        return gone
+
+    def abandon(self) -> None:
+        """For finalizers: only flags. The workers say good-bye and end."""
+        self._abandoned = True
+        self._wake.set()
+
+    # -- requests --------------------------------------------------------------------------------------------------------------
+    def _drive(self) -> float:
+        """Send what is due, hand out what is to be told. Returns when to come again (monotonic seconds)."""
+        while True:
+            with self._lock:
+                plan = self._group.poll(self._handler.monotonic())
+            for problem in plan.problems:
+                self._on_problem(problem)
+            if plan.tell is not None:
+                self._jobs.put_nowait(plan.tell)
+            if plan.topics is not None:
+                self._jobs.put_nowait(plan.topics)
+            for ask in plan.asks:
+                self._send(ask)
+            if not plan.asks or self._group.state in (State.LEFT, State.FATAL):
+                break
+        self._ended = self._group.state in (State.LEFT, State.FATAL)
+        self._changed.set()
+        return plan.wake_at
+
+    def _send(self, ask: Ask) -> None:
+        try:
+            broker = self._cluster.some_broker() if ask.to is None else self._cluster.know_broker(*ask.to)
+            role: object = CONTROL
+            if ask.lane is Lane.GROUP:
+                role, before, self._at = self._role, self._at, broker
+                if before is not None and before is not broker:
+                    before.drop_channel(role)
+            broker.send(role, ask.request, partial(self._answered, ask), timeout_s=ask.timeout_s)
+        except KafkaException as exc:
+            self._answered(ask, None, exc)
+
+    def _answered(self, ask: Ask, response: Any, error: KafkaException | None) -> None:
+        with self._lock:
+            self._group.on_answer(ask, response, error, self._handler.monotonic())
+        self._wake.set()
+
+    def _depart(self) -> None:
+        """Nobody is there any more to be told anything."""
+        deadline = self._handler.monotonic() + TICK_S
+        with self._lock:
+            self._group.leave("the consumer was dropped")
+        while self._handler.monotonic() < deadline and self._group.state not in (State.LEFT, State.FATAL):
+            self._wake.clear()
+            with self._lock:
+                plan = self._group.poll(self._handler.monotonic())
+                if plan.tell is not None:
+                    self._group.told(plan.tell)
+            for ask in plan.asks:
+                self._send(ask)
+            if plan.tell is None:
+                self._wake.wait(min(plan.wake_at, deadline) - self._handler.monotonic())
+
+    def _end(self) -> None:
+        if self._at is not None:
+            self._at.drop_channel(self._role)
+        self._ended = True
+        self._changed.set()
+
+    # -- what takes long -------------------------------------------------------------------------------------------------------
+    def _do(self, job: Any) -> None:
+        if isinstance(job, Tell):
+            self._tell(job)
+        else:
+            self._give_topics(job)
+        self._wake.set()
+
+    def _tell(self, tell: Tell) -> None:
+        self._calling = self._handler.current_id()
+        try:
+            self._on_change(tell, self._group.generation, self._group.member_id)
+        except Exception as exc:
+            self._on_problem(exc)
+        finally:
+            self._calling = None
+            with self._lock:
+                self._group.told(tell)
+            self._changed.set()
+
+    def _give_topics(self, names: frozenset[str]) -> None:
+        deadline = self._handler.monotonic() + TOPICS_S
+        found = {}
+        for name in sorted(names):
+            try:
+                info = self._cluster.wait_for_topic(name, deadline)
+            except KafkaException as exc:
+                log.warning(
+                    "group %r: the partitions of topic %r are not known, they are nobody's now: %s", self._group.options.group, name, exc
+                )
+                continue
+            found[name] = self._cluster.metadata.racks(info)
+        with self._lock:
+            self._group.give_topics(found)
+
+
+def _work(member: Member, wake: Any) -> None:
+    """Requests, until the member has left, was abandoned, or can be none any more."""
+    try:
+        while not member._abandoned:
+            member._handler.check_fork()
+            wake.clear()
+            until = member._drive()
+            if member._ended:
+                break
+            wake.wait(max(0.0, min(TICK_S, until - member._handler.monotonic())))
+        if not member._ended:
+            member._depart()
+    except ForkedClientError:
+        pass
+    finally:
+        member._end()
+        member._jobs.put_nowait(None)
+
+
+def _call(me: weakref.ref[Member], jobs: Any) -> None:
+    """Callbacks, one at a time; None ends it."""
+    while (job := jobs.get()) is not None:
+        member = me()
+        if member is None:
+            return
+        member._handler.check_fork()
+        member._do(job)
+        del member

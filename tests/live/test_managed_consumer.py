@@ -1,0 +1,232 @@
+"""ManagedBalancedConsumer on real brokers: members of a group divide a topic by way of its coordinator."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import gevent
+import pytest
+from confluent_kafka import Consumer
+
+from gkafka import KafkaClient, RangeProtocol, RoundRobinProtocol
+from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, NoPartitionsForConsumerException
+from gkafka.membershipprotocol import GroupMembershipProtocol
+from tests.live.kafka import KafkaCluster
+from tests.live.peer import Peer, Seen
+
+if TYPE_CHECKING:
+    from gkafka.managedbalancedconsumer import ManagedBalancedConsumer
+
+LIMIT_S = 40
+Join = Callable[..., "ManagedBalancedConsumer"]
+
+
+@pytest.fixture
+def join(connect: Callable[..., KafkaClient]) -> Iterator[Join]:
+    """Makes members, each with a client of its own; they are stopped after the test."""
+    made: list[ManagedBalancedConsumer] = []
+
+    def make(topic: str, group: str, **options: Any) -> ManagedBalancedConsumer:
+        options = {"heartbeat_interval_ms": 300, **options}
+        made.append(connect().topics[topic].get_balanced_consumer(group, managed=True, **options))
+        return made[-1]
+
+    yield make
+    for member in made:
+        member.stop()
+
+
+def until(what: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
+    deadline = time.monotonic() + limit_s
+    while not (found := what()):
+        assert time.monotonic() < deadline, f"not within {limit_s} s"
+        gevent.sleep(0.05)
+    return found
+
+
+def shares(*members: ManagedBalancedConsumer) -> list[list[int]]:
+    return [sorted(m.partitions) for m in members]
+
+
+def read(count: int, *members: ManagedBalancedConsumer) -> list[tuple[int, int]]:
+    """(partition, offset) of the next `count` messages, whoever gets them."""
+    got: list[tuple[int, int]] = []
+    deadline = time.monotonic() + LIMIT_S
+    while len(got) < count:
+        assert time.monotonic() < deadline, f"{len(got)} of {count} messages"
+        for member in members:
+            got += [(m.partition_id, m.offset) for m in member.consume_batch(timeout_ms=50)]
+    return got
+
+
+def fill(peer: Peer, topic: str, partitions: int, each: int = 10, first: int = 0) -> list[tuple[int, int]]:
+    """Records for every partition; returns (partition, offset) of each."""
+    places = [(p, first + i) for p in range(partitions) for i in range(each)]
+    peer.write(topic, [Seen(p, offset, None, b"%d" % offset, [], None) for p, offset in places])
+    return places
+
+
+@pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2", "2.8.2", "4.2.0"])
+def test_behaviour_215_members_divide_a_topic_and_take_over_from_who_leaves(
+    version: str, join: Join, peer: Peer, new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
+    topic, group = new_topic(4), new_name("group")
+    places = fill(peer, topic, 4)
+    first = join(topic, group, auto_commit_enable=True)
+    assert shares(first) == [[0, 1, 2, 3]]
+    assert sorted(read(40, first)) == places
+    second = join(topic, group, auto_commit_enable=True)
+    until(lambda: sorted(map(len, shares(first, second))) == [2, 2])
+    more = fill(peer, topic, 4, first=10)
+    assert sorted(read(40, first, second)) == more, "each once: what was consumed is committed when a partition is revoked"
+    second.stop()
+    until(lambda: shares(first) == [[0, 1, 2, 3]])
+    last = fill(peer, topic, 4, first=20)
+    assert sorted(read(40, first)) == last
+    with pytest.raises(ConsumerStoppedException):
+        second.consume()
+
+
+@pytest.mark.parametrize("protocol", [RangeProtocol, RoundRobinProtocol], ids=lambda p: p.protocol_name.decode())
+def test_members_of_confluents_client_share_the_group(
+    protocol: GroupMembershipProtocol,
+    join: Join,
+    kafka: KafkaCluster,
+    new_topic: Callable[..., str],
+    new_name: Callable[[str], str],
+    handler: str,
+) -> None:
+    topic, group = new_topic(4), new_name("group")
+    ours = join(topic, group, membership_protocol=protocol)
+    theirs = Consumer(
+        {
+            "bootstrap.servers": kafka.hosts,
+            "group.id": group,
+            "partition.assignment.strategy": protocol.protocol_name.decode(),
+            "session.timeout.ms": 10_000,
+        }
+    )
+    try:
+        theirs.subscribe([topic])
+
+        def half() -> bool:
+            theirs.poll(0.05)
+            return len(ours.partitions) == 2 and len(theirs.assignment()) == 2
+
+        until(half)
+        assert sorted([*ours.partitions, *(p.partition for p in theirs.assignment())]) == [0, 1, 2, 3]
+    finally:
+        theirs.close()
+    until(lambda: shares(ours) == [[0, 1, 2, 3]])
+
+
+def test_a_member_more_than_partitions_is_idle_until_another_leaves(
+    join: Join, new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
+    topic, group = new_topic(1), new_name("group")
+    members = [join(topic, group, consumer_timeout_ms=100) for _ in range(2)]
+    until(lambda: sorted(map(len, shares(*members))) == [0, 1])
+    idle, busy = sorted(members, key=lambda m: len(m.partitions))
+    assert idle.consume() is None
+    with pytest.raises(NoPartitionsForConsumerException):
+        idle.commit_offsets()
+    busy.stop()
+    until(lambda: shares(idle) == [[0]])
+
+
+def test_what_is_committed_is_where_the_next_member_begins(
+    join: Join, peer: Peer, new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
+    topic, group = new_topic(1), new_name("group")
+    fill(peer, topic, 1)
+    member = join(topic, group)
+    assert [message.offset for message in itertools.islice(member, 5)] == [0, 1, 2, 3, 4]
+    assert member.held_offsets == {0: 4}
+    member.commit_offsets()
+    read(1, member)
+    member.stop()
+    assert read(5, join(topic, group)) == [(0, n) for n in range(5, 10)]
+
+
+def test_a_member_that_is_not_asked_for_messages_stays(
+    join: Join, new_topic: Callable[..., str], new_name: Callable[[str], str], handler: str
+) -> None:
+    """B47, B48: heartbeats are a worker's of their own."""
+    topic, group = new_topic(2), new_name("group")
+    first = join(topic, group)
+    generation = first._generation
+    gevent.sleep(3)
+    assert first._generation == generation
+    assert first._may_deliver()
+
+
+def test_a_consumer_that_is_dropped_leaves(
+    join: Join, connect: Callable[..., KafkaClient], new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
+    topic, group = new_topic(2), new_name("group")
+    dropped = connect().topics[topic].get_balanced_consumer(group, managed=True, heartbeat_interval_ms=300)
+    assert shares(dropped) == [[0, 1]]
+    other = join(topic, group)
+    until(lambda: len(other.partitions) == 1)
+    del dropped
+    until(lambda: gc.collect() >= 0 and shares(other) == [[0, 1]], 20)
+
+
+def test_callbacks_see_both_sides_of_a_rebalance_and_may_stop(
+    join: Join, peer: Peer, new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
+    topic, group = new_topic(2), new_name("group")
+    fill(peer, topic, 2)
+    calls: list[tuple[dict[int, int], dict[int, int]]] = []
+
+    def callback(consumer: Any, before: dict[int, int], after: dict[int, int]) -> dict[int, int] | None:
+        calls.append((before, after))
+        if len(calls) > 1:
+            consumer.stop()
+        return dict.fromkeys(after, 7)
+
+    first = join(topic, group, post_rebalance_callback=callback)
+    assert calls == [({}, {0: -2, 1: -2})]
+    assert sorted(read(6, first)) == [(p, o) for p in (0, 1) for o in (7, 8, 9)]
+    second = join(topic, group)
+    until(lambda: first.closed and shares(second) == [[0, 1]])
+
+
+def test_a_protocol_of_the_users_own_divides(join: Join, new_topic: Callable[..., str], new_name: Callable[[str], str]) -> None:
+    topic, group = new_topic(3), new_name("group")
+
+    def all_to_the_last(participants: Any, partitions: Any, consumer_id: Any) -> Any:
+        return list(partitions.values()) if consumer_id == max(participants) else []
+
+    greedy = GroupMembershipProtocol(b"consumer", b"greedy", b"about me", all_to_the_last)
+    members = [join(topic, group, membership_protocol=greedy) for _ in range(2)]
+    until(lambda: sorted(shares(*members)) == [[], [0, 1, 2]])
+
+
+def test_a_protocol_that_returns_nonsense_is_told_and_no_partition_is_left_alone(
+    join: Join, new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
+    nonsense = GroupMembershipProtocol(b"consumer", b"odd", None, lambda participants, partitions, me: [17])  # type: ignore[list-item]
+    member = join(new_topic(2), new_name("group"), membership_protocol=nonsense)
+    until(lambda: shares(member) == [[0, 1]])
+    with pytest.raises(KafkaException, match=r"'odd'.*chose 17"):
+        member.consume(block=False)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"heartbeat_interval_ms": 20_000}, "heartbeat_interval_ms=20000"),
+        ({"consumer_group": ""}, "consumer_group=''"),
+        ({"membership_protocol": RangeProtocol._replace(protocol_type=b"connect")}, "protocol_type=b'connect'"),
+        ({"membership_protocol": RangeProtocol._replace(metadata=5)}, "metadata=5"),
+        ({"zookeeper_connect": "127.0.0.1:2181"}, "zookeeper_connect"),
+    ],
+)
+def test_bad_keywords_are_refused(client: KafkaClient, new_topic: Callable[..., str], keywords: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        client.topics[new_topic(1)].get_balanced_consumer(**{"consumer_group": "g", "managed": True, **keywords})
