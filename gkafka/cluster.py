@@ -35,7 +35,7 @@ from gkafka.net.buffers import BufferPool
 from gkafka.producermemory import ProducerMemory
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import Versions
-from gkafka.wire.metadata import MetadataRequest, MetadataResponse
+from gkafka.wire.metadata import RELIABLE_EPOCHS, MetadataRequest, MetadataResponse
 from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class Cluster:
             else:
                 self._failures.clear()
                 self.versions = broker.versions or self.versions
-                self.metadata.on_response(asked, response, now)
+                self.metadata.on_response(asked, response, now, epochs=_tells_epochs(broker.versions))
                 gone = self._follow_brokers()
             done, self._round = self._round, self._handler.Event()
         if error is not None:
@@ -597,6 +597,10 @@ class Cluster:
             broker.close()
         for event in list(self.sleepers):
             event.set()
+
+
+def _tells_epochs(versions: Versions | None) -> bool:
+    return versions is None or versions.supports(MetadataRequest.API, RELIABLE_EPOCHS)
 
 
 def address_of(broker: Broker) -> str:

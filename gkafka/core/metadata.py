@@ -134,8 +134,11 @@ class Metadata:
         return request
 
     # -- what came -----------------------------------------------------------------------------------------------------
-    def on_response(self, asked: MetadataRequest, response: MetadataResponse, now: float) -> None:
-        """Take an answer in. A topic that the answer leaves out although it was asked for is unknown from now on."""
+    def on_response(self, asked: MetadataRequest, response: MetadataResponse, now: float, *, epochs: bool = True) -> None:
+        """Take an answer in. A topic that the answer leaves out although it was asked for is unknown from now on.
+
+        epochs: False does without the leader epochs that it tells: the broker is too old for them to be right.
+        """
         self.brokers = {b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         self.controller_id = response.controller_id
         self.cluster_id = response.cluster_id or self.cluster_id
@@ -146,7 +149,7 @@ class Metadata:
         if asked.topics is None:
             self.listings = self._listings_asked
         for name, topic in told.items():
-            self._take(name, topic)
+            self._take(name, topic, epochs)
         self.version += 1
         if asked is self._partial:
             self._new = {name for name in self._new if name not in wanted or self._unsettled(name)}
@@ -188,13 +191,13 @@ class Metadata:
             return topic.error.retriable
         return any(p.leader < 0 for p in topic.partitions.values())
 
-    def _take(self, name: str, topic: MetadataResponseTopic) -> None:
+    def _take(self, name: str, topic: MetadataResponseTopic, epochs: bool) -> None:
         error = error_for(topic.error_code, topic=name, api="Metadata")
         partitions = {
             p.partition_index: PartitionInfo(
                 p.partition_index,
                 p.leader_id,
-                p.leader_epoch,
+                p.leader_epoch if epochs else -1,
                 tuple(p.replica_nodes),
                 tuple(p.isr_nodes),
                 error_for(p.error_code, topic=name, partition=p.partition_index, api="Metadata"),

@@ -7,6 +7,7 @@ from uuid import UUID
 from gkafka.wire.schema import Message, Struct, array, boolean, int16, int32, message, string, uuid
 
 __all__ = [
+    "RELIABLE_EPOCHS",
     "MetadataRequest",
     "MetadataRequestTopic",
     "MetadataResponse",
@@ -14,6 +15,10 @@ __all__ = [
     "MetadataResponsePartition",
     "MetadataResponseTopic",
 ]
+
+
+RELIABLE_EPOCHS = 9
+"""Before this version, a broker may tell an old leader epoch while partitions are reassigned, for as long as that takes (KAFKA-9212)."""
 
 
 class MetadataRequestTopic(Struct):

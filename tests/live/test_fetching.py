@@ -10,6 +10,7 @@ import pytest
 
 from gkafka.common import TopicPartition
 from gkafka.config import ConsumerConfig, build
+from gkafka.exceptions import LogTruncationError
 from gkafka.nativeconsumer import NativeConsumer
 from tests.live.kafka import KafkaCluster
 
@@ -208,3 +209,41 @@ def test_the_native_consumer_goes_on_where_its_group_has_committed_and_buries_wh
     with client.get_consumer(dead) as letters:
         buried = [letters.consume(LIMIT_S * 1000) for _ in range(2)]
     assert [(letter.value, dict(letter.headers)["gkafka.dead_letter.offset"]) for letter in buried] == [(b"bad", b"2")] * 2
+
+
+@pytest.mark.timeout(240)
+def test_an_unclean_election_is_found_out_and_what_it_lost_is_named(
+    whole_cluster: KafkaCluster, connect: Callable[..., KafkaClient], new_name: Callable[[str], str], native: Native
+) -> None:
+    """F27"""
+    topic = new_name("unclean")
+    whole_cluster.create_topic(topic, 1, 2, {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"})
+    client = connect()
+    fill(client, topic, 50)
+    leader = whole_cluster.nodes[0].leaders(topic)[0]
+    info = client.cluster.wait_for_topic(topic).partitions[0]
+    follower = next(replica for replica in info.replicas if replica != leader)
+    whole_cluster.kill(follower)
+    with client.get_producer(acks=1, linger_ms=20) as producer:
+        for i in range(50, 90):
+            producer.produce(topic, b"%d" % i, partition=0)
+    strict, lenient = native(client, topic, policy=None), native(client, topic, policy=-2)
+    assert read(strict, 90) == read(lenient, 90) == {0: expected(90)}
+    whole_cluster.kill(leader)
+    whole_cluster.restart(follower)
+    with client.get_producer(acks=1, linger_ms=20) as producer:
+        for i in range(100):
+            producer.produce(topic, b"new %d" % i, partition=0)
+        producer.flush(LIMIT_S)
+    deadline = time.monotonic() + LIMIT_S
+
+    def wait() -> None:
+        while time.monotonic() < deadline:
+            assert strict.consume_batch(timeout_ms=1000) == [], "nothing is handed out before that"
+
+    with pytest.raises(LogTruncationError) as caught:
+        wait()
+    lost = caught.value.lost
+    assert (lost.start, lost.stop) == (50, 90)
+    assert read(lenient, 100) == {0: [(50 + i, b"new %d" % i) for i in range(100)]}
+    assert lenient.stats()["truncations"] == 1

@@ -136,6 +136,20 @@ def test_commits_hold_epochs_and_a_start_there_finds_a_cut_log(
     simple.stop()
 
 
+def test_epochs_of_metadata_before_version_9_are_not_relied_on(connect: Any, make_cluster: Any, native: Native) -> None:
+    """A broker may tell an old one for as long as partitions are reassigned: fetches with it would be refused for all that time."""
+    cluster = make_cluster(brokers=2, versions="2.3")
+    client = connect(cluster)
+    fill(client, numbers(10))
+    consumer = native(of=client)
+    read(consumer, 10)
+    cluster.move_leader("t", 0, 2 if cluster.leader("t", 0) == 1 else 1)
+    fill(client, numbers(10))
+    read(consumer, 10)
+    assert {p.current_leader_epoch for r in cluster.requests("Fetch") for t in r.message.topics for p in t.partitions} == {-1}
+    assert cluster.count("OffsetForLeaderEpoch") == 0
+
+
 # -- topics that are made again (B52, F14) --------------------------------------------------------------------------------------
 def test_a_topic_that_was_made_again_is_read_from_its_start(connect: Any, make_cluster: Any, native: Native) -> None:
     cluster = make_cluster()
