@@ -21,6 +21,7 @@ from gkafka import KafkaClient
 from gkafka.exceptions import (
     ConfigurationError,
     ConsumerStoppedException,
+    KafkaException,
     NoPartitionsForConsumerException,
     PartitionOwnedError,
     ZooKeeperError,
@@ -417,6 +418,30 @@ def test_a_consumer_that_is_dropped_gives_its_partitions_back(
     assert shares(member) == [[0]]
     del member
     until(lambda: gc.collect() >= 0 and zookeeper.get_children(f"/consumers/{group}/owners/{topic}") == [])
+
+
+def test_a_group_moves_from_zookeeper_to_its_coordinator_with_every_message_once(
+    join: Callable[..., BalancedConsumer],
+    connect: Callable[..., KafkaClient],
+    peer: Peer,
+    new_topic: Callable[..., str],
+    new_name: Callable[[str], str],
+) -> None:
+    """docs/groups.md: stop them all, then start the others."""
+    topic, group = new_topic(2), new_name("group")
+    places = fill(peer, topic, 2, each=20)
+    old = [join(topic, group, auto_commit_enable=True) for _ in range(2)]
+    until(lambda: sorted(map(len, shares(*old))) == [1, 1])
+    seen = [(m.partition_id, m.offset) for member in old for m in itertools.islice(member, 7)]
+    for member in old:
+        member.stop()
+    new = connect().topics[topic].get_balanced_consumer(group, managed=True, auto_commit_enable=True)
+    assert sorted(seen + read(40 - len(seen), new)) == places
+    late = join(topic, group)
+    until(lambda: shares(late) == [[0, 1]])
+    with pytest.raises(KafkaException, match="member"):
+        late.commit_offsets()
+    new.stop()
 
 
 # -- F20: ZooKeeper or the member stands still -----------------------------------------------------------------------------
