@@ -337,7 +337,7 @@ def test_a_result_that_is_not_there_in_time_is_a_timeout_and_the_record_goes_on(
 
 
 def test_callbacks_run_once_for_each_record_in_order_and_at_once_where_it_is_done(client: KafkaClient, run: Runner) -> None:
-    producer = client.get_producer()
+    producer = client.get_producer(linger_ms=60_000)  # nothing is delivered, and its record let go, before it has its callback
     seen: list[Any] = []
     for i in range(300):
         producer.produce("t", b"%d" % i).add_done_callback(lambda d: seen.append((d.result(0).offset, d.record.value)))
@@ -345,6 +345,7 @@ def test_callbacks_run_once_for_each_record_in_order_and_at_once_where_it_is_don
     run.until(lambda: len(seen) >= 300)
     assert seen == [(i, b"%d" % i) for i in range(300)]
     delivery = producer.produce("t", b"x")
+    producer.flush(LIMIT_S)
     delivery.result(LIMIT_S)
     late: list[Any] = []
     delivery.add_done_callback(lambda d: late.append(d.index))
