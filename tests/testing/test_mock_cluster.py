@@ -47,7 +47,17 @@ from gkafka.wire.txn import (
 )
 from tests.testing.client import PlainClient, batch, fetch_request, message
 
-ANSWERED_APIS = [api for api in APIS.values() if api.name not in ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup")]
+SCRIPTED = (
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "DescribeGroups",
+    "ListGroups",
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupDescribe",
+)
+ANSWERED_APIS = [api for api in APIS.values() if api.name not in SCRIPTED]
 
 
 def values(cluster: MockCluster, partition: int = 0) -> list[bytes | None]:
