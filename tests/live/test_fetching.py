@@ -130,9 +130,13 @@ def test_a_topic_that_was_made_again_is_read_from_its_start(
         assert read(consumer, 140) == {p: expected(70) for p in (0, 1)}
         return
     seen: dict[int, set[tuple[int, bytes]]] = {0: set(), 1: set()}  # fetches go by name: what came before the new id was known comes again
+    deadline = time.monotonic() + LIMIT_S
     while any(len(s) < 70 for s in seen.values()):
-        for p, got in read(consumer, 1).items():
-            seen[p] |= set(got)
+        for message in consumer.consume_batch(timeout_ms=500):
+            seen[message.partition_id].add((message.offset, bytes(message.value)))
+        here = {tp: (q.position.state, q.position.consumed, q.position.fetch_offset) for tp, q in consumer._driver.queues.items()}
+        ends = {p: client.topics[topic].partitions[p].latest_available_offset() for p in (0, 1)} if time.monotonic() > deadline else {}
+        assert not ends, f"{ {p: len(s) for p, s in seen.items()} } of 70 each; ends {ends}; positions {here}; lag {consumer.lag()}"
     assert seen == {p: set(expected(70)) for p in (0, 1)}
 
 
