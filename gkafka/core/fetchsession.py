@@ -71,6 +71,10 @@ class FetchSession:
         if by_id != self._by_id:
             self.lost()  # a session goes by names or by ids, never by both
             self._by_id = by_id
+        if any(tp in wanted and wanted[tp].topic_id != part.topic_id for tp, part in self._held.items()):
+            # A topic was made again. By name (before Fetch v13) the new one would be taken in and, as the old one, put out again: a broker does
+            # it in this order, and says nothing of the partition from then on.
+            self.lost()
         self._asked = dict(wanted)
         if self.is_off:
             return Delta(self.id, NEVER, list(wanted), [], by_id)
@@ -78,7 +82,7 @@ class FetchSession:
             return Delta(self.id, FIRST, list(wanted), [], by_id)
         held = self._held
         named = [tp for tp, part in wanted.items() if held.get(tp) != part]
-        gone = [(tp, part.topic_id) for tp, part in held.items() if tp not in wanted or wanted[tp].topic_id != part.topic_id]
+        gone = [(tp, part.topic_id) for tp, part in held.items() if tp not in wanted]
         return Delta(self.id, self.epoch, named, gone, by_id)
 
     # -- what came -------------------------------------------------------------------------------------------------------

@@ -24,13 +24,14 @@ class Session:
         self.told: dict[Key, int] = {}  # the high watermarks that the client knows
 
     def update(self, request: Any) -> None:
+        for topic in request.topics:
+            for part in topic.partitions:
+                self.asked[topic.topic, topic.topic_id, part.partition] = part
+        # In this order, as Kafka does: what is named and forgotten in one fetch is forgotten.
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
                 self.asked.pop((topic.topic, topic.topic_id, index), None)
                 self.told.pop((topic.topic, topic.topic_id, index), None)
-        for topic in request.topics:
-            for part in topic.partitions:
-                self.asked[topic.topic, topic.topic_id, part.partition] = part
 
     @property
     def topics(self) -> list[Any]:
