@@ -172,6 +172,8 @@ class ManagedBalancedConsumer(Balancing):
         self._changed.set()
         if member is not None:
             member.leave("the consumer is stopped", STOP_S)
+            if not member.in_callback:  # else it is stopped when what it has is revoked
+                self._lose()
             self._generation, self._member_id = -1, ""
 
     def __del__(self) -> None:

@@ -117,8 +117,8 @@ class Member:
         with self._lock:
             self._group.leave(reason)
         self._wake.set()
-        if self._calling == self._handler.current_id():
-            return False  # from a callback: it goes on when that has returned
+        if self.in_callback:
+            return False  # it goes on when that has returned
         deadline = self._handler.monotonic() + timeout_s
         while not self._ended and (left := deadline - self._handler.monotonic()) > 0:
             self._changed.clear()
@@ -129,6 +129,11 @@ class Member:
         for worker in (self._worker, self._caller):
             worker.join(TICK_S)
         return gone
+
+    @property
+    def in_callback(self) -> bool:
+        """Is the caller inside on_change?"""
+        return bool(self._calling == self._handler.current_id())
 
     def abandon(self) -> None:
         """For finalizers: only flags. The workers say good-bye and end."""

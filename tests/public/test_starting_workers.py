@@ -138,7 +138,7 @@ def test_of_two_workers_for_callbacks_one_works(client: KafkaClient, run: Runner
 
     producer.produce("t", b"0").add_done_callback(first)
     assert entered.wait(LIMIT_S)
-    second = client.handler.spawn(work_on_callbacks, weakref.ref(producer._driver.callbacks), _name="second")
+    second = client.handler.spawn(work_on_callbacks, weakref.ref(producer._driver.callbacks), _name="gkafka-callbacks-2")
     producer.produce("t", b"1").add_done_callback(lambda delivery: called.append(1))
     run.until(lambda: not second.is_alive())
     assert called == []
