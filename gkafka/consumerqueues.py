@@ -32,7 +32,7 @@ class Queue:
     epoch it was written in. held: the bytes of all of them.
     """
 
-    __slots__ = ("batches", "context", "held", "leader_epoch", "position", "reader", "size", "unread")
+    __slots__ = ("batches", "context", "epoch", "held", "leader_epoch", "position", "reader", "size", "unread")
 
     def __init__(self, position: Position, context: Context) -> None:
         self.position = position
@@ -41,6 +41,7 @@ class Queue:
         self.reader: Records | None = None
         self.unread = self.size = self.held = 0
         self.leader_epoch = -1
+        self.epoch = 0  # the position's, when what is being read was fetched
 
     def put(self, batch: Fetched) -> None:
         self.batches.append(batch)
@@ -55,7 +56,13 @@ class Queue:
             self.held -= batch.size
             return None
         self.unread, self.size, self.leader_epoch = batch.messages, batch.size, batch.header.leader_epoch
+        self.epoch = batch.epoch
         return batch
+
+    @property
+    def is_void(self) -> bool:
+        """Has the position moved on since what is being read was fetched?"""
+        return self.epoch != self.position.epoch
 
     def is_read(self) -> None:
         """Everything of the batch that was being read is handed out."""

@@ -264,6 +264,11 @@ class NativeConsumer:
         with self._lock:
             if queue.reader is not reader:
                 return  # another thread has sought meanwhile: this is not what is wanted any more
+            if queue.is_void:  # what is left of it, nothing at least, says nothing of where the position is now
+                driver.held -= queue.size
+                queue.unread = 0
+                queue.is_read()
+                return
             position, before = queue.position, queue.position.buffered
             done = len(got) < wanted
             position.consumed = reader.next_offset if done else got[-1].offset + 1

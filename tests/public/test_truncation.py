@@ -180,6 +180,25 @@ def test_where_fetches_go_by_name_it_is_noticed_a_little_later_and_nothing_is_le
         seen |= {message.value for message in read(consumer, 1)}
 
 
+@pytest.mark.parametrize("by", ["name", "id"])
+def test_what_is_left_of_the_old_batch_moves_nothing_in_the_new_topic(
+    connect: Any, make_cluster: Any, native: Native, run: Runner, by: str
+) -> None:
+    """Whoever takes exactly the last record of a batch has not noticed that it was the last."""
+    cluster = make_cluster(limits={"Fetch": (4, 12)} if by == "name" else None)
+    client = connect(cluster, auto_create_topics=False)
+    fill(client, numbers(50))
+    consumer = native({T0: 0}, of=client)
+    assert len(consumer.consume_batch(50, LIMIT_S * 1000)) == 50
+    cluster.delete_topic("t")
+    cluster.create_topic("t")
+    queue = consumer._driver.queues[T0]
+    run.until(lambda: queue.position.fetch_offset == 0)
+    fill(connect(cluster), numbers(70, 1000))
+    run.until(lambda: queue.position.fetch_offset == 70)
+    assert [m.offset for m in read(consumer, 70)] == list(range(70))
+
+
 def test_without_a_policy_a_topic_that_was_made_again_is_told(connect: Any, make_cluster: Any, native: Native) -> None:
     cluster = make_cluster()
     client = connect(cluster, auto_create_topics=False)
