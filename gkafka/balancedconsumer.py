@@ -205,6 +205,11 @@ class BalancedConsumer(Balancing):
     def _may_deliver(self) -> bool:
         return self._handler.monotonic() < self._lease_until
 
+    def _divide_anew(self, reason: str) -> None:
+        log.debug("group %s: %s", self._group, reason)
+        self._stale = True
+        self._wake.set()
+
     def _beat(self) -> float:
         """Ask ZooKeeper, balance if something changed. Returns seconds to the next beat."""
         beat_s = self._session_s / BEATS
@@ -380,9 +385,8 @@ class BalancedConsumer(Balancing):
         return {known[p] for p in self._claimed if p in known}
 
 
-def _look_again(consumer: Any) -> None:
-    consumer._stale = True
-    consumer._wake.set()
+def _look_again(consumer: BalancedConsumer) -> None:
+    consumer._divide_anew("ZooKeeper told of a change")
 
 
 def _keep(me: weakref.ref[BalancedConsumer], wake: Any, close: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ here, on one worker: `_switch()` when this member's share is another one, `_lose
 
 from __future__ import annotations
 
+import abc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -27,12 +28,14 @@ log = logging.getLogger(__name__)
 
 SLICE_S = 0.1
 """Longest wait for messages without a look whether the partitions are still this member's."""
+LOOK_EVERY_S = 1.0
+"""How often whoever consumes looks around."""
 
 Offsets = Mapping[int, int]
 Callback = Callable[[Any, dict[int, int], dict[int, int]], "Offsets | None"]
 
 
-class Balancing:
+class Balancing(abc.ABC):
     """The documented keywords that both consumers share are SimpleConsumer's, but for these:
 
     consumer_group: whom the topic is shared with. rebalance_max_retries, rebalance_backoff_ms: tries to get a partition that another member
@@ -85,6 +88,8 @@ class Balancing:
         self._left_at: dict[int, int] = {}  # partition -> next offset, of partitions that are still this member's and not consumed now
         self._error: BaseException | None = None
         self._running = False
+        self._look_at = 0.0
+        self._partition_count = 0
         self._changed = self._handler.Event()
         cluster.sleepers.add(self._changed)
         cluster.adopt(self)
@@ -112,9 +117,9 @@ class Balancing:
         return consumer.held_offsets if consumer is not None else {}
 
     # -- what is this member's -------------------------------------------------------------------------------------------------
+    @abc.abstractmethod
     def _may_deliver(self) -> bool:
         """Are the partitions this member's, for sure, at this moment?"""
-        raise NotImplementedError
 
     def _make_consumer(self, partitions: Iterable[int]) -> SimpleConsumer:
         consumer = SimpleConsumer(
@@ -135,7 +140,14 @@ class Balancing:
         return self._may_deliver()
 
     def _look_around(self) -> None:
-        """Called now and then while somebody waits for messages."""
+        """Called by whoever consumes, once in LOOK_EVERY_S: has the topic got more partitions?"""
+        count, self._partition_count = self._partition_count, len(self._topic.partitions)
+        if count not in (0, self._partition_count):
+            self._divide_anew("the topic has other partitions")
+
+    @abc.abstractmethod
+    def _divide_anew(self, reason: str) -> None:
+        """Have the members' shares decided again."""
 
     def _switch(self, change: Callable[[], Iterable[int]], *, start: bool = True) -> None:
         """On the worker: stop consuming, let change() say which partitions are this member's from now on, and consume those.
@@ -219,13 +231,16 @@ class Balancing:
 
     def _next(self, wanted: int | None, timeout_ms: float) -> list[Any]:
         self._handler.check_fork()
-        deadline = float("inf") if timeout_ms < 0 else self._handler.monotonic() + timeout_ms / 1000
+        now = self._handler.monotonic()
+        deadline = float("inf") if timeout_ms < 0 else now + timeout_ms / 1000
         while True:
             self._raise_worker_exceptions()
             if not self._running:
                 raise ConsumerStoppedException("the consumer is not running: call start(), or make a new one")
-            self._look_around()
-            left = deadline - self._handler.monotonic()
+            if now >= self._look_at:
+                self._look_at = now + LOOK_EVERY_S
+                self._look_around()
+            left = deadline - now
             self._changed.clear()
             consumer = self._consumer
             if consumer is not None and self._may_deliver():
@@ -236,6 +251,7 @@ class Balancing:
                 self._changed.wait(min(left, SLICE_S))
             if left <= 0:
                 return []
+            now = self._handler.monotonic()
 
     def _take(self, consumer: SimpleConsumer, wanted: int | None, timeout_ms: float) -> list[Any]:
         try:
@@ -277,13 +293,13 @@ class Balancing:
         self._mine("reset_offsets").reset_offsets(partition_offsets)
 
     # -- life ----------------------------------------------------------------------------------------------------------------
+    @abc.abstractmethod
     def start(self) -> None:
         """Join the group and begin to consume. Called by the constructor unless auto_start=False."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def stop(self) -> None:
         """Leave the group. Idempotent."""
-        raise NotImplementedError
 
     def close(self, timeout: float | None = None) -> None:
         """The same as stop(); how long that takes is bounded by the other timeouts."""

@@ -10,12 +10,12 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gkafka.balancing import Balancing, Callback
+from gkafka.balancing import SLICE_S, Balancing, Callback
 from gkafka.checks import check_seconds
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.core.assignors import ASSIGNORS, Assignment, Assignor, GroupMember, Topics
 from gkafka.core.groupstate import Change, GroupOptions, Tell
-from gkafka.exceptions import ConfigurationError, KafkaTimeoutError
+from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError
 from gkafka.membership import Member
 from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, RoundRobinProtocol, share_of
 from gkafka.simpleconsumer import SimpleConsumer
@@ -116,7 +116,6 @@ class ManagedBalancedConsumer(Balancing):
             )
         self._assignor = _assignor(self._membership_protocol, topic)
         self._waiting_since = 0.0
-        self._partition_count = 0
         if auto_start:
             self.start()
 
@@ -145,7 +144,7 @@ class ManagedBalancedConsumer(Balancing):
             max_pause_s=max(0.1, self._rebalance_backoff_s),
         )
         member.polled()
-        member.wait_for(lambda: self._has_share or self._error is not None, self._patience_s())
+        member.wait_for(lambda: self._has_share or self._error is not None or member.error is not None, self._patience_s())
         if member.error is not None:
             self._running = False
             self._error = None
@@ -188,9 +187,7 @@ class ManagedBalancedConsumer(Balancing):
             if generation != self._left_in + 1:
                 self._left_at = {}  # there was a generation without this member: others may have gone on from there
             self._generation, self._member_id = generation, member_id
-            self._partition_count = len(self._topic.partitions)
-            mine = [tp.partition for tp in tell.partitions]
-            self._switch(lambda: mine)
+            self._begin([tp.partition for tp in tell.partitions])
             self._has_share = True
         elif tell.change is Change.REVOKED:
             self._revoking = True
@@ -202,6 +199,21 @@ class ManagedBalancedConsumer(Balancing):
         else:
             self._lose()
             self._waiting_since = self._handler.monotonic()
+
+    def _begin(self, mine: list[int]) -> None:
+        """Consume these. What stands in the way is told, and tried again for as long as they are this member's: nobody else would consume them."""
+        while True:
+            try:
+                self._switch(lambda: mine)
+                return
+            except KafkaException as exc:
+                log.error("group %s: partitions %s cannot be consumed yet: %s", self._group, mine, exc)
+                self._met(exc)
+            until = self._handler.monotonic() + max(SLICE_S, self._rebalance_backoff_s)
+            while self._handler.monotonic() < until:
+                if not (self._running and self._may_deliver()):
+                    return
+                self._handler.sleep(SLICE_S)
 
     def _met(self, error: BaseException) -> None:
         self._error = error
@@ -220,13 +232,15 @@ class ManagedBalancedConsumer(Balancing):
         # What is revoked is this member's until the callback for it returns.
         return self._revoking or self._may_deliver()
 
+    def _divide_anew(self, reason: str) -> None:
+        if self._member is not None:
+            self._member.rejoin(reason)
+
     def _look_around(self) -> None:
+        super()._look_around()
         member = self._member
         if member is None:
             return
-        if self._partition_count and len(self._topic.partitions) != self._partition_count:
-            self._partition_count = len(self._topic.partitions)
-            member.rejoin("the topic has other partitions")
         if self._consumer is None and member.state != "stable" and self._handler.monotonic() - self._waiting_since > self._patience_s():
             self._waiting_since = self._handler.monotonic()
             raise KafkaTimeoutError(

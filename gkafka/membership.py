@@ -101,16 +101,13 @@ class Member:
         return self._group.state.value
 
     def wait_for(self, true: Callable[[], bool], seconds: float) -> bool:
-        """Wait until something holds that an answer or a callback makes true."""
+        """Wait until something holds that an answer or a callback makes true. Returns whether it does."""
         deadline = self._handler.monotonic() + seconds
-        while not true():
+        while not true() and (left := deadline - self._handler.monotonic()) > 0:
             self._changed.clear()
-            left = deadline - self._handler.monotonic()
-            if left <= 0 or self._group.error is not None:
-                return true()
             if not true():
                 self._changed.wait(min(left, TICK_S))
-        return True
+        return true()
 
     def leave(self, reason: str, timeout_s: float) -> bool:
         """Give everything up in order, tell the coordinator, end the workers. False: not within timeout_s; then the session's end does it."""
@@ -119,12 +116,7 @@ class Member:
         self._wake.set()
         if self.in_callback:
             return False  # it goes on when that has returned
-        deadline = self._handler.monotonic() + timeout_s
-        while not self._ended and (left := deadline - self._handler.monotonic()) > 0:
-            self._changed.clear()
-            if not self._ended:
-                self._changed.wait(min(left, TICK_S))
-        gone = self._ended
+        gone = self.wait_for(lambda: self._ended, timeout_s)
         self.abandon()
         for worker in (self._worker, self._caller):
             worker.join(TICK_S)
@@ -201,10 +193,14 @@ class Member:
 
     # -- what takes long -------------------------------------------------------------------------------------------------------
     def _do(self, job: Any) -> None:
-        if isinstance(job, Tell):
-            self._tell(job)
-        else:
-            self._give_topics(job)
+        try:
+            if isinstance(job, Tell):
+                self._tell(job)
+            else:
+                self._give_topics(job)
+        except Exception as exc:  # the next job is another's
+            log.exception("group %r: a job of its callbacks' worker failed", self._group.options.group)
+            self._on_problem(exc)
         self._wake.set()
 
     def _tell(self, tell: Tell) -> None:

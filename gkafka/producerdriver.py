@@ -116,7 +116,6 @@ class ProducerDriver:
         self._id_sent: object = None
         self._beat = 0.0
         self._flying: list[Outgoing] = []
-        self._flying_bytes = 0
         self._answered_at = 0.0
         self._wake = self._handler.Event()
         self._sleeps_until = float("inf")
@@ -310,7 +309,6 @@ class ProducerDriver:
         request = self.sender.request(outgoing)
         self._undo = partial(self._cut_off, outgoing, channel)
         self._flying.append(outgoing)
-        self._flying_bytes += sum(batch.size for batch in outgoing.batches)
         channel.send(
             request,
             partial(self._on_answer, outgoing),
@@ -451,7 +449,6 @@ class ProducerDriver:
         for n, other in enumerate(self._flying):
             if other is outgoing:  # one with the same batches that is equal may be under way by now
                 del self._flying[n]
-                self._flying_bytes = sum(batch.size for flying in self._flying for batch in flying.batches)
                 return True
         return False
 
@@ -568,8 +565,11 @@ class ProducerDriver:
             self._handler.sleep(PACE_S)
 
     def _is_ahead(self) -> bool:
-        backlog: int = self._appender.buffer_bytes - self._appender.own_available - self._flying_bytes
-        return backlog > max(BACKLOG_BYTES, self._flying_bytes)
+        held = self._appender.buffer_bytes - self._appender.own_available
+        if held <= BACKLOG_BYTES:
+            return False
+        flying = sum(batch.size for outgoing in list(self._flying) for batch in outgoing.batches)
+        return bool(held - flying > max(BACKLOG_BYTES, flying))
 
     def press(self, pressed: bool) -> None:
         """Let nothing linger while somebody waits for memory."""

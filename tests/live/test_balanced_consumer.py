@@ -29,14 +29,14 @@ from gkafka.exceptions import (
 from gkafka.membershipprotocol import GroupMembershipProtocol, RoundRobinProtocol
 from gkafka.records import IMPLEMENTATION
 from tests.live.kafka import KafkaCluster
-from tests.live.peer import Peer, Seen
+from tests.live.peer import Peer
+from tests.live.sharing import add_partitions, fill, read, shares, until
 
 if TYPE_CHECKING:
     from gkafka.balancedconsumer import BalancedConsumer
 
 pytestmark = pytest.mark.usefixtures("version")
 
-LIMIT_S = 30
 SHORT: dict[str, Any] = {"rebalance_backoff_ms": 200, "zookeeper_connection_timeout_ms": 4000}
 
 
@@ -73,45 +73,9 @@ def join(kafka: KafkaCluster, connect: Callable[..., KafkaClient]) -> Iterator[C
         member.stop()
 
 
-def until(what: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
-    deadline = time.monotonic() + limit_s
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {limit_s} s"
-        _sleep(0.05)
-    return found
-
-
-def _sleep(seconds: float) -> None:
-    import gevent
-
-    gevent.sleep(seconds)
-
-
-def shares(*members: BalancedConsumer) -> list[list[int]]:
-    return [sorted(m.partitions) for m in members]
-
-
 def divided(*members: BalancedConsumer, partitions: int) -> Callable[[], bool]:
     """Has every partition one owner among the members?"""
     return lambda: sorted(p for share in shares(*members) for p in share) == list(range(partitions))
-
-
-def read(count: int, *members: BalancedConsumer) -> list[tuple[int, int]]:
-    """(partition, offset) of the next `count` messages, whoever gets them."""
-    got: list[tuple[int, int]] = []
-    deadline = time.monotonic() + LIMIT_S
-    while len(got) < count:
-        assert time.monotonic() < deadline, f"{len(got)} of {count} messages"
-        for member in members:
-            got += [(m.partition_id, m.offset) for m in member.consume_batch(timeout_ms=50)]
-    return got
-
-
-def fill(peer: Peer, topic: str, partitions: int, each: int = 10, first: int = 0) -> list[tuple[int, int]]:
-    """Records for every partition; returns (partition, offset) of each."""
-    places = [(p, first + i) for p in range(partitions) for i in range(each)]
-    peer.write(topic, [Seen(p, offset, None, b"%d" % offset, [], None) for p, offset in places])
-    return places
 
 
 def test_behaviour_33_57_members_divide_a_topic_and_take_over_from_who_leaves(
@@ -333,6 +297,16 @@ def test_behaviour_7_a_chroot_that_is_missing_is_made(
     member = join(topic, group, zookeeper_connect=f"{kafka.zookeeper},{kafka.zookeeper}/{chroot}/deep")
     assert shares(member) == [[0]]
     assert zookeeper.get_children(f"/{chroot}/deep/consumers/{group}/owners/{topic}")
+
+
+def test_partitions_that_are_added_are_shared_also_where_this_zookeeper_knows_nothing_of_kafka(
+    kafka: KafkaCluster, join: Callable[..., BalancedConsumer], new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
+    topic, group = new_topic(1), new_name("group")
+    member = join(topic, group, zookeeper_connect=f"{kafka.zookeeper}/{new_name('elsewhere')}", consumer_timeout_ms=100)
+    member.consume()
+    add_partitions(kafka.hosts, topic, 3)
+    until(lambda: (member._cluster.update(), member.consume(), shares(member) == [[0, 1, 2]])[-1])
 
 
 def test_a_zookeeper_that_is_away_is_told_in_its_time(

@@ -13,15 +13,22 @@ import pytest
 from confluent_kafka import Consumer
 
 from gkafka import KafkaClient, RangeProtocol, RoundRobinProtocol
-from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, NoPartitionsForConsumerException
+from gkafka.exceptions import (
+    ConfigurationError,
+    ConsumerStoppedException,
+    KafkaException,
+    KafkaTimeoutError,
+    NoPartitionsForConsumerException,
+)
 from gkafka.membershipprotocol import GroupMembershipProtocol
+from gkafka.simpleconsumer import SimpleConsumer
 from tests.live.kafka import KafkaCluster
-from tests.live.peer import Peer, Seen
+from tests.live.peer import Peer
+from tests.live.sharing import add_partitions, fill, read, shares, until
 
 if TYPE_CHECKING:
     from gkafka.managedbalancedconsumer import ManagedBalancedConsumer
 
-LIMIT_S = 40
 Join = Callable[..., "ManagedBalancedConsumer"]
 
 
@@ -38,36 +45,6 @@ def join(connect: Callable[..., KafkaClient]) -> Iterator[Join]:
     yield make
     for member in made:
         member.stop()
-
-
-def until(what: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
-    deadline = time.monotonic() + limit_s
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {limit_s} s"
-        gevent.sleep(0.05)
-    return found
-
-
-def shares(*members: ManagedBalancedConsumer) -> list[list[int]]:
-    return [sorted(m.partitions) for m in members]
-
-
-def read(count: int, *members: ManagedBalancedConsumer) -> list[tuple[int, int]]:
-    """(partition, offset) of the next `count` messages, whoever gets them."""
-    got: list[tuple[int, int]] = []
-    deadline = time.monotonic() + LIMIT_S
-    while len(got) < count:
-        assert time.monotonic() < deadline, f"{len(got)} of {count} messages"
-        for member in members:
-            got += [(m.partition_id, m.offset) for m in member.consume_batch(timeout_ms=50)]
-    return got
-
-
-def fill(peer: Peer, topic: str, partitions: int, each: int = 10, first: int = 0) -> list[tuple[int, int]]:
-    """Records for every partition; returns (partition, offset) of each."""
-    places = [(p, first + i) for p in range(partitions) for i in range(each)]
-    peer.write(topic, [Seen(p, offset, None, b"%d" % offset, [], None) for p, offset in places])
-    return places
 
 
 @pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2", "2.8.2", "4.2.0"])
@@ -152,16 +129,47 @@ def test_what_is_committed_is_where_the_next_member_begins(
     assert read(5, join(topic, group)) == [(0, n) for n in range(5, 10)]
 
 
-def test_a_member_that_is_not_asked_for_messages_stays(
-    join: Join, new_topic: Callable[..., str], new_name: Callable[[str], str], handler: str
+def test_heartbeats_go_on_while_nobody_consumes_and_while_a_callback_runs(
+    join: Join, new_topic: Callable[..., str], new_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B47, B48: heartbeats are a worker's of their own."""
+    """B47, B48: they are a worker's of its own. Both last longer than the session."""
+    monkeypatch.setattr("gkafka.managedbalancedconsumer.SESSION_S", 6.0)
     topic, group = new_topic(2), new_name("group")
-    first = join(topic, group)
-    generation = first._generation
-    gevent.sleep(3)
-    assert first._generation == generation
-    assert first._may_deliver()
+    began: list[float] = []
+
+    def slow(consumer: Any, before: Any, after: Any) -> None:
+        began.append(time.monotonic())
+        consumer._handler.sleep(8)
+
+    member = join(topic, group, post_rebalance_callback=slow, auto_start=False)
+    member.start()
+    until(lambda: member._has_share)
+    assert time.monotonic() - began[0] >= 8
+    gevent.sleep(8)
+    assert (member._generation, len(began)) == (1, 1), "no rebalance, nothing lost"
+    assert member._may_deliver()
+
+
+def test_partitions_that_cannot_be_started_are_tried_again_and_not_left_alone(
+    join: Join, peer: Peer, new_topic: Callable[..., str], new_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, group = new_topic(1), new_name("group")
+    places = fill(peer, topic, 1)
+    start, tries = SimpleConsumer.start, []
+
+    def flaky(consumer: SimpleConsumer) -> None:
+        tries.append(None)
+        if len(tries) < 3:
+            raise KafkaTimeoutError("the offsets are not there yet")
+        start(consumer)
+
+    monkeypatch.setattr(SimpleConsumer, "start", flaky)
+    member = join(topic, group, rebalance_backoff_ms=200)
+    with pytest.raises(KafkaTimeoutError, match="not there yet"):
+        member.consume(block=False)
+    until(lambda: len(tries) == 3 and shares(member) == [[0]])
+    member._error = None  # the second one, if it was not asked for
+    assert read(10, member) == places
 
 
 def test_a_consumer_that_is_dropped_leaves(
@@ -174,6 +182,16 @@ def test_a_consumer_that_is_dropped_leaves(
     until(lambda: len(other.partitions) == 1)
     del dropped
     until(lambda: gc.collect() >= 0 and shares(other) == [[0, 1]], 20)
+
+
+def test_partitions_that_are_added_are_shared_too(
+    join: Join, kafka: KafkaCluster, peer: Peer, new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
+    topic, group = new_topic(1), new_name("group")
+    member = join(topic, group, consumer_timeout_ms=100)
+    member.consume()
+    add_partitions(kafka.hosts, topic, 3)
+    until(lambda: (member._cluster.update(), member.consume(), shares(member) == [[0, 1, 2]])[-1])
 
 
 def test_callbacks_see_both_sides_of_a_rebalance_and_may_stop(
