@@ -177,7 +177,7 @@ class Balancing(abc.ABC):
         if consumer is None:
             return self._left_at
         consumer.stop()
-        return {p: offset + 1 for p, offset in consumer.held_offsets.items() if offset >= 0}
+        return consumer._stood_at
 
     def _lose(self) -> None:
         """On the worker: others may have the partitions. Nothing of them is handed out or committed any more; where this member stood is void."""

@@ -256,6 +256,8 @@ class Consumer:
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}
         stands = self._engine.positions() if given is None else given
+        # Before it goes out: a commit in the background must not take the group back to what was known to be finished before.
+        self._finished = {**self._finished, **stands}
         self._engine.commit(stands, timeout_s=self._timeout_s(timeout))
         self._committed.update(stands)
 
@@ -280,18 +282,19 @@ class Consumer:
     # -- life ------------------------------------------------------------------------------------------------------------------
     def stop(self) -> None:
         """Commit what was handed out (with auto_commit), stop fetching, end the workers. Idempotent."""
-        self._finished = self._engine.positions()
-        self._stop()
+        self._stop(all_finished=True)
 
-    def _stop(self) -> None:
+    def _stop(self, *, all_finished: bool = False) -> None:
         if self._engine.closed:
             return
+        self._engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)
+        if all_finished:
+            self._finished = self._engine.positions()
         if self._committer is not None:
             try:
                 self._commit_finished(self._cluster.config.offsets_channel_socket_timeout_ms / 1000)
             except KafkaException as exc:
                 log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
-        self._engine.stop()
         self._wake.set()
         if self._committer is not None:
             self._committer.join(TICK_S * 2)

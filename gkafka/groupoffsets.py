@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka.common import TopicPartition
 from gkafka.core.offsets import Committed, commit_request, fetch_request, read_commit, read_fetch
-from gkafka.exceptions import ConfigurationError, KafkaException, ProtocolError, Stale
+from gkafka.exceptions import ConfigurationError, KafkaException, NoPartitionsForConsumerException, ProtocolError, Stale
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -23,6 +24,8 @@ class GroupOffsets:
 
     def __init__(self, cluster: Cluster, group: str | None) -> None:
         self._cluster, self._handler, self._group = cluster, cluster.handler, group
+        self._numbers = itertools.count(1)
+        self._newest: dict[TopicPartition, int] = {}  # the number of the last commit that was asked for
 
     def _group_name(self) -> str:
         if not self._group:
@@ -39,16 +42,29 @@ class GroupOffsets:
         backoff_s: float = 0.1,
         generation_id: int = -1,
         member_id: str = "",
+        allowed: Callable[[], bool] = lambda: True,
     ) -> None:
         """Commit offsets: the next ones to consume. epochs: of the leaders that wrote what stands before them, by which whoever goes on there
-        learns of a log that was cut (KIP-320). tries: None is until timeout_s.
+        learns of a log that was cut (KIP-320). tries: None is until timeout_s. allowed: may it still be committed? Asked before each try.
+
+        What a later call commits is not tried again: it would take the group back. Raises NoPartitionsForConsumerException where it is not allowed.
         """
         group = self._group_name()
         wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
         if not wanted:
             return
 
+        number = next(self._numbers)
+        self._newest.update(dict.fromkeys(wanted, number))
+
         def attempt() -> None:
+            for tp in [tp for tp in wanted if self._newest[tp] > number]:
+                del wanted[tp]
+            if not wanted:
+                return
+            if not allowed():
+                text = f"nothing more is committed for group {group!r}: the partitions may be another member's by now"
+                raise NoPartitionsForConsumerException(text, group=group)
             named = {tp: (offset, "") for tp, offset in wanted.items()}
             request = commit_request(group, named, generation_id=generation_id, member_id=member_id, epochs=epochs)
             response, coordinator = self._cluster.call_coordinator(group, request, deadline)

@@ -152,7 +152,7 @@ class NativeConsumer:
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
-        return {tp for tp, q in self._driver.queues.items() if q.position.paused}
+        return {tp for tp, q in list(self._driver.queues.items()) if q.position.paused}
 
     def _queue(self, tp: TopicPartition) -> Queue:
         queue = self._driver.queues.get(tp)
@@ -163,15 +163,15 @@ class NativeConsumer:
     def start_offsets_known(self, deadline: float) -> None:
         """Wait until every partition knows the offset that it starts from. Raises KafkaTimeoutError, or the error that is in the way."""
         queues = self._driver.queues
-        while any(q.position.state is State.RESETTING for q in queues.values()):
+        while any(q.position.state is State.RESETTING for q in list(queues.values())):
             self._check_running()
             self._raise_errors(starting=True)
             left = deadline - self._handler.monotonic()
             if left <= 0:
-                waiting = ", ".join(f"{t}-{p}" for (t, p), q in queues.items() if q.position.state is State.RESETTING)
+                waiting = ", ".join(f"{t}-{p}" for (t, p), q in list(queues.items()) if q.position.state is State.RESETTING)
                 raise KafkaTimeoutError(f"no offset to start from was told for {waiting}")
             self._filled.clear()
-            if any(q.position.state is State.RESETTING for q in queues.values()):
+            if any(q.position.state is State.RESETTING for q in list(queues.values())):
                 self._driver.kick()
                 self._filled.wait(min(left, 0.1))
         self._raise_errors(starting=True)
@@ -182,20 +182,20 @@ class NativeConsumer:
 
     def positions(self) -> dict[TopicPartition, int]:
         """The same for every partition."""
-        return {tp: q.position.consumed for tp, q in self._driver.queues.items()}
+        return {tp: q.position.consumed for tp, q in list(self._driver.queues.items())}
 
     def epochs(self) -> dict[TopicPartition, int]:
         """For every partition the epoch of the leader that wrote what stands before the position, -1 where that is not known."""
-        return {tp: q.position.consumed_epoch for tp, q in self._driver.queues.items()}
+        return {tp: q.position.consumed_epoch for tp, q in list(self._driver.queues.items())}
 
     def lag(self) -> dict[TopicPartition, int]:
         """Records between the position and the end of each partition as last told by its leader, -1 where it was not told yet."""
-        known = {tp: q.position for tp, q in self._driver.queues.items()}
+        known = {tp: q.position for tp, q in list(self._driver.queues.items())}
         return {tp: max(0, p.high_watermark - p.consumed) if p.high_watermark >= 0 <= p.consumed else -1 for tp, p in known.items()}
 
     def buffered(self) -> int:
         """Messages fetched and not handed out."""
-        return sum(q.position.buffered for q in self._driver.queues.values())
+        return sum(q.position.buffered for q in list(self._driver.queues.values()))
 
     # -- consuming -------------------------------------------------------------------------------------------------------------
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Message]:
@@ -325,7 +325,7 @@ class NativeConsumer:
         driver = self._driver
         for error in list(driver.errors):
             queue = driver.queues.get(TopicPartition(error.topic or "", -1 if error.partition is None else error.partition))
-            if starting and all(q.position.consumed >= 0 for q in ([queue] if queue is not None else driver.queues.values())):
+            if starting and all(q.position.consumed >= 0 for q in ([queue] if queue is not None else list(driver.queues.values()))):
                 continue
             if queue is None or queue.is_empty:
                 with self._lock:

@@ -24,7 +24,14 @@ from gkafka.checks import (
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.config import ConsumerConfig, build
 from gkafka.core.offsets import Committed
-from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, OffsetRequestFailedError, SerializationError
+from gkafka.exceptions import (
+    ConfigurationError,
+    ConsumerStoppedException,
+    KafkaException,
+    NoPartitionsForConsumerException,
+    OffsetRequestFailedError,
+    SerializationError,
+)
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.partition import Partition
 
@@ -140,7 +147,7 @@ class SimpleConsumer:
         self._deserializer = deserializer
         self._wanted = self._check_partitions(partitions)
         self._engine: NativeConsumer | None = None
-        self._last: dict[int, int] = {}
+        self._stood_at: dict[int, int] = {}  # partition -> next offset, where the last run ended
         self._error: KafkaException | None = None
         self._running = False
         self._committer: Any = None
@@ -178,21 +185,18 @@ class SimpleConsumer:
     @property
     def partitions(self) -> dict[int, Partition]:
         """The partitions that this consumer consumes, by id."""
-        known = self._topic.partitions
-        return {p: known[p] for p in (sorted(known) if self._wanted is None else self._wanted) if p in known}
+        known, engine = self._topic.partitions, self._engine
+        wanted = sorted(known) if self._wanted is None else self._wanted
+        # Partitions that the topic has got since are consumed from the next start() on.
+        ids = wanted if engine is None else [tp.partition for tp in engine.positions()]
+        return {p: known[p] for p in ids if p in known}
 
     @property
     def held_offsets(self) -> dict[int, int]:
         """Partition id -> the offset of the last message consumed (documented: held offset); -2 where there is none."""
         engine = self._engine
-        ids = self.partitions
-        if engine is None:
-            return {p: self._last.get(p, NOTHING_CONSUMED) for p in ids}
-        return {p: self._held(engine, p) for p in ids}
-
-    def _held(self, engine: NativeConsumer, partition: int) -> int:
-        position = engine.position(self._tp(partition))
-        return position - 1 if position > 0 else NOTHING_CONSUMED
+        stands = self._stood_at if engine is None else _by_id(engine.positions())
+        return {p: offset - 1 if (offset := stands.get(p, -1)) > 0 else NOTHING_CONSUMED for p in self.partitions}
 
     @property
     def consumer_id(self) -> str:
@@ -222,7 +226,7 @@ class SimpleConsumer:
             self._engine, self._running = engine, True
             engine.start_offsets_known(self._deadline())
             if self._reset_on_start and self._group:
-                self._commit(engine, engine.positions())
+                self._commit(engine)
         except BaseException:
             self._running = False
             engine.stop()
@@ -242,7 +246,7 @@ class SimpleConsumer:
             starts.update({tp: c.offset for tp, c in committed.items()})
             epochs = {tp: c.leader_epoch for tp, c in committed.items()}
         if not self._reset_on_fetch:
-            held = {self._tp(p): last + 1 for p, last in self._last.items() if self._tp(p) in starts and last >= 0}
+            held = {self._tp(p): offset for p, offset in self._stood_at.items() if self._tp(p) in starts}
             starts.update(held)
             epochs = {tp: epoch for tp, epoch in epochs.items() if tp not in held}
         resumed = {self._tp(p): offset for p, offset in self._resume_at.items() if self._tp(p) in starts}
@@ -259,14 +263,14 @@ class SimpleConsumer:
             return
         self._running = False
         self._wake.set()
+        engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)
+        self._stood_at = {p: offset for p, offset in _by_id(engine.positions()).items() if offset >= 0}
         if self._auto_commit_enable and self._may_commit():
             try:
-                self._commit(engine, engine.positions())
+                self._commit(engine)
             except KafkaException as exc:
                 log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
-        self._last = {p: self._held(engine, p) for p in self.partitions}
         self._engine = None
-        engine.stop()
         if self._committer is not None:
             self._committer.join(TICK_S * 2)
             self._committer = None
@@ -374,13 +378,13 @@ class SimpleConsumer:
         engine = self._running_engine()
         if not self._group:
             raise ConfigurationError("commit_offsets needs a consumer_group")
-        offsets = engine.positions()
+        offsets = None
         if partition_offsets is not None:
             given = check_pairs("partition_offsets", partition_offsets, PAIRS)
             offsets = {self._tp(_partition_id(p)): check_offset("offset", offset) for p, offset in given}
         self._commit(engine, offsets)
 
-    def _commit(self, engine: NativeConsumer, offsets: dict[TopicPartition, int]) -> None:
+    def _commit(self, engine: NativeConsumer, offsets: dict[TopicPartition, int] | None = None) -> None:
         engine.commit(
             offsets,
             timeout_s=self._cluster.config.api_timeout_ms / 1000,
@@ -388,6 +392,7 @@ class SimpleConsumer:
             backoff_s=self._backoff_s,
             generation_id=self._generation_id,
             member_id=self._consumer_id,
+            allowed=self._may_commit,
         )
         self._committed_at = self._handler.monotonic()
 
@@ -425,7 +430,7 @@ class SimpleConsumer:
             offsets = found.get(tp) or []
             engine.seek(tp, self._chosen(value, offsets))
         if self._group and self._auto_commit_enable:
-            self._commit(engine, engine.positions())
+            self._commit(engine)
 
     def _chosen(self, value: int, offsets: list[int]) -> int:
         if value < 0:
@@ -448,13 +453,19 @@ class SimpleConsumer:
             return
         self._committed_at = self._handler.monotonic()
         try:
-            self._commit(self._engine, self._engine.positions())
+            self._commit(self._engine)
+        except NoPartitionsForConsumerException as exc:
+            log.info("%s", exc)
         except KafkaException as exc:
             log.error("group %s: auto commit failed: %s", self._group, exc)
             self._error = exc
 
 
 PAIRS = "[(partition, offset)]"
+
+
+def _by_id(positions: dict[TopicPartition, int]) -> dict[int, int]:
+    return {tp.partition: offset for tp, offset in positions.items()}
 
 
 def _partition_id(partition: Any) -> int:

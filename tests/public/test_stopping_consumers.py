@@ -1,0 +1,128 @@
+"""Where a consumer ends, and what its commits may not take back."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.common import OffsetType, TopicPartition
+from gkafka.exceptions import ConsumerStoppedException, NoPartitionsForConsumerException
+from gkafka.groupoffsets import GroupOffsets
+from gkafka.testing import Close, Error, MockCluster
+from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
+
+T0 = TopicPartition("t", 0)
+LOADING = 14
+
+
+def numbers(n: int) -> list[bytes]:
+    return [b"%d" % i for i in range(n)]
+
+
+def committed(cluster: MockCluster, group: str = "g") -> int:
+    found = cluster.committed(group).get(("t", 0))
+    return -1 if found is None else found.offset
+
+
+def test_partitions_that_come_into_being_hinder_neither_stop_nor_held_offsets(client: KafkaClient, cluster: MockCluster) -> None:
+    fill(client, numbers(5))
+    consumer = client.topics["t"].get_simple_consumer("g", auto_commit_enable=True, consumer_timeout_ms=100)
+    read(consumer, 5)
+    cluster.add_partitions("t", 3)
+    client.update_cluster()
+    assert consumer.held_offsets == {0: 4}
+    assert sorted(consumer.partitions) == [0], "what it consumes, not what there is"
+    assert [p for p, _ in consumer.fetch_offsets()] == [0]
+    consumer.stop()
+    assert committed(cluster) == 5
+    consumer.start()
+    assert sorted(consumer.partitions) == [0, 1, 2]
+    consumer.stop()
+
+
+def test_a_partition_in_which_nothing_was_there_yet_goes_on_from_its_beginning(client: KafkaClient) -> None:
+    topic = client.topics["t"]
+    consumer = topic.get_simple_consumer(auto_offset_reset=OffsetType.LATEST, consumer_timeout_ms=500, reset_offset_on_fetch=False)
+    consumer.stop()
+    assert consumer.held_offsets == {0: -2}
+    fill(client, numbers(5))
+    consumer.start()
+    assert [m.value for m in read(consumer, 5)] == numbers(5), "it stood at 0, so nothing is skipped"
+    consumer.stop()
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_b24_nothing_is_handed_out_behind_the_commit_of_a_stop(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    fill(client, numbers(10))
+    consumer: Any
+    if native:
+        consumer = client.get_consumer(group="g", auto_commit=True, auto_commit_interval_ms=60_000)
+        consumer.assign([("t", 0)])
+    else:
+        consumer = client.topics["t"].get_simple_consumer("g", auto_commit_enable=True, consumer_timeout_ms=100)
+    got = [m.offset for m in read(consumer, 3)]
+    engine = consumer._engine
+    commit = GroupOffsets.commit
+
+    def while_it_commits(offsets: GroupOffsets, *args: Any, **how: Any) -> None:
+        """What a worker that waits for messages gets at this moment."""
+        with contextlib.suppress(ConsumerStoppedException):
+            got.extend(m.offset for m in engine.consume_batch(3, 0))
+        commit(offsets, *args, **how)
+
+    monkeypatch.setattr(GroupOffsets, "commit", while_it_commits)
+    consumer.stop()
+    assert committed(cluster) == len(got) == 3
+
+
+def test_a_commit_in_the_background_does_not_take_back_what_the_application_committed(client: KafkaClient, cluster: MockCluster) -> None:
+    fill(client, numbers(10))
+    consumer = client.get_consumer(group="g", auto_commit=True, auto_commit_interval_ms=60_000)
+    consumer.assign({("t", 0): 0})
+    assert len(consumer.consume_batch(10, timeout_ms=LIMIT_S * 1000)) == 10
+    consumer.commit()
+    assert committed(cluster) == 10
+    consumer._commit_finished(LIMIT_S)
+    assert committed(cluster) == 10, "at the last call nothing of it was known to be finished"
+    consumer.stop()
+
+
+def test_a_commit_that_is_tried_again_does_not_take_back_a_later_one(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    offsets = GroupOffsets(client.cluster, "g")
+    cluster.on("OffsetCommit", Close(before=True))
+    slow = run.aside(functools.partial(offsets.commit, {T0: 50}, timeout_s=LIMIT_S, tries=5, backoff_s=0.5))
+    run.until(lambda: cluster.count("OffsetCommit") == 1)
+    offsets.commit({T0: 100}, timeout_s=LIMIT_S)
+    slow.result()
+    assert committed(cluster) == 100
+    assert cluster.count("OffsetCommit") == 2
+
+
+def test_and_goes_on_with_the_partitions_that_nobody_else_committed(make_cluster: Any, connect: Any, run: Runner) -> None:
+    cluster = make_cluster(1, {"t": 2})
+    offsets = GroupOffsets(connect(cluster).cluster, "g")
+    cluster.on("OffsetCommit", Error(LOADING))
+    slow = run.aside(functools.partial(offsets.commit, {T0: 50, TopicPartition("t", 1): 51}, timeout_s=LIMIT_S, tries=5, backoff_s=0.3))
+    run.until(lambda: cluster.count("OffsetCommit") == 1)
+    offsets.commit({T0: 100}, timeout_s=LIMIT_S)
+    slow.result()
+    assert {key: c.offset for key, c in cluster.committed("g").items()} == {("t", 0): 100, ("t", 1): 51}
+
+
+def test_b23_a_commit_is_not_tried_again_once_the_partitions_are_anothers(client: KafkaClient, cluster: MockCluster) -> None:
+    fill(client, numbers(5))
+    consumer = client.topics["t"].get_simple_consumer("g", auto_commit_enable=True, offsets_channel_backoff_ms=10)
+    read(consumer, 5)
+    consumer._may_commit = lambda: cluster.count("OffsetCommit") == 0  # while the first try is answered, another member gets them
+    cluster.on("OffsetCommit", Error(LOADING))
+    error = error_of(consumer.commit_offsets)
+    assert isinstance(error, NoPartitionsForConsumerException)
+    assert "another member's" in str(error)
+    consumer.stop()
+    assert (committed(cluster), cluster.count("OffsetCommit")) == (-1, 1)
