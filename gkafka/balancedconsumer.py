@@ -124,6 +124,7 @@ class BalancedConsumer(Balancing):
         self._registry: Registry | None = None
         self._close: Callable[[], None] = lambda: None
         self._claimed: set[int] = set()
+        self._unsure = False  # a call that failed may have been carried out: what is claimed is to be looked up
         self._session: Any = None
         self._lease_until = 0.0
         self._looked_at = 0.0
@@ -147,8 +148,9 @@ class BalancedConsumer(Balancing):
         self._close = (lambda: None) if self._given is not None else partial(close_client, client)
         try:
             on_event = self._build_watch_callback(_look_again, weakref.ref(self))
-            timeout_s = max(0.5, self._session_s / BEATS)
-            self._registry = Registry(client, self._group, self._topic.name, self._consumer_id, timeout_s=timeout_s, on_event=on_event)
+            self._registry = Registry(
+                client, self._group, self._topic.name, self._consumer_id, session_s=self._session_s, on_event=on_event
+            )
             self._registry.prepare()
             self._running, self._stale, self._session = True, True, None
             self._beat()
@@ -178,6 +180,7 @@ class BalancedConsumer(Balancing):
 
         Idempotent; start() begins again. From the callback of a rebalance it takes effect when that ends.
         """
+        self._handler.check_fork()  # the membership is the parent's
         self._running = False
         self._wake.set()
         self._changed.set()
@@ -212,10 +215,10 @@ class BalancedConsumer(Balancing):
 
     def _beat(self) -> float:
         """Ask ZooKeeper, balance if something changed. Returns seconds to the next beat."""
-        beat_s = self._session_s / BEATS
         registry = self._registry
         if registry is None:
-            return beat_s
+            return self._session_s / BEATS
+        beat_s = registry.session_s / BEATS
         try:
             self._keep_lease(registry)
             if self._stale or self._handler.monotonic() >= self._try_at or not self._check_held_partitions():
@@ -224,13 +227,14 @@ class BalancedConsumer(Balancing):
             self._stale = True
             if self._owed_since is None:
                 self._owed_since = self._handler.monotonic()
-                log.warning("group %s: %s; messages are handed out for %.1f s more at most", self._group, exc, self._session_s * LEASE)
+                log.warning("group %s: %s; messages are handed out for %.1f s more at most", self._group, exc, registry.session_s * LEASE)
             return beat_s / 2
         except KafkaException as exc:
-            self._stale = True
+            # The lease is kept meanwhile: what is consumed already goes on.
+            self._try_at = self._handler.monotonic() + self._rebalance_backoff_s
             self._error = exc
             log.error("group %s: the rebalance failed, it is tried again: %s", self._group, exc)
-            return self._rebalance_backoff_s or beat_s
+            return min(beat_s, self._rebalance_backoff_s or beat_s)
         self._owed_since = None
         return min(beat_s, max(0.01, self._try_at - self._handler.monotonic()))
 
@@ -246,7 +250,7 @@ class BalancedConsumer(Balancing):
             self._lose()
             self._add_self()
             self._session, self._stale = session, True
-        self._lease_until = asked_at + self._session_s * LEASE
+        self._lease_until = asked_at + registry.session_s * LEASE
 
     def _add_self(self) -> None:
         """Register this consumer (documented). More members than partitions are welcome: those without one are idle."""
@@ -261,6 +265,10 @@ class BalancedConsumer(Balancing):
         assert registry is not None
         self._stale, self._try_at = False, float("inf")  # what changes from here on is looked at again
         self._set_watches()
+        if self._unsure:
+            self._claimed = registry.owned()
+            self._left_at = {p: offset for p, offset in self._left_at.items() if p in self._claimed}
+        self._unsure = True
         participants = self._get_participants()
         if self._consumer_id not in participants:
             self._stale = True
@@ -269,9 +277,12 @@ class BalancedConsumer(Balancing):
         if self._claimed - mine:
             self._switch(lambda: self._exchange(mine))
         else:
-            gained = {p for p in mine - self._claimed if self._claim(p)}
-            if gained or (self._consumer is None and self._claimed):
+            for partition in sorted(mine - self._claimed):
+                self._claim(partition)
+            # Compared with what is consumed: an earlier try may have claimed some, and failed then.
+            if self.partitions.keys() != self._claimed & self._topic.partitions.keys():
                 self._switch(lambda: self._claimed)
+        self._unsure = False
         self._count_tries(mine - self._claimed)
 
     def _exchange(self, mine: set[int]) -> set[int]:

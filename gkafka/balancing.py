@@ -87,6 +87,7 @@ class Balancing(abc.ABC):
         self._consumer: SimpleConsumer | None = None
         self._left_at: dict[int, int] = {}  # partition -> next offset, of partitions that are still this member's and not consumed now
         self._error: BaseException | None = None
+        self._calling: Any = None  # who runs the callback
         self._running = False
         self._look_at = 0.0
         self._partition_count = 0
@@ -156,9 +157,9 @@ class Balancing(abc.ABC):
         nothing is consumed.
         """
         before = self.held_offsets
-        stood = self._stop_inside()
+        self._left_at = self._stop_inside()  # also if change() fails: the next try goes on from there
         mine = set(change())
-        self._left_at = {p: offset for p, offset in stood.items() if p in mine}
+        self._left_at = {p: offset for p, offset in self._left_at.items() if p in mine}
         known = self._topic.partitions
         if mine & known.keys():
             consumer = self._make_consumer(sorted(mine & known.keys()))
@@ -188,6 +189,7 @@ class Balancing(abc.ABC):
     def _call_back(self, before: dict[int, int]) -> None:
         if self._callback is None:
             return
+        self._calling = self._handler.current_id()
         try:
             offsets = self._callback(self, before, self.held_offsets)
             if offsets is None:
@@ -200,6 +202,8 @@ class Balancing(abc.ABC):
         except Exception as exc:
             log.exception("group %s: post_rebalance_callback failed", self._group)
             self._error = exc
+        finally:
+            self._calling = None
 
     def _go_on_from(self, offsets: Offsets) -> None:
         consumer = self._consumer
@@ -247,6 +251,8 @@ class Balancing(abc.ABC):
                 messages = self._take(consumer, wanted, max(0.0, min(left, SLICE_S)) * 1000)
                 if messages:
                     return messages
+            elif self._calling == self._handler.current_id():
+                return []  # inside the callback: what it waits for can come only when it has returned
             elif left > 0:
                 self._changed.wait(min(left, SLICE_S))
             if left <= 0:

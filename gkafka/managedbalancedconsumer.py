@@ -166,6 +166,7 @@ class ManagedBalancedConsumer(Balancing):
 
         From the callback of a rebalance it takes effect when that returns.
         """
+        self._handler.check_fork()  # the membership is the parent's
         self._running = False
         member, self._member = self._member, None
         self._changed.set()

@@ -23,6 +23,8 @@ __all__ = ["Registry", "check_client", "check_path", "close_client", "open_clien
 
 log = logging.getLogger(__name__)
 
+CALLS = 6
+"""An answer may take this part of a session."""
 KAZOO_HANDLERS = {True: "sequential_gevent_handler", False: "sequential_threading_handler"}
 
 
@@ -35,6 +37,7 @@ def open_client(hosts: Any, timeout_ms: float, handler: Handler) -> Any:
     timeout_s = check_seconds("zookeeper_connection_timeout_ms", timeout_ms, low=1) / 1000
     servers, slash, chroot = check_text("zookeeper_connect", hosts).partition("/")
     client = kazoo.client.KazooClient(servers, timeout=timeout_s, handler=_kazoo_handler(handler))
+    _note_session(client)
     deadline = handler.monotonic() + timeout_s
     try:
         client.start_async().wait(timeout=timeout_s)
@@ -52,6 +55,27 @@ def open_client(hosts: Any, timeout_ms: float, handler: Handler) -> Any:
             " is it running, and is the address right?"
         ) from exc
     return client
+
+
+def _note_session(client: Any) -> None:
+    """Have it noted how long a session ZooKeeper grants: it may be shorter than asked for (maxSessionTimeout), and kazoo keeps it to itself."""
+    connect = getattr(client._connection, "_connect", None)
+    if connect is None:
+        return
+
+    def connected(*args: Any) -> Any:
+        limits = connect(*args)
+        client._granted_s = limits[0] * 1.5 / 1000  # kazoo gives up after two thirds of it
+        return limits
+
+    client._connection._connect = connected
+
+
+def _session_s(client: Any, asked_s: float) -> float:
+    """How long ZooKeeper waits for the client, as far as is known: not longer than it was asked to, and for a client of the user's not longer
+    than that has asked.
+    """
+    return float(min(asked_s, getattr(client, "_granted_s", asked_s), client._session_timeout / 1000))
 
 
 def check_path(what: str, name: str) -> None:
@@ -116,13 +140,14 @@ def _told(exc: BaseException) -> str:
 
 
 class Registry:
-    """One member. on_event(): something that was looked at has changed; called on kazoo's worker, must not wait. timeout_s: of each call.
+    """One member. on_event(): something that was looked at has changed; called on kazoo's worker, must not wait. session_s: the time of the session
+    that was asked for.
 
     Every look leaves a watch behind, so that a change after it is told once.
     """
 
-    def __init__(self, client: Any, group: str, topic: str, member: str, *, timeout_s: float, on_event: Callable[[], None]) -> None:
-        self._client, self._topic, self._member, self._timeout_s = client, topic, member, timeout_s
+    def __init__(self, client: Any, group: str, topic: str, member: str, *, session_s: float, on_event: Callable[[], None]) -> None:
+        self._client, self._topic, self._member, self._asked_s = client, topic, member, session_s
         self._ids = f"/consumers/{group}/ids"
         self._owners = f"/consumers/{group}/owners/{topic}"
         errors = _kazoo().exceptions
@@ -137,6 +162,11 @@ class Registry:
     def path_of(self, leader: int, partition: int) -> str:
         """Where the owner of a partition stands."""
         return f"{self._owners}/{leader}-{partition}"
+
+    @property
+    def session_s(self) -> float:
+        """How long ZooKeeper waits for this member before it gives away what that has."""
+        return _session_s(self._client, self._asked_s)
 
     @property
     def session(self) -> Any:
@@ -272,7 +302,7 @@ class Registry:
 
     def _ask(self, asked: Any) -> Any:
         try:
-            return _result(asked, self._timeout_s)
+            return _result(asked, max(0.5, self.session_s / CALLS))
         except (self._exists, self._no_node, KafkaException):
             raise
         except Exception as exc:

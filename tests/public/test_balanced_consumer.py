@@ -1,0 +1,231 @@
+"""BalancedConsumer, step by step: what becomes of its partitions when a call to ZooKeeper fails half-way, and of its lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from gkafka import KafkaClient, zookeeper
+from gkafka.balancedconsumer import BalancedConsumer
+from gkafka.common import OffsetType
+from gkafka.membershipprotocol import GroupMembershipProtocol, decide_partitions_range
+from gkafka.testing import MockCluster
+from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
+from tests.public.zoo import Zoo, ZooClient
+
+IDS, OWNERS = "/consumers/g/ids", "/consumers/g/owners/t"
+LAST = "zzz-after-all-others"
+"""A member whose share is the last run of partitions."""
+Join = Callable[..., BalancedConsumer]
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
+    return make_cluster(1, {"t": 4})
+
+
+@pytest.fixture
+def zoo() -> Zoo:
+    return Zoo()
+
+
+@pytest.fixture
+def keeper(zoo: Zoo, run: Runner) -> ZooClient:
+    """The member's connection."""
+    handler = None
+    if run.gevent:
+        from kazoo.handlers.gevent import SequentialGeventHandler
+
+        handler = SequentialGeventHandler()
+    return ZooClient(zoo, handler=handler)
+
+
+@pytest.fixture
+def join(client: KafkaClient, keeper: ZooClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[Join]:
+    """Makes members that have no worker: the test says when they look at ZooKeeper, by `_beat()`."""
+    made: list[BalancedConsumer] = []
+    monkeypatch.setattr(BalancedConsumer, "_setup_checker_worker", lambda self: None)
+
+    def make(**options: Any) -> BalancedConsumer:
+        settings = {"zookeeper": keeper, "rebalance_backoff_ms": 0, "consumer_timeout_ms": 200, **options}
+        made.append(client.topics["t"].get_balanced_consumer("g", **settings))
+        return made[-1]
+
+    yield make
+    for member in made:
+        member.stop()
+
+
+def another(zoo: Zoo, name: str = LAST) -> int:
+    """Another member comes; its session."""
+    session = zoo.new_session()
+    zoo.put(f"{IDS}/{name}", b"t", session)
+    return session
+
+
+def another_first(zoo: Zoo, keeper: ZooClient) -> int:
+    keeper.ensure_path_async(IDS)
+    return another(zoo)
+
+
+def owners(zoo: Zoo, *, member: str | None = None) -> list[int]:
+    """Whose owner stands there, or is this member."""
+    names = zoo.children(OWNERS)
+    return sorted(int(n.rpartition("-")[2]) for n in names if member is None or zoo.nodes[f"{OWNERS}/{n}"][0].decode() == member)
+
+
+def beat(member: BalancedConsumer, times: int = 1) -> None:
+    for _ in range(times):
+        member._stale = True
+        member._beat()
+
+
+def test_b54_what_was_claimed_before_a_claim_failed_is_consumed(join: Join, zoo: Zoo, keeper: ZooClient) -> None:
+    """pykafka#204: partitions owned by a member that does not consume them."""
+    other = another_first(zoo, keeper)
+    member = join()
+    assert sorted(member.partitions) == [0, 1]
+    zoo.end_session(other)
+    keeper.fails("create", "-3", carried_out=False)
+    beat(member)
+    other = zoo.new_session()
+    zoo.put(f"{OWNERS}/1-3", b"somebody", other)
+    beat(member, 3)
+    assert owners(zoo, member=member._consumer_id) == [0, 1, 2]
+    assert sorted(member.partitions) == [0, 1, 2]
+    zoo.end_session(other)
+    beat(member)
+    assert sorted(member.partitions) == [0, 1, 2, 3]
+
+
+def test_b54_what_was_given_back_without_an_answer_is_not_consumed_beside_its_new_owner(join: Join, zoo: Zoo, keeper: ZooClient) -> None:
+    member = join()
+    assert sorted(member.partitions) == [0, 1, 2, 3]
+    other = another(zoo)
+    keeper.fails("delete", "-3", carried_out=True)
+    beat(member)
+    zoo.put(f"{OWNERS}/1-3", LAST.encode(), other)
+    zoo.remove(f"{IDS}/{LAST}")  # it leaves, and has not given its partition back yet
+    beat(member, 2)
+    assert sorted(member.partitions) == [0, 1, 2]
+    zoo.end_session(other)
+    beat(member)
+    assert sorted(member.partitions) == [0, 1, 2, 3]
+
+
+def test_b54_what_was_claimed_without_an_answer_is_given_back(join: Join, zoo: Zoo, keeper: ZooClient) -> None:
+    """Else nobody consumes it for as long as this member lives."""
+    other = another_first(zoo, keeper)
+    member = join()
+    zoo.end_session(other)
+    keeper.fails("create", "-3", carried_out=True)
+    beat(member)
+    another(zoo)
+    beat(member, 2)
+    assert owners(zoo) == sorted(member.partitions) == [0, 1]
+
+
+def test_an_exchange_that_fails_half_way_forgets_no_position(client: KafkaClient, join: Join, zoo: Zoo, keeper: ZooClient) -> None:
+    member = join()
+    fill(client, [b"%d" % n for n in range(5)], partition=0)
+    assert [m.offset for m in read(member, 5)] == list(range(5))
+    another(zoo)
+    keeper.fails("delete", "-3", carried_out=False)
+    beat(member)
+    assert member.partitions == {}
+    fill(client, [b"more"], partition=0)
+    beat(member, 2)
+    assert sorted(member.partitions) == [0, 1]
+    assert [m.offset for m in read(member, 1)] == [5], "nothing is committed, and nothing comes again"
+
+
+def test_b27_a_partition_that_was_empty_at_the_start_skips_nothing_at_a_rebalance(client: KafkaClient, join: Join, zoo: Zoo) -> None:
+    """It stands at 0, which is a position like any other; nothing is committed, and OffsetType.LATEST would begin behind the new messages."""
+    member = join(auto_offset_reset=OffsetType.LATEST)
+    fill(client, [b"%d" % n for n in range(5)], partition=0)
+    another(zoo)
+    beat(member)
+    assert sorted(member.partitions) == [0, 1]
+    assert [m.offset for m in read(member, 5)] == list(range(5))
+
+
+def test_a_position_that_was_anothers_meanwhile_is_not_gone_back_to(client: KafkaClient, join: Join, zoo: Zoo, keeper: ZooClient) -> None:
+    member = join(auto_commit_enable=True)
+    fill(client, [b"%d" % n for n in range(5)], partition=3)
+    read(member, 5)
+    other = another(zoo)
+    keeper.fails("delete", "-3", carried_out=True)
+    beat(member)
+    assert 3 not in owners(zoo)
+    fill(client, [b"more"], partition=3)
+    with client.topics["t"].get_simple_consumer("g", partitions=[3]) as elsewhere:
+        read(elsewhere, 1)
+        elsewhere.commit_offsets()
+    zoo.end_session(other)
+    beat(member, 2)
+    assert sorted(member.partitions) == [0, 1, 2, 3]
+    assert member.consume(block=False) is None
+    assert member.held_offsets[3] == 5
+
+
+@pytest.mark.parametrize("how", ["the user's client", "ZooKeeper"])
+def test_the_lease_is_no_longer_than_the_session_that_there_is(join: Join, keeper: ZooClient, client: KafkaClient, how: str) -> None:
+    if how == "ZooKeeper":
+        keeper._granted_s = 1.5  # maxSessionTimeout of the server
+    else:
+        keeper._session_timeout = 1500
+    member = join(zookeeper_connection_timeout_ms=6000)
+    left = member._lease_until - client.handler.monotonic()
+    assert 0.5 < left <= 1.0, "two thirds of it"
+    assert member._beat() <= 0.25
+
+
+def test_what_zookeeper_grants_is_noted() -> None:
+    kazoo = KazooClient(timeout=6.0)
+    assert zookeeper._session_s(kazoo, 6.0) == 6.0
+    kazoo._connection._connect = lambda *args: (800.0, 100.0)
+    zookeeper._note_session(kazoo)
+    assert kazoo._connection._connect("host", "127.0.0.1", 2181) == (800.0, 100.0)
+    assert zookeeper._session_s(kazoo, 6.0) == pytest.approx(1.2)
+    assert zookeeper._session_s(kazoo, 1.0) == 1.0
+
+
+def test_a_rebalance_that_fails_does_not_end_the_lease(join: Join, zoo: Zoo, client: KafkaClient) -> None:
+    odd: list[bool] = []
+
+    def decide(participants: Any, partitions: Any, consumer_id: Any) -> Any:
+        if odd:
+            raise ValueError("no idea")
+        return decide_partitions_range(participants, partitions, consumer_id)
+
+    protocol = GroupMembershipProtocol(b"consumer", b"mine", None, decide)
+    member = join(membership_protocol=protocol, rebalance_backoff_ms=60_000, zookeeper_connection_timeout_ms=3000)
+    odd.append(True)
+    another(zoo)
+    member._stale = True
+    assert member._beat() <= 0.5, "the lease is kept, while the rebalance is tried again later"
+    assert "no idea" in str(error_of(member.consume))
+    before = member._lease_until
+    member._beat()
+    assert member._lease_until > before
+    assert sorted(member.partitions) == [0, 1, 2, 3]
+    odd.clear()
+    member._try_at = client.handler.monotonic()
+    member._beat()
+    assert sorted(member.partitions) == [0, 1]
+
+
+def test_a_callback_that_consumes_does_not_stand_still(join: Join, run: Runner) -> None:
+    got: list[Any] = []
+
+    def callback(consumer: BalancedConsumer, before: Any, after: Any) -> None:
+        got.append(consumer.consume())
+
+    joining = run.aside(lambda: join(consumer_timeout_ms=-1, post_rebalance_callback=callback, zookeeper_connection_timeout_ms=1500))
+    member = joining.result(LIMIT_S)
+    assert got == [None], "the lease ends while it waits, and only when it returns it can be kept"
+    member._beat()
+    assert member._may_deliver()
