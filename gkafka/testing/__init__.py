@@ -14,6 +14,7 @@
 
 from gkafka.testing.actions import Action, Close, Corrupt, Delay, Drop, Edit, Error, Reply
 from gkafka.testing.cluster import MockCluster, RecordedRequest, TransactionSeen
+from gkafka.testing.coordinators import GroupMember, GroupSeen
 from gkafka.testing.logs import StoredRecord
 from gkafka.testing.state import Committed
 
@@ -26,6 +27,8 @@ __all__ = [
     "Drop",
     "Edit",
     "Error",
+    "GroupMember",
+    "GroupSeen",
     "MockCluster",
     "RecordedRequest",
     "Reply",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from gkafka.exceptions import ConfigurationError
+from gkafka.testing.coordinators import GROUP_APIS, Groups
 from gkafka.testing.fetches import answer_fetch
 from gkafka.testing.logs import Refused
 from gkafka.testing.sessions import Sessions
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Answers"]
 
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER, INVALID_TOPIC, NOT_COORDINATOR = 3, 5, 6, 17, 16
-COORDINATOR_NOT_AVAILABLE, INVALID_ACKS, UNKNOWN_MEMBER, TOPIC_EXISTS, INVALID_PARTITIONS = 15, 21, 25, 36, 37
+COORDINATOR_NOT_AVAILABLE, INVALID_ACKS, ILLEGAL_GENERATION, TOPIC_EXISTS, INVALID_PARTITIONS = 15, 21, 22, 36, 37
 INVALID_REPLICATION, NOT_CONTROLLER, INVALID_REQUEST, FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 38, 41, 42, 74, 75, 100
-UNSUPPORTED_FOR_FORMAT, UNSTABLE = 43, 88
+UNSUPPORTED_FOR_FORMAT, GROUP_ID_NOT_FOUND, UNSTABLE = 43, 69, 88
 EARLIEST, LATEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 Then = Callable[[Message | None], object]
 
@@ -64,11 +65,15 @@ class Answers:
         self._newest_magic = newest_magic
         self._changed = changed
         self._transaction_version = transaction_version
+        self.groups = Groups(self)
         self.transactions = Transactions(self, changed=changed, version=transaction_version)
 
     def act(self, call: Call, then: Then) -> None:
-        """then(answer), at once except for a Fetch that waits for records."""
+        """then(answer), at once except for a Fetch that waits for records and what groups park."""
         name = call.request.api.name
+        if name in GROUP_APIS:
+            self.groups.act(call, then)
+            return
         if name == "Fetch":
             answer_fetch(self, call, then)
             return
@@ -291,11 +296,16 @@ class Answers:
 
     def _offset_commit(self, call: Call) -> Message:
         request: Any = call.request.message
-        code = 0
         if self.state.coordinator(request.group_id) != call.broker_id:
             code = NOT_COORDINATOR
-        elif request.generation_id_or_member_epoch >= 0 or request.member_id:
-            code = UNKNOWN_MEMBER  # groups have no members here: only their offsets are kept
+        else:
+            code = self.groups.commit_error(
+                request.group_id,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                missing=ILLEGAL_GENERATION if call.request.version < 9 else GROUP_ID_NOT_FOUND,
+            )
         return offsets.OffsetCommitResponse(topics=[self._commit(request.group_id, topic, code) for topic in request.topics])
 
     def _commit(self, group: str, topic: Any, code: int) -> offsets.OffsetCommitResponseTopic:
@@ -446,5 +456,5 @@ def _segment_starts(start: int, end: int, timestamp: int) -> list[int]:
     return [start]
 
 
-ANSWERED = frozenset({*Answers._BY_NAME, "Fetch"})
-"""Names of the APIs that the brokers answer by themselves; those of group membership need a script."""
+ANSWERED = frozenset({*Answers._BY_NAME, *GROUP_APIS, "Fetch"})
+"""Names of the APIs that the brokers answer by themselves."""

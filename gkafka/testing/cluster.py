@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, TypeVar
 from gkafka.exceptions import ConfigurationError, error_for
 from gkafka.testing.actions import Action
 from gkafka.testing.answers import ANSWERED, Answers
+from gkafka.testing.coordinators import GroupSeen
 from gkafka.testing.fetches import refused_fetch
 from gkafka.testing.logs import StoredRecord, decode
 from gkafka.testing.native import Loop
 from gkafka.testing.refusals import refusal
-from gkafka.testing.server import DESCRIBE_GROUPS, Call, Listener, Peer, parse
+from gkafka.testing.server import Call, Listener, Peer, parse
 from gkafka.testing.state import Committed, Partition, State, Topic
 from gkafka.wire.apis import APIS, Api, Message, Request, Versions
 
@@ -89,10 +90,20 @@ class MockCluster:
     there by the leader (KIP-392). fetch_sessions: False declines them. history: how many requests `requests` remembers, 64 MiB of them at most.
 
     It behaves as Kafka does, and its brokers share one state, so that there is no replication lag. Served: every API of `gkafka.wire` in
-    every version, but group membership (only offsets are kept, and a commit that names a generation is told UNKNOWN_MEMBER_ID): its APIs
-    are served if `limits` names them, and answered by `on(api, Reply(...))` alone. Transactions end at once: there is no time between a
-    coordinator's decision and its markers. Not there:
-    quotas, authentication, and the conversion of batches to an older format: a
+    every version, but the groups of KIP-848: their APIs are served if `limits` names them, and answered by `on(api, Reply(...))` alone.
+    Transactions end at once: there is no time between a coordinator's decision and its markers.
+
+    Groups have members: they join, rebalance and lose their sessions by the rules of Kafka's coordinator, except that the first member need
+    not wait for others (group.initial.rebalance.delay.ms is 0) and that any session timeout is taken. `group` shows one, `rebalance` and
+    `remove_member` disturb it, `move_coordinator` and `stop_broker(cluster.coordinator("g"))` let it find another coordinator:
+
+        with MockCluster(topics={"orders": 4}) as cluster, KafkaClient(cluster.bootstrap) as client:
+            consumer = client.topics["orders"].get_balanced_consumer("g", managed=True, heartbeat_interval_ms=100)
+            (member,) = cluster.wait_for(lambda: cluster.group("g")).members.values()
+            cluster.on("Heartbeat", Error(25))                    # it is told that nobody knows it: it joins again
+            cluster.rebalance("g")
+
+    Not there: quotas, authentication, and the conversion of batches to an older format: a
     Fetch too old for what the log holds is told UNSUPPORTED_VERSION.
     """
 
@@ -235,6 +246,7 @@ class MockCluster:
             self._answers.sessions[broker].forget()
             for partition in self._partitions():
                 partition.broker_stopped(broker, self._state.up)
+            self._answers.groups.coordinators_changed()
 
         self._change(stop)
 
@@ -264,8 +276,21 @@ class MockCluster:
         self._loop.call(forget)
 
     def move_coordinator(self, key: str, broker: int) -> None:
-        """Make a broker the coordinator of a group or transactional id."""
-        self._loop.call(lambda: self._state.coordinators.__setitem__(key, broker))
+        """Make a broker the coordinator of a group or transactional id. A group's rebalance that was under way is forgotten."""
+
+        def move() -> None:
+            self._state.coordinators[key] = broker
+            self._answers.groups.coordinators_changed()
+
+        self._loop.call(move)
+
+    def rebalance(self, group: str) -> None:
+        """Have a group divide its partitions anew, as when somebody joins: its members hear of it by their heartbeats."""
+        self._loop.call(lambda: self._answers.groups.rebalance(group))
+
+    def remove_member(self, group: str, member: str) -> None:
+        """End a member's session, by its member id or its instance id: what it says next is told UNKNOWN_MEMBER_ID, and the others rebalance."""
+        self._loop.call(lambda: self._answers.groups.remove(group, member))
 
     def create_topic(self, name: str, partitions: int = 1, *, configs: Mapping[str, str | None] | None = None) -> None:
         """A new topic. configs: of these, message.timestamp.type=LogAppendTime has an effect here."""
@@ -330,6 +355,14 @@ class MockCluster:
         """(topic, partition) -> the offset that a group committed."""
         return self._loop.call(lambda: dict(self._state.committed.get(group, {})))
 
+    def coordinator(self, key: str) -> int:
+        """The broker that looks after a group or transactional id, -1 if it is down."""
+        return self._loop.call(lambda: self._state.coordinator(key))
+
+    def group(self, name: str) -> GroupSeen | None:
+        """A group at its coordinator: generation, members, what they were assigned. None if it never was. Its offsets: `committed`."""
+        return self._loop.call(lambda: self._answers.groups.seen(name))
+
     def transaction(self, transactional_id: str) -> TransactionSeen | None:
         """What the coordinator knows of a transactional id; None if it never heard of it."""
 
@@ -382,6 +415,7 @@ class MockCluster:
         self._state.up.add(broker)
         for partition in self._partitions():
             partition.broker_started(broker)
+        self._answers.groups.coordinators_changed()
         self._changed()
 
     def _serve(self, peer: Peer, frame: memoryview) -> None:
@@ -454,7 +488,7 @@ def _served(versions: str | None, limits: Mapping[str, tuple[int, int] | None]) 
     served = {api.key: (api.stable.low, api.stable.high) for api in APIS.values() if api.name in ANSWERED}
     if versions is not None:
         ranges = Versions.for_broker(versions).ranges
-        served = {key: ranges[key] for key in (*served, DESCRIBE_GROUPS) if key in ranges}
+        served = {key: ranges[key] for key in served if key in ranges}
     for name, limit in limits.items():
         key = _api(name).key
         if limit is None:

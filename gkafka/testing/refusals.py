@@ -143,20 +143,31 @@ def _txn_offset_commit(message: Any, code: int, text: str) -> Message:
     return txn.TxnOffsetCommitResponse(topics=topics)
 
 
+def _describe_groups(message: Any, code: int, text: str) -> Message:
+    described = [groups.DescribedGroup(group_id=name, error_code=code, error_message=text) for name in message.groups]
+    return groups.DescribeGroupsResponse(groups=described)
+
+
 _BY_NAME: dict[str, Callable[[Any, int, str], Message | None]] = {
     "AddOffsetsToTxn": lambda message, code, text: txn.AddOffsetsToTxnResponse(error_code=code),
     "AddPartitionsToTxn": _add_partitions,
     "ApiVersions": lambda message, code, text: apiversions.ApiVersionsResponse(error_code=code),
     "CreateTopics": _create_topics,
     "DeleteTopics": _delete_topics,
+    "DescribeGroups": _describe_groups,
     "EndTxn": lambda message, code, text: txn.EndTxnResponse(error_code=code),
     "FindCoordinator": _find_coordinator,
+    "Heartbeat": lambda message, code, text: groups.HeartbeatResponse(error_code=code),
     "InitProducerId": lambda message, code, text: txn.InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1),
+    "JoinGroup": lambda message, code, text: groups.JoinGroupResponse(error_code=code, member_id=message.member_id),
+    "LeaveGroup": lambda message, code, text: groups.LeaveGroupResponse(error_code=code),
+    "ListGroups": lambda message, code, text: groups.ListGroupsResponse(error_code=code),
     "ListOffsets": _list_offsets,
     "Metadata": _metadata,
     "OffsetCommit": _offset_commit,
     "OffsetFetch": _offset_fetch,
     "OffsetForLeaderEpoch": _epoch_ends,
     "Produce": _produce,
+    "SyncGroup": lambda message, code, text: groups.SyncGroupResponse(error_code=code),
     "TxnOffsetCommit": _txn_offset_commit,
 }

@@ -23,7 +23,6 @@ __all__ = ["Call", "Listener", "Peer"]
 log = logging.getLogger(__name__)
 READ_BYTES = 256 * 1024
 API_VERSIONS = ApiVersionsRequest.API.key
-DESCRIBE_GROUPS = 15
 UNSUPPORTED_VERSION = 35
 MAX_REQUEST = 100 << 20  # Kafka's socket.request.max.bytes
 
@@ -264,8 +263,6 @@ def parse(frame: memoryview, served: dict[int, tuple[int, int]]) -> Request | by
     the range of ApiVersions itself (KIP-511).
     """
     header = decode_request_header(frame)
-    if header[:2] == (DESCRIBE_GROUPS, 0) and DESCRIBE_GROUPS in served:
-        return _describe_groups(frame, header.correlation_id)
     low, high = served.get(header.api_key, (0, -1))
     if low <= header.version <= high:
         try:
@@ -278,8 +275,3 @@ def parse(frame: memoryview, served: dict[int, tuple[int, int]]) -> Request | by
         return b"".join(encode_response(response, 0, header.correlation_id))
     log.info("request of api %s version %s: not served here, closing", header.api_key, header.version)
     return None
-
-
-def _describe_groups(frame: memoryview, correlation_id: int) -> bytes | None:
-    """DescribeGroups v0 of no group, by which clients tell 0.9.0 from 0.8.2; there are no groups to describe."""
-    return struct.pack(">iii", 8, correlation_id, 0) if frame[-4:] == bytes(4) else None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Transactions"]
 
-NOT_COORDINATOR, UNKNOWN_MEMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_ID_MAPPING = 16, 25, 47, 48, 49
+NOT_COORDINATOR, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_ID_MAPPING = 16, 47, 48, 49
 CONCURRENT_TRANSACTIONS, NOT_ATTEMPTED, PRODUCER_FENCED = 51, 55, 90
 LAST_EPOCH = (1 << 15) - 2
 V2_PRODUCE, V2_OFFSETS, V2_END = 12, 5, 5  # the versions whose meaning is KIP-890's
@@ -176,8 +176,11 @@ class Transactions:
         code = _ownership(found, request.producer_id, request.producer_epoch, INVALID_PRODUCER_EPOCH)
         if code:
             return code
-        if request.generation_id >= 0 or request.member_id:
-            return UNKNOWN_MEMBER  # groups have no members here: only their offsets are kept
+        code = self._answers.groups.commit_error(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id, transactional=True
+        )
+        if code:
+            return code
         if self._v2 and call.request.version >= V2_OFFSETS:
             self._open(found)
         elif found.status != "Ongoing" or request.group_id not in found.groups:

@@ -248,6 +248,12 @@ class LeaveGroupResponse(Message):
     error_code: int = int16()
     members: list[MemberResponse] = array(MemberResponse, "3+")
 
+    def for_version(self, version: int) -> LeaveGroupResponse:
+        """Before version 3 the error of the only member is the whole's (KIP-345)."""
+        if version >= 3 or len(self.members) != 1:
+            return self
+        return LeaveGroupResponse(throttle_time_ms=self.throttle_time_ms, error_code=self.error_code or self.members[0].error_code)
+
 
 # -- DescribeGroups ----------------------------------------------------------------------------------------------------
 @message(key=15, versions="0-6", flexible="5+")

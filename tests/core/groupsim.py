@@ -1,11 +1,4 @@
-"""A group's coordinator by Kafka's own rules (GroupCoordinator.scala, its classic groups), and members that consume, for the group's machine.
-
-- A JoinGroup waits until every member has joined, or the longest rebalance timeout is over; who has not joined by then is removed.
-- It is answered at once where nothing would change: a follower of a stable group that tells the same as before.
-- A member without an id is given one, and has to join again with it (KIP-394). Static members come back under their instance id (KIP-345).
-- A member that sends nothing for its session timeout is removed; a parked JoinGroup or SyncGroup counts as something.
-- Commits are taken from the members of the generation alone, and not between its JoinGroup and its SyncGroup.
-- When the coordinator moves, what was not stored, a rebalance under way, is gone; members are known where they were when it was stored.
+"""The group's machine at a coordinator that keeps Kafka's rules (`gkafka.testing.groups`), in simulated time, and members that consume.
 
 Requests and answers take their time, get lost, or arrive long after their sender has given up. Members stall, freeze, die and are born.
 """
@@ -22,6 +15,7 @@ from gkafka.core.backoff import Backoff
 from gkafka.core.group import Group
 from gkafka.core.groupstate import Ask, Change, GroupOptions, State, Tell, Ticket
 from gkafka.exceptions import KafkaException, KafkaTimeoutError, SocketDisconnectedError, error_for
+from gkafka.testing.groups import ClassicGroup
 from gkafka.wire.groups import (
     Coordinator as Named,
 )
@@ -29,254 +23,43 @@ from gkafka.wire.groups import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     HeartbeatRequest,
-    HeartbeatResponse,
     JoinGroupRequest,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
     SyncGroupRequest,
-    SyncGroupResponse,
 )
 
 __all__ = ["Coordinator", "Member", "World"]
 
-LOADING, NOT_AVAILABLE, NOT_COORDINATOR, ILLEGAL, INCONSISTENT, UNKNOWN, REBALANCING, ID_REQUIRED, FENCED = (
-    14,
-    15,
-    16,
-    22,
-    23,
-    25,
-    27,
-    79,
-    82,
-)
-EMPTY, PREPARING, COMPLETING, STABLE = "empty", "preparing", "completing", "stable"
+NOT_COORDINATOR = 16
 SESSION_S, BEAT_S, POLL_S = 10.0, 1.0, 25.0
 Reply = Callable[[Any], None]
 
 
-class Seat:
-    """A member as the coordinator knows it."""
-
-    def __init__(self, request: Any, instance: str | None) -> None:
-        self.instance = instance
-        self.session_s = request.session_timeout_ms / 1000
-        self.rebalance_s = request.rebalance_timeout_ms / 1000
-        self.protocols = [(p.name, bytes(p.metadata)) for p in request.protocols]
-        self.expires = 0.0
-        self.joining: Reply | None = None
-        self.syncing: Reply | None = None
-        self.assignment = b""
-
-
-class Coordinator:
+class Coordinator(ClassicGroup):
     """node: which broker it is on. asks_again: a nameless member has to join again with its name (KIP-394). Time is set by `pass_time`."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        super().__init__()
         self.node = 1
         self.asks_again = True
-        self.state = EMPTY
-        self.generation = 0
-        self.members: dict[str, Seat] = {}
-        self.pending: dict[str, float] = {}
-        self.leader = ""
-        self.protocol = ""
-        self.deadline = 0.0
         self.committed: dict[TopicPartition, int] = {}
         self.regressions: list[tuple[TopicPartition, int, int]] = []
-        self._names = 0
-        self._stored: tuple[int, dict[str, tuple[Seat, bytes]], str, str] | None = None
 
-    # -- requests ----------------------------------------------------------------------------------------------------------
     def handle(self, node: int, request: Any, reply: Reply) -> None:
         if isinstance(request, FindCoordinatorRequest):
             reply(FindCoordinatorResponse(coordinators=[Named(key=request.key, node_id=self.node, host="b", port=self.node)]))
         elif node != self.node:
             reply(_refusal(request, NOT_COORDINATOR))
+        elif isinstance(request, JoinGroupRequest):
+            self.join(request, JoinGroupRequest.API.stable.high if self.asks_again else 3, reply)
+        elif isinstance(request, SyncGroupRequest):
+            self.sync(request, 0, reply)
         else:
-            {JoinGroupRequest: self._join, SyncGroupRequest: self._sync, HeartbeatRequest: self._beat, LeaveGroupRequest: self._leave}[
-                type(request)
-            ](request, reply)
-
-    def _join(self, request: Any, reply: Reply) -> None:
-        name = request.member_id
-        if request.group_instance_id is not None:
-            old = next((m for m, seat in self.members.items() if seat.instance == request.group_instance_id), None)
-            if name and old != name:
-                reply(_refusal(request, FENCED if old is not None else UNKNOWN))
-                return
-            if not name:
-                name = self._new_name()
-                if old is not None:
-                    self._rename(old, name)
-        elif not name and not self.asks_again:
-            name = self._new_name()
-        elif not name:
-            name = self._new_name()
-            self.pending[name] = self.now + request.session_timeout_ms / 1000
-            reply(JoinGroupResponse(error_code=ID_REQUIRED, member_id=name))
-            return
-        elif name not in self.members and name not in self.pending:
-            reply(_refusal(request, UNKNOWN))
-            return
-        self._joined(name, request, reply)
-
-    def _new_name(self) -> str:
-        self._names += 1
-        return f"m{self._names}"
-
-    def _rename(self, old: str, name: str) -> None:
-        seat = self.members.pop(old)
-        for waiting, kind in ((seat.joining, JoinGroupResponse), (seat.syncing, SyncGroupResponse)):
-            if waiting is not None:
-                waiting(kind(error_code=FENCED))
-        seat.joining = seat.syncing = None
-        self.members[name] = seat
-        if self.leader == old:
-            self.leader = name
-        if self._stored is not None and old in self._stored[1]:
-            generation, stored, leader, protocol = self._stored
-            stored[name] = stored.pop(old)
-            self._stored = generation, stored, name if leader == old else leader, protocol
-
-    def _joined(self, name: str, request: Any, reply: Reply) -> None:
-        self.pending.pop(name, None)
-        before = self.members.get(name)
-        seat = Seat(request, request.group_instance_id)
-        same = before is not None and before.protocols == seat.protocols
-        if before is not None:
-            seat.assignment, seat.syncing = before.assignment, before.syncing
-            if before.joining is not None:
-                before.joining(JoinGroupResponse(error_code=UNKNOWN))
-        seat.expires = self.now + seat.session_s
-        self.members[name] = seat
-        renamed = before is not None and name != request.member_id  # the leader, which assigns at this moment, knows the old name
-        settled = (self.state == STABLE and name != self.leader) or (self.state == COMPLETING and not renamed)
-        if settled and same:
-            reply(self._answer(name))
-            return
-        seat.joining = reply
-        if self.state != PREPARING:
-            self._rebalance()
-        self._check_join()
-
-    def _rebalance(self) -> None:
-        for seat in self.members.values():
-            if seat.syncing is not None:
-                seat.syncing(SyncGroupResponse(error_code=REBALANCING))
-                seat.syncing = None
-        self.state = PREPARING
-        self.deadline = self.now + max(seat.rebalance_s for seat in self.members.values())
-
-    def _check_join(self) -> None:
-        if self.state != PREPARING:
-            return
-        late = self.now >= self.deadline
-        if not late and (self.pending or any(seat.joining is None for seat in self.members.values())):
-            return
-        for name in [m for m, seat in self.members.items() if seat.joining is None and seat.instance is None]:
-            del self.members[name]
-        if not any(seat.joining for seat in self.members.values()):
-            if self.members:
-                self.deadline = self.now + max(seat.rebalance_s for seat in self.members.values())
-            else:
-                self._end_if_empty()
-            return
-        self.generation += 1
-        if self.leader not in self.members or self.members[self.leader].joining is None:
-            self.leader = next(m for m, seat in self.members.items() if seat.joining)
-        names = [{name for name, _ in seat.protocols} for seat in self.members.values()]
-        self.protocol = next(name for name, _ in self.members[self.leader].protocols if all(name in each for each in names))
-        self.state = COMPLETING
-        self.deadline = self.now + max(seat.rebalance_s for seat in self.members.values())
-        for name, seat in list(self.members.items()):
-            seat.expires = self.now + seat.session_s
-            seat.assignment = b""
-            if seat.joining is not None:
-                waiting, seat.joining = seat.joining, None
-                waiting(self._answer(name))
-
-    def _answer(self, name: str) -> JoinGroupResponse:
-        answer = JoinGroupResponse(
-            generation_id=self.generation, protocol_type="consumer", protocol_name=self.protocol, leader=self.leader, member_id=name
-        )
-        if name == self.leader:
-            answer.members = [
-                JoinGroupResponseMember(member_id=m, group_instance_id=seat.instance, metadata=dict(seat.protocols)[self.protocol])
-                for m, seat in self.members.items()
-            ]
-        return answer
-
-    def _check(self, request: Any) -> int:
-        seat = self.members.get(request.member_id)
-        if request.group_instance_id is not None and (seat is None or seat.instance != request.group_instance_id):
-            return FENCED if any(s.instance == request.group_instance_id for s in self.members.values()) else UNKNOWN
-        if seat is None:
-            return UNKNOWN
-        return 0 if request.generation_id == self.generation else ILLEGAL
-
-    def _sync(self, request: Any, reply: Reply) -> None:
-        code = self._check(request)
-        if code or self.state in (PREPARING, EMPTY):
-            reply(SyncGroupResponse(error_code=code or REBALANCING))
-            return
-        seat = self.members[request.member_id]
-        seat.expires = self.now + seat.session_s
-        if self.state == STABLE:
-            reply(SyncGroupResponse(assignment=seat.assignment))
-            return
-        seat.syncing = reply
-        if request.member_id == self.leader:
-            made = {a.member_id: bytes(a.assignment) for a in request.assignments}
-            self.state = STABLE
-            for name, one in self.members.items():
-                one.assignment = made.get(name, b"")
-                one.expires = self.now + one.session_s
-                if one.syncing is not None:
-                    waiting, one.syncing = one.syncing, None
-                    waiting(SyncGroupResponse(assignment=one.assignment))
-            stored = {name: (one, one.assignment) for name, one in self.members.items()}
-            self._stored = self.generation, stored, self.leader, self.protocol
-
-    def _beat(self, request: Any, reply: Reply) -> None:
-        code = self._check(request)
-        if not code:
-            seat = self.members[request.member_id]
-            seat.expires = self.now + seat.session_s
-            code = REBALANCING if self.state == PREPARING else 0
-        reply(HeartbeatResponse(error_code=code))
-
-    def _leave(self, request: Any, reply: Reply) -> None:
-        for identity in request.members:
-            self.pending.pop(identity.member_id, None)
-            self._remove(identity.member_id)
-        reply(LeaveGroupResponse())
-        self._check_join()
-
-    def _remove(self, name: str) -> None:
-        seat = self.members.pop(name, None)
-        if seat is None:
-            return
-        for waiting, kind in ((seat.joining, JoinGroupResponse), (seat.syncing, SyncGroupResponse)):
-            if waiting is not None:
-                waiting(kind(error_code=UNKNOWN))
-        if self.members and self.state in (STABLE, COMPLETING):
-            self._rebalance()
-        self._end_if_empty()
-
-    def _end_if_empty(self) -> None:
-        if not self.members and self.state != EMPTY:
-            self.state, self.leader = EMPTY, ""
-            self.generation += 1
-            self._stored = None
+            reply(self.heartbeat(request) if isinstance(request, HeartbeatRequest) else self.leave(request))
 
     def commit(self, node: int, request: Any) -> int:
         if node != self.node:
             return NOT_COORDINATOR
-        code = self._check_commit(request)
+        code = self.check_commit(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
         if not code:
             for topic in request.topics:
                 for p in topic.partitions:
@@ -286,48 +69,10 @@ class Coordinator:
                     self.committed[tp] = p.committed_offset
         return code
 
-    def _check_commit(self, request: Any) -> int:
-        seat = self.members.get(request.member_id)
-        if seat is None:
-            return UNKNOWN
-        if request.generation_id_or_member_epoch != self.generation:
-            return ILLEGAL
-        return REBALANCING if self.state == COMPLETING else 0
-
-    # -- time and moves ----------------------------------------------------------------------------------------------------
-    def pass_time(self, now: float) -> None:
-        self.now = now
-        for name, expires in list(self.pending.items()):
-            if now >= expires:
-                del self.pending[name]
-        for name, seat in list(self.members.items()):
-            if now >= seat.expires and seat.joining is None and seat.syncing is None:
-                self._remove(name)
-        if self.state == COMPLETING and now >= self.deadline:
-            for name in [m for m, seat in self.members.items() if seat.syncing is None]:
-                self._remove(name)
-        self._check_join()
-
     def move(self) -> None:
         """To the other broker, with what is stored."""
-        for seat in self.members.values():
-            for waiting, kind in ((seat.joining, JoinGroupResponse), (seat.syncing, SyncGroupResponse)):
-                if waiting is not None:
-                    waiting(kind(error_code=NOT_COORDINATOR))
-            seat.joining = seat.syncing = None
+        super().move()
         self.node = 3 - self.node
-        self.pending.clear()
-        if self._stored is None:
-            self.members, self.state, self.leader = {}, EMPTY, ""
-            return
-        # Left out: a static member that came back under a new name, which was not stored, is fenced by its own old one, and ends.
-        names = {seat.instance: name for name, seat in self.members.items() if seat.instance is not None}
-        self.generation, stored, self.leader, self.protocol = self._stored
-        self.state, self.members = STABLE, {}
-        for old, (seat, assignment) in stored.items():
-            name = names.get(seat.instance, old)
-            seat.assignment, seat.expires = assignment, self.now + seat.session_s
-            self.members[name] = seat
 
 
 def _refusal(request: Any, code: int) -> Any:

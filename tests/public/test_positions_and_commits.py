@@ -472,7 +472,7 @@ def test_compacted_topics_are_read_and_committed_like_others(client: KafkaClient
 def test_a_members_generation_and_id_go_with_its_commits(client: KafkaClient, cluster: MockCluster, consume: Consume) -> None:
     consumer = consume("g", generation_id=5, consumer_id=b"member-1", offsets_commit_max_retries=0)
     error = error_of(consumer.commit_offsets, [(0, 1)])
-    assert type(error).__name__ == "UnknownMemberId"
+    assert type(error).__name__ == "GroupIdNotFound"
     request = cluster.requests("OffsetCommit")[-1].message
     assert (request.generation_id_or_member_epoch, request.member_id) == (5, "member-1")
     assert (consumer.generation_id, consumer.consumer_id) == (5, "member-1")

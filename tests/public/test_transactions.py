@@ -240,9 +240,9 @@ def cluster_offsets(cluster: MockCluster) -> dict[tuple[str, int], int]:
 
 
 def test_who_consumed_is_told_to_the_coordinator(producer: NativeProducer, cluster: MockCluster) -> None:
-    """KIP-447. The mock's groups have no members: it answers UNKNOWN_MEMBER_ID, which is for the user to abort."""
+    """KIP-447. Nobody has joined the group: the coordinator answers ILLEGAL_GENERATION, which is for the user to abort."""
     producer.begin_transaction()
-    with pytest.raises(TransactionAbortableError, match="error 25"):
+    with pytest.raises(TransactionAbortableError, match="error 22"):
         producer.send_offsets(OFFSETS, GroupMetadata("g", 4, "member", "instance"))
     sent = cluster.requests("TxnOffsetCommit")[0].message
     assert (sent.generation_id, sent.member_id, sent.group_instance_id) == (4, "member", "instance")

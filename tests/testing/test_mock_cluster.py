@@ -20,9 +20,18 @@ from gkafka.testing import Action, Close, Corrupt, Delay, Drop, Edit, Error, Moc
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from gkafka.wire.apis import APIS, encode_request
 from gkafka.wire.apiversions import ApiVersionsRequest
+from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from gkafka.wire.epochs import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from gkafka.wire.groups import FindCoordinatorRequest, HeartbeatRequest, HeartbeatResponse
+from gkafka.wire.groups import (
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    SyncGroupRequest,
+)
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from gkafka.wire.offsets import (
     ListOffsetsPartition,
@@ -47,16 +56,7 @@ from gkafka.wire.txn import (
 )
 from tests.testing.client import PlainClient, batch, fetch_request, message
 
-SCRIPTED = (
-    "JoinGroup",
-    "SyncGroup",
-    "Heartbeat",
-    "LeaveGroup",
-    "DescribeGroups",
-    "ListGroups",
-    "ConsumerGroupHeartbeat",
-    "ConsumerGroupDescribe",
-)
+SCRIPTED = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe")
 ANSWERED_APIS = [api for api in APIS.values() if api.name not in SCRIPTED]
 
 
@@ -84,12 +84,12 @@ def test_every_version_of_every_api_is_answered() -> None:
     assert asked > 90
 
 
-def test_group_membership_is_served_where_it_is_scripted() -> None:
-    with MockCluster(limits={"Heartbeat": (0, 4)}) as cluster, PlainClient(cluster) as client:
+def test_groups_of_kip_848_are_served_where_they_are_scripted() -> None:
+    with MockCluster(limits={"ConsumerGroupHeartbeat": (0, 1)}) as cluster, PlainClient(cluster) as client:
         keys = {key.api_key for key in client.ask(ApiVersionsRequest()).api_keys}
-        assert keys & {11, 12, 13, 14} == {12}
-        cluster.on("Heartbeat", Reply(lambda request: HeartbeatResponse(error_code=27)))
-        assert client.ask(HeartbeatRequest(group_id="g"), 4).error_code == 27
+        assert keys & {68, 69} == {68}
+        cluster.on("ConsumerGroupHeartbeat", Reply(lambda request: ConsumerGroupHeartbeatResponse(error_code=110)))
+        assert client.ask(ConsumerGroupHeartbeatRequest(group_id="g"), 1).error_code == 110
 
 
 def test_limits_are_said_and_kept() -> None:
@@ -653,7 +653,13 @@ def test_every_api_can_be_refused() -> None:
     requests: dict[str, Any] = {
         "AddOffsetsToTxn": AddOffsetsToTxnRequest(transactional_id="x"),
         "AddPartitionsToTxn": AddPartitionsToTxnRequest(v3_and_below_topics=added),
+        "DescribeGroups": DescribeGroupsRequest(groups=["g"]),
         "EndTxn": EndTxnRequest(transactional_id="x"),
+        "Heartbeat": HeartbeatRequest(group_id="g"),
+        "JoinGroup": JoinGroupRequest(group_id="g"),
+        "LeaveGroup": LeaveGroupRequest(group_id="g"),
+        "ListGroups": ListGroupsRequest(),
+        "SyncGroup": SyncGroupRequest(group_id="g"),
         "TxnOffsetCommit": TxnOffsetCommitRequest(transactional_id="x", topics=positions),
         "ApiVersions": ApiVersionsRequest(),
         "CreateTopics": CreateTopicsRequest(topics=[CreatableTopic(name="t")]),

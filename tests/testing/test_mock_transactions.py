@@ -25,8 +25,8 @@ from gkafka.wire.txn import (
 from tests.testing.client import PlainClient, batch
 
 TRANSACTIONAL = 16
-UNKNOWN_TOPIC, NOT_COORDINATOR, UNKNOWN_MEMBER, INVALID_EPOCH, INVALID_STATE, INVALID_ID, NOT_ATTEMPTED, CONCURRENT, FENCED = (
-    *(3, 16, 25, 47, 48),
+UNKNOWN_TOPIC, NOT_COORDINATOR, ILLEGAL_GENERATION, INVALID_EPOCH, INVALID_STATE, INVALID_ID, NOT_ATTEMPTED, CONCURRENT, FENCED = (
+    *(3, 16, 22, 47, 48),
     *(49, 55, 51, 90),
 )
 UNSTABLE = 88
@@ -265,9 +265,9 @@ def test_offsets_count_when_the_transaction_is_committed(cluster: MockCluster, c
     assert {key: c.offset for key, c in cluster.committed("g").items()} == {("t", 0): 7}
 
 
-def test_offsets_of_a_member_are_refused_for_there_are_no_members(hand: Hand) -> None:
+def test_offsets_of_a_member_are_refused_where_there_is_no_group(hand: Hand) -> None:
     hand.add_group()
-    assert hand.commit_offset(1, generation_id=3, member_id="m") == UNKNOWN_MEMBER
+    assert hand.commit_offset(1, generation_id=3, member_id="m") == ILLEGAL_GENERATION
 
 
 def test_a_coordinator_that_moved_says_so(version: int) -> None:
