@@ -141,7 +141,7 @@ class ManagedBalancedConsumer(Balancing):
             [self._topic.name],
             on_change=_weakly(me, ManagedBalancedConsumer._changed_share),
             on_problem=_weakly(me, ManagedBalancedConsumer._met),
-            max_pause_s=max(0.1, self._rebalance_backoff_s),
+            max_pause_s=min(max(0.1, self._rebalance_backoff_s), SESSION_S / 10),  # heartbeats pause no longer, too
         )
         member.polled()
         member.wait_for(lambda: self._has_share or self._error is not None or member.error is not None, self._patience_s())
@@ -242,6 +242,8 @@ class ManagedBalancedConsumer(Balancing):
         member = self._member
         if member is None:
             return
+        if member.error is not None:
+            raise member.error
         if self._consumer is None and member.state != "stable" and self._handler.monotonic() - self._waiting_since > self._patience_s():
             self._waiting_since = self._handler.monotonic()
             raise KafkaTimeoutError(

@@ -59,7 +59,7 @@ class Member:
         self._changed = self._handler.Event()
         self._jobs: Any = self._handler.Queue()
         self._calling: Any = None
-        self._abandoned = self._ended = False
+        self._abandoned = self._ended = self._looking = False
         cluster.sleepers.add(self._wake)
         self._worker = self._handler.spawn(_work, self, self._wake, _name="gkafka-group")
         self._caller = self._handler.spawn(_call, weakref.ref(self), self._jobs, _name="gkafka-rebalance")
@@ -142,7 +142,8 @@ class Member:
                 self._on_problem(problem)
             if plan.tell is not None:
                 self._jobs.put_nowait(plan.tell)
-            if plan.topics is not None:
+            if plan.topics is not None and not self._looking:
+                self._looking = True  # the plan says so until it is answered; whoever is called behind it would wait for each look
                 self._jobs.put_nowait(plan.topics)
             for ask in plan.asks:
                 self._send(ask)
@@ -218,7 +219,8 @@ class Member:
     def _give_topics(self, names: frozenset[str]) -> None:
         deadline = self._handler.monotonic() + TOPICS_S
         found = {}
-        for name in sorted(names):
+        known = self._cluster.metadata.topic
+        for name in sorted(names, key=lambda name: (known(name) is None, name)):  # one that is not there costs no other its time
             try:
                 info = self._cluster.wait_for_topic(name, deadline)
             except KafkaException as exc:
@@ -228,6 +230,7 @@ class Member:
                 continue
             found[name] = self._cluster.metadata.racks(info)
         with self._lock:
+            self._looking = False
             self._group.give_topics(found)
 
 
@@ -242,9 +245,13 @@ def _work(member: Member, wake: Any) -> None:
                 break
             wake.wait(max(0.0, min(TICK_S, until - member._handler.monotonic())))
         if not member._ended:
+            member._handler.check_fork()  # the membership is the parent's
             member._depart()
     except ForkedClientError:
         pass
+    except BaseException as exc:
+        member._on_problem(exc)  # no heartbeat is sent any more: whoever consumes shall not wait in silence
+        raise
     finally:
         member._end()
         member._jobs.put_nowait(None)

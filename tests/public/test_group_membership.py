@@ -1,0 +1,166 @@
+"""A member of a group at work, against a coordinator that the test scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient, ManagedBalancedConsumer
+from gkafka.brokererrors import GroupAuthorizationFailed
+from gkafka.cluster import Cluster
+from gkafka.core.group import Group
+from gkafka.exceptions import KafkaTimeoutError
+from gkafka.testing import MockCluster, Reply
+from gkafka.wire.groups import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from tests.core.grouprig import metadata
+from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
+
+GROUPS = {"JoinGroup": (0, 9), "SyncGroup": (0, 5), "Heartbeat": (0, 4), "LeaveGroup": (0, 5)}
+NOT_AVAILABLE, REBALANCING, NOT_ALLOWED = 15, 27, 30
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
+    return make_cluster(1, {"t": 2}, limits=GROUPS, auto_create=False)
+
+
+def keep_group(cluster: MockCluster, *others: tuple[str, bytes], joining: int = 0) -> list[int]:
+    """A coordinator by whose word the member leads the group; others: (id, metadata) of members that are there, too. joining: what a JoinGroup is
+    refused with.
+
+    Returns the error codes that the next heartbeats are to be answered with.
+    """
+    codes: list[int] = []
+
+    def join(request: Any) -> JoinGroupResponse:
+        mine = request.message.protocols[0].metadata
+        members = [JoinGroupResponseMember(member_id=name, metadata=data) for name, data in (("a", mine), *others)]
+        if joining:
+            return JoinGroupResponse(error_code=joining, protocol_name="", leader="", member_id="")
+        return JoinGroupResponse(
+            generation_id=1, protocol_type="consumer", protocol_name="range", leader="a", member_id="a", members=members
+        )
+
+    def sync(request: Any) -> SyncGroupResponse:
+        mine = next(a.assignment for a in request.message.assignments if a.member_id == "a")
+        return SyncGroupResponse(protocol_type="consumer", protocol_name="range", assignment=bytes(mine))
+
+    cluster.on("JoinGroup", Reply(join), times=None)
+    cluster.on("SyncGroup", Reply(sync), times=None)
+    cluster.on("Heartbeat", Reply(lambda request: HeartbeatResponse(error_code=codes.pop(0) if codes else 0)), times=None)
+    cluster.on("LeaveGroup", Reply(lambda request: LeaveGroupResponse()), times=None)
+    return codes
+
+
+def join(client: KafkaClient, **options: Any) -> ManagedBalancedConsumer:
+    settings = {"heartbeat_interval_ms": 50, "rebalance_backoff_ms": 200, "consumer_timeout_ms": 200, **options}
+    member = client.topics["t"].get_balanced_consumer("g", managed=True, **settings)
+    assert isinstance(member, ManagedBalancedConsumer)
+    return member
+
+
+def test_a_topic_that_is_not_there_is_looked_up_once_for_a_generation(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look takes seconds, heartbeats go on beside it, and what is told of partitions stands behind it."""
+    looks: list[str] = []
+    wait = Cluster.wait_for_topic
+
+    def noted(self: Cluster, name: str, *args: Any) -> Any:
+        looks.append(name)
+        return wait(self, name, *args)
+
+    keep_group(cluster, ("b", metadata("nowhere", "t")), ("c", metadata("anywhere")))
+    topic = client.topics["t"]
+    assert topic.partitions
+    monkeypatch.setattr(Cluster, "wait_for_topic", noted)
+    member = join(client)
+    run.until(lambda: sorted(member.partitions) == [0])
+    assert cluster.count("Heartbeat") > 2
+    assert [name for name in looks if name != "t"] == ["anywhere", "nowhere"], "and behind what is known"
+    assert looks[0] == "t"
+    member.stop()
+
+
+def test_a_membership_that_cannot_be_is_told_at_each_call(client: KafkaClient, cluster: MockCluster) -> None:
+    codes = keep_group(cluster)
+    member = join(client)
+    fill(client, [b"x"])
+    read(member, 1)
+    codes.append(NOT_ALLOWED)
+    for _ in range(2):
+        assert isinstance(until_error(member), GroupAuthorizationFailed)
+    assert member.partitions == {}
+    member.stop()
+
+
+def until_error(member: Any) -> Any:
+    for _ in range(int(LIMIT_S / 0.2)):
+        try:
+            member.consume()
+        except Exception as error:
+            return error
+    raise AssertionError("no error came")
+
+
+def test_a_worker_that_dies_is_told(client: KafkaClient, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sends heartbeats then, and the partitions are others' when the session is over."""
+    keep_group(cluster)
+    member = join(client)
+    poll = Group.poll
+
+    def broken(self: Group, now: float) -> Any:
+        monkeypatch.setattr(Group, "poll", poll)
+        raise ArithmeticError("a bug")
+
+    monkeypatch.setattr(Group, "poll", broken)
+    assert isinstance(until_error(member), ArithmeticError)
+    member.stop()
+
+
+def test_heartbeats_do_not_pause_for_as_long_as_joins_may(client: KafkaClient, cluster: MockCluster) -> None:
+    keep_group(cluster)
+    member = join(client, rebalance_backoff_ms=60_000)
+    assert member._member is not None
+    group = member._member._group
+    assert max(group._flying._backoff.pause_s(n, Random(n)) for n in range(1, 30)) * 5 < group.options.session_timeout_s
+    member.stop()
+
+
+def test_a_callback_that_consumes_sees_the_end_of_its_assignment(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    got: list[Any] = []
+
+    def callback(consumer: ManagedBalancedConsumer, before: Any, after: Any) -> None:
+        if not got:
+            got.append("waits")
+            got.append(consumer.consume())
+
+    codes = keep_group(cluster)
+    joining = run.aside(lambda: join(client, consumer_timeout_ms=-1, post_rebalance_callback=callback))
+    run.until(lambda: got == ["waits"])
+    codes.append(REBALANCING)
+    member = None
+    try:
+        run.until(lambda: len(got) == 2)
+        assert got == ["waits", None]
+        member = joining.result()
+        run.until(lambda: sorted(member.partitions) == [0, 1])
+    finally:
+        if member is not None:
+            member.stop()
+
+
+def test_what_cannot_join_says_so(client: KafkaClient, cluster: MockCluster) -> None:
+    keep_group(cluster, joining=NOT_AVAILABLE)
+    member = join(client, rebalance_max_retries=1)
+    assert isinstance(error_of(lambda: [member.consume() for _ in range(20)]), KafkaTimeoutError)
+    member.stop()
