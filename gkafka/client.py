@@ -150,7 +150,8 @@ class KafkaClient:
     def get_consumer(self, topics: Any = None, group: str | bytes | None = None, **options: Any) -> Consumer:
         """A consumer of a topic, a list of topics, or those that a compiled pattern matches; of partitions that assign() names without topics.
 
-        group: where it commits what it has consumed of partitions that were assigned. options: the fields of
+        group: with topics, whom it shares them with (docs/groups.md); without, where it commits what it has consumed of partitions that were
+        assigned. options: the fields of
         `gkafka.config.NativeConsumerConfig` (auto_offset_reset, value_deserializer, ...) and `ConsumerConfig`.
         """
         self._handler.check_fork()

@@ -364,6 +364,12 @@ class ConsumerConfig:
     )
     check_crcs: bool = option(True, "verify each batch's checksum", types=(bool,))
     request_timeout_ms: float = option(30000, "longest wait for one answer of a broker, beyond fetch_wait_max_ms", low=1)
+    stall_warning_ms: float = option(
+        60000,
+        "a partition that has something to read and has stood still for this long is told in the log, once and with the reason, which explain() "
+        "gives at any time; 0: never",
+        low=0,
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,4 +402,47 @@ class NativeConsumerConfig(ConsumerConfig):
         "callable (message, error)",
         none=True,
         types=(str, Callable),
+    )
+    session_timeout_ms: float = option(
+        45000,
+        "a member that the coordinator has not heard of for this long has lost its partitions; it stops handing out before that, by its own clock",
+        low=1,
+        high=INT32,
+        aliases=("session.timeout.ms",),
+    )
+    heartbeat_interval_ms: float = option(
+        3000, "time between two heartbeats; a third of session_timeout_ms, or less", low=1, high=INT32, aliases=("heartbeat.interval.ms",)
+    )
+    max_poll_interval_ms: float = option(
+        300000,
+        "a member whose application asks for no messages for this long leaves the group until it does; so long others wait for it in a rebalance",
+        low=1,
+        high=INT32,
+        aliases=("max.poll.interval.ms",),
+    )
+    assignors: Any = option(
+        ("cooperative-sticky",),
+        "how the partitions may be divided, the best first: 'range', 'roundrobin', 'sticky', 'cooperative-sticky', or objects like those of "
+        "gkafka.core.assignors; with only cooperative ones members keep what they have during a rebalance (KIP-429)",
+        types=(list, tuple),
+        aliases=("partition.assignment.strategy",),
+    )
+    group_instance_id: str | None = option(
+        None,
+        "name of a static member (KIP-345): its partitions wait for it to come back, for session_timeout_ms, when it stops",
+        none=True,
+        types=(str,),
+        aliases=("group.instance.id",),
+    )
+    on_assigned: Any = option(
+        None,
+        "callable (consumer, partitions): they are this member's now, nothing of them was handed out yet",
+        none=True,
+        types=(Callable,),
+    )
+    on_revoked: Any = option(
+        None, "callable (consumer, partitions): they are given up when it returns; offsets can be committed", none=True, types=(Callable,)
+    )
+    on_lost: Any = option(
+        None, "callable (consumer, partitions): others may have them already; nothing can be committed", none=True, types=(Callable,)
     )

@@ -6,9 +6,8 @@ A thin skin of `gkafka.nativeconsumer`: what it adds is which partitions are rea
 from __future__ import annotations
 
 import logging
-import re
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import (
@@ -24,10 +23,15 @@ from gkafka.checks import (
 )
 from gkafka.common import TopicPartition
 from gkafka.config import NativeConsumerConfig
-from gkafka.core.offsets import Committed
+from gkafka.core.transaction import GroupMetadata
 from gkafka.deserializing import Deserializers
-from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException
+from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, ForkedClientError, KafkaException
+from gkafka.explaining import Explanation
+from gkafka.groupoffsets import starts_of
 from gkafka.nativeconsumer import NativeConsumer
+from gkafka.progress import Progress
+from gkafka.sharing import Share, check_group_options
+from gkafka.subscribing import Subscription
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,8 +45,6 @@ log = logging.getLogger(__name__)
 EARLIEST, LATEST = -2, -1
 POLICIES = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 TICK_S = 1.0
-SNAPSHOT_S = 0.1
-"""How often it is written down what is finished: not for each of a million messages."""
 EXAMPLE = '{("topic", 0): 5}'
 
 
@@ -50,18 +52,15 @@ class Consumer:
     """Made by client.get_consumer(). Several workers may consume at once: each record goes to one of them.
 
     topics: a name, names, a compiled pattern (topics that match and are made later are read, too), or None: assign() says what to read.
-    group: where positions are committed; partitions of an assignment start where the group has committed.
+    group: where positions are committed. With topics, whose partitions the members of the group divide among themselves; without, partitions of
+    an assignment start where the group has committed.
     """
 
     def __init__(self, cluster: Cluster, config: NativeConsumerConfig, *, topics: Any = None, group: str | bytes | None = None) -> None:
         self._cluster, self._config, self._handler = cluster, config, cluster.handler
         self._group = check_name("group", group) if group is not None else None
-        self._names, self._pattern = _topics(topics)
-        if topics is not None and self._group is not None:
-            raise ConfigurationError(
-                f"group={self._group!r} with topics: sharing topics among a group's members is not available in this consumer yet; leave group out, "
-                "or assign() partitions yourself and commit for the group"
-            )
+        self._subscription = Subscription(cluster, topics)
+        check_group_options(config, sharing=self._group is not None and topics is not None)
         if config.auto_commit and self._group is None:
             raise ConfigurationError("auto_commit=True needs a group")
         self._policy = POLICIES[config.auto_offset_reset]
@@ -69,22 +68,24 @@ class Consumer:
         self._engine = NativeConsumer(cluster, config, reset_policy=self._policy, group=self._group)
         self._engine.on_close = weakref.WeakMethod(self.stop)
         self._following = self._handler.Lock()
-        self._seen_version = -1
-        self._listed_at = -float("inf")
-        self._finished: dict[TopicPartition, int] = {}
-        self._finished_at = -float("inf")
-        self._committed: dict[TopicPartition, int] = {}
-        self._error: KafkaException | None = None
-        self._committer: Any = None
+        self._progress = Progress(cluster, self._engine, self._group)
+        self._share: Share | None = None
+        self._error: BaseException | None = None
+        self._keeper: Any = None
         self._wake = self._handler.Event()
         cluster.sleepers.add(self._wake)
         self._engine.start()
         if topics is not None:
-            self._subscribe()
+            try:
+                self._subscribe()
+            except BaseException:
+                self._engine.stop()
+                raise
 
     def __repr__(self) -> str:
-        what = self._pattern.pattern if self._pattern is not None else ",".join(self._names)
-        return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (topics={what!r}, group={self._group!r})>"
+        return (
+            f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (topics={str(self._subscription)!r}, group={self._group!r})>"
+        )
 
     # -- what is read ----------------------------------------------------------------------------------------------------------
     def assign(self, partitions: Iterable[Any] | Mapping[Any, int], *, timeout: float | None = None) -> None:
@@ -92,7 +93,7 @@ class Consumer:
 
         Without an offset a partition starts where the group has committed, else by auto_offset_reset. timeout: seconds, for that look-up.
         """
-        if self._names or self._pattern is not None:
+        if self._subscription:
             raise ConfigurationError("assign() on a consumer that was given topics: make one without")
         given: dict[TopicPartition, int | None]
         if isinstance(partitions, Mapping):
@@ -100,72 +101,50 @@ class Consumer:
         else:
             given = dict.fromkeys(_partitions(partitions))
         self._check_running()
-        starts, epochs = self._starts(given, timeout)
-        self._finished.clear()
-        self._committed.clear()
+        starts, epochs, problems = starts_of(self._engine, given, self._policy, self._timeout_s(timeout))
+        if problems:
+            raise problems[0]
+        self._progress.forget()
         self._engine.assign(starts, epochs=epochs)
-        self._start_committer()
-
-    def _starts(
-        self, given: Mapping[TopicPartition, int | None], timeout: float | None
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        open_ends = [tp for tp, offset in given.items() if offset is None]
-        found: dict[TopicPartition, Committed] = {}
-        if open_ends and self._group is not None:
-            found = self._engine.committed(open_ends, timeout_s=self._timeout_s(timeout))
-        starts: dict[TopicPartition, int] = {}
-        for tp, offset in given.items():
-            committed = found[tp].offset if tp in found else -1
-            start = offset if offset is not None else committed if committed >= 0 else self._policy
-            if start is None:
-                text = (
-                    f"{tp.topic}-{tp.partition}: nothing is committed and auto_offset_reset='none': give assign() the offset to start from"
-                )
-                raise ConfigurationError(text, topic=tp.topic, partition=tp.partition)
-            starts[tp] = start
-        return starts, {tp: found[tp].leader_epoch for tp in found if starts[tp] == found[tp].offset}
+        if self._group is not None and self._config.auto_commit is not False:
+            self._start_keeper()
 
     def _subscribe(self) -> None:
+        self._subscription.look_up()
+        if self._group is not None:
+            self._share = Share(
+                self,
+                self._cluster,
+                self._config,
+                self._engine,
+                self._progress,
+                group=self._group,
+                subscription=self._subscription,
+                policy=self._policy,
+                on_problem=_told(weakref.ref(self)),
+            )
+            self._start_keeper()
+            return
         if self._policy is None:
             raise ConfigurationError("auto_offset_reset='none' with topics: there is no offset to start from; use assign({...: offset})")
-        if self._pattern is not None:
-            self._cluster.update()
-            self._listed_at = self._handler.monotonic()
-        for name in self._names:
-            self._cluster.wait_for_topic(name)
-        self._follow(first=True)
+        self._follow(self._policy)
 
-    def _follow(self, *, first: bool = False) -> None:
+    def _follow(self, start: int = EARLIEST) -> None:
         """Read the partitions that have come into being since: from their start, whatever the policy, since all they hold is new."""
-        if not self._names and self._pattern is None:
-            return
-        metadata = self._cluster.metadata
-        now = self._handler.monotonic()
-        if self._pattern is not None and now - self._listed_at > self._cluster.config.metadata_max_age_ms / 1000:
-            self._listed_at = now
-            metadata.want_everything()
-        if metadata.version == self._seen_version or not self._following.acquire(blocking=False):
+        if self._share is not None or not self._subscription or not self._following.acquire(blocking=False):
             return
         try:
-            self._seen_version = metadata.version
-            here = self._engine.positions()
-            wanted = [TopicPartition(name, p) for name in self._wanted_topics() for p in sorted(metadata.topics[name].partitions)]
-            news = [tp for tp in wanted if tp not in here]
-            if news:
-                self._engine.add(dict.fromkeys(news, self._policy if first and self._policy is not None else EARLIEST))
+            if self._subscription.has_news():
+                here = self._engine.positions()
+                news = [tp for tp in self._subscription.partitions() if tp not in here]
+                if news:
+                    self._engine.add(dict.fromkeys(news, start))
         finally:
             self._following.release()
 
-    def _wanted_topics(self) -> list[str]:
-        metadata = self._cluster.metadata
-        if self._pattern is None:
-            return [name for name in self._names if metadata.topic(name) is not None]
-        usable = {name for name, info in list(metadata.topics.items()) if not info.is_internal and metadata.topic(name) is not None}
-        return sorted(name for name in usable if self._pattern.fullmatch(name))
-
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
-        return set(self._engine.positions())
+        return set(self._engine.positions()) if self._share is None else self._share.assignment()
 
     # -- consuming -------------------------------------------------------------------------------------------------------------
     def consume(self, timeout_ms: float | None = None) -> Any | None:
@@ -187,18 +166,23 @@ class Consumer:
             raise error
         now = self._handler.monotonic()
         deadline = now + limit_ms / 1000
+        self._progress.called(now)
         while True:
-            if self._committer is not None and now >= self._finished_at + SNAPSHOT_S:
-                self._finished, self._finished_at = self._engine.positions(), now
-            self._follow()
+            if self._share is None:
+                self._follow()
+            else:
+                self._share.called(now)
             left_ms = max(0.0, (deadline - self._handler.monotonic()) * 1000)
             # In steps, so that partitions that come into being are noticed.
             messages = self._engine.consume_batch(wanted, min(left_ms, TICK_S * 1000))
             if messages and self._deserializers.are_given:
-                messages = self._deserializers.apply(self._engine, messages, self._timeout_s(None))
+                messages = self._deserializers.apply(self._go_back, messages, self._timeout_s(None))
             now = self._handler.monotonic()
             if messages or now >= deadline:
                 return messages
+
+    def _go_back(self, tp: TopicPartition, offset: int) -> None:
+        (self._engine.seek if self._share is None else self._share.go_back)(tp, offset)
 
     def __iter__(self) -> Iterator[Any]:
         """Messages, until stop()."""
@@ -215,31 +199,41 @@ class Consumer:
     # -- positions -------------------------------------------------------------------------------------------------------------
     def position(self, partition: Any) -> int:
         """The offset of the next record of a (topic, partition), -1 while it is not known."""
-        return self._engine.position(_partition(partition))
+        tp = _partition(partition)
+        if self._share is not None and tp in (stood := self._share.stood()):
+            return stood[tp]
+        return self._engine.position(tp)
 
     def positions(self) -> dict[TopicPartition, int]:
         """The same for every partition."""
-        return self._engine.positions()
+        here = self._engine.positions()
+        return here if self._share is None else {**here, **self._share.stood()}
 
     def seek(self, partition: Any, offset: int) -> None:
         """Go on from an offset, or from -2 / -1 for the earliest / latest one."""
-        self._engine.seek(_partition(partition), check_offset("offset", offset, low=EARLIEST))
+        seek = self._engine.seek if self._share is None else self._share.seek
+        seek(_partition(partition), check_offset("offset", offset, low=EARLIEST))
 
     def pause(self, partitions: Iterable[Any]) -> None:
         """Hand nothing of these out and fetch nothing of them until resume()."""
-        self._engine.pause(_partitions(partitions))
+        (self._engine if self._share is None else self._share).pause(_partitions(partitions))
 
     def resume(self, partitions: Iterable[Any]) -> None:
         """Go on with paused partitions from where they stand."""
-        self._engine.resume(_partitions(partitions))
+        (self._engine if self._share is None else self._share).resume(_partitions(partitions))
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
-        return self._engine.paused()
+        return (self._engine if self._share is None else self._share).paused()
 
     def lag(self) -> dict[TopicPartition, int]:
         """Records between the position and the end of each partition as its broker last told it, -1 where it was not told yet."""
         return self._engine.lag()
+
+    def explain(self) -> Explanation:
+        """For each partition, in plain words and as data, why it is or is not being delivered; with a group also where its member stands."""
+        found = self._engine.explain()
+        return found if self._share is None else self._share.explain(found)
 
     def offsets_for_times(self, wanted: Mapping[Any, int], *, timeout: float | None = None) -> dict[TopicPartition, int]:
         """(topic, partition) -> ms since the epoch, to the offset of the first record at or after that; -1 where there is none."""
@@ -255,11 +249,7 @@ class Consumer:
         given = None
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}
-        stands = self._engine.positions() if given is None else given
-        # Before it goes out: a commit in the background must not take the group back to what was known to be finished before.
-        self._finished = {**self._finished, **stands}
-        self._engine.commit(stands, timeout_s=self._timeout_s(timeout))
-        self._committed.update(stands)
+        self._progress.commit(self.positions() if given is None else given, self._timeout_s(timeout))
 
     def committed(self, partition: Any, *, timeout: float | None = None) -> int:
         """The offset that the group has committed of a (topic, partition), -1 where there is none. timeout: seconds."""
@@ -269,35 +259,47 @@ class Consumer:
     def _timeout_s(self, timeout: float | None) -> float:
         return self._cluster.config.api_timeout_ms / 1000 if timeout is None else check_wait("timeout", timeout)
 
-    def _start_committer(self) -> None:
-        if self._committer is None and self._group is not None and self._config.auto_commit is not False:
-            self._committer = self._handler.spawn(_auto_commit, weakref.ref(self), _name="gkafka-autocommit")
+    def group_metadata(self) -> GroupMetadata:
+        """For `producer.send_offsets()`: the group, and which of its members in which generation this is (KIP-447)."""
+        if self._group is None:
+            raise ConfigurationError("this consumer has no group: give group=")
+        generation, member_id = (-1, "") if self._share is None else self._share.identity
+        return GroupMetadata(self._group, generation, member_id, self._config.group_instance_id)
 
-    def _commit_finished(self, timeout_s: float) -> None:
-        news = {tp: offset for tp, offset in self._finished.items() if offset >= 0 and self._committed.get(tp) != offset}
-        if news:
-            self._engine.commit(news, timeout_s=timeout_s)
-            self._committed.update(news)
+    def _start_keeper(self) -> None:
+        if self._keeper is None:
+            self._keeper = self._handler.spawn(_keep_house, weakref.ref(self), _name="gkafka-consumer")
 
     # -- life ------------------------------------------------------------------------------------------------------------------
     def stop(self) -> None:
-        """Commit what was handed out (with auto_commit), stop fetching, end the workers. Idempotent."""
-        self._stop(all_finished=True)
+        """Commit what was handed out (with auto_commit), leave the group, stop fetching, end the workers. Idempotent.
 
-    def _stop(self, *, all_finished: bool = False) -> None:
+        Called by a listener, it takes effect when that returns.
+        """
+        self._stop(in_order=True)
+
+    def _stop(self, *, in_order: bool) -> None:
         if self._engine.closed:
             return
-        self._engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)
-        if all_finished:
-            self._finished = self._engine.positions()
-        if self._committer is not None:
-            try:
-                self._commit_finished(self._cluster.config.offsets_channel_socket_timeout_ms / 1000)
-            except KafkaException as exc:
-                log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
+        if self._share is None:
+            self._engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)
+        if in_order:
+            self._progress.finish()
+        patience_s = self._cluster.config.offsets_channel_socket_timeout_ms / 1000
+        try:
+            self._handler.check_fork()
+            if self._share is not None:
+                self._share.leave(in_order=in_order, timeout_s=patience_s)
+            elif self._keeper is not None:
+                self._progress.commit_finished(patience_s)
+        except ForkedClientError:
+            pass  # the membership is the parent's
+        except KafkaException as exc:
+            log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
+        self._engine.stop()
         self._wake.set()
-        if self._committer is not None:
-            self._committer.join(TICK_S * 2)
+        if self._keeper is not None:
+            self._keeper.join(TICK_S * 2)
         self._deserializers.close(TICK_S)
 
     close = stop
@@ -319,24 +321,12 @@ class Consumer:
         if exc_type is None:
             self.stop()
         else:  # what the last call returned was not finished
-            self._stop()
+            self._stop(in_order=False)
 
     def stats(self) -> dict[str, Any]:
-        """Counters of the engine, and of records that no deserializer could read."""
-        return {**self._engine.stats(), "undeserialized": self._deserializers.failed}
-
-
-def _topics(given: Any) -> tuple[list[str], re.Pattern[str] | None]:
-    if given is None:
-        return [], None
-    if isinstance(given, re.Pattern):
-        if not isinstance(given.pattern, str):
-            raise ConfigurationError(f"topics={given!r}: must be a pattern of text, as re.compile('logs-.*')")
-        return [], given
-    names = [given] if isinstance(given, (str, bytes)) else list(given) if isinstance(given, Iterable) else None
-    if not names:
-        raise ConfigurationError(f"topics={given!r}: must be a name, a list of names, or a compiled pattern")
-    return list(dict.fromkeys(check_topic_name(name) for name in names)), None
+        """Counters of the engine, and of records that no deserializer could read; with a group, where its member stands."""
+        found = {**self._engine.stats(), "undeserialized": self._deserializers.failed}
+        return found if self._share is None else {**found, "group": self._share.stats()}
 
 
 def _partition(given: Any) -> TopicPartition:
@@ -351,26 +341,39 @@ def _partitions(given: Any) -> list[TopicPartition]:
     return [_partition(one) for one in given]
 
 
-def _auto_commit(me: weakref.ref[Consumer]) -> None:
+def _told(me: weakref.ref[Consumer]) -> Callable[[BaseException], None]:
+    """For workers: what the next call of consume() raises."""
+
+    def tell(error: BaseException) -> None:
+        consumer = me()
+        if consumer is not None:
+            consumer._error = error
+
+    return tell
+
+
+def _keep_house(me: weakref.ref[Consumer]) -> None:
+    """What is due beside the application's calls: commits, partitions that come into being."""
+    due: float | None = None
     while True:
         consumer = me()
         if consumer is None or consumer.closed:
             return
-        handler, wake, interval_s = consumer._handler, consumer._wake, consumer._config.auto_commit_interval_ms / 1000
+        handler, wake = consumer._handler, consumer._wake
         handler.check_fork()
+        if due is None:
+            due = float("inf") if consumer._config.auto_commit is False else 0.0
         try:
-            consumer._commit_finished(consumer._timeout_s(None))
+            if consumer._share is not None:
+                consumer._share.look_after()
+            if handler.monotonic() >= due:
+                due = handler.monotonic() + consumer._config.auto_commit_interval_ms / 1000
+                consumer._progress.commit_finished(consumer._timeout_s(None))
         except KafkaException as exc:
             if not consumer.closed:
-                log.error("group %s: auto commit failed: %s", consumer._group, exc)
+                log.error("group %s: %s", consumer._group, exc)
                 consumer._error = exc
-        due = handler.monotonic() + interval_s
         del consumer
         # In steps: a consumer that was dropped without stop() is noticed. Whoever hears of fresh metadata wakes it, too.
-        while (left := due - handler.monotonic()) > 0:
-            wake.clear()
-            found = me()
-            if found is None or found.closed:
-                return
-            del found
-            wake.wait(min(left, TICK_S))
+        wake.clear()
+        wake.wait(max(0.001, min(due - handler.monotonic(), TICK_S)))

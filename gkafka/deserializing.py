@@ -14,13 +14,14 @@ from gkafka.exceptions import ConfigurationError, DeliveryError, KafkaTimeoutErr
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
-    from gkafka.nativeconsumer import NativeConsumer
     from gkafka.nativeproducer import NativeProducer
     from gkafka.records import Message
 
 __all__ = ["Deserialized", "Deserializers"]
 
 log = logging.getLogger(__name__)
+
+GoBack = Callable[[TopicPartition, int], object]
 
 
 class Deserialized:
@@ -63,11 +64,12 @@ class Deserializers:
         """Is there anything to do?"""
         return self._key is not None or self._value is not None
 
-    def apply(self, engine: NativeConsumer, messages: Sequence[Message], timeout_s: float) -> list[Any]:
+    def apply(self, go_back: GoBack, messages: Sequence[Message], timeout_s: float) -> list[Any]:
         """The messages with their keys and values deserialized, as far as that goes.
 
         Where the first of them fails for good, raises, and the position is before it; what came before it is returned, and the next call
-        meets the failure. With 'dlq' every record that failed is where it belongs when this returns. timeout_s: for a topic to take them.
+        meets the failure. With 'dlq' every record that failed is where it belongs when this returns. go_back(partition, offset): what was handed
+        out from there on was not. timeout_s: for a topic to take them.
         """
         done: list[tuple[int, Any]] = []
         letters: list[tuple[int, Any, SerializationError]] = []
@@ -78,17 +80,17 @@ class Deserializers:
                 except Exception as exc:
                     error = _error(message, exc)
                     if self._mode == "raise":
-                        return self._stop_before(engine, messages, n, done, letters, error, timeout_s)
+                        return self._stop_before(go_back, messages, n, done, letters, error, timeout_s)
                     try:
                         letters.append((n, self._bury(message, error), error))
                     except Exception as trouble:
                         told = _undelivered(error, trouble)
-                        return self._stop_before(engine, messages, n, done, letters, told, timeout_s)
-            self._await(engine, messages, done, letters, timeout_s)
+                        return self._stop_before(go_back, messages, n, done, letters, told, timeout_s)
+            self._await(go_back, messages, done, letters, timeout_s)
         except SerializationError:
             raise
         except BaseException:  # the caller was killed in there: nothing of this was handed out
-            give_back(engine, messages)
+            give_back(go_back, messages)
             raise
         return [item for _, item in done]
 
@@ -102,7 +104,7 @@ class Deserializers:
 
     def _stop_before(
         self,
-        engine: NativeConsumer,
+        go_back: GoBack,
         messages: Sequence[Message],
         n: int,
         done: list[tuple[int, Any]],
@@ -111,15 +113,15 @@ class Deserializers:
         timeout_s: float,
     ) -> list[Any]:
         """Record n cannot be passed."""
-        give_back(engine, messages[n:])
-        self._await(engine, messages[:n], done, letters, timeout_s)
+        give_back(go_back, messages[n:])
+        self._await(go_back, messages[:n], done, letters, timeout_s)
         if not done and not letters:
             raise error
         return [item for _, item in done]
 
     def _await(
         self,
-        engine: NativeConsumer,
+        go_back: GoBack,
         messages: Sequence[Message],
         done: list[tuple[int, Any]],
         letters: list[tuple[int, Any, SerializationError]],
@@ -134,7 +136,7 @@ class Deserializers:
                 delivery.result(timeout_s)
                 self.failed += 1
             except Exception as trouble:
-                give_back(engine, messages[n:])
+                give_back(go_back, messages[n:])
                 self._forget_failures(timeout_s)
                 done[:] = [(at, item) for at, item in done if at < n]
                 if not done:
@@ -172,13 +174,13 @@ class Deserializers:
                 producer.close(timeout)
 
 
-def give_back(engine: NativeConsumer, messages: Sequence[Message]) -> None:
+def give_back(go_back: GoBack, messages: Sequence[Message]) -> None:
     """Go back to the first of these in each partition."""
     first: dict[TopicPartition, int] = {}
     for message in messages:
         first.setdefault(TopicPartition(message.topic, message.partition_id), message.offset)
     for tp, offset in first.items():
-        engine.seek(tp, offset)
+        go_back(tp, offset)
 
 
 def _error(message: Message, exc: Exception) -> SerializationError:

@@ -24,6 +24,7 @@ __all__ = [
     "AssignmentError",
     "BufferFull",
     "ClientClosedError",
+    "CommitFailedError",
     "ConfigurationError",
     "ConnectionFailedError",
     "ConsumerCoordinatorNotAvailable",
@@ -213,6 +214,10 @@ class ConsumerStoppedException(ClientClosedError):
 
 class NoPartitionsForConsumerException(ConsumerStoppedException):
     """The consumer stopped because it assigned itself no partition."""
+
+
+class CommitFailedError(KafkaException):
+    """Offsets were not committed: the partitions are not this member's any more. Whoever has them goes on from what was committed before."""
 
 
 class AssignmentError(KafkaException):

@@ -20,6 +20,7 @@ from gkafka.core.backoff import Backoff
 from gkafka.core.fetcher import Asked, EpochCheck, Fetcher, Lookup
 from gkafka.core.positions import State
 from gkafka.exceptions import ConsumerStoppedException, ForkedClientError, KafkaException, KafkaTimeoutError
+from gkafka.explaining import Watchdog
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -68,6 +69,8 @@ class FetchDriver:
         self.started = False
         self.held = 0
         self.fetches = 0
+        self.watchdog = Watchdog(config.stall_warning_ms / 1000) if config.stall_warning_ms else None
+        self._watch_at = 0.0
         self.shares = [self._make_share(i, reset_policy) for i in range(config.num_consumer_fetchers)]
 
     def _make_share(self, index: int, reset_policy: int | None) -> Fetching:
@@ -155,6 +158,13 @@ class FetchDriver:
             kind = (type(error), error.topic, error.partition)
             if all((type(e), e.topic, e.partition) != kind for e in self.errors):
                 self.errors.append(error)
+
+    def watch(self) -> None:
+        """Has a partition stood still? By whichever worker comes first, about once a second."""
+        now = self._handler.monotonic()
+        if self.watchdog is not None and now >= self._watch_at:
+            self._watch_at = now + TICK_S
+            self.watchdog.look(self, now)
 
     @property
     def is_full(self) -> bool:
@@ -375,5 +385,6 @@ def _work(me: weakref.ref[FetchDriver], share: Fetching, cluster: Cluster) -> No
         deadline = driver._drive(share)
         now = handler.monotonic()
         share.sleeps_until = min(deadline, now + TICK_S)
+        driver.watch()
         del driver
         share.wake.wait(max(0.001, share.sleeps_until - now))

@@ -13,8 +13,9 @@ from gkafka.exceptions import ConfigurationError, KafkaException, NoPartitionsFo
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
+    from gkafka.nativeconsumer import NativeConsumer
 
-__all__ = ["GroupOffsets"]
+__all__ = ["GroupOffsets", "starts_of"]
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class GroupOffsets:
         generation_id: int = -1,
         member_id: str = "",
         allowed: Callable[[], bool] = lambda: True,
+        instance_id: str | None = None,
     ) -> None:
         """Commit offsets: the next ones to consume. epochs: of the leaders that wrote what stands before them, by which whoever goes on there
         learns of a log that was cut (KIP-320). tries: None is until timeout_s. allowed: may it still be committed? Asked before each try.
@@ -67,6 +69,7 @@ class GroupOffsets:
                 raise NoPartitionsForConsumerException(text, group=group)
             named = {tp: (offset, "") for tp, offset in wanted.items()}
             request = commit_request(group, named, generation_id=generation_id, member_id=member_id, epochs=epochs)
+            request.group_instance_id = instance_id
             response, coordinator = self._cluster.call_coordinator(group, request, deadline)
             for tp, error in read_commit(response, group=group, broker=coordinator).items():
                 if error is None:
@@ -117,6 +120,31 @@ class GroupOffsets:
                 log.info("%s: %s, again in %g s", what, exc, backoff_s)
                 self._handler.sleep(backoff_s)
         return None
+
+
+def starts_of(
+    engine: NativeConsumer, given: Mapping[TopicPartition, int | None], policy: int | None, timeout_s: float
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], list[KafkaException]]:
+    """Where partitions start: at the offset given, else where the group has committed, else by the policy (-2 earliest, -1 latest).
+
+    Returns the offsets, the epochs of the leaders that wrote what stands before committed ones, and for each partition of which nothing is
+    committed, where there is no policy, what to tell the user. Raises what keeps the committed offsets from being known.
+    """
+    open_ends = [tp for tp, offset in given.items() if offset is None]
+    found = engine.committed(open_ends, timeout_s=timeout_s) if open_ends and engine.group else {}
+    starts: dict[TopicPartition, int] = {}
+    problems: list[KafkaException] = []
+    for tp, offset in given.items():
+        committed = found[tp].offset if tp in found else -1
+        start = offset if offset is not None else committed if committed >= 0 else policy
+        if start is None:
+            text = (
+                f"{tp.topic}-{tp.partition}: nothing is committed and auto_offset_reset='none': say where to start, by assign() or seek()"
+            )
+            problems.append(ConfigurationError(text, topic=tp.topic, partition=tp.partition))
+        else:
+            starts[tp] = start
+    return starts, {tp: found[tp].leader_epoch for tp in found if starts.get(tp) == found[tp].offset}, problems
 
 
 def _means_none(error: KafkaException) -> bool:

@@ -16,10 +16,9 @@ from gkafka.common import OffsetType, TopicPartition
 from gkafka.core.assignors import ASSIGNORS, Assignment, Assignor, GroupMember, Topics
 from gkafka.core.groupstate import Change, GroupOptions, Tell
 from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError
-from gkafka.membership import Member
+from gkafka.membership import Member, rebalance_timeout_s
 from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, RoundRobinProtocol, share_of
 from gkafka.simpleconsumer import SimpleConsumer
-from gkafka.wire.groups import JoinGroupRequest, has_rebalance_timeout
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -130,7 +129,7 @@ class ManagedBalancedConsumer(Balancing):
             self._group,
             [self._assignor],
             session_timeout_s=SESSION_S,
-            rebalance_timeout_s=self._rebalance_s(),
+            rebalance_timeout_s=rebalance_timeout_s(self._cluster, REBALANCE_S, SESSION_S),
             heartbeat_interval_s=self._heartbeat_s,
             max_poll_interval_s=float("inf"),
         )
@@ -149,14 +148,6 @@ class ManagedBalancedConsumer(Balancing):
             self._running = False
             self._error = None
             raise member.error
-
-    def _rebalance_s(self) -> float:
-        """Brokers before 0.10.1 are told of the session alone. Raises UnsupportedVersion for those that keep no groups (0.8)."""
-        self._cluster.connect()
-        versions = self._cluster.versions
-        if versions is None or has_rebalance_timeout(versions.pick(JoinGroupRequest.API)):
-            return REBALANCE_S
-        return SESSION_S
 
     def _patience_s(self) -> float:
         return max(1.0, self._rebalance_max_retries * self._rebalance_backoff_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +16,33 @@ from gkafka.broker import CONTROL
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.group import Group
-from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell
+from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell, Ticket, Verdict
 from gkafka.exceptions import ForkedClientError, KafkaException
+from gkafka.wire.groups import JoinGroupRequest, has_rebalance_timeout
 
 if TYPE_CHECKING:
     from gkafka.broker import Broker
     from gkafka.cluster import Cluster
 
-__all__ = ["Member"]
+__all__ = ["Member", "rebalance_timeout_s"]
 
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 TOPICS_S = 10.0
 """How long the leader looks for the partitions of a topic that others subscribed to; what is not known by then is nobody's in this generation."""
+
+
+_STATES = {
+    State.AWAY: "not in the group: the application does not ask for messages",
+    State.PREPARING: "about to join: what it gives up is being finished",
+    State.JOINING: "joining: waiting for the other members",
+    State.ASSIGNING: "joining: dividing the partitions, as the leader",
+    State.SYNCING: "joining: waiting for the leader to divide the partitions",
+    State.STABLE: "in the group",
+    State.LEAVING: "leaving",
+    State.LEFT: "has left",
+}
 
 
 class Member:
@@ -80,15 +93,74 @@ class Member:
 
     @property
     def delivers(self) -> bool:
-        """Are there any?"""
+        """Are there any? Asked at each delivery: it takes no lock."""
+        return bool(self._group.delivered(self._handler.monotonic()))
+
+    @property
+    def terms(self) -> Mapping[TopicPartition, int]:
+        """The partitions that it may commit for, when it may, each with its term: what is being given up is among them until its callback returns."""
         with self._lock:
-            return bool(self._group.delivered(self._handler.monotonic()))
+            return self._group.terms
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """Generation and member id; (-1, "") while it is none."""
+        with self._lock:
+            return self._group.generation, self._group.member_id
+
+    @property
+    def is_leader(self) -> bool:
+        """Does it divide the partitions of this generation?"""
+        return self._group.is_leader
 
     def rejoin(self, reason: str) -> None:
         """Have the partitions divided anew."""
         with self._lock:
             self._group.rejoin(reason)
         self._wake.set()
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Share these topics from now on."""
+        with self._lock:
+            self._group.subscribe(topics)
+        self._wake.set()
+
+    def commit_ticket(self, partitions: Mapping[TopicPartition, int]) -> tuple[Ticket | None, bool]:
+        """The right to commit what was delivered under these terms, which ends with `on_commit`, and whether this is a moment for commits: if so,
+        what gets no ticket is not this member's.
+        """
+        with self._lock:
+            now = self._handler.monotonic()
+            return self._group.commit_ticket(partitions, now), self._group.takes_commits(now)
+
+    @property
+    def takes_commits(self) -> bool:
+        """Is this a moment for commits? Between two generations it is not."""
+        with self._lock:
+            return self._group.takes_commits(self._handler.monotonic())
+
+    def on_commit(self, ticket: Ticket, error: KafkaException | None) -> Verdict:
+        """What came of it."""
+        with self._lock:
+            verdict = self._group.on_commit(ticket, error, self._handler.monotonic())
+        self._wake.set()
+        return verdict
+
+    def explain(self) -> str:
+        """Where it stands, in plain words."""
+        with self._lock:
+            group = self._group
+            if group.error is not None:
+                return f"this can be no member any more: {type(group.error).__name__}: {group.error}"
+            text = _STATES.get(group.state, group.state.value)
+            where = "" if group.coordinator is not None else "; the coordinator is being looked for"
+            return f"{text}, generation {group.generation}, member {group.member_id or 'not named yet'}{where}"
+
+    def stats(self) -> dict[str, Any]:
+        """Where it stands, and how often that has changed."""
+        with self._lock:
+            group = self._group
+            return {"state": group.state.value, "generation": group.generation, "rebalances": group.rebalances, "losses": group.losses}
 
     @property
     def error(self) -> KafkaException | None:
@@ -232,6 +304,16 @@ class Member:
         with self._lock:
             self._looking = False
             self._group.give_topics(found)
+
+
+def rebalance_timeout_s(cluster: Cluster, wanted_s: float, session_s: float) -> float:
+    """How long the coordinator will wait for a member to join again: brokers before 0.10.1 are told of the session alone.
+
+    Raises UnsupportedVersion for those that keep no groups (0.8).
+    """
+    cluster.connect()
+    versions = cluster.versions
+    return wanted_s if versions is None or has_rebalance_timeout(versions.pick(JoinGroupRequest.API)) else session_s
 
 
 def _work(member: Member, wake: Any) -> None:

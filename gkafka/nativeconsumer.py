@@ -26,6 +26,7 @@ from gkafka.exceptions import (
     ProtocolError,
     UnsupportedCodec,
 )
+from gkafka.explaining import Explanation, explain
 from gkafka.fetchdriver import FetchDriver
 from gkafka.groupoffsets import GroupOffsets
 
@@ -38,6 +39,8 @@ __all__ = ["NativeConsumer"]
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
+LOOK_S = 0.02
+"""How often it is asked whether records that are there may be handed out again."""
 DEFAULT_BATCH = 1 << 30
 CHUNK = 1000
 """Records that are read without a look at the clock."""
@@ -58,7 +61,11 @@ class NativeConsumer:
         self._lock, self._filled, self._order = self._driver.lock, self._driver.filled, self._driver.order
         # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
         self._taking = self._handler.Lock()
+        self.group = group
         self._offsets = GroupOffsets(cluster, group)
+        # Asked before records are handed out: are the partitions, for sure, this consumer's? None: there is nobody else.
+        self.may_deliver: Callable[[], bool] | None = None
+        self.hand_outs = 0  # calls that have handed records out
         self.on_close: Callable[[], Callable[[], object] | None] = lambda: None  # a weak reference to the stop() of the skin around this
         cluster.adopt(self)
 
@@ -90,13 +97,17 @@ class NativeConsumer:
         partitions: Mapping[TopicPartition, Any] | None = None,
         *,
         epochs: Mapping[TopicPartition, int] | None = None,
+        paused: bool = False,
     ) -> None:
-        """Read these partitions, too; those that are read already go on as they are. Arguments as of assign()."""
+        """Read these partitions, too; those that are read already go on as they are. paused: not before resume(). Others as of assign()."""
         for topic in {tp.topic for tp in start}:
             self._cluster.wait_for_topic(topic)
         driver = self._driver
         with self._taking, self._lock:
-            self._add({tp: offset for tp, offset in start.items() if tp not in driver.queues}, partitions or {}, epochs or {})
+            news = {tp: offset for tp, offset in start.items() if tp not in driver.queues}
+            self._add(news, partitions or {}, epochs or {})
+            for tp in news:
+                driver.queues[tp].position.paused = paused
             parked = [entry for tp in start for entry in driver.cancel_parked(tp)]
         driver.hang_up(parked)
         driver.kick()
@@ -111,12 +122,18 @@ class NativeConsumer:
             driver.add(Queue(position, Context(tp.topic, tp.partition, partitions.get(tp))))
         driver.divide()
 
-    def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions no more; the others go on as they are. What was fetched of these is dropped."""
+    def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """Read these partitions no more; the others go on as they are. What was fetched of these is dropped.
+
+        Returns where each stood: its position, and the epoch of the leader that wrote what stands before it.
+        """
         driver = self._driver
         with self._taking, self._lock:
-            for queue in [self._queue(tp) for tp in partitions]:
+            queues = [self._queue(tp) for tp in partitions]
+            stood = {q.position.tp: (q.position.consumed, q.position.consumed_epoch) for q in queues}
+            for queue in queues:
                 driver.remove(queue)
+        return stood
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on from an offset, or from -2 / -1 for the earliest / latest one. What was fetched before is dropped."""
@@ -193,6 +210,10 @@ class NativeConsumer:
         known = {tp: q.position for tp, q in list(self._driver.queues.items())}
         return {tp: max(0, p.high_watermark - p.consumed) if p.high_watermark >= 0 <= p.consumed else -1 for tp, p in known.items()}
 
+    def explain(self) -> Explanation:
+        """For each partition, why it is or is not being delivered."""
+        return Explanation(explain(self._driver, self._handler.monotonic()))
+
     def buffered(self) -> int:
         """Messages fetched and not handed out."""
         return sum(q.position.buffered for q in list(self._driver.queues.values()))
@@ -215,7 +236,9 @@ class NativeConsumer:
         while True:
             self._raise_errors()
             with self._taking:
-                taken = self._take(wanted)
+                taken = self._take(wanted) if self.may_deliver is None or self.may_deliver() else []
+                if taken:
+                    self.hand_outs += 1
             if taken:
                 return taken
             self._raise_errors()
@@ -228,7 +251,11 @@ class NativeConsumer:
 
     def _wait_filled(self, seconds: float) -> None:
         self._filled.clear()
-        if any(q.is_open for q in list(self._order)) or self._driver.errors or self._driver.stopped:
+        if self._driver.errors or self._driver.stopped:
+            return
+        if self.may_deliver is not None and not self.may_deliver():
+            seconds = min(seconds, LOOK_S)  # what is there already must wait, too
+        elif any(q.is_open for q in list(self._order)):
             return
         self._handler.check_fork()
         self._filled.wait(seconds)
@@ -340,13 +367,17 @@ class NativeConsumer:
             raise ConsumerStoppedException("the consumer was stopped: make a new one, or call start()")
 
     # -- committed offsets -----------------------------------------------------------------------------------------------------
-    def commit(self, offsets: Mapping[TopicPartition, int] | None = None, **how: Any) -> None:
-        """Commit offsets of the group: the next ones to consume. None: where this consumer stands. how: as GroupOffsets.commit takes it."""
+    def commit(
+        self, offsets: Mapping[TopicPartition, int] | None = None, *, epochs: Mapping[TopicPartition, int] | None = None, **how: Any
+    ) -> None:
+        """Commit offsets of the group: the next ones to consume. None: where this consumer stands. epochs: of leaders, for partitions that it
+        does not read now; how: as GroupOffsets.commit takes it.
+        """
         with self._lock:
-            stands, epochs = self.positions(), self.epochs()
+            stands, current = self.positions(), self.epochs()
         given = stands if offsets is None else dict(offsets)
-        known = {tp: epochs[tp] for tp, offset in given.items() if stands.get(tp) == offset}
-        self._offsets.commit(given, epochs=known, **how)
+        known = {tp: current[tp] for tp, offset in given.items() if stands.get(tp) == offset}
+        self._offsets.commit(given, epochs={**(epochs or {}), **known}, **how)
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float, tries: int | None = None, backoff_s: float = 0.1
@@ -386,6 +417,7 @@ class NativeConsumer:
             "fetches": driver.fetches,
             "buffered": self.buffered(),
             "buffered_bytes": driver.held,
+            "stall_warnings": driver.watchdog.warnings if driver.watchdog is not None else 0,
             "truncations": sum(share.fetcher.lookups.truncations for share in driver.shares),
             "positions": {f"{t}-{p}": o for (t, p), o in self.positions().items()},
         }

@@ -26,6 +26,7 @@ COMMITS, EFFECTS, FLUSHING = "public/test_positions_and_commits.py", "public/tes
 RETRIES, DAMAGE, TLS, CHANNELS = "public/test_retries.py", "public/test_damage.py", "net/test_tls.py", "public/test_channels.py"
 DOCUMENTED = "public/test_documented_producer.py"
 NATIVE = "public/test_native_consumer.py"
+SHARED = "live/test_group_consumer.py"
 TRANSACTIONS, CUT = "public/test_transactions.py", "public/test_truncation.py"
 PROMISED = "promises/test_documented_clients.py"
 
@@ -106,6 +107,7 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "isolation_level": (CONSUMING, "test_records_of_aborted_transactions_are_hidden_unless_asked_for"),
         "check_crcs": (DAMAGE, "test_check_crcs_off_means_what_it_says"),
         "request_timeout_ms": (EFFECTS, "test_request_timeout_ms_of_a_consumer_is_how_long_a_fetch_may_take_beyond_its_wait"),
+        "stall_warning_ms": ("public/test_explaining.py", "test_stall_warning_ms_tells_once_of_a_partition_that_has_stood_still"),
     },
     "NativeConsumerConfig": {
         "auto_offset_reset": (NATIVE, "test_auto_offset_reset_is_where_it_starts"),
@@ -116,6 +118,14 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "value_deserializer": (NATIVE, "test_key_deserializer_and_value_deserializer_make_what_is_there"),
         "on_deserialize_error": (NATIVE, "test_on_deserialize_error_skip_passes_it_with_a_warning"),
         "dead_letter": (NATIVE, "test_a_dead_letter_topic_has_the_record_before_it_is_passed"),
+        "session_timeout_ms": (NATIVE, "test_what_cannot_be_is_told_at_the_call"),
+        "heartbeat_interval_ms": (NATIVE, "test_what_cannot_be_is_told_at_the_call"),
+        "max_poll_interval_ms": (SHARED, "test_an_application_that_is_silent_leaves_until_it_asks_again_and_cannot_commit_meanwhile"),
+        "assignors": (SHARED, "test_a_group_with_confluents_and_kafka_pythons_members"),
+        "group_instance_id": (SHARED, "test_a_static_member_comes_back_to_its_partitions_and_its_double_is_fenced"),
+        "on_assigned": (SHARED, "test_listeners_may_seek_pause_commit_and_stop"),
+        "on_revoked": (SHARED, "test_listeners_may_seek_pause_commit_and_stop"),
+        "on_lost": (SHARED, "test_an_application_that_is_silent_leaves_until_it_asks_again_and_cannot_commit_meanwhile"),
     },
     "Producer": {
         "partitioner": (PRODUCING, "test_pykafkas_partitioners"),

@@ -111,10 +111,10 @@ class Fetcher:
         rack: str = "",
         lease_s: float = 300.0,
     ) -> None:
-        self._metadata, self._scan, self._control_type, self._verify = metadata, scan, control_type, verify
+        self.metadata, self._scan, self._control_type, self._verify = metadata, scan, control_type, verify
         self._min_bytes, self._max_bytes, self._wait_max_ms = min_bytes, max_bytes, wait_max_ms
         self.partition_max_bytes, self.queued_max_messages = partition_max_bytes, queued_max_messages
-        self._read_committed, self.reset_policy = read_committed, reset_policy
+        self.read_committed, self.reset_policy = read_committed, reset_policy
         self._biggest_partition_bytes, self._backoff, self._chance = biggest_partition_bytes, backoff, chance
         self._rack, self._lease_s = rack, lease_s
         self.positions: dict[TopicPartition, Position] = {}
@@ -137,7 +137,7 @@ class Fetcher:
         for position in self.positions.values():
             if position.state is State.HALTED or position.paused:
                 continue
-            leader = self._metadata.leader(*position.tp)
+            leader = self.metadata.leader(*position.tp)
             if leader is None:
                 missing = True
             elif now < position.retry.not_before:
@@ -155,7 +155,7 @@ class Fetcher:
                 partial.add(self._source(position, leader[0], now))
             else:
                 by_broker.setdefault(self._source(position, leader[0], now), []).append(position)
-        free = {b: ps for b, ps in by_broker.items() if not full and b not in self.busy and now >= self._not_before.get(b, 0.0)}
+        free = {b: ps for b, ps in by_broker.items() if not full and b not in self.busy and now >= self.throttled_until(b)}
         return Poll(
             [self._ask(b, ps, b in partial, now) for b, ps in free.items()],
             [self.lookups.starts(b, ps) for b, ps in resets.items()],
@@ -170,18 +170,22 @@ class Fetcher:
         waits += [t for t in self._not_before.values() if t > now]
         return min(waits, default=NEVER)
 
+    def throttled_until(self, broker_id: int) -> float:
+        """When a broker may be asked again that has said how long it wants no fetch (KIP-219); 0.0 if it has not."""
+        return self._not_before.get(broker_id, 0.0)
+
     def _source(self, position: Position, leader: int, now: float) -> int:
         """Whom to fetch from: the follower that the leader has named, as long as it is known and its lease lasts (KIP-392)."""
         if position.replica < 0:
             return leader
-        if now < position.replica_until and position.replica in self._metadata.brokers:
+        if now < position.replica_until and position.replica in self.metadata.brokers:
             return position.replica
         position.leave_replica()
         return leader
 
     def _was_made_anew(self, position: Position) -> bool:
         """Is there another topic of this name, whose offsets are not those of the position? (KIP-516)"""
-        known = self._metadata.topic_id(position.tp.topic)
+        known = self.metadata.topic_id(position.tp.topic)
         if position.topic_id == NO_TOPIC_ID:
             position.topic_id = known
         return position.topic_id != known != NO_TOPIC_ID
@@ -196,7 +200,7 @@ class Fetcher:
             return False
         name, partition = position.tp
         text = f"{name}-{partition}: the topic was deleted and made again: offset {position.consumed} was one of the old topic"
-        position.topic_id = self._metadata.topic_id(name)
+        position.topic_id = self.metadata.topic_id(name)
         position.leave_replica()
         if self.reset_policy is None:
             position.halt()
@@ -215,9 +219,9 @@ class Fetcher:
         names: dict[UUID, str] = {}
         for position in positions[start:] + positions[:start]:
             tp = position.tp
-            leader = self._metadata.leader(*tp)
+            leader = self.metadata.leader(*tp)
             epoch = leader[1] if leader is not None else -1
-            topic_id = self._metadata.topic_id(tp.topic)
+            topic_id = self.metadata.topic_id(tp.topic)
             names[topic_id] = tp.topic
             wanted[tp] = Wanted(topic_id, position.fetch_offset, epoch, position.max_bytes)
             asked[tp] = (position, position.epoch)
@@ -229,7 +233,7 @@ class Fetcher:
             max_wait_ms=min(self._wait_max_ms, PARTIAL_WAIT_MS) if partial else self._wait_max_ms,
             min_bytes=self._min_bytes,
             max_bytes=max(self._max_bytes, max(p.max_bytes for p in positions)),
-            isolation_level=1 if self._read_committed else 0,
+            isolation_level=1 if self.read_committed else 0,
             session_id=delta.session_id,
             session_epoch=delta.session_epoch,
             topics=_topics(delta, wanted),
@@ -246,7 +250,7 @@ class Fetcher:
 
         Returns that broker's id. Its connection is to be closed, else the next fetch on it waits for as long as this one may.
         """
-        leader = self._metadata.leader(*tp)
+        leader = self.metadata.leader(*tp)
         for broker_id, asked in self.busy.items():
             behind = tp in asked.partitions or (leader is not None and broker_id == leader[0])
             if behind and all(0 <= p.high_watermark <= p.fetch_offset for p, _ in asked.partitions.values()):
@@ -289,7 +293,7 @@ class Fetcher:
                 return [], [], refusal.stale is Stale.METADATA
             return [], self._unanswered(asked, refusal, now), True
         if response.node_endpoints:
-            self._metadata.add_brokers(BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
+            self.metadata.add_brokers(BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
         may_leave_out = session.answered(response.session_id)
         batches: list[Fetched] = []
         errors: list[KafkaException] = []
@@ -316,6 +320,7 @@ class Fetcher:
         """Nothing came of it. Returns what the application is to be told."""
         for position, _ in asked.partitions.values():
             position.retry.failed(self._backoff, now, self._chance)
+            position.trouble = error
             if position.replica == asked.broker_id:
                 self._back_to_leader(position, now)
         return [] if error is None or error.retriable else [error]
@@ -323,7 +328,7 @@ class Fetcher:
     def _back_to_leader(self, position: Position, now: float) -> None:
         """The follower is of no use. The leader may not know that yet: for a while it is not told where we are, and answers itself."""
         position.leave_replica()
-        leader = self._metadata.leader(*position.tp)
+        leader = self.metadata.leader(*position.tp)
         if leader is not None:
             self._plain_until[leader[0]] = now + PLAIN_S
 
@@ -340,7 +345,8 @@ class Fetcher:
         )
         if error is not None:
             return self._refused(position, data, error, asked.broker_id, now, errors)
-        position.high_watermark = data.high_watermark
+        position.high_watermark, position.stable = data.high_watermark, data.last_stable_offset
+        position.trouble = None
         position.retry.succeeded()
         stale = data.preferred_read_replica >= 0 and self._redirected(position, data.preferred_read_replica, asked.broker_id, now)
         if data.records is None or not len(data.records):
@@ -359,7 +365,7 @@ class Fetcher:
         """The leader names a follower to fetch from. Returns whether the metadata, which do not know it, are out of date."""
         if replica == by:
             return False
-        if replica in self._metadata.brokers:
+        if replica in self.metadata.brokers:
             position.follow(replica, now + self._lease_s)
             return False
         self._plain_until[by] = now + PLAIN_S
@@ -374,7 +380,7 @@ class Fetcher:
             if was_first or len(buffer) >= position.max_bytes:
                 self._widen(position, len(buffer))
             return
-        aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()] if self._read_committed else []
+        aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()] if self.read_committed else []
         hidden = AbortFilter(aborted, self._control_type)
         end = -1
         for header in headers:
@@ -411,6 +417,7 @@ class Fetcher:
     def fail(self, position: Position, error: KafkaException, now: float, errors: list[KafkaException]) -> None:
         """The bytes at the position cannot be read: tell the application, and fetch them once more after a pause (B44)."""
         errors.append(error)
+        position.trouble = error
         position.retry.failed(self._backoff, now, self._chance)
 
     def _refused(
@@ -420,6 +427,7 @@ class Fetcher:
             # What a follower says is not definite, not even that an offset is out of range: it may lag behind.
             self._back_to_leader(position, now)
             return error.stale is Stale.METADATA
+        position.trouble = error
         position.retry.failed(self._backoff, now, self._chance)
         if isinstance(error, OffsetOutOfRangeError):
             if not position.is_drained:
@@ -440,7 +448,7 @@ class Fetcher:
             return False
         if data.current_leader.leader_id >= 0:
             leader = data.current_leader
-            if self._metadata.leader_moved(*position.tp, leader.leader_id, leader.leader_epoch):
+            if self.metadata.leader_moved(*position.tp, leader.leader_id, leader.leader_epoch):
                 position.retry.succeeded()
                 return False
         if not error.retriable:

@@ -96,7 +96,7 @@ class Kind(enum.Enum):
 class Group:
     """The machine. generation, member_id: of the membership in force; NO_GENERATION and "" for none. error: why the state is FATAL.
 
-    rebalances: generations that it was in. losses: how often everything was lost.
+    rebalances: generations that it was in. losses: how often everything was lost. is_leader: does it divide the partitions of the generation?
     """
 
     def __init__(self, options: GroupOptions, topics: Iterable[str], *, backoff: Backoff, chance: Random) -> None:
@@ -107,6 +107,7 @@ class Group:
         self.error: KafkaException | None = None
         self.coordinator: Address | None = None
         self.rebalances = self.losses = 0
+        self.is_leader = False
         self._topics = frozenset(topics)
         self._have = Ownership()
         self._last: tuple[TopicPartition, ...] | None = None  # the last assignment, for assignors that want to know, and its generation
@@ -183,6 +184,11 @@ class Group:
     def delivered(self, now: float) -> Mapping[TopicPartition, int]:
         """The partitions whose messages the application may have now, each with its term; to be asked for at each delivery."""
         return self._have.owned if now < self._lease.ends_at else {}
+
+    @property
+    def terms(self) -> Mapping[TopicPartition, int]:
+        """The term of each partition that is the member's, or is being given up: what commit_ticket() may be asked for."""
+        return {**self._have.leaving, **self._have.owned}
 
     def takes_commits(self, now: float) -> bool:
         """Is this a moment for commits? If not, there may be one after the rebalance; if so, what gets no ticket is not the member's any more."""
@@ -421,6 +427,7 @@ class Group:
             self._break(InconsistentGroupProtocol(text, group=self.options.group, api="JoinGroup"))
             return
         self.generation, self.member_id = response.generation_id, response.member_id
+        self.is_leader = response.leader == response.member_id
         self.rebalances += 1
         self._lease.joined(sent_at)
         self._beat_at = 0.0
@@ -566,7 +573,7 @@ class Group:
             log.warning("group %r, member %r: its partitions are lost: %d", self.options.group, self.member_id, len(self._have.owned))
         self._have.lose()
         self._last, self._last_generation = None, NO_GENERATION
-        self.generation = NO_GENERATION
+        self.generation, self.is_leader = NO_GENERATION, False
 
     def _break(self, error: KafkaException) -> None:
         self.error = error

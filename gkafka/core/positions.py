@@ -10,10 +10,14 @@ Two epochs go with each: that of the leader who wrote the batch before it, by wh
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
 
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Retry
 from gkafka.core.metadata import NO_TOPIC_ID
+
+if TYPE_CHECKING:
+    from gkafka.brokererrors import KafkaException
 
 __all__ = ["Position", "State"]
 
@@ -37,7 +41,8 @@ class Position:
     buffered: messages in the queue that were not handed out. in_flight: a fetch that asks for it is under way. epoch: counts seeks, so
     that an answer to an older question is dropped. max_bytes: what is asked of it; grows when a record does not fit. fetch_epoch,
     consumed_epoch: of the leader that wrote what stands before the offset, -1 where it is not known. topic_id: of the topic that the offsets
-    are of. replica: the follower to fetch from until `replica_until` (KIP-392), -1 is the leader.
+    are of. replica: the follower to fetch from until `replica_until` (KIP-392), -1 is the leader. stable: where the oldest open transaction
+    begins, as the broker last told it. trouble: what the last try met, None if nothing.
     """
 
     __slots__ = (
@@ -56,9 +61,11 @@ class Position:
         "replica_until",
         "reset_to",
         "retry",
+        "stable",
         "state",
         "topic_id",
         "tp",
+        "trouble",
     )
 
     def __init__(self, tp: TopicPartition, max_bytes: int) -> None:
@@ -71,7 +78,7 @@ class Position:
         self.consumed_epoch = -1
         self.leader_epoch = -1
         self.topic_id = NO_TOPIC_ID
-        self.high_watermark = -1
+        self.high_watermark = self.stable = -1
         self.buffered = 0
         self.in_flight = False
         self.paused = False
@@ -80,6 +87,7 @@ class Position:
         self.epoch = 0
         self.max_bytes = max_bytes
         self.retry = Retry()
+        self.trouble: KafkaException | None = None
 
     def seek(self, offset: int, epoch: int = -1, leader_epoch: int = -1) -> None:
         """Start from this offset. What was fetched before is void.
@@ -93,6 +101,7 @@ class Position:
         self.leader_epoch = leader_epoch
         self.epoch += 1
         self.buffered = 0
+        self.trouble = None
         self.retry.succeeded()
 
     def reset(self, timestamp: int) -> None:
@@ -101,6 +110,7 @@ class Position:
         self.reset_to = timestamp
         self.epoch += 1
         self.buffered = 0
+        self.trouble = None
         self.retry.succeeded()
 
     def halt(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from gkafka.common import TopicPartition
 
@@ -30,6 +30,7 @@ class GroupMember(NamedTuple):
     rack: str | None = None
 
 
+@runtime_checkable
 class Assignor(Protocol):
     """name: as it goes over the wire. cooperative: members keep their partitions while they join; what moves is free for a round (KIP-429)."""
 

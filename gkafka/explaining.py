@@ -1,0 +1,138 @@
+"""`consumer.explain()`, and the watchdog that says it unasked when a partition with something to read has stood still."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from gkafka.common import TopicPartition
+from gkafka.core.standing import Reason, reason_of
+
+if TYPE_CHECKING:
+    from gkafka.core.positions import Position
+    from gkafka.exceptions import KafkaException
+    from gkafka.fetchdriver import FetchDriver, Fetching
+
+__all__ = ["Explanation", "PartitionReport", "Watchdog", "explain"]
+
+log = logging.getLogger(__name__)
+
+
+class PartitionReport(NamedTuple):
+    """Why a partition is, or is not, being delivered.
+
+    reason: one of `Reason`'s values, as text says in a sentence. position: the offset of the next record that will be handed out, end: the next
+    offset of the log, as its broker last told it; -1 where they are not known. buffered: messages that were fetched. source: the broker that is
+    fetched from, -1 for none. error: what stands in the way, if something does.
+    """
+
+    reason: Reason
+    text: str
+    position: int = -1
+    end: int = -1
+    buffered: int = 0
+    source: int = -1
+    error: BaseException | None = None
+
+    @property
+    def lag(self) -> int:
+        """Records that were not handed out yet, -1 where that is not known."""
+        return max(0, self.end - self.position) if self.end >= 0 <= self.position else -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Explanation:
+    """partitions: a report for each. group: where the member of a group stands, "" without one. str() is all of it in plain words."""
+
+    partitions: Mapping[TopicPartition, PartitionReport]
+    group: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"{tp.topic}-{tp.partition}: {report.text}" for tp, report in sorted(self.partitions.items())]
+        return "\n".join(([self.group] if self.group else []) + (lines or ["no partition is read"]))
+
+
+def explain(driver: FetchDriver, now: float) -> dict[TopicPartition, PartitionReport]:
+    """A report for every partition that is read. now: monotonic seconds."""
+    with driver.lock:
+        errors = {TopicPartition(e.topic or "", -1 if e.partition is None else e.partition): e for e in driver.errors}
+        return {tp: _report(driver, queue.position, errors.get(tp), now) for tp, queue in driver.queues.items()}
+
+
+def _report(driver: FetchDriver, position: Position, waiting: KafkaException | None, now: float) -> PartitionReport:
+    share = _share_of(driver, position)
+    reason = reason_of(share.fetcher, position, now, full=driver.is_full)
+    leader = driver.cluster.metadata.leader(*position.tp)
+    source = position.replica if position.replica >= 0 else leader[0] if leader is not None else -1
+    error = waiting or position.trouble
+    text = _TEXTS[reason].format(
+        offset=position.consumed,
+        end=position.high_watermark,
+        stable=position.stable,
+        buffered=position.buffered,
+        broker=source,
+        error=f"{type(error).__name__}: {error}" if error is not None else "no answer yet",
+        held=driver.held,
+        seconds=max(0.0, max(position.retry.not_before, share.fetcher.throttled_until(source)) - now),
+    )
+    if waiting is not None and reason is not Reason.HALTED:
+        text += f"; the next call that reaches it raises {type(waiting).__name__}: {waiting}"
+    return PartitionReport(reason, text, position.consumed, position.high_watermark, position.buffered, source, error)
+
+
+def _share_of(driver: FetchDriver, position: Position) -> Fetching:
+    return next((share for share in driver.shares if share.fetcher.positions.get(position.tp) is position), driver.shares[0])
+
+
+_TEXTS = {
+    Reason.READY: "{buffered} messages from offset {offset} on are here and wait for the application to ask for them",
+    Reason.CAUGHT_UP: "everything up to offset {end} was handed out; waiting for broker {broker} to have more",
+    Reason.FETCHING: "asking broker {broker} for records from offset {offset} on; last: {error}",
+    Reason.NEXT: "broker {broker} is answering another fetch; this partition is in the next one",
+    Reason.PAUSED: "paused by the application at offset {offset}: resume() goes on",
+    Reason.HALTED: "stopped at offset {offset} by {error}; seek() goes on elsewhere",
+    Reason.FAILED: "trying again in {seconds:.1f} s at offset {offset}, after {error}",
+    Reason.NO_LEADER: "there is no leader to fetch from; the cluster is asked again and again",
+    Reason.FINDING_START: "asking broker {broker} for the offset to start from; last: {error}",
+    Reason.CHECKING_LOG: "asking broker {broker}, a new leader, whether its log goes up to offset {offset}; last: {error}",
+    Reason.THROTTLED: "broker {broker} wants no fetch for another {seconds:.1f} s (quota)",
+    Reason.QUEUE_FULL: "the consumer holds {held} bytes of other records, queued_max_bytes: it fetches when the application takes some",
+    Reason.OPEN_TRANSACTION: "an open transaction hides everything from offset {stable} on (the log ends at {end}) until its producer ends it",
+}
+
+
+class Watchdog:
+    """Tells once of each partition that has something to read and has stood still for stall_warning_ms; again after it has moved."""
+
+    def __init__(self, stall_s: float) -> None:
+        self._stall_s = stall_s
+        self._since: dict[TopicPartition, tuple[int, float]] = {}  # where it stood, and since when
+        self._told: set[TopicPartition] = set()
+        self.warnings = 0
+
+    def look(self, driver: FetchDriver, now: float) -> None:
+        """Called about once a second. now: monotonic seconds."""
+        still: list[TopicPartition] = []
+        with driver.lock:
+            since: dict[TopicPartition, tuple[int, float]] = {}
+            for tp, queue in driver.queues.items():
+                position = queue.position
+                if position.paused or 0 <= position.high_watermark <= position.consumed:
+                    continue
+                before = self._since.get(tp)
+                since[tp] = before if before is not None and before[0] == position.consumed else (position.consumed, now)
+                if now - since[tp][1] >= self._stall_s:
+                    still.append(tp)
+            self._since = since
+            self._told &= set(still)
+        news = [tp for tp in still if tp not in self._told]
+        if not news:
+            return
+        reports = explain(driver, now)
+        for tp in news:
+            if tp in reports:
+                self._told.add(tp)
+                self.warnings += 1
+                log.warning("%s-%d has stood still for %g s: %s", tp.topic, tp.partition, self._stall_s, reports[tp].text)

@@ -1,0 +1,188 @@
+"""What a consumer's application has finished, and its commits: one at a time, so that an older one never comes after a newer one.
+
+Finished is what was handed out before the application's last call: by asking for more it says that it is done with what it has. The consumer
+of a group commits as its member: with a ticket of the group's machine, which tells what is still the member's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from gkafka.brokererrors import FencedInstanceId, IllegalGeneration, RebalanceInProgress, UnknownMemberId
+from gkafka.common import TopicPartition
+from gkafka.core.backoff import Backoff
+from gkafka.core.groupstate import Verdict
+from gkafka.exceptions import CommitFailedError, KafkaException, KafkaTimeoutError
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+    from gkafka.core.groupstate import Ticket
+    from gkafka.membership import Member
+    from gkafka.nativeconsumer import NativeConsumer
+
+__all__ = ["Progress"]
+
+log = logging.getLogger(__name__)
+
+SNAPSHOT_S = 0.1
+"""How often it is written down what is finished: not for each of a million messages."""
+PAUSES = Backoff(0.05, 1.0)
+FENCES = (FencedInstanceId, IllegalGeneration, UnknownMemberId)
+Terms = Callable[[], Mapping[TopicPartition, int]]
+
+
+class Progress:
+    """finished: the next offset of each partition. committed: what this consumer has committed last. seen: `engine.hand_outs` at the
+    application's last call: what was handed out since is not finished.
+    """
+
+    def __init__(self, cluster: Cluster, engine: NativeConsumer, group: str | None) -> None:
+        self._handler, self._engine, self._group = cluster.handler, engine, group
+        self._member: Member | None = None
+        self._terms: Terms = dict
+        self._instance_id: str | None = None
+        self._turn = self._handler.Semaphore(1)
+        self._at = -float("inf")
+        self.finished: dict[TopicPartition, int] = {}
+        self.committed: dict[TopicPartition, int] = {}
+        self.seen = 0
+
+    def commit_as(self, member: Member, terms: Terms, instance_id: str | None) -> None:
+        """From now on commit as a member. terms: those of the partitions that are consumed."""
+        self._member, self._terms, self._instance_id = member, terms, instance_id
+
+    # -- what is finished ------------------------------------------------------------------------------------------------------
+    def called(self, now: float) -> None:
+        """The application asks for more."""
+        if now >= self._at + SNAPSHOT_S:
+            self.finished, self._at = self._engine.positions(), now
+        self.seen = self._engine.hand_outs
+
+    def finish(self) -> None:
+        """All that was handed out is finished: the application says that it needs no more."""
+        self.finished = self._engine.positions()
+        self.seen = self._engine.hand_outs
+
+    def forget(self, partitions: Mapping[TopicPartition, object] | None = None) -> None:
+        """These partitions, or all, are consumed no more."""
+        for tp in list(self.finished) + list(self.committed) if partitions is None else partitions:
+            self.finished.pop(tp, None)
+            self.committed.pop(tp, None)
+
+    # -- commits ---------------------------------------------------------------------------------------------------------------
+    def commit_finished(self, timeout_s: float) -> None:
+        """Commit what is finished and was not committed yet. While the group is rebalancing nothing is done: there will be another time."""
+
+        def news() -> dict[TopicPartition, int]:
+            return {tp: offset for tp, offset in self.finished.items() if offset >= 0 and self.committed.get(tp) != offset}
+
+        if news():
+            self._in_turn(news, {}, timeout_s, patient=False)
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        timeout_s: float,
+        *,
+        epochs: Mapping[TopicPartition, int] | None = None,
+        patient: bool = True,
+    ) -> None:
+        """Commit these: the next offsets to consume. epochs: of the leaders that wrote what stands before them, of partitions that are not
+        consumed any more. patient: wait for the end of a rebalance that is under way, else leave it.
+
+        Raises CommitFailedError for partitions that are not this member's any more.
+        """
+
+        def given() -> dict[TopicPartition, int]:
+            self.finished.update((tp, offset) for tp, offset in offsets.items() if tp in self.finished)
+            return {tp: offset for tp, offset in offsets.items() if offset >= 0}
+
+        self._in_turn(given, epochs or {}, timeout_s, patient=patient)
+
+    def _in_turn(
+        self, what: Callable[[], dict[TopicPartition, int]], epochs: Mapping[TopicPartition, int], timeout_s: float, *, patient: bool
+    ) -> None:
+        deadline = self._handler.monotonic() + timeout_s
+        if not self._turn.acquire(timeout=timeout_s):
+            raise KafkaTimeoutError("the commit was not begun in time: another one of this consumer is still under way", group=self._group)
+        try:
+            offsets = what()
+            if self._member is None:
+                self._engine.commit(offsets, epochs=epochs, timeout_s=max(0.0, deadline - self._handler.monotonic()))
+                self.committed.update(offsets)
+            else:
+                self._commit_as(self._member, offsets, epochs, deadline, patient)
+        finally:
+            self._turn.release()
+
+    def _commit_as(
+        self, member: Member, offsets: dict[TopicPartition, int], epochs: Mapping[TopicPartition, int], deadline: float, patient: bool
+    ) -> None:
+        failures = 0
+        last: KafkaException | None = None
+        while offsets:
+            terms = self._terms()
+            mine = {tp: terms[tp] for tp in offsets if tp in terms}
+            ticket, is_moment = member.commit_ticket(mine)
+            if ticket is None and (is_moment or not mine):
+                raise member.error or self._not_mine(offsets)
+            if ticket is not None:
+                part = {tp: offset for tp, offset in offsets.items() if tp in ticket.partitions}
+                last = self._send(member, ticket, part, epochs, deadline)
+                if last is None:
+                    self.committed.update(part)
+                    rest = {tp: offset for tp, offset in offsets.items() if tp not in part}
+                    if rest:
+                        raise self._not_mine(rest)
+                    return
+                failures += 1
+            if not patient and (ticket is None or isinstance(last, RebalanceInProgress)):
+                return
+            left = deadline - self._handler.monotonic()
+            if left <= 0:
+                text = f"committing offsets of group {self._group!r}: not done in time, last: {last or 'the group is rebalancing'}"
+                raise KafkaTimeoutError(text, group=self._group) from last
+            if ticket is None:
+                member.wait_for(lambda: member.takes_commits or member.error is not None, left)
+            else:
+                self._handler.sleep(min(left, PAUSES.pause_s(failures, self._handler.random())))
+
+    def _send(
+        self, member: Member, ticket: Ticket, part: dict[TopicPartition, int], epochs: Mapping[TopicPartition, int], deadline: float
+    ) -> KafkaException | None:
+        """One try. Returns the error of one that is to be tried again."""
+        error: KafkaException | None = None
+        try:
+            self._engine.commit(
+                part,
+                epochs=epochs,
+                timeout_s=max(0.0, deadline - self._handler.monotonic()),
+                tries=0,
+                generation_id=ticket.generation,
+                member_id=ticket.member_id,
+                instance_id=self._instance_id,
+            )
+        except KafkaException as exc:
+            error = exc
+        except BaseException:
+            member.on_commit(ticket, KafkaTimeoutError("the caller was interrupted", group=self._group))
+            raise
+        verdict = member.on_commit(ticket, error)
+        if error is None or verdict is Verdict.RETRY:
+            return error
+        if isinstance(error, FENCES):
+            raise self._not_mine(part) from error
+        raise error
+
+    def _not_mine(self, offsets: Mapping[TopicPartition, int]) -> CommitFailedError:
+        named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(offsets)[:10]) + (", ..." if len(offsets) > 10 else "")
+        tp = min(offsets)
+        return CommitFailedError(
+            f"group {self._group!r}: not this member's any more, or not yet: {named}. Whoever has them goes on from what was committed before; if the "
+            "application was silent for max_poll_interval_ms, ask for fewer messages at a time or raise it",
+            topic=tp.topic,
+            partition=tp.partition,
+            group=self._group,
+        )

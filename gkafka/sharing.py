@@ -1,0 +1,404 @@
+"""The consumer of a group: which partitions it reads is the group's word, carried out here.
+
+`gkafka.membership` calls on a worker of its own, one thing at a time. What comes begins where the group has committed; what is revoked is
+handed out no more, then it is committed as far as the application has finished it, then it is another's. What the application has, it may
+finish first: a partition is given back when it asks for more, or has been silent for max_poll_interval_ms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import weakref
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gkafka.common import TopicPartition
+from gkafka.config import NativeConsumerConfig
+from gkafka.core.assignors import ASSIGNORS, Assignor
+from gkafka.core.groupstate import Change, GroupOptions, Tell
+from gkafka.core.standing import Reason
+from gkafka.exceptions import ConfigurationError, KafkaException
+from gkafka.explaining import Explanation, PartitionReport
+from gkafka.groupoffsets import starts_of
+from gkafka.membership import Member, rebalance_timeout_s
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+    from gkafka.nativeconsumer import NativeConsumer
+    from gkafka.progress import Progress
+    from gkafka.subscribing import Subscription
+
+__all__ = ["Share", "check_group_options"]
+
+log = logging.getLogger(__name__)
+
+SLICE_S = 0.2
+PLACE_S = 10.0
+"""How long partitions wait for their committed offsets before the group goes on; they are tried again beside it."""
+LEADER_S = 10.0
+"""How long the leader has to notice that a topic has other partitions. Then somebody else does: it may be a topic that the leader does not read."""
+POLL_S = 1.0
+OF_GROUPS = (
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+    "max_poll_interval_ms",
+    "assignors",
+    "group_instance_id",
+    "on_assigned",
+    "on_revoked",
+    "on_lost",
+)
+Stood = dict[TopicPartition, tuple[int, int]]
+
+
+class Share:
+    """One member. consumer: whom listeners are given; held weakly, its end is the member's.
+
+    terms: the partitions that it consumes, each with its term in the group.
+    """
+
+    def __init__(
+        self,
+        consumer: Any,
+        cluster: Cluster,
+        config: NativeConsumerConfig,
+        engine: NativeConsumer,
+        progress: Progress,
+        *,
+        group: str,
+        subscription: Subscription,
+        policy: int | None,
+        on_problem: Callable[[BaseException], None],
+    ) -> None:
+        self._consumer = weakref.ref(consumer)
+        self._cluster, self._config, self._engine, self._progress, self._handler = cluster, config, engine, progress, cluster.handler
+        self._group, self._subscription, self._policy, self._on_problem = group, subscription, policy, on_problem
+        self._commits = config.auto_commit is not False
+        self._lock = self._handler.Lock()
+        self.terms: dict[TopicPartition, int] = {}
+        self._unplaced: dict[TopicPartition, None] = {}  # they have no offset to start from yet
+        self._held_back: set[TopicPartition] = set()  # until on_assigned has returned
+        self._leaving: Stood = {}  # being revoked, and where they stood
+        self._placing = self._handler.Semaphore(1)
+        self._stopping = self._in_order = False
+        self._waiting = False
+        self._trouble: BaseException | None = None  # why partitions have no start yet
+        self._back = self._handler.Event()
+        cluster.sleepers.add(self._back)
+        self._poll_at = 0.0
+        self._counts = subscription.counts()
+        self._noticed: tuple[int, float] | None = None  # other partitions: in which generation, and when
+        me = weakref.ref(self)
+        self._member = Member(
+            cluster,
+            _options(cluster, config, group),
+            subscription.topics(),
+            on_change=_weakly(me, Share._changed),
+            on_problem=_weakly(me, Share._met),
+        )
+        progress.commit_as(self._member, self.terms.copy, config.group_instance_id)
+        engine.may_deliver = _delivers(self._member)
+        self._member.polled()
+
+    # -- called by whoever consumes -----------------------------------------------------------------------------------------------
+    def called(self, now: float) -> None:
+        """The application asks for messages. Raises why this can be no member any more."""
+        if self._waiting:
+            self._back.set()
+        if now >= self._poll_at:
+            self._poll_at = now + min(POLL_S, self._config.max_poll_interval_ms / 10000)
+            if self._member.error is not None:
+                raise self._member.error
+            self._member.polled()
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """Generation and member id, (-1, "") while there is none."""
+        return self._member.identity
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are consumed."""
+        return {tp for tp in self.terms.copy() if tp not in self._leaving}
+
+    def stood(self) -> dict[TopicPartition, int]:
+        """Where those stood that are being revoked, and -1 for those that have no start yet."""
+        return {**dict.fromkeys(self._unplaced.copy(), -1), **{tp: offset for tp, (offset, _) in self._leaving.copy().items()}}
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """NativeConsumer.seek, also for a partition that has no start yet."""
+        if tp in self._unplaced:
+            self._add([tp], {tp: offset}, {})
+        else:
+            self._engine.seek(tp, offset)
+
+    def go_back(self, tp: TopicPartition, offset: int) -> None:
+        """What was handed out from there on was not: a deserializer has failed. A partition that is gone is nobody's concern here."""
+        with self._lock:
+            if tp in self._leaving:
+                self._leaving[tp] = (offset, -1)
+                return
+        if tp in self._engine.positions():
+            self._engine.seek(tp, offset)
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """NativeConsumer.pause, also from on_assigned."""
+        with self._lock:
+            self._held_back.difference_update(partitions)
+            self._engine.pause(partitions)
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """NativeConsumer.resume; what is held back follows when on_assigned has returned."""
+        with self._lock:
+            self._engine.resume([tp for tp in partitions if tp not in self._held_back])
+
+    def paused(self) -> set[TopicPartition]:
+        """Those that the application has paused."""
+        return self._engine.paused() - self._held_back
+
+    def leave(self, *, in_order: bool, timeout_s: float) -> None:
+        """Give everything back, tell the coordinator. in_order: the application has finished what it has."""
+        self._stopping, self._in_order = True, in_order
+        self._back.set()
+        if not self._member.leave("the consumer is stopped", timeout_s) and not self._member.in_callback:
+            log.warning("group %r: the coordinator was not told of this member's end, it will miss its heartbeats", self._group)
+
+    def explain(self, found: Explanation) -> Explanation:
+        """What the engine knows, as the group changes it."""
+        reports = dict(found.partitions)
+        if not self._member.delivers:
+            text = "nothing is handed out while others may have the partition: " + self._member.explain()
+            reports = {tp: report._replace(reason=Reason.NOT_OURS, text=text) for tp, report in reports.items()}
+        for tp in self._held_back.copy() & reports.keys():
+            reports[tp] = reports[tp]._replace(text="waiting for on_assigned to return")
+        for tp in self._unplaced.copy():
+            text = f"its offset to start from is not known yet; last: {self._trouble or 'the coordinator was not asked yet'}"
+            reports[tp] = PartitionReport(Reason.NO_START, text, error=self._trouble)
+        for tp, (offset, _) in self._leaving.copy().items():
+            text = f"being given up at offset {offset}: when the application asks for more messages, or on_revoked returns, another member gets it"
+            reports[tp] = PartitionReport(Reason.LEAVING, text, offset)
+        return Explanation(reports, f"group {self._group}: {self._member.explain()}")
+
+    def stats(self) -> dict[str, Any]:
+        """Where the member stands."""
+        return self._member.stats()
+
+    def __del__(self) -> None:
+        member = getattr(self, "_member", None)
+        if member is not None:
+            member.abandon()
+
+    # -- called now and then, by the consumer's own worker --------------------------------------------------------------------------
+    def look_after(self) -> None:
+        """Begin with what could not begin yet; notice topics and partitions that come into being."""
+        if self._unplaced:
+            self._place()
+        if self._subscription.has_news():
+            self._member.subscribe(self._subscription.topics())
+            before, self._counts = self._counts, self._subscription.counts()
+            if any(before.get(topic, count) != count for topic, count in self._counts.items()):
+                self._noticed = self._member.identity[0], self._handler.monotonic()
+        self._have_them_divided()
+
+    def _have_them_divided(self) -> None:
+        """A topic has other partitions than when the members' shares were decided."""
+        if self._noticed is None:
+            return
+        generation, since = self._noticed
+        if self._member.identity[0] != generation:
+            self._noticed = None  # it was decided anew since
+        elif self._member.is_leader or self._handler.monotonic() - since >= LEADER_S:
+            self._noticed = None
+            self._member.rejoin("a topic has other partitions")
+
+    # -- on the worker for callbacks -------------------------------------------------------------------------------------------------
+    def _changed(self, tell: Tell, generation: int, member_id: str) -> None:
+        if tell.change is Change.ASSIGNED:
+            self._assigned(tell.partitions)
+        elif tell.change is Change.REVOKED:
+            self._revoked(tell.partitions)
+        else:
+            self._lost(tell.partitions)
+
+    def _met(self, error: BaseException) -> None:
+        self._on_problem(error)
+
+    def _call(self, listener: Callable[..., object] | None, partitions: Collection[TopicPartition]) -> None:
+        consumer = self._consumer()
+        if listener is None or consumer is None:
+            return
+        try:
+            listener(consumer, sorted(partitions))
+        except Exception as exc:
+            log.exception("group %r: a listener failed", self._group)
+            self._on_problem(exc)
+
+    def _assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        held = self._member.terms
+        gained = [tp for tp in partitions if tp in held]
+        with self._lock:
+            self.terms.update((tp, held[tp]) for tp in gained)
+            self._unplaced.update(dict.fromkeys(gained))
+            if self._config.on_assigned is not None:
+                self._held_back.update(gained)
+        if gained:
+            self._place()
+        self._call(self._config.on_assigned, gained)
+        with self._lock:
+            here = self._engine.positions()
+            free = [tp for tp in gained if tp in self._held_back and tp in here]
+            self._held_back.difference_update(gained)
+            self._engine.resume(free)
+
+    def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        with self._lock:
+            leaving = [tp for tp in partitions if tp in self.terms]
+            stood = self._take_out(leaving)
+            self._leaving = {tp: stood.get(tp, (-1, -1)) for tp in leaving}
+        try:
+            finished = self._wait_for_application(stood)
+            if leaving and not self._member.terms.keys() & set(leaving):
+                self._call(self._config.on_lost, leaving)  # meanwhile: others may have them already
+                return
+            if self._commits:
+                self._commit_left(finished)
+            self._call(self._config.on_revoked, leaving)
+        finally:
+            self._forget(leaving)
+
+    def _lost(self, partitions: Iterable[TopicPartition]) -> None:
+        with self._lock:
+            lost = [tp for tp in partitions if tp in self.terms]
+            self._take_out(lost)
+        self._forget(lost)
+        self._call(self._config.on_lost, lost)
+
+    def _take_out(self, partitions: Iterable[TopicPartition]) -> Stood:
+        """Under the lock: nothing of these is handed out from now on."""
+        here = self._engine.positions()
+        for tp in partitions:
+            self._unplaced.pop(tp, None)
+            self._held_back.discard(tp)
+        return self._engine.remove([tp for tp in partitions if tp in here])
+
+    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
+        with self._lock:
+            for tp in partitions:
+                self.terms.pop(tp, None)
+            self._leaving = {}
+        self._progress.forget(dict.fromkeys(partitions))
+
+    def _wait_for_application(self, stood: Stood) -> bool:
+        """Until it has finished what it has of these: it asks for more. False: it has not."""
+        handed_out, finished = self._engine.hand_outs, self._progress.finished
+        if all(finished.get(tp) == offset for tp, (offset, _) in stood.items()):
+            return True
+        self._waiting = True
+        try:
+            while self._progress.seen < handed_out:
+                if self._stopping:
+                    return self._in_order
+                if self._consumer() is None or not self._member.terms.keys() & stood.keys():
+                    return False  # it was silent for too long, and they are lost
+                self._back.clear()
+                if self._progress.seen < handed_out and not self._stopping:
+                    self._back.wait(SLICE_S)
+        finally:
+            self._waiting = False
+        return True
+
+    def _commit_left(self, finished: bool) -> None:
+        stood = self._leaving.copy()
+        known = self._progress.finished
+        offsets = {tp: offset if finished else known.get(tp, -1) for tp, (offset, _) in stood.items()}
+        news = {tp: offset for tp, offset in offsets.items() if offset >= 0 and self._progress.committed.get(tp) != offset}
+        epochs = {tp: epoch for tp, (_, epoch) in stood.items()} if finished else {}
+        try:
+            if news:
+                self._progress.commit(news, self._cluster.config.offsets_channel_socket_timeout_ms / 1000, epochs=epochs)
+        except KafkaException as exc:
+            log.error("group %r: what was finished of revoked partitions is not committed and may be consumed again: %s", self._group, exc)
+
+    # -- where to begin --------------------------------------------------------------------------------------------------------------
+    def _place(self) -> None:
+        """Begin with the partitions that have no start yet. What stands in the way is told, and they stay where they are."""
+        if not self._placing.acquire(blocking=False):
+            return
+        try:
+            waiting = list(self._unplaced)
+            starts, epochs, problems = starts_of(self._engine, dict.fromkeys(waiting), self._policy, PLACE_S)
+            self._trouble = problems[0] if problems else None
+            for problem in problems:
+                self._on_problem(problem)
+            for topic in dict.fromkeys(tp.topic for tp in starts):
+                self._add([tp for tp in starts if tp.topic == topic], starts, epochs)
+        except KafkaException as exc:
+            self._trouble = exc
+            log.warning("group %r: partitions cannot be consumed yet: %s", self._group, exc)
+            if not exc.retriable:
+                self._on_problem(exc)
+        finally:
+            self._placing.release()
+
+    def _add(self, partitions: Sequence[TopicPartition], starts: dict[TopicPartition, int], epochs: dict[TopicPartition, int]) -> None:
+        before = self.terms.copy()
+        # Paused until it is sure that they are still the member's: finding out where to begin takes its time.
+        self._engine.add({tp: starts[tp] for tp in partitions}, epochs=epochs, paused=True)
+        with self._lock:
+            here = self._engine.positions()
+            news = [tp for tp in partitions if tp in self._unplaced]
+            mine = [tp for tp in news if self.terms.get(tp) == before.get(tp)]
+            self._engine.remove([tp for tp in partitions if tp in here and tp not in self.terms])
+            for tp in mine:
+                del self._unplaced[tp]
+            self._engine.resume([tp for tp in mine if tp not in self._held_back])
+
+
+def _options(cluster: Cluster, config: NativeConsumerConfig, group: str) -> GroupOptions:
+    return GroupOptions(
+        group,
+        [ASSIGNORS[one] if isinstance(one, str) else one for one in config.assignors],
+        session_timeout_s=config.session_timeout_ms / 1000,
+        rebalance_timeout_s=rebalance_timeout_s(cluster, config.max_poll_interval_ms / 1000, config.session_timeout_ms / 1000),
+        heartbeat_interval_s=config.heartbeat_interval_ms / 1000,
+        max_poll_interval_s=config.max_poll_interval_ms / 1000,
+        instance_id=config.group_instance_id,
+        rack=config.client_rack or None,
+    )
+
+
+def check_group_options(config: NativeConsumerConfig, *, sharing: bool) -> None:
+    """Raise ConfigurationError for options of a group that do not go together, or have nothing to do. sharing: are topics shared?"""
+    if not sharing:
+        for field in dataclasses.fields(config):
+            if field.name in OF_GROUPS and getattr(config, field.name) != field.default:
+                raise ConfigurationError(
+                    f"{field.name}={getattr(config, field.name)!r} has nothing to do: it is for consumers that share topics with others of their group; "
+                    "give topics and group, or leave it out"
+                )
+        return
+    if config.heartbeat_interval_ms * 3 > config.session_timeout_ms:
+        raise ConfigurationError(
+            f"heartbeat_interval_ms={config.heartbeat_interval_ms!r} with session_timeout_ms={config.session_timeout_ms!r}: must be a third of "
+            "it, or less"
+        )
+    if not config.assignors:
+        raise ConfigurationError(f"assignors={config.assignors!r}: must name one or more of {', '.join(ASSIGNORS)}")
+    for one in config.assignors:
+        if one not in ASSIGNORS if isinstance(one, str) else not isinstance(one, Assignor):
+            raise ConfigurationError(
+                f"assignors: {one!r} must be one of {', '.join(ASSIGNORS)}, or an object with what gkafka.core.assignors.Assignor has"
+            )
+
+
+def _delivers(member: Member) -> Callable[[], bool]:
+    return lambda: member.delivers
+
+
+def _weakly(me: weakref.ref[Share], method: Callable[..., None]) -> Callable[..., None]:
+    def call(*arguments: Any) -> None:
+        share = me()
+        if share is not None:
+            method(share, *arguments)
+
+    return call

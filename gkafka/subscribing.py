@@ -1,0 +1,81 @@
+"""What a consumer was given as its topics: names, or a pattern that topics match, now or later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from gkafka.checks import check_topic_name
+from gkafka.common import TopicPartition
+from gkafka.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+
+__all__ = ["Subscription"]
+
+
+class Subscription:
+    """given: a name, names, a compiled pattern, or None for nothing."""
+
+    def __init__(self, cluster: Cluster, given: Any) -> None:
+        self._cluster, self._handler = cluster, cluster.handler
+        self._names, self._pattern = _read(given)
+        self._seen_version = -1
+        self._listed_at = -float("inf")
+
+    def __str__(self) -> str:
+        return self._pattern.pattern if self._pattern is not None else ",".join(self._names)
+
+    def __bool__(self) -> bool:
+        return bool(self._names) or self._pattern is not None
+
+    def look_up(self) -> None:
+        """Have the topics known. Raises UnknownTopicError for a name that is no topic's."""
+        if self._pattern is not None:
+            self._cluster.update()
+            self._listed_at = self._handler.monotonic()
+        for name in self._names:
+            self._cluster.wait_for_topic(name)
+
+    def has_news(self) -> bool:
+        """Is there anything to be told that was not there the last time? Topics of a pattern are looked for every metadata_max_age_ms."""
+        metadata, now = self._cluster.metadata, self._handler.monotonic()
+        if self._pattern is not None and now - self._listed_at > self._cluster.config.metadata_max_age_ms / 1000:
+            self._listed_at = now
+            metadata.want_everything()
+        seen, self._seen_version = self._seen_version, metadata.version
+        return seen != self._seen_version
+
+    def topics(self) -> list[str]:
+        """All names, or the topics that match now; internal ones match nothing."""
+        if self._pattern is None:
+            return list(self._names)
+        metadata = self._cluster.metadata
+        usable = {name for name, info in list(metadata.topics.items()) if not info.is_internal and metadata.topic(name) is not None}
+        return sorted(name for name in usable if self._pattern.fullmatch(name))
+
+    def partitions(self) -> list[TopicPartition]:
+        """Of those of the topics that are known."""
+        metadata = self._cluster.metadata
+        known = [(name, metadata.topic(name)) for name in self.topics()]
+        return [TopicPartition(name, p) for name, info in known if info is not None for p in sorted(info.partitions)]
+
+    def counts(self) -> dict[str, int]:
+        """How many partitions each known topic has."""
+        metadata = self._cluster.metadata
+        return {name: len(info.partitions) for name in self.topics() if (info := metadata.topic(name)) is not None}
+
+
+def _read(given: Any) -> tuple[list[str], re.Pattern[str] | None]:
+    if given is None:
+        return [], None
+    if isinstance(given, re.Pattern):
+        if not isinstance(given.pattern, str):
+            raise ConfigurationError(f"topics={given!r}: must be a pattern of text, as re.compile('logs-.*')")
+        return [], given
+    names = [given] if isinstance(given, (str, bytes)) else list(given) if isinstance(given, Iterable) else None
+    if not names:
+        raise ConfigurationError(f"topics={given!r}: must be a name, a list of names, or a compiled pattern")
+    return list(dict.fromkeys(check_topic_name(name) for name in names)), None

@@ -1,0 +1,135 @@
+"""consumer.explain() and the watchdog: why a partition is, or is not, being delivered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.common import TopicPartition
+from gkafka.consumer import Consumer
+from gkafka.core.standing import Reason
+from gkafka.exceptions import OffsetOutOfRangeError
+from gkafka.testing import Delay, Error, MockCluster
+from tests.public.aids import Runner, fill, read
+
+T0 = TopicPartition("t", 0)
+Make = Callable[..., Consumer]
+
+
+@pytest.fixture
+def make(client: KafkaClient) -> Any:
+    made: list[Consumer] = []
+
+    def consumer(topics: Any = "t", **options: Any) -> Consumer:
+        made.append(client.get_consumer(topics, **{"fetch_error_backoff_ms": 10, "fetch_wait_max_ms": 50, **options}))
+        return made[-1]
+
+    yield consumer
+    for each in made:
+        each.stop()
+
+
+def reason(consumer: Consumer) -> Reason:
+    return consumer.explain().partitions[T0].reason
+
+
+def becomes(run: Runner, consumer: Consumer, wanted: Reason) -> str:
+    """The sentence that goes with it."""
+    run.until(lambda: reason(consumer) is wanted)
+    return consumer.explain().partitions[T0].text
+
+
+def test_what_is_there_what_was_handed_out_and_what_is_paused(client: KafkaClient, make: Make, run: Runner) -> None:
+    fill(client, [b"%d" % i for i in range(5)])
+    consumer = make()
+    assert "5 messages from offset 0 on" in becomes(run, consumer, Reason.READY)
+    report = consumer.explain().partitions[T0]
+    assert (report.position, report.end, report.lag, report.buffered) == (0, 5, 5, 5)
+    read(consumer, 5)
+    assert "up to offset 5" in becomes(run, consumer, Reason.CAUGHT_UP)
+    assert consumer.explain().partitions[T0].lag == 0
+    consumer.pause([T0])
+    assert "resume()" in becomes(run, consumer, Reason.PAUSED)
+    assert str(consumer.explain()).startswith("t-0: paused by the application at offset 5")
+    assert str(client.get_consumer().explain()) == "no partition is read"
+
+
+def test_errors_are_named_with_what_goes_on(client: KafkaClient, cluster: MockCluster, make: Make, run: Runner) -> None:
+    fill(client, [b"x"] * 5)
+    cluster.on("Fetch", Error(56), times=1000)
+    consumer = make(fetch_error_backoff_ms=5000)
+    assert "KafkaStorageError" in becomes(run, consumer, Reason.FAILED)
+    assert "trying again in" in consumer.explain().partitions[T0].text
+
+
+def test_a_partition_without_a_leader(client: KafkaClient, make_cluster: Any, connect: Any, run: Runner) -> None:
+    cluster = make_cluster(brokers=2, topics={})
+    client = connect(cluster)
+    client.create_topic("t", 1, replication_factor=1)
+    consumer = client.get_consumer("t", fetch_error_backoff_ms=10)
+    run.until(lambda: reason(consumer) is Reason.CAUGHT_UP)
+    cluster.stop_broker(cluster.leader("t", 0))
+    assert "no leader" in becomes(run, consumer, Reason.NO_LEADER)
+    consumer.stop()
+
+
+def test_what_is_damaged_or_out_of_range_says_what_the_next_call_raises(
+    client: KafkaClient, cluster: MockCluster, make: Make, run: Runner
+) -> None:
+    fill(client, [b"x"] * 10, batches=10)
+    consumer = make(None, auto_offset_reset="none")
+    cluster.delete_records("t", 0, 5)
+    consumer.assign({T0: 2})
+    text = becomes(run, consumer, Reason.HALTED)
+    assert "seek()" in text
+    assert isinstance(consumer.explain().partitions[T0].error, OffsetOutOfRangeError)
+
+
+def test_an_open_transaction_that_hides_what_is_behind_it(client: KafkaClient, connect: Any, make_cluster: Any, run: Runner) -> None:
+    cluster = make_cluster(topics={"t": 1})
+    with connect(cluster) as other:
+        fill(other, [b"before"])
+        producer = other.get_producer(transactional_id="x")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.produce("t", b"open", partition=0).result(10)
+        consumer = other.get_consumer("t", fetch_wait_max_ms=50)
+        read(consumer, 1)
+        assert "an open transaction hides everything from offset 1 on" in becomes(run, consumer, Reason.OPEN_TRANSACTION)
+        producer.commit_transaction()
+        read(consumer, 1)
+        assert becomes(run, consumer, Reason.CAUGHT_UP)
+        consumer.stop()
+        producer.close()
+
+
+def test_a_consumer_that_holds_as_much_as_it_may(client: KafkaClient, make_cluster: Any, connect: Any, run: Runner) -> None:
+    client = connect(make_cluster(topics={"t": 2}))
+    fill(client, [b"x" * 1000] * 50, batches=50, partition=1)
+    consumer = client.get_consumer("t", queued_max_bytes=4000, fetch_max_bytes=2000, fetch_message_max_bytes=2000, fetch_wait_max_ms=50)
+    assert "queued_max_bytes" in becomes(run, consumer, Reason.QUEUE_FULL)
+    consumer.stop()
+
+
+def test_stall_warning_ms_tells_once_of_a_partition_that_has_stood_still(
+    client: KafkaClient, cluster: MockCluster, make: Make, run: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="gkafka.explaining")
+    fill(client, [b"x"] * 5)
+    consumer, quiet = make(stall_warning_ms=200), make(stall_warning_ms=0)
+    run.until(lambda: consumer.stats()["stall_warnings"] == 1)
+    assert run.stays(lambda: consumer.stats()["stall_warnings"] == 1, 2.2), "once"
+    told = [record.getMessage() for record in caplog.records if "stood still" in record.getMessage()]
+    assert told == ["t-0 has stood still for 0.2 s: 5 messages from offset 0 on are here and wait for the application to ask for them"]
+    read(consumer, 5)
+    run.until(lambda: reason(consumer) is Reason.CAUGHT_UP)
+    assert run.stays(lambda: consumer.stats()["stall_warnings"] == 1, 2.2), "there is nothing to read"
+    cluster.on("Fetch", Delay(60))
+    fill(client, [b"y"])
+    consumer.seek(T0, 2)
+    run.until(lambda: consumer.stats()["stall_warnings"] == 2)
+    assert quiet.stats()["stall_warnings"] == 0
