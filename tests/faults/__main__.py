@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.faults import GAMES
+from tests.faults.groups import GroupLine
 from tests.faults.runs import GOAL, LONG, SHORT, Line
 from tests.faults.stage import Stage, Stuck
 from tests.faults.writer import CLIENTS
@@ -39,6 +40,29 @@ HEAD = (
     "ratio",
     "result",
 )
+GROUP_HEAD = (
+    "fault",
+    "played",
+    "consumers",
+    "read",
+    "dup",
+    "lost",
+    "skips",
+    "repeats",
+    "rewound",
+    "strange",
+    "double ms",
+    "late",
+    "regr",
+    "stuck",
+    "rebal",
+    "unowned s",
+    "stall s",
+    "control s",
+    "figures (control)",
+    "errors",
+    "result",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen:
         parser.error(f"no fault begins with {', '.join(given.fault)}: there are {', '.join(GAMES)}")
     print(f"seed {seed}: {', '.join(chosen)}", file=sys.stderr)
-    lines: list[Line] = []
+    lines: list[Line | GroupLine] = []
     broken: list[str] = []
     with Stage(seed=seed) as stage:
         stage.logs = given.logs
@@ -75,10 +99,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if broken or any(line.blame for line in lines) else 0
 
 
-def table(lines: Sequence[Line]) -> str:
-    rows = [HEAD, *map(_row, lines)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+def table(lines: Sequence[Line | GroupLine]) -> str:
+    """One for producers, one for consumers, as far as there are any."""
+    producers = [_row(line) for line in lines if isinstance(line, Line)]
+    consumers = [_group_row(line) for line in lines if isinstance(line, GroupLine)]
+    parts = [_columns([head, *rows]) for head, rows in ((HEAD, producers), (GROUP_HEAD, consumers)) if rows]
+    return "\n\n".join(parts)
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def _group_row(line: GroupLine) -> tuple[str, ...]:
+    f = line.findings
+    counts = (f.read, f.dup, f.lost, f.skips, f.repeats, f.rewound, f.strangers + f.damaged)
+    late = f"{f.late_reads}+{f.late_commits}"
+    more = (
+        f"{f.double_ms:g}",
+        late,
+        str(f.regressions),
+        str(f.stuck + f.mispositioned),
+        str(f.rebalances),
+        f"{f.unowned_s:.1f}",
+        f"{f.stall_s:.1f}",
+    )
+    control = f"{line.control['stall_s']:.1f}" if line.control else ""
+    figures = ", ".join(
+        f"{name} {value:g}" + (f" ({line.control[name]:g})" if name in line.control else "") for name, value in line.figures.items()
+    )
+    errors = ", ".join(f"{name} {count}" for name, count in f.errors.items())
+    result = "control" if line.client == "confluent" else "FAILED: " + "; ".join(line.blame) if line.blame else "passed"
+    return (line.fault, f"{line.played} ({line.form})", line.client, *map(str, counts), *more, control, figures, errors, result)
 
 
 def _row(line: Line) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ END_TXN, TXN_OFFSET_COMMIT = 26, 28
 COUNT = {"long": 210_000, "short": 6_000}
 BATCH = {"long": 750, "short": 150}
 ROUNDS = {"long": 5, "short": 1}
-COORDINATORS = 4  # partitions of __transaction_state in our clusters
 
 
 def play_copies(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> list[Line]:
@@ -147,8 +146,7 @@ class _Play:
         self._start()
 
     def _kill_coordinator(self) -> None:
-        leaders = self.stage.leaders("__transaction_state")
-        victim = leaders[_java_hash(self.task.name) % COORDINATORS]
+        victim = self.stage.coordinator(self.task.name, "__transaction_state")
         self.stage.kill(victim)
         before = self.copier.copied
         self._until_copied(min(self.count, before + self.task.batch))
@@ -173,11 +171,3 @@ class _Play:
         until(lambda: zombie.status is not None, "the zombie notices", self.form.limit_s)
         if zombie.status != FENCED:
             self.blame.append(f"the zombie ended with status {zombie.status}: {zombie.errors()[-300:]}")
-
-
-def _java_hash(text: str) -> int:
-    """abs(String.hashCode()), as the broker chooses a transaction's coordinator."""
-    value = 0
-    for char in text:
-        value = (31 * value + ord(char)) & 0xFFFFFFFF
-    return abs(value - (1 << 32) if value >= 1 << 31 else value)

@@ -9,11 +9,14 @@ from typing import NamedTuple
 
 from tests.faults.closing import play_closing
 from tests.faults.copies import play_copies
+from tests.faults.groupfaults import GROUP_FAULTS
+from tests.faults.groups import GroupFault, GroupLine, play_groups
 from tests.faults.ledger import Entry
 from tests.faults.proxy import PRODUCE, Cut, Lose
 from tests.faults.runs import Fault, Form, Line, Run, play
 from tests.faults.shots import play_shots
-from tests.faults.stage import Stage
+from tests.faults.stage import Stage, ZooKeeperStage
+from tests.faults.zookeeperfaults import ZOOKEEPER_FAULTS
 
 __all__ = ["FAULTS", "GAMES", "Game"]
 
@@ -169,7 +172,7 @@ class Game(NamedTuple):
     """Anything that `make faults` plays. play: with a stage, a form, a seed and the clients' names; short: has a short form."""
 
     title: str
-    play: Callable[[Stage, Form, int, Sequence[str]], list[Line]]
+    play: Callable[[Stage, Form, int, Sequence[str]], Sequence[Line | GroupLine]]
     short: bool = True
 
 
@@ -180,9 +183,21 @@ def _under_load(fault: Fault) -> Game:
     return Game(fault.title, functools.wraps(fault.play)(played), fault.short)
 
 
+def _of_groups(fault: GroupFault) -> Game:
+    def played(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> list[GroupLine]:
+        if not fault.zookeeper:
+            return play_groups(stage, fault, form, seed, clients)
+        with ZooKeeperStage(seed) as own:
+            own.logs = stage.logs
+            return play_groups(own, fault, form, seed, clients)
+
+    return Game(fault.title, functools.wraps(fault.play)(played), fault.short)
+
+
 GAMES = {
     **{id: _under_load(fault) for id, fault in FAULTS.items()},
     "F23": Game("close() in every state", play_closing),
     "F24": Game("calls cut off anywhere", play_shots),
     "F25": Game("transactions", play_copies),
+    **{id: _of_groups(fault) for id, fault in {**GROUP_FAULTS, **ZOOKEEPER_FAULTS}.items()},
 }

@@ -13,14 +13,15 @@ import socket
 import struct
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from types import TracebackType
 
 from tests.live.jvm import free_ports
 
-__all__ = ["PRODUCE", "Cut", "Delay", "Door", "Lose", "Plan", "Rule"]
+__all__ = ["API_VERSIONS", "FETCH", "HEARTBEAT", "PRODUCE", "Cut", "Delay", "Door", "Flip", "Lose", "Plan", "Rule"]
 
-PRODUCE = 0
+PRODUCE, FETCH, HEARTBEAT, API_VERSIONS = 0, 1, 12, 18
 TICK_S = 0.02
 MAX_FRAME = 64 << 20
 Address = tuple[str, int]
@@ -39,9 +40,21 @@ class Cut:
 
 @dataclasses.dataclass(frozen=True)
 class Delay:
-    """The reply, and all after it on its connection, comes so many seconds later."""
+    """The reply, and all after it on its connection, comes so many seconds later; with `most` some time between the two."""
 
     seconds: float
+    most: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Flip:
+    """A bit of the reply arrives as the other one: in the `reach` bytes that end with some occurrence of `near`. Without one it arrives whole."""
+
+    near: bytes
+    reach: int
+
+
+Action = Lose | Cut | Delay | Flip
 
 
 @dataclasses.dataclass
@@ -49,7 +62,7 @@ class Rule:
     """What happens to replies of one API. api: its key, None for all; share: of the replies; times: at most, None for all."""
 
     api: int | None
-    action: Lose | Cut | Delay
+    action: Action
     share: float = 1.0
     times: int | None = None
     hits: int = 0
@@ -58,7 +71,8 @@ class Rule:
 class Plan:
     """What the doors of a run do. Changes take effect at once.
 
-    connections: accepted so far; ended: connections that a rule, a lifetime or down() ended; broken: that the broker's side ended.
+    connections: accepted so far; ended: connections that a rule, a lifetime or down() ended; broken: that the broker's side ended; flipped: replies
+    with another bit. rate: bytes a second of the replies of a connection; drip: they come byte by byte. asked: (client id, API) -> when.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -67,12 +81,16 @@ class Plan:
         self.connections = 0
         self.ended = 0
         self.broken = 0
+        self.flipped = 0
+        self.rate: float | None = None
+        self.drip = False
+        self.asked: dict[tuple[str, int], list[float]] = defaultdict(list)
         self._lock = threading.Lock()
         self._rules: list[Rule] = []
         self._open = threading.Event()
         self._open.set()
 
-    def add(self, api: int | None, action: Lose | Cut | Delay, *, share: float = 1.0, times: int | None = None) -> Rule:
+    def add(self, api: int | None, action: Action, *, share: float = 1.0, times: int | None = None) -> Rule:
         """From now on. The rule returned counts its hits."""
         rule = Rule(api, action, share, times)
         with self._lock:
@@ -84,20 +102,35 @@ class Plan:
         self._open.clear()
 
     def clear(self) -> None:
-        """No rule, no lifetime and no silence any more."""
+        """No rule, no lifetime, no slowness and no silence any more."""
         with self._lock:
-            self._rules, self.lifetime = [], None
+            self._rules, self.lifetime, self.rate, self.drip = [], None, None, False
         self._open.set()
 
-    def for_reply(self, api: int) -> Lose | Cut | Delay | None:
+    def for_reply(self, api: int) -> Action | None:
         """What to do with a reply that has just come from the broker."""
         with self._lock:
             for rule in self._rules:
                 spent = rule.times is not None and rule.hits >= rule.times
                 if rule.api in (None, api) and not spent and self.chance.random() < rule.share:
                     rule.hits += 1
-                    return rule.action
+                    return self._drawn(rule.action)
         return None
+
+    def _drawn(self, action: Action) -> Action:
+        if isinstance(action, Delay) and action.most:
+            return Delay(self.chance.uniform(action.seconds, action.most))
+        return action
+
+    def flip(self, frame: bytearray, how: Flip) -> None:
+        """Change a bit of the frame in its place."""
+        with self._lock:
+            found = frame.find(how.near, self.chance.randrange(len(frame)))
+            found = found if found >= 0 else frame.find(how.near)
+            if found >= 0:
+                end = found + len(how.near)
+                frame[end - 1 - self.chance.randrange(how.reach)] ^= 1 << self.chance.randrange(8)
+                self.flipped += 1
 
     def wait_while_silent(self, seconds: float) -> bool:
         """False: still silent."""
@@ -251,6 +284,8 @@ class _Link:
             return False
         api, _, correlation = struct.unpack_from(">hhi", frame, 4)
         self._apis[correlation] = api
+        size = max(0, struct.unpack_from(">h", frame, 12)[0]) if len(frame) >= 14 else 0
+        self._plan.asked[frame[14 : 14 + size].decode(errors="replace"), api].append(time.monotonic())
         self._broker.sendall(frame)
         return True
 
@@ -275,8 +310,18 @@ class _Link:
                 self._client.sendall(frame[: action.at])
             self.end()
             return False
-        self._client.sendall(frame)
+        if isinstance(action, Flip):
+            self._plan.flip(frame, action)
+        self._deliver(frame)
         return True
+
+    def _deliver(self, frame: bytearray) -> None:
+        rate, drip = self._plan.rate, self._plan.drip
+        step = 1 if drip else max(1, int(rate * TICK_S)) if rate else len(frame)
+        for at in range(0, len(frame), step):
+            self._client.sendall(frame[at : at + step])
+            if rate:
+                self._ended.wait(step / rate)
 
 
 def _bound(port: int) -> socket.socket:

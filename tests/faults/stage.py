@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import struct
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +17,16 @@ from tests.faults.ledger import Row
 from tests.faults.proxy import Door, Plan
 from tests.live.kafka import KafkaCluster, Node
 
-__all__ = ["PARTITIONS", "Stage", "Stuck", "until"]
+__all__ = ["PARTITIONS", "Stage", "Stuck", "ZooKeeperStage", "until"]
 
 PARTITIONS = 3
-"""Of each topic: one led by each node."""
+"""Of each topic, if nothing else is said: one led by each node."""
+COORDINATORS = 4
+"""Partitions of __consumer_offsets and of __transaction_state in our clusters."""
 PATIENCE_S = 60.0
 _numbers = itertools.count(1)
 # What a topic is deleted and made under must not come back by a client's asking for it.
-SETTINGS = {"auto.create.topics.enable": "false", "controlled.shutdown.enable": "false", "auto.leader.rebalance.enable": "false"}
+SETTINGS = {"auto.create.topics.enable": "false", "auto.leader.rebalance.enable": "false"}
 
 
 class Stuck(AssertionError):
@@ -53,6 +56,8 @@ class Stage:
         self.logs: Path | None = None
         self._admin: Any = None
         self._kafka_python: Any = None
+        self._sizes: dict[str, int] = {}
+        self._count = 3
 
     def _behind(self, id: int) -> tuple[str, int]:
         node = self.cluster.node(id)
@@ -96,29 +101,44 @@ class Stage:
             self._admin = AdminClient({"bootstrap.servers": self.direct, "log_level": 0})
         return self._admin
 
-    def new_topic(self, stem: str, **configs: object) -> str:
+    def new_topic(self, stem: str, partitions: int = PARTITIONS, **configs: object) -> str:
         name = f"{stem}-{next(_numbers)}"
-        self.create_topic(name, configs)
+        self.create_topic(name, configs, partitions)
         return name
 
-    def create_topic(self, name: str, configs: Mapping[str, object] | None = None) -> None:
-        """Partition p is led by node p + 1: every topic of a run is hit in the same way."""
+    def create_topic(self, name: str, configs: Mapping[str, object] | None = None, partitions: int = PARTITIONS) -> None:
+        """Partition p is led by node p % 3 + 1: every topic of a run is hit in the same way."""
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-        assignment = [[(p + k) % 3 + 1 for k in range(3)] for p in range(PARTITIONS)]
+        assignment = self._replicas(range(partitions))
         given = {key.replace("_", "."): str(value) for key, value in (configs or {}).items()}
-        made = self.admin.create_topics([NewTopic(name, PARTITIONS, replica_assignment=assignment, config=given)], request_timeout=30)
+        made = self.admin.create_topics([NewTopic(name, partitions, replica_assignment=assignment, config=given)], request_timeout=30)
         made[name].result(30)
+        self._sizes[name] = partitions
+        self._until_led(name)
+
+    def add_partitions(self, name: str, count: int) -> None:
+        """Have the topic get as many as that."""
+        from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+
+        news = NewPartitions(name, count, replica_assignment=self._replicas(range(self._sizes[name], count)))
+        self.admin.create_partitions([news], request_timeout=30)[name].result(30)
+        self._sizes[name] = count
+        self._until_led(name)
+
+    def _replicas(self, partitions: Sequence[int]) -> list[list[int]]:
+        return [[(p + k) % self._count + 1 for k in range(self._count)] for p in partitions]
+
+    def _until_led(self, name: str) -> None:
         until(lambda: all(self._leads(node, name) for node in self.alive()), f"every node serves {name}")
 
     def delete_topic(self, name: str) -> None:
         self.admin.delete_topics([name], request_timeout=30)[name].result(30)
         until(lambda: not any(node.leaders(name) for node in self.alive()), f"no node serves {name} any more")
 
-    @staticmethod
-    def _leads(node: Node, topic: str) -> bool:
+    def _leads(self, node: Node, topic: str) -> bool:
         leaders = node.leaders(topic)
-        return len(leaders) == PARTITIONS and min(leaders.values()) > 0
+        return len(leaders) == self._sizes[topic] and min(leaders.values()) > 0
 
     def leaders(self, topic: str) -> dict[int, int]:
         """Partition -> node, by a node that answers."""
@@ -128,7 +148,7 @@ class Stage:
         """Has every partition so many in-sync replicas and a leader?"""
         with contextlib.suppress(Exception):  # a node that is asked may be the one that is down
             known = self.admin.list_topics(topic, timeout=5).topics[topic].partitions
-            return len(known) == PARTITIONS and all(len(p.isrs) >= replicas and p.leader > 0 for p in known.values())
+            return len(known) == self._sizes[topic] and all(len(p.isrs) >= replicas and p.leader > 0 for p in known.values())
         return False
 
     def move_leaders(self, topics: Sequence[str], turn: int) -> None:
@@ -139,9 +159,13 @@ class Stage:
 
             if self._kafka_python is None:
                 self._kafka_python = KafkaAdminClient(bootstrap_servers=self.direct.split(","))
-            wanted = {TopicPartition(t, p): [(p + k + turn) % 3 + 1 for k in range(3)] for t in topics for p in range(PARTITIONS)}
+            wanted = {TopicPartition(t, p): [(p + k + turn) % 3 + 1 for k in range(3)] for t in topics for p in range(self._sizes[t])}
             self._kafka_python.alter_partition_reassignments(wanted)
             self._kafka_python.elect_leaders(0, list_of(wanted), raise_errors=False)
+
+    def coordinator(self, name: str, topic: str = "__consumer_offsets") -> int:
+        """The node that coordinates a group, or with `__transaction_state` a producer; -1 if none does at the moment."""
+        return self.leaders(topic).get(_java_hash(name) % COORDINATORS, -1)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
     def alive(self) -> list[Node]:
@@ -166,7 +190,7 @@ class Stage:
                 self.cluster.restart(node)
         for door in self.doors:
             door.up()
-        until(lambda: all(len(node.brokers() or ()) == 3 for node in self.cluster.nodes), "every node knows of all")
+        until(lambda: all(len(node.brokers() or ()) == self._count for node in self.cluster.nodes), "every node knows of all")
 
     # -- the truth -----------------------------------------------------------------------------------------------------
     def dump(self, topics: Sequence[str], isolation: str = "read_uncommitted") -> list[Row]:
@@ -178,8 +202,8 @@ class Stage:
         consumer = Consumer({**settings, **more})
         rows: list[Row] = []
         try:
-            consumer.assign([TopicPartition(t, p, 0) for t in topics for p in range(PARTITIONS)])
-            going: set[Any] = {(t, p) for t in topics for p in range(PARTITIONS)}
+            going: set[Any] = {(t, p) for t in topics for p in range(self._sizes[t])}
+            consumer.assign([TopicPartition(t, p, 0) for t, p in sorted(going)])
             deadline = time.monotonic() + PATIENCE_S
             while going:
                 if time.monotonic() > deadline:
@@ -197,6 +221,52 @@ class Stage:
             consumer.close()
         return sorted(rows)
 
+    def commits(self, group: str) -> list[tuple[tuple[str, int], int]]:
+        """((topic, partition), offset) of every commit of the group, in the order of its coordinator's log."""
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+        settings = {"bootstrap.servers": self.direct, "group.id": "truth", "enable.auto.commit": False, "log_level": 0}
+        consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "error"})
+        found: list[tuple[tuple[str, int], int]] = []
+        try:
+            consumer.assign([TopicPartition("__consumer_offsets", _java_hash(group) % COORDINATORS, 0)])
+            deadline = time.monotonic() + PATIENCE_S
+            while time.monotonic() < deadline:
+                for message in consumer.consume(10_000, 0.1):
+                    error: Any = message.error()
+                    if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                        return found
+                    if error is not None:
+                        raise Stuck(str(error))
+                    commit = _commit(group, message.key() or b"", message.value())
+                    if commit is not None:
+                        found.append(commit)
+        finally:
+            consumer.close()
+        raise Stuck(f"reading the commits of {group} took more than {PATIENCE_S:g} s")
+
+
+class ZooKeeperStage(Stage):
+    """One node of 2.8, the newest that is here with a ZooKeeper, and that. There are no doors."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed=seed)
+        for door in self.doors:
+            door.close()
+        self.doors = []
+        self.cluster = KafkaCluster("2.8.2", properties=SETTINGS)
+        self._count = 1
+
+    @property
+    def hosts(self) -> str:
+        return self.direct
+
+    def kill(self, id: int) -> None:
+        self.cluster.kill(id)
+
+    def restart(self, id: int) -> None:
+        self.cluster.restart(id)
+
 
 def list_of(partitions: Mapping[Any, object]) -> dict[str, list[int]]:
     """Topic -> partitions."""
@@ -204,6 +274,25 @@ def list_of(partitions: Mapping[Any, object]) -> dict[str, list[int]]:
     for each in partitions:
         topics.setdefault(each.topic, []).append(each.partition)
     return topics
+
+
+def _java_hash(text: str) -> int:
+    """abs(String.hashCode()), as brokers choose a coordinator."""
+    value = 0
+    for char in text:
+        value = (31 * value + ord(char)) & 0xFFFFFFFF
+    return abs(value - (1 << 32) if value >= 1 << 31 else value)
+
+
+def _commit(group: str, key: bytes, value: bytes | None) -> tuple[tuple[str, int], int] | None:
+    """What a record of __consumer_offsets says, if it is a commit of the group (Kafka's OffsetCommitKey and OffsetCommitValue)."""
+    version, size = struct.unpack_from(">hh", key)
+    if version not in (0, 1) or value is None or key[4 : 4 + size].decode() != group:
+        return None
+    (more,) = struct.unpack_from(">h", key, 4 + size)
+    (partition,) = struct.unpack_from(">i", key, 6 + size + more)
+    (offset,) = struct.unpack_from(">q", value, 2)
+    return (key[6 + size : 6 + size + more].decode(), partition), offset
 
 
 def _id(value: bytes | None) -> int:

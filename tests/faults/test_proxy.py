@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.faults.proxy import PRODUCE, Cut, Delay, Door, Lose, Plan
+from tests.faults.proxy import PRODUCE, Cut, Delay, Door, Flip, Lose, Plan
 
 METADATA = 3
 REPLY = b"x" * 100
@@ -150,6 +150,55 @@ def test_a_delayed_reply_comes_later(connect: Connect, plan: Plan) -> None:
     client.ask(METADATA)
     assert client.read(216) == answer(1) + answer(2), "and what comes after it does not overtake it"
     assert time.monotonic() - began >= 0.2
+
+
+def test_a_delay_with_a_longest_is_some_time_between(connect: Connect, plan: Plan) -> None:
+    plan.add(METADATA, Delay(0.1, most=0.3))
+    client, began = connect(), time.monotonic()
+    client.ask(METADATA)
+    assert client.read() == answer(1)
+    assert time.monotonic() - began >= 0.1
+
+
+def test_one_bit_of_a_reply_is_flipped_near_what_is_looked_for(connect: Connect, plan: Plan) -> None:
+    plan.add(METADATA, Flip(near=b"xx", reach=2), times=1)
+    client = connect()
+    client.ask(METADATA)
+    there, sent = client.read(), answer(1)
+    changed = [at for at, (a, b) in enumerate(zip(there, sent, strict=True)) if a != b]
+    assert len(changed) == 1
+    assert changed[0] >= 8, "among the x"
+    assert (there[changed[0]] ^ sent[changed[0]]).bit_count() == 1
+    assert plan.flipped == 1
+
+
+def test_a_reply_without_what_is_looked_for_arrives_whole(connect: Connect, plan: Plan) -> None:
+    plan.add(METADATA, Flip(near=b"y", reach=1))
+    client = connect()
+    client.ask(METADATA)
+    assert client.read() == answer(1)
+    assert plan.flipped == 0
+
+
+def test_replies_may_come_slowly_and_byte_by_byte(connect: Connect, plan: Plan) -> None:
+    plan.drip, plan.rate = True, 540.0
+    client, began = connect(), time.monotonic()
+    client.ask(METADATA)
+    assert client.read() == answer(1)
+    assert time.monotonic() - began >= 0.19
+    plan.clear()
+    assert not plan.drip
+    assert not plan.rate
+
+
+def test_the_plan_remembers_who_asked_what_and_when(door: Door, plan: Plan) -> None:
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", door.port), timeout=10) as sock:
+        sock.sendall(struct.pack(">ihhih2s", 12, METADATA, 0, 1, 2, b"me"))
+        assert len(sock.recv(108)) > 0
+    ((key, times),) = plan.asked.items()
+    assert key == ("me", METADATA)
+    assert began <= times[0] <= time.monotonic()
 
 
 def test_replies_wait_while_the_brokers_are_silent(connect: Connect, broker: Broker, plan: Plan) -> None:

@@ -263,6 +263,17 @@ class KafkaCluster:
         assert self._zookeeper is not None
         self._zookeeper.send(signal.SIGCONT)
 
+    def kill_zookeeper(self) -> None:
+        """SIGKILL; `restart_zookeeper` brings it back with its data."""
+        assert self._zookeeper is not None
+        self._zookeeper.kill()
+
+    def restart_zookeeper(self) -> None:
+        """Start it again, on its port, and wait until it serves."""
+        assert self._zookeeper is not None
+        self._zookeeper.start()
+        wait_for(self._zookeeper, lambda: zookeeper_serves(self._zookeeper_port), what="serving", timeout=START_S)
+
     def suspend(self, node: Node | int) -> None:
         """SIGSTOP: the node accepts connections (its kernel does) and answers nothing."""
         self._node(node).jvm.send(signal.SIGSTOP)

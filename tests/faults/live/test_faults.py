@@ -1,19 +1,35 @@
-"""Each fault in its short form, to both handlers and the control at once: what was acknowledged is there once and in order, what was not is
-accounted for in time. `make faults` plays the long form."""
+"""Each fault in its short form, to both handlers and the control at once. To producers: what was acknowledged is there once and in order, what was
+not is accounted for in time. To groups of consumers: nothing lost or passed over, no two owners, no commit behind another.
+
+`make faults` plays the long form, also of those that have no short one."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.faults.faults import GAMES
+from tests.faults.groupfaults import GROUP_FAULTS
 from tests.faults.runs import SHORT
 from tests.faults.stage import Stage
 from tests.faults.writer import CLIENTS
+from tests.faults.zookeeperfaults import ZOOKEEPER_FAULTS
+
+OF_GROUPS = {*GROUP_FAULTS, *ZOOKEEPER_FAULTS}
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("id", [id for id, game in GAMES.items() if game.short])
+@pytest.mark.parametrize("id", [id for id, game in GAMES.items() if game.short and id not in OF_GROUPS])
 def test_nothing_acknowledged_is_lost_doubled_or_reordered_and_everything_is_resolved(stage: Stage, id: str) -> None:
+    play(stage, id)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("id", [id for id, game in GAMES.items() if game.short and id in OF_GROUPS])
+def test_groups_lose_nothing_have_one_owner_at_a_time_and_never_commit_backwards(stage: Stage, id: str) -> None:
+    play(stage, id)
+
+
+def play(stage: Stage, id: str) -> None:
     lines = GAMES[id].play(stage, SHORT, 1, CLIENTS)
     for line in lines:
         print(line.json())

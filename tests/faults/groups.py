@@ -1,0 +1,434 @@
+"""One fault played to several groups at once: gkafka's consumers on threads and on greenlets, and confluent-kafka's as the control.
+
+All read the same topic, which another client writes in transactions, some of them aborted. Each member is a process with a diary of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import random
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.faults.child import Child
+from tests.faults.consumed import Diary, Findings, Place, Story, judge
+from tests.faults.ledger import Row
+from tests.faults.load import Load
+from tests.faults.member import Membership
+from tests.faults.runs import Form
+from tests.faults.stage import Stage, Stuck, until
+
+__all__ = ["FORMS", "GroupFault", "GroupLine", "GroupRun", "Member", "Party", "blame", "play_groups"]
+
+FORMS = {"long": Form("long", 20_000, 600.0, 600.0), "short": Form("short", 1_500, 400.0, 60.0)}
+"""acked: records that each group has to have read; rate: of the load, records a second."""
+DRAIN_S = 60.0
+STOP_S = 30.0
+CONTROL = "confluent"
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupFault:
+    """A fault and what it needs. kinds: of gkafka's consumers it is played to; play: does it; members, partitions: of each group, of the topic.
+
+    evidence: counters of which none may be 0 at the end, else the fault disturbed nothing; bars: figures of each of our groups and the most that
+    they may be; quiet: the handlers with which no rebalance may happen; tolerates: defects that the fault
+    cannot but bring about, and how much of each; control: whether confluent-kafka takes part; errors: the application may meet some. zookeeper: played on a node
+    with one; prepare: writes what there is to read, in place of the load; least: records that have to be read. client_options, options: of our
+    clients and consumers; control_options: of the control.
+    """
+
+    id: str
+    title: str
+    play: Callable[[GroupRun], None]
+    evidence: tuple[str, ...]
+    bars: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    kinds: tuple[str, ...] = ("managed",)
+    members: int = 3
+    partitions: int = 6
+    session_s: float = 6.0
+    strategy: str = "range"
+    quiet: tuple[str, ...] = ()
+    tolerates: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    zookeeper: bool = False
+    prepare: Callable[[GroupRun], None] | None = None
+    least: int | None = None
+    control: bool = True
+    errors: bool = True
+    short: bool = False
+    configs: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    client_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    control_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class GroupLine:
+    """What came out for one group. figures: what the fault measures, in its unit; control: the same of the control."""
+
+    fault: str
+    client: str
+    seed: int
+    form: str
+    played: str
+    findings: Findings
+    figures: dict[str, float]
+    evidence: dict[str, int]
+    seconds: float
+    blame: list[str]
+    control: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def json(self) -> str:
+        about = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "findings"}
+        return json.dumps({**about, "seconds": round(self.seconds, 1), **dataclasses.asdict(self.findings)})
+
+
+class Member(Child):
+    """A member's process. killed: when, monotonic seconds."""
+
+    def __init__(self, given: Membership) -> None:
+        self.given = given
+        self.killed: float | None = None
+        self.frozen = self.leaving = False
+        super().__init__("tests.faults.member", given)
+
+    @property
+    def name(self) -> str:
+        return self.given.name
+
+    @property
+    def mine(self) -> set[Place]:
+        return {(topic, p) for topic, p in self.said.get("mine", ())}
+
+    @property
+    def newest(self) -> dict[Place, tuple[int, float]]:
+        """Place -> (offset of the last record that it was handed, when the newest was produced)."""
+        return {(topic, p): (offset, produced) for topic, p, offset, produced in self.said.get("newest", ())}
+
+    def count(self, name: str) -> int:
+        return int(self.said.get(name, 0))
+
+    def seconds(self, name: str) -> float:
+        return float(self.said.get(name, 0.0))
+
+    def check_alive(self) -> None:
+        if self.status is not None and self.killed is None and not (self.leaving and self.status == 0):
+            raise Stuck(f"{self.name} ended by itself with status {self.status}:\n{self.errors()}")
+
+    def kill(self) -> float:
+        """SIGKILL. Returns when."""
+        self.killed = time.monotonic()
+        self.process.kill()
+        self.process.wait(30)
+        return self.killed
+
+    def freeze(self) -> float:
+        self.frozen = True
+        self.process.send_signal(signal.SIGSTOP)
+        return time.monotonic()
+
+    def wake(self) -> float:
+        now = time.monotonic()
+        self.frozen = False
+        self.process.send_signal(signal.SIGCONT)
+        return now
+
+    def leave(self) -> float:
+        """Ask it to stop in order. Returns when."""
+        self.leaving = True
+        self.tell("stop")
+        return time.monotonic()
+
+    @property
+    def there(self) -> bool:
+        return self.status is None and not self.frozen and not self.leaving
+
+
+class Party:
+    """A group under test. client: "threading", "gevent" or "confluent"; kind: of the consumer."""
+
+    def __init__(self, client: str, kind: str, group: str) -> None:
+        self.client, self.kind, self.group = client, kind, group
+        self.members: list[Member] = []
+        self.figures: dict[str, float] = {}
+
+    @property
+    def name(self) -> str:
+        return self.client if self.client == CONTROL else f"{self.client}/{self.kind}"
+
+    @property
+    def there(self) -> list[Member]:
+        return [member for member in self.members if member.there]
+
+    @property
+    def read(self) -> int:
+        return sum(member.count("read") for member in self.members)
+
+    def produced(self, place: Place) -> float:
+        """When the newest record of the place that the group has read was produced."""
+        return max((member.newest.get(place, (0, 0.0))[1] for member in self.members), default=0.0)
+
+    def offset(self, place: Place) -> int:
+        return max((member.newest.get(place, (-1, 0.0))[0] for member in self.members), default=-1)
+
+    def most(self, name: str, value: float) -> None:
+        """A figure is the worst of all times it was measured."""
+        self.figures[name] = round(max(self.figures.get(name, 0.0), value), 2)
+
+    def diaries(self) -> list[Diary]:
+        """What is written until now."""
+        return [Diary.load(Path(member.given.ledger), member.killed) for member in self.members]
+
+
+class GroupRun:
+    """What a fault's play has in its hands. counts: the evidence; parties: the groups; topics: what they read, name -> partitions."""
+
+    def __init__(self, stage: Stage, fault: GroupFault, form: Form, seed: int, folder: Path, clients: Sequence[str]) -> None:
+        self.stage, self.fault, self.form = stage, fault, form
+        self.chance = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+        self.folder = folder
+        self.topics = {stage.new_topic(f"{fault.id}-consumed", fault.partitions, **fault.configs): fault.partitions}
+        self.parties = [Party(c, k, f"{fault.id}-{c}-{k}-{self.topic}") for c in clients if c != CONTROL for k in fault.kinds]
+        if CONTROL in clients and fault.control:
+            self.parties.append(Party(CONTROL, CONTROL, f"{fault.id}-{CONTROL}-{self.topic}"))
+        self.began = self.ended = time.monotonic()
+        self.load: Child | None = None
+
+    @property
+    def long(self) -> bool:
+        return self.form.name == "long"
+
+    @property
+    def least(self) -> int:
+        """Records that each group has to read."""
+        return self.form.acked if self.fault.least is None else self.fault.least
+
+    @property
+    def topic(self) -> str:
+        return next(iter(self.topics))
+
+    @property
+    def places(self) -> list[Place]:
+        return [(topic, p) for topic, count in self.topics.items() for p in range(count)]
+
+    # -- members -------------------------------------------------------------------------------------------------------
+    def join(self, party: Party, **options: Any) -> Member:
+        """One more member."""
+        name = f"{party.client}-{party.kind}-{len(party.members)}"
+        fault = self.fault
+        given = Membership(
+            party.client,
+            party.kind,
+            name,
+            options.pop("hosts", self.stage.hosts),
+            list(self.topics),
+            party.group,
+            str(self.folder / name),
+            session_s=fault.session_s,
+            strategy=options.pop("strategy", fault.strategy),
+            zookeeper=self.stage.cluster.zookeeper or "",
+            log=str(self.stage.logs / f"{fault.id}-{name}.log") if self.stage.logs and party.client != CONTROL else "",
+            callback=options.pop("callback", ""),
+            client_options=dict(fault.client_options) if party.client != CONTROL else {},
+            options={**(fault.control_options if party.client == CONTROL else fault.options), **options},
+        )
+        party.members.append(Member(given))
+        return party.members[-1]
+
+    def victims(self) -> list[tuple[Party, Member]]:
+        """One member of each group, which has something."""
+        return [(party, self.chance.choice([m for m in party.there if m.mine] or party.there)) for party in self.parties]
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+    def wait(self, what: Callable[[], Any], why: str, timeout: float = 60.0) -> None:
+        def alive_and_done() -> Any:
+            for party in self.parties:
+                for member in party.members:
+                    member.check_alive()
+            if self.load is not None and self.load.status is not None:
+                raise Stuck(f"the load ended by itself:\n{self.load.errors()}")
+            return what()
+
+        until(alive_and_done, why, timeout)
+
+    def pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        self.wait(lambda: time.monotonic() >= end, "the time passes", seconds + 10)
+
+    def settled(self, timeout: float = 60.0) -> None:
+        """Until in every group each partition is exactly one living member's, and everyone has some."""
+
+        def shared(party: Party) -> bool:
+            has = [member.mine for member in party.there]
+            return all(has) and sum(map(len, has)) == len(set().union(*has)) == len(self.places)
+
+        self.wait(lambda: all(map(shared, self.parties)), f"every group shares {len(self.places)} partitions", timeout)
+
+    def goes_on(self, parties: Sequence[Party] | None = None, since: float | None = None, timeout: float = 90.0) -> None:
+        """Until every group has read, from every partition, a record that was produced later than `since`, or now."""
+        after = time.monotonic() if since is None else since
+        asked = self.parties if parties is None else parties
+
+        def behind() -> list[str]:
+            return [f"{party.name} {place}" for party in asked for place in self.places if party.produced(place) <= after]
+
+        try:
+            self.wait(lambda: not behind(), "every group goes on", timeout)
+        except Stuck as error:
+            raise Stuck(f"{error}: {', '.join(behind())}") from None
+
+    def measure(self, figure: str, since: float) -> None:
+        """How long each group takes to read, from every partition, a record that was produced since."""
+        open_ones = list(self.parties)
+
+        def all_went_on() -> bool:
+            for party in list(open_ones):
+                if all(party.produced(place) > since for place in self.places):
+                    party.most(figure, time.monotonic() - since)
+                    open_ones.remove(party)
+            return not open_ones
+
+        self.wait(all_went_on, "every group goes on", 90.0)
+
+    def reads(self, count: int) -> None:
+        """Until every group was handed so many more."""
+        goals = [(party, party.read + count) for party in self.parties]
+        self.wait(lambda: all(party.read >= goal for party, goal in goals), f"{count} more records are read", self.form.limit_s)
+
+    # -- brokers -------------------------------------------------------------------------------------------------------
+    def coordinators(self) -> dict[str, int]:
+        """Group -> node."""
+        return {party.group: self.stage.coordinator(party.group) for party in self.parties}
+
+    # -- the load ------------------------------------------------------------------------------------------------------
+    def start_load(self) -> None:
+        first = self.counts["produced"]
+        self.load = Child("tests.faults.load", Load(self.stage.direct, self.topics, self.form.rate, first=first))
+
+    def end_load(self) -> None:
+        assert self.load is not None
+        load, self.load = self.load, None
+        load.tell("")
+        try:
+            load.wait(60)
+            self.counts["aborted"] += load.said["aborted"]
+            self.counts["produced"] = load.said["produced"]
+        finally:
+            load.end()
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        if self.fault.prepare is not None:
+            self.fault.prepare(self)
+        else:
+            self.start_load()
+        for party in self.parties:
+            for _ in range(1 if party.kind == "simple" else self.fault.members):
+                self.join(party)
+        self.settled()
+        if self.load is not None:
+            self.goes_on()
+        self.began = time.monotonic()
+
+    def drain(self) -> list[Row]:
+        """End the load, wait until everything is read or the time is over. Returns what there was to read."""
+        if self.load is not None:
+            self.end_load()
+        rows = self.stage.dump(list(self.topics), "read_committed")
+        last = {(row.topic, row.partition): row.offset for row in rows}
+        with contextlib.suppress(Stuck):  # the findings say what is stuck
+            self.wait(lambda: all(p.offset(place) >= at for p in self.parties for place, at in last.items()), "all is read", DRAIN_S)
+        self.ended = time.monotonic()
+        return rows
+
+    def stop(self) -> None:
+        """Every member leaves in order."""
+        living = [member for party in self.parties for member in party.members if member.status is None]
+        for member in living:
+            if not member.leaving:
+                member.leave()
+        deadline = time.monotonic() + STOP_S
+        for member in living:
+            try:
+                status = member.wait(max(1.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise Stuck(f"{member.name} has not stopped within {STOP_S:g} s:\n{member.errors()}") from None
+            if status != 0 or not member.said.get("ended"):
+                raise Stuck(f"{member.name} ended with status {status}:\n{member.errors()}")
+
+    def close(self) -> None:
+        for child in [*(member for party in self.parties for member in party.members), *filter(None, [self.load])]:
+            child.end()
+
+
+def play_groups(stage: Stage, fault: GroupFault, form: Form, seed: int, clients: Sequence[str]) -> list[GroupLine]:
+    """Play a fault to the groups; a line for each. The stage is whole before and after it."""
+    with tempfile.TemporaryDirectory() as folder:
+        stage.heal()
+        stage.plan.chance.seed(seed)
+        ended = stage.plan.ended + stage.plan.broken
+        run = GroupRun(stage, fault, FORMS[form.name], seed, Path(folder), clients)
+        try:
+            run.start()
+            fault.play(run)
+            run.reads(max(0, run.least - min(party.read for party in run.parties)))
+            run.counts["disconnects"] = stage.plan.ended + stage.plan.broken - ended
+            stage.heal()
+            rows = run.drain()
+            run.stop()
+            lines = [_line(run, party, rows, seed) for party in run.parties]
+        finally:
+            run.close()
+            stage.heal()
+        with contextlib.suppress(Exception):
+            stage.admin.delete_topics(list(run.topics))
+    control = next((line for line in lines if line.client == CONTROL), None)
+    for line in lines:
+        if control is not None and line is not control:
+            line.control = {**control.figures, "stall_s": control.findings.stall_s}
+    return lines
+
+
+def _line(run: GroupRun, party: Party, rows: Sequence[Row], seed: int) -> GroupLine:
+    diaries = party.diaries()
+    story = Story(rows, run.stage.commits(party.group), run.began, run.ended, clean=party.kind != "simple")
+    findings = judge(diaries, story)
+    evidence = {name: int(party.figures.get(name, run.counts[name])) for name in ("aborted", *run.fault.evidence)}
+    line = GroupLine(
+        run.fault.id, party.name, seed, run.form.name, run.fault.title, findings, party.figures, evidence, run.ended - run.began, []
+    )
+    if party.client != CONTROL:
+        line.blame = list(blame(run, line))
+    return line
+
+
+def blame(run: GroupRun, line: GroupLine) -> Iterator[str]:
+    """Why the run failed; for the control nothing is asked but that it took part."""
+    fault, found = run.fault, line.findings
+    for name, count in found.wrong.items():
+        if count > fault.tolerates.get(name, 0):
+            yield f"{count:g} {name}"
+    if found.read < run.least:
+        yield f"too few read: {found.read:,} of {run.least:,}"
+    for name, times in line.evidence.items():
+        if not times:
+            yield f"no {name}: the fault disturbed nothing"
+    for name, most in fault.bars.items():
+        measured = line.figures.get(name, getattr(found, name, None))
+        if measured is None:
+            yield f"{name} was not measured"
+        elif measured > most:
+            yield f"{name} {measured:g}: more than {most:g}"
+    if line.client.partition("/")[0] in fault.quiet and found.rebalances:
+        yield f"{found.rebalances} rebalances"
+    if not fault.errors and found.errors:
+        yield f"the application met {found.errors}"

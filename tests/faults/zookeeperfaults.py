@@ -1,0 +1,220 @@
+"""Faults of groups that share a topic by way of ZooKeeper: F15, F20 and F21 with BalancedConsumer, on a node of 2.8."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.faults.groupfaults import churn, frozen_members, killed_members
+from tests.faults.groups import GroupFault, GroupRun, Member
+
+__all__ = ["ZOOKEEPER_FAULTS"]
+
+SESSION_S = 4.0
+"""Of the members with ZooKeeper. What is frozen here longer than a node's own session (18 s) would end that, too."""
+
+
+def zookeeper_frozen(run: GroupRun) -> None:
+    """SIGSTOP of ZooKeeper: for a second, which nobody has to notice, and for two sessions."""
+    for _ in range(3 if run.long else 1):
+        run.stage.cluster.suspend_zookeeper()
+        run.pause(1.0)
+        run.stage.cluster.resume_zookeeper()
+        run.goes_on()
+        run.counts["freezes"] += 1
+        away(run, run.stage.cluster.suspend_zookeeper, run.stage.cluster.resume_zookeeper, 2 * SESSION_S)
+
+
+def zookeeper_killed(run: GroupRun) -> None:
+    """kill -9 of ZooKeeper, which comes back after two sessions."""
+    for _ in range(3 if run.long else 1):
+        away(run, run.stage.cluster.kill_zookeeper, run.stage.cluster.restart_zookeeper, 2 * SESSION_S)
+        run.counts["kills"] += 1
+
+
+def away(run: GroupRun, go: Any, come: Any, seconds: float) -> None:
+    """Until when anything is handed out while ZooKeeper is away, and how long it takes to go on when it is back."""
+    gone = time.monotonic()
+    go()
+    run.pause(seconds)
+    back = time.monotonic()
+    come()
+    for party in run.parties:
+        late = [read.at for diary in party.diaries() for read in diary.reads if gone < read.at < back]
+        party.most("delivers_s", max(late, default=gone) - gone)
+    run.measure("recovery_s", time.monotonic())
+    run.settled()
+
+
+def sessions_expire(run: GroupRun) -> None:
+    """ZooKeeper ends a member's session: another client closes it under the same id and password."""
+    for _ in range(5 if run.long else 1):
+        run.settled()
+        victims = run.victims()
+        before = {member.name: session(member) for _, member in victims}
+        began = time.monotonic()
+        for _, member in victims:
+            expire(run, member)
+            run.counts["expired"] += 1
+        for _, member in victims:
+            known = before[member.name]
+            run.wait(lambda m=member, k=known: session(m) not in (None, k), f"{member.name} has another session")  # type: ignore[misc]
+        run.measure("recovery_s", began)
+        run.settled()
+
+
+def session(member: Member) -> tuple[int, str] | None:
+    found = member.said.get("session")
+    return None if found is None else (found[0], found[1])
+
+
+def expire(run: GroupRun, member: Member) -> None:
+    from kazoo.client import KazooClient
+
+    found = session(member)
+    assert found is not None
+    twin = KazooClient(run.stage.cluster.zookeeper, client_id=(found[0], bytes.fromhex(found[1])))
+    twin.start()
+    twin.stop()
+    twin.close()
+
+
+def owners_stolen(run: GroupRun) -> None:
+    """Somebody else's znode stands in the place of a member's, for two seconds."""
+    from kazoo.client import KazooClient
+
+    thief = KazooClient(run.stage.cluster.zookeeper)
+    thief.start()
+    try:
+        for _ in range(5 if run.long else 1):
+            for party in run.parties:
+                path = f"/consumers/{party.group}/owners/{run.topic}"
+                name = run.chance.choice(sorted(thief.get_children(path)))
+                partition = int(name.rpartition("-")[2])
+                transaction = thief.transaction()
+                transaction.delete(f"{path}/{name}")
+                transaction.create(f"{path}/{name}", b"a thief", ephemeral=True)
+                transaction.commit()
+                run.counts["stolen"] += 1
+                stolen = time.monotonic()
+                place = (run.topic, partition)
+                run.wait(lambda p=party, at=place: not any(at in m.mine for m in p.there), f"{party.name} gives {place} up")  # type: ignore[misc]
+                party.most("given_up_s", time.monotonic() - stolen)
+                run.pause(2.0)
+                thief.delete(f"{path}/{name}")
+            run.settled()
+            run.goes_on()
+    finally:
+        thief.stop()
+        thief.close()
+
+
+def brokers_away(run: GroupRun) -> None:
+    """The broker is killed and comes back; ZooKeeper stays."""
+    for _ in range(3 if run.long else 1):
+        run.stage.kill(1)
+        run.counts["kills"] += 1
+        run.pause(10 if run.long else 5)
+        run.stage.restart(1)
+        run.measure("recovery_s", time.monotonic())
+        run.settled()
+
+
+BEAT_MS = SESSION_S * 1000 / 6 + 500
+"""A session that is ended from outside, before its time: a member finds out when it asks the next time."""
+RECOVERY_S = 2 * SESSION_S + 5
+ZOOKEEPER_FAULTS = {
+    fault.id: fault
+    for fault in (
+        GroupFault(
+            "F15-zookeeper-kill",
+            "member killed, member leaves",
+            killed_members,
+            evidence=("kills", "takeovers"),
+            bars={"takeover_s": SESSION_S + 5, "leave_s": 3.0},
+            kinds=("zookeeper",),
+            session_s=SESSION_S,
+            control=False,
+            zookeeper=True,
+        ),
+        GroupFault(
+            "F15-zookeeper-freeze",
+            "member frozen for two sessions",
+            frozen_members,
+            evidence=("freezes", "takeovers"),
+            bars={"takeover_s": SESSION_S + 5},
+            kinds=("zookeeper",),
+            session_s=SESSION_S,
+            control=False,
+            zookeeper=True,
+        ),
+        GroupFault(
+            "F17-zookeeper",
+            "members come and go",
+            churn,
+            evidence=("changes",),
+            bars={"unowned_s": 10.0},
+            members=2,
+            kinds=("zookeeper",),
+            session_s=SESSION_S,
+            control=False,
+            zookeeper=True,
+        ),
+        GroupFault(
+            "F20-freeze",
+            "ZooKeeper frozen",
+            zookeeper_frozen,
+            evidence=("freezes",),
+            bars={"delivers_s": SESSION_S, "recovery_s": RECOVERY_S},
+            kinds=("zookeeper",),
+            session_s=SESSION_S,
+            control=False,
+            zookeeper=True,
+        ),
+        GroupFault(
+            "F20-kill",
+            "ZooKeeper killed; brokers up (F21)",
+            zookeeper_killed,
+            evidence=("kills",),
+            bars={"delivers_s": SESSION_S, "recovery_s": RECOVERY_S},
+            kinds=("zookeeper",),
+            session_s=SESSION_S,
+            control=False,
+            zookeeper=True,
+        ),
+        GroupFault(
+            "F20-expire",
+            "a session expires",
+            sessions_expire,
+            evidence=("expired",),
+            bars={"recovery_s": RECOVERY_S},
+            tolerates={"double_ms": BEAT_MS},
+            kinds=("zookeeper",),
+            session_s=SESSION_S,
+            control=False,
+            zookeeper=True,
+            short=True,
+        ),
+        GroupFault(
+            "F20-stolen",
+            "an owner's znode is taken",
+            owners_stolen,
+            evidence=("stolen",),
+            bars={"given_up_s": SESSION_S},
+            kinds=("zookeeper",),
+            session_s=SESSION_S,
+            control=False,
+            zookeeper=True,
+        ),
+        GroupFault(
+            "F21",
+            "broker killed, ZooKeeper up",
+            brokers_away,
+            evidence=("kills",),
+            bars={"recovery_s": RECOVERY_S},
+            kinds=("zookeeper", "managed"),
+            session_s=6.0,
+            zookeeper=True,
+        ),
+    )
+}
