@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from gkafka.broker import CONTROL
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
+from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.group import Group
+from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell, Ticket, Verdict
 from gkafka.exceptions import ForkedClientError, KafkaException
 from gkafka.wire.groups import JoinGroupRequest, has_rebalance_timeout
@@ -39,6 +41,7 @@ _STATES = {
     State.JOINING: "joining: waiting for the other members",
     State.ASSIGNING: "joining: dividing the partitions, as the leader",
     State.SYNCING: "joining: waiting for the leader to divide the partitions",
+    State.RECONCILING: "in the group: giving up and taking what the coordinator says",
     State.STABLE: "in the group",
     State.LEAVING: "leaving",
     State.LEFT: "has left",
@@ -47,7 +50,8 @@ _STATES = {
 
 class Member:
     """One member. on_change(tell, generation, member_id): a change of what it has, on the callbacks' worker, one at a time; on_problem(error): for
-    the user. max_pause_s: the longest between two tries of a request. Both are called under no lock, and whatever they raise goes to on_problem.
+    the user. Both are called under no lock, and whatever they raise goes to on_problem. max_pause_s: the longest between two tries of a request.
+    machine: which protocol it speaks; ConsumerGroup for KIP-848, with its options.
 
     Leaving is for good. A member that is dropped without it ends when its owner does: see `abandon`.
     """
@@ -55,17 +59,18 @@ class Member:
     def __init__(
         self,
         cluster: Cluster,
-        options: GroupOptions,
+        options: GroupOptions | ConsumerGroupOptions,
         topics: list[str],
         *,
         on_change: Callable[[Tell, int, str], None],
         on_problem: Callable[[BaseException], None],
         max_pause_s: float = 1.0,
+        machine: MakeMachine = Group,
     ) -> None:
         self._cluster, self._handler = cluster, cluster.handler
         self._on_change, self._on_problem = on_change, on_problem
         self._lock = self._handler.Lock()
-        self._group = Group(options, topics, backoff=Backoff(0.1, max_pause_s), chance=self._handler.random())
+        self._group = machine(options, topics, backoff=Backoff(0.1, max_pause_s), chance=self._handler.random())
         self._role = ("group", object())
         self._at: Broker | None = None  # where its own connection is
         self._wake = self._handler.Event()

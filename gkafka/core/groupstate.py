@@ -1,4 +1,4 @@
-"""The states of a member of a classic group, and what callers and drivers of its machine hold."""
+"""The states of a member of a group, how they follow each other in a classic one, and what callers and drivers of its machine hold."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Address = tuple[int, str, int]
 
 class State(enum.Enum):
     """AWAY: not in the group: not yet, or the application does not poll. PREPARING: will join; what must be given up before that is. JOINING,
-    ASSIGNING (the leader alone), SYNCING: the steps of a rebalance. STABLE: nothing is to be done but heartbeats. LEAVING, LEFT: for good.
-    FATAL: nothing can be done.
+    ASSIGNING (the leader alone), SYNCING: the steps of a classic rebalance. RECONCILING: that of KIP-848. STABLE: nothing is to be done but
+    heartbeats. LEAVING, LEFT: for good. FATAL: nothing can be done.
     """
 
     AWAY = "away"
@@ -46,6 +46,7 @@ class State(enum.Enum):
     JOINING = "joining"
     ASSIGNING = "assigning"
     SYNCING = "syncing"
+    RECONCILING = "reconciling"
     STABLE = "stable"
     LEAVING = "leaving"
     LEFT = "left"

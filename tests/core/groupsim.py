@@ -13,6 +13,7 @@ from gkafka.common import TopicPartition
 from gkafka.core.assignors import Assignor, Topics
 from gkafka.core.backoff import Backoff
 from gkafka.core.group import Group
+from gkafka.core.groupmachine import GroupMachine
 from gkafka.core.groupstate import Ask, Change, GroupOptions, State, Tell, Ticket
 from gkafka.exceptions import KafkaException, KafkaTimeoutError, SocketDisconnectedError, error_for
 from gkafka.testing.groups import ClassicGroup
@@ -88,9 +89,8 @@ class Member:
     """
 
     def __init__(self, world: World, name: str, assignors: list[Assignor], *, instance: str | None, skew: float, seed: int) -> None:
-        options = GroupOptions("g", assignors, SESSION_S, world.rebalance_s, BEAT_S, POLL_S, instance)
-        self.group = Group(options, world.topics, backoff=Backoff(0.1, 1.0), chance=Random(seed))
         self.world, self.name, self._skew = world, name, skew
+        self.group: GroupMachine = self.machine(assignors, instance, Random(seed))
         self.alive, self.frozen, self.stalled = True, False, False
         self.positions: dict[TopicPartition, tuple[int, int]] = {}
         self.telling: Tell | None = None
@@ -99,6 +99,10 @@ class Member:
         self.committing: list[Flight] = []
         self.history: list[str] = []
         self.group.polled(self.now)
+
+    def machine(self, assignors: list[Assignor], instance: str | None, chance: Random) -> GroupMachine:
+        options = GroupOptions("g", assignors, SESSION_S, self.world.rebalance_s, BEAT_S, POLL_S, instance)
+        return Group(options, self.world.topics, backoff=Backoff(0.1, 1.0), chance=chance)
 
     @property
     def now(self) -> float:
@@ -118,7 +122,7 @@ class Member:
         for _ in range(20):
             plan = self.group.poll(self.now)
             if self.telling is not None and self.telling.change is Change.REVOKED:
-                assert not any(isinstance(ask.request, JoinGroupRequest) for ask in plan.asks), "it joins before it has given up"
+                assert not any(self.gives_up(ask.request, self.telling) for ask in plan.asks), "it tells before it has given up"
             self.flying += [Flight(ask) for ask in plan.asks]
             if plan.tell is not None:
                 self._called(plan.tell)
@@ -136,6 +140,10 @@ class Member:
         self.telling = tell
         if tell.change is Change.REVOKED:
             self.commit({tp: self.positions[tp] for tp in tell.partitions if tp in self.positions})
+
+    def gives_up(self, request: Any, tell: Tell) -> bool:
+        """Does it tell the coordinator that what the callback is for is free?"""
+        return isinstance(request, JoinGroupRequest)
 
     def return_from_callback(self) -> None:
         if self.telling is None or not self.alive or self.frozen:
@@ -211,7 +219,7 @@ class Member:
         if not waiting or not self.alive or self.frozen:
             return
         flight = waiting[at % len(waiting)]
-        if late and not flight.arrived and not _renames(flight.request):
+        if late and not flight.arrived and not self.left_out(flight.request):
             self.late.append(flight)
         if isinstance(flight.what, Ticket):
             self.committing.remove(flight)
@@ -228,14 +236,13 @@ class Member:
 
     def die(self) -> None:
         self.alive = False
-        self.late += [f for f in self.flying if not f.arrived and not _renames(f.request)]
+        self.late += [f for f in self.flying if not f.arrived and not self.left_out(f.request)]
 
-
-def _renames(request: Any) -> bool:
-    """A static member's JoinGroup that arrives late fences the one that was sent after it; no member can tell that from another process
-    with its instance id, and ends (KIP-345). Left out.
-    """
-    return isinstance(request, JoinGroupRequest) and request.group_instance_id is not None and not request.member_id
+    def left_out(self, request: Any) -> bool:
+        """A static member's JoinGroup that arrives late fences the one that was sent after it; no member can tell that from another process
+        with its instance id, and ends (KIP-345). So it does not arrive.
+        """
+        return isinstance(request, JoinGroupRequest) and request.group_instance_id is not None and not request.member_id
 
 
 class Flight:
@@ -263,10 +270,16 @@ class World:
     def __init__(self, assignors: list[Assignor], *, topics: dict[str, int], seed: int, rebalance_s: float = 20.0) -> None:
         self.topics: Topics = {topic: [()] * count for topic, count in topics.items()}
         self.assignors, self.chance, self.rebalance_s = assignors, Random(seed), rebalance_s
-        self.coordinator = Coordinator()
+        self.coordinator = self.new_coordinator()
         self.members: list[Member] = []
         self.now = NOW[0] = self.coordinator.now = 100.0
         self._born = 0
+
+    def new_coordinator(self) -> Any:
+        return Coordinator()
+
+    def new_member(self, name: str, instance: str | None, skew: float, seed: int) -> Member:
+        return Member(self, name, self.assignors, instance=instance, skew=skew, seed=seed)
 
     @property
     def living(self) -> list[Member]:
@@ -275,7 +288,7 @@ class World:
     def born(self, *, static: bool = False) -> Member:
         self._born += 1
         instance = f"i{self._born}" if static else None
-        member = Member(self, f"p{self._born}", self.assignors, instance=instance, skew=self.chance.uniform(-50, 50), seed=self._born)
+        member = self.new_member(f"p{self._born}", instance, self.chance.uniform(-50, 50), self._born)
         self.members.append(member)
         member.step()
         return member

@@ -680,8 +680,9 @@ def test_a_move_that_is_not_in_the_table_raises() -> None:
 
 
 def test_every_state_can_be_reached_and_left_and_the_last_ones_cannot() -> None:
-    assert {state for _, state in MOVES.items()} == set(State)
-    for state in State:
+    states = set(State) - {State.RECONCILING}  # which is of KIP-848
+    assert {state for _, state in MOVES.items()} == states
+    for state in states:
         ways = {to for (at, _), to in MOVES.items() if at is state} - {state}
         assert bool(ways) == (state not in (State.LEFT, State.FATAL))
     for state in IN_GROUP:
