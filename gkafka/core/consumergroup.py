@@ -372,6 +372,7 @@ class ConsumerGroup:
             self._flying.pause(Kind.NAMES, sent_at)
 
     def _not_named(self, ask: Ask, error: KafkaException, sent_at: float, now: float) -> None:
+        self._road.learn({})
         self._pause(Kind.NAMES, error, now)
 
     # -- ConsumerGroupHeartbeat

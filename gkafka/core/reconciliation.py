@@ -23,6 +23,7 @@ class Reconciliation:
         self._have = have
         self._target: Target | None = None
         self._names: dict[UUID, str] = {}
+        self._asked: set[UUID] = set()  # of those without a name: the brokers could not tell it so far
         self._fresh = self.owes = False
 
     @property
@@ -43,9 +44,10 @@ class Reconciliation:
         return True
 
     def learn(self, names: Mapping[UUID, str]) -> None:
-        """topic id -> name"""
+        """topic id -> name: what came of asking for the nameless ones."""
         news = {topic_id: name for topic_id, name in names.items() if topic_id in self.nameless}
         self._names.update(news)
+        self._asked = self.nameless
         if news:
             self._fresh = self.owes = True
 
@@ -61,6 +63,8 @@ class Reconciliation:
         self._have.give_up([tp for tp in self._have.owned if wanted.get(tp) != self.held.get(tp)])
         if self._have.leaving or any(tp not in self._have.owned for tp in committing if tp in self.held):
             return False
+        if len(self.held) == len(self._have.owned) and not self.nameless <= self._asked:
+            return False  # the answer is on its way, and nobody waits for what has been given up
         news = [tp for tp in wanted if tp not in self._have.owned]
         if news and not may_gain:
             self.held = {tp: wanted[tp] for tp in self._have.owned}
@@ -70,6 +74,7 @@ class Reconciliation:
         self.held = {tp: wanted[tp] for tp in self._have.owned}
         kept = {*self._target, *self.held.values()}
         self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in kept}
+        self._asked &= kept
         return True
 
     def _wanted(self, target: Target) -> dict[TopicPartition, UUID]:

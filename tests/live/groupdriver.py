@@ -15,13 +15,16 @@ from typing import Any
 from gkafka.common import TopicPartition
 from gkafka.core.assignors import Assignor
 from gkafka.core.backoff import Backoff
+from gkafka.core.consumergroup import ConsumerGroup
+from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.group import Group
+from gkafka.core.groupmachine import GroupMachine
 from gkafka.core.groupstate import Address, Ask, GroupOptions, Lane, State
-from gkafka.exceptions import ConnectionFailedError, KafkaException, KafkaTimeoutError, SocketDisconnectedError
+from gkafka.exceptions import ConnectionFailedError, KafkaException, KafkaTimeoutError, SocketDisconnectedError, UnsupportedVersion
 from gkafka.wire.apis import decode_response, encode_request
 from gkafka.wire.versions import Versions
 
-__all__ = ["Driver"]
+__all__ = ["ConsumerDriver", "Driver"]
 
 _size = struct.Struct(">i")
 
@@ -32,16 +35,19 @@ def _addresses(hosts: str) -> list[Address]:
 
 
 class Driver:
-    """One member. topics: topic -> how many partitions it has. history: what the application was told."""
+    """One member. topics: topic -> how many partitions it has. history: what the application was told. polls: does it ask for
+    messages? lock: held while the worker works.
+    """
 
     def __init__(self, hosts: str, version: str, group: str, assignors: Sequence[Assignor], topics: dict[str, int], **options: Any) -> None:
         self._bootstrap = itertools.cycle(_addresses(hosts))
         self._versions = Versions.for_broker(version)
         self._topics = topics
-        settings = {"session_timeout_s": 6.0, "rebalance_timeout_s": 20.0, "heartbeat_interval_s": 0.5, **options}
-        self.group = Group(GroupOptions(group, assignors, **settings), topics, backoff=Backoff(0.05, 0.5), chance=Random(1))
+        self.group = self._machine(group, assignors, topics, {"session_timeout_s": 6.0, "rebalance_timeout_s": 20.0, **options})
         self.history: list[tuple[str, list[int]]] = []
         self.problems: list[KafkaException] = []
+        self.polls = True
+        self.lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
         self._sockets: dict[tuple[Lane, Address], socket.socket] = {}
         self._received: dict[socket.socket, bytearray] = {}
@@ -51,6 +57,10 @@ class Driver:
         self._killed = threading.Event()
         self._worker = threading.Thread(target=self._run, name=f"member of {group}")
         self._worker.start()
+
+    def _machine(self, group: str, assignors: Sequence[Assignor], topics: dict[str, int], settings: dict[str, Any]) -> GroupMachine:
+        options = GroupOptions(group, assignors, **{"heartbeat_interval_s": 0.5, **settings})
+        return Group(options, topics, backoff=Backoff(0.05, 0.5), chance=Random(1))
 
     @property
     def owned(self) -> set[TopicPartition]:
@@ -70,7 +80,8 @@ class Driver:
     def _run(self) -> None:
         try:
             while not self._killed.is_set() and self.group.state not in (State.LEFT, State.FATAL):
-                self._round()
+                with self.lock:
+                    self._round()
         finally:
             for sock in self._sockets.values():
                 sock.close()
@@ -80,7 +91,8 @@ class Driver:
         now = time.monotonic()
         if self._stops.is_set():
             self.group.leave("the test is over")
-        self.group.polled(now)
+        if self.polls:
+            self.group.polled(now)
         plan = self.group.poll(now)
         for ask in plan.asks:
             self._send(ask, now)
@@ -103,6 +115,8 @@ class Driver:
             self._flying[self._id] = ask, version, now + ask.timeout_s, sock
         except OSError as error:
             self.group.on_answer(ask, None, ConnectionFailedError(str(error)), now)
+        except UnsupportedVersion as error:
+            self.group.on_answer(ask, None, error, now)
 
     def _connection(self, ask: Ask) -> socket.socket:
         address = ask.to or next(self._bootstrap)
@@ -144,3 +158,10 @@ class Driver:
         sock.close()
         for number in [n for n, flight in self._flying.items() if flight[3] is sock]:
             self.group.on_answer(self._flying.pop(number)[0], None, SocketDisconnectedError("gone"), time.monotonic())
+
+
+class ConsumerDriver(Driver):
+    """The same with the machine of KIP-848."""
+
+    def _machine(self, group: str, assignors: Sequence[Assignor], topics: dict[str, int], settings: dict[str, Any]) -> GroupMachine:
+        return ConsumerGroup(ConsumerGroupOptions(group, **settings), topics, backoff=Backoff(0.05, 0.5), chance=Random())
