@@ -90,7 +90,7 @@ class ConsumerGroup:
         self.rebalances = self.losses = 0
         self.is_leader = False
         self._chance = chance
-        self.member_id = self._new_id()
+        self._name = self._new_id()
         self._topics = frozenset(topics)
         self._have = Ownership()
         self._road = Reconciliation(self._have)
@@ -110,13 +110,18 @@ class ConsumerGroup:
         self._last_problem: int | None = None
         self._flying: Flights[Kind, Ask] = Flights(Kind, backoff, chance)
 
+    @property
+    def member_id(self) -> str:
+        """ "" while it is no member."""
+        return self._name if self.generation != NO_GENERATION else ""
+
     def _new_id(self) -> str:
         return str(UUID(int=self._chance.getrandbits(128), version=4))
 
     def _move(self, event: Event) -> None:
         before, self.state = self.state, MOVES[self.state, event]
         if before is not self.state:
-            log.debug("group %r, member %r: %s, %s", self.options.group, self.member_id, event.value, self.state.value)
+            log.debug("group %r, member %r: %s, %s", self.options.group, self._name, event.value, self.state.value)
 
     # -- what the application and its driver say ---------------------------------------------------------------------------
     def polled(self, now: float) -> None:
@@ -141,14 +146,14 @@ class ConsumerGroup:
         """
         if self.state not in (State.AWAY, *IN_GROUP):
             return
-        log.info("group %r, member %r: leaving, %s", self.options.group, self.member_id, reason)
+        log.info("group %r, member %r: leaving, %s", self.options.group, self._name, reason)
         self._move(Event.LEAVE)
         if self.generation == NO_GENERATION:
             self._road.lose()
         else:
             self._road.give_everything_up()
         if self._may_be_known:
-            self._farewell = goodbye(self.options, self.member_id, for_good=static)
+            self._farewell = goodbye(self.options, self._name, for_good=static)
 
     def told(self, tell: Tell) -> None:
         """The callback for it has returned."""
@@ -179,7 +184,7 @@ class ConsumerGroup:
         allowed = self._have.may_commit(partitions) if self.takes_commits(now) else None
         if not allowed:
             return None
-        ticket = Ticket(self.generation, self.member_id, allowed)
+        ticket = Ticket(self.generation, self._name, allowed)
         self._commits.append(ticket)
         return ticket
 
@@ -198,7 +203,7 @@ class ConsumerGroup:
         if isinstance(error, StaleMemberEpoch):
             return Verdict.RETRY  # the answer that tells the next epoch is on its way, or has come meanwhile
         if isinstance(error, (FencedInstanceId, *FENCES)):
-            if ticket.member_id != self.member_id or not NO_GENERATION < self._first_epoch <= ticket.generation:
+            if ticket.member_id != self._name or not NO_GENERATION < self._first_epoch <= ticket.generation:
                 return Verdict.RETRY  # it was of an earlier membership; a new ticket tells what is still owned
             self._fenced(error)
             return Verdict.FAILED
@@ -223,13 +228,13 @@ class ConsumerGroup:
 
     def _idle(self) -> None:
         text = f"the application has not asked for messages for {self.options.max_poll_interval_s:g} s"
-        log.warning("group %r, member %r: %s; leaving until it does (max.poll.interval)", self.options.group, self.member_id, text)
+        log.warning("group %r, member %r: %s; leaving until it does (max.poll.interval)", self.options.group, self._name, text)
         self._part()
         self._move(Event.IDLE)
 
     def _lapse(self) -> None:
         text = "no word of the coordinator in time; its partitions may be others' now"
-        log.warning("group %r, member %r: %s", self.options.group, self.member_id, text)
+        log.warning("group %r, member %r: %s", self.options.group, self._name, text)
         if self.state is State.LEAVING:
             self._lose()
             self._farewell = None
@@ -241,15 +246,15 @@ class ConsumerGroup:
         """Everything is lost, and the coordinator is told, in case it still counts on the member."""
         self._lose()
         if self._may_be_known:
-            self._farewell = goodbye(self.options, self.member_id, for_good=False)
+            self._farewell = goodbye(self.options, self._name, for_good=False)
             self._may_be_known = False
             if self.options.instance_id is None:
-                self.member_id = self._new_id()
+                self._name = self._new_id()
 
     def _go_on(self, now: float) -> None:
         """The steps that wait for nothing but the application."""
         if self.state is State.PREPARING and self._have.settled and self._farewell is None and Kind.LEAVE not in self._flying:
-            log.info("group %r, member %r: joining, %s", self.options.group, self.member_id, self._reason)
+            log.info("group %r, member %r: joining, %s", self.options.group, self._name, self._reason)
             self._heartbeats.forget()
             self._beat_at = now
             self._move(Event.READY)
@@ -299,7 +304,7 @@ class ConsumerGroup:
         if not news and now < self._beat_at:
             return None
         epoch = JOIN if self.generation == NO_GENERATION else self.generation
-        request = self._heartbeats.next(self.member_id, epoch, self._topics, self._road.held, acknowledges=acknowledges)
+        request = self._heartbeats.next(self._name, epoch, self._topics, self._road.held, acknowledges=acknowledges)
         if acknowledges:
             self._road.acknowledged()
         self._beat_at = now + self._interval_s
@@ -344,7 +349,7 @@ class ConsumerGroup:
 
     def _pause(self, kind: Kind, error: KafkaException, now: float) -> None:
         until = self._flying.pause(kind, now)
-        log.debug("group %r, member %r: %s; again in %.3f s", self.options.group, self.member_id, error, until - now)
+        log.debug("group %r, member %r: %s; again in %.3f s", self.options.group, self._name, error, until - now)
 
     def _look_at_coordinator(self, error: KafkaException, asked: Address | None) -> None:
         """Is it where it was? Unknown after a connection's end, too."""
@@ -383,7 +388,7 @@ class ConsumerGroup:
             self._interval_s = min(response.heartbeat_interval_ms / 1000, self.options.session_timeout_s / 3)
             self._beat_at = sent_at + self._interval_s
         if response.member_epoch <= max(0, self.generation - 1):
-            text = f"epoch {response.member_epoch} of member {self.member_id!r} cannot be, after {self.generation}"
+            text = f"epoch {response.member_epoch} of member {self._name!r} cannot be, after {self.generation}"
             problem = ProtocolError(text, group=self.options.group, api="ConsumerGroupHeartbeat")
             self._report(problem)
             self._flying.pause(Kind.BEAT, sent_at)
@@ -393,7 +398,7 @@ class ConsumerGroup:
         has_moved = response.member_epoch != self.generation
         self.generation = response.member_epoch
         if is_new:
-            self.member_id = response.member_id or self.member_id
+            self._name = response.member_id or self._name
             self._first_epoch = self.generation
             self._lease.joined(sent_at)
         if self.state is not State.LEAVING:
@@ -409,12 +414,12 @@ class ConsumerGroup:
         if assignment is not None or is_new:
             target, odd = read_target(assignment)
             for topic_id, numbers in odd:
-                text = f"member {self.member_id!r}: its coordinator gave it partitions {numbers} of topic {topic_id}"
+                text = f"member {self._name!r}: its coordinator gave it partitions {numbers} of topic {topic_id}"
                 self._report(ProtocolError(text, group=self.options.group, api="ConsumerGroupHeartbeat"))
             if self._road.aim(target):
                 self.rebalances += 1
                 count = sum(map(len, target.values()))
-                log.info("group %r, member %r, epoch %d: %d partitions", self.options.group, self.member_id, self.generation, count)
+                log.info("group %r, member %r, epoch %d: %d partitions", self.options.group, self._name, self.generation, count)
                 self._move(Event.TARGET)
         if self.state is State.RECONCILING and self._road.is_done:
             self._move(Event.REACHED)
@@ -448,11 +453,11 @@ class ConsumerGroup:
         """
         if self._refused_since is None:
             self._refused_since = now
-            log.warning("group %r, member %r: waiting for a session to end: %s", self.options.group, self.member_id, error)
+            log.warning("group %r, member %r: waiting for a session to end: %s", self.options.group, self._name, error)
         if now >= self._refused_since + self.options.session_timeout_s + self._interval_s:
             self._break(error)
             return
-        self._farewell = goodbye(self.options, self.member_id, for_good=False)
+        self._farewell = goodbye(self.options, self._name, for_good=False)
         self._pause(Kind.BEAT, error, now)
         self._reset("its instance id was not free")
 
@@ -488,7 +493,7 @@ class ConsumerGroup:
     def _lose(self) -> None:
         if self._have.any:
             self.losses += 1
-            log.warning("group %r, member %r: its partitions are lost: %d", self.options.group, self.member_id, len(self._have.owned))
+            log.warning("group %r, member %r: its partitions are lost: %d", self.options.group, self._name, len(self._have.owned))
         self._road.lose()
         self.generation = self._first_epoch = NO_GENERATION
         self._unanswered_since = None
@@ -496,7 +501,7 @@ class ConsumerGroup:
 
     def _break(self, error: KafkaException) -> None:
         self.error = error
-        log.error("group %r, member %r: %s", self.options.group, self.member_id, error)
+        log.error("group %r, member %r: %s", self.options.group, self._name, error)
         self._lose()
         for kind in Kind:
             self._flying.forget(kind)
@@ -505,7 +510,7 @@ class ConsumerGroup:
         self._move(Event.BROKEN)
 
     def _report(self, problem: KafkaException) -> None:
-        log.error("group %r, member %r: %s", self.options.group, self.member_id, problem)
+        log.error("group %r, member %r: %s", self.options.group, self._name, problem)
         self._problems.append(problem)
 
 

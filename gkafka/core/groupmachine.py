@@ -24,13 +24,14 @@ class GroupMachine(Protocol):
     options: Any
     state: State
     generation: int
-    member_id: str
     error: KafkaException | None
     coordinator: Address | None
     rebalances: int
     losses: int
     is_leader: bool
 
+    @property
+    def member_id(self) -> str: ...
     def polled(self, now: float) -> None: ...
     def subscribe(self, topics: Iterable[str]) -> None: ...
     def rejoin(self, reason: str) -> None: ...

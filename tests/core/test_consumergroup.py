@@ -318,7 +318,7 @@ def test_a_fenced_member_has_lost_everything_and_joins_again_under_its_name(code
     name = rig.group.member_id
     rig.beat(0, code=code)
     assert rig.changes() == [(Change.LOST, [0, 1])]
-    assert (rig.owned(), rig.group.generation, rig.group.losses) == ([], -1, 1)
+    assert (rig.owned(), rig.group.generation, rig.group.member_id, rig.group.losses) == ([], -1, "", 1)
     rig.poll(1.0)
     assert not rig.wants(ConsumerGroupHeartbeatRequest), "not before the application knows"
     rig.told()
@@ -443,11 +443,11 @@ def test_who_leaves_while_joining_says_good_bye_behind_it() -> None:
     rig = Rig()
     rig.polled()
     rig.find()
-    join, _ = rig.take(ConsumerGroupHeartbeatRequest)
+    join, joins = rig.take(ConsumerGroupHeartbeatRequest)
     rig.group.leave("done")
     rig.poll()
     _, request = rig.take(ConsumerGroupHeartbeatRequest)
-    assert (request.member_id, request.member_epoch) == (rig.group.member_id, -1)
+    assert (request.member_id, request.member_epoch) == (joins.member_id, -1)
     rig.answer(join, ConsumerGroupHeartbeatResponse(member_epoch=1, heartbeat_interval_ms=3000))
     assert rig.group.generation == -1, "that answer does not matter any more"
 
