@@ -269,12 +269,20 @@ def test_protocols_that_do_not_fit_are_refused(hands: Callable[..., Hand]) -> No
     assert empty.joined().error_code == INCONSISTENT
 
 
-def test_members_vote_for_a_protocol_that_all_have(cluster: MockCluster, hands: Callable[..., Hand]) -> None:
-    first, second = hands(), hands()
+def test_members_vote_for_a_protocol_that_all_have(hands: Callable[..., Hand]) -> None:
+    first, second, third = hands(), hands(), hands()
     first.join(("a", b""), ("b", b""), ("c", b""))
     second.enter(("c", b""), ("b", b""))
-    first.enter(("a", b""), ("c", b""), ("b", b""))
-    assert first.joined().protocol_name == second.joined().protocol_name == "c"
+    third.enter(("c", b""), ("b", b""))
+    first.enter(("a", b""), ("b", b""), ("c", b""))
+    assert {member.joined().protocol_name for member in (first, second, third)} == {"c"}, "two of three"
+
+
+def test_the_first_member_waits_for_nobody(hands: Callable[..., Hand]) -> None:
+    absent, first = hands(), hands()
+    absent.begin()
+    assert absent.joined().error_code == MEMBER_ID_REQUIRED
+    assert first.join().generation_id == 1
 
 
 # -- sessions, leaving
@@ -424,6 +432,12 @@ def test_a_group_that_moves_is_known_as_it_was_stored(cluster: MockCluster, hand
     assert (seen(cluster).state, seen(cluster).generation, len(seen(cluster).members)) == ("Stable", 2, 2)
     leader.reconnect()
     assert leader.beat() == 0
+    leader.enter()
+    follower.reconnect()
+    follower.join()
+    assert (leader.joined().generation_id, seen(cluster).state) == (3, "CompletingRebalance")
+    cluster.move_coordinator("g", 3 - other)
+    assert (seen(cluster).state, seen(cluster).generation) == ("Stable", 2)
 
 
 def test_a_group_survives_its_coordinators_broker(cluster: MockCluster, hands: Callable[..., Hand]) -> None:
