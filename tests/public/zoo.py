@@ -83,12 +83,13 @@ class Zoo:
 
 
 class ZooClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
-    """A connected client of a Zoo. `fails(op, part, carried_out)`: the next such call ends with ConnectionLoss."""
+    """A connected client of a Zoo. `fails(op, part, carried_out)`: the next such call ends with ConnectionLoss; while it `is_silent`, every one does."""
 
     def __init__(self, zoo: Zoo, *, timeout: float = 10.0, handler: Any = None) -> None:
         super().__init__(timeout=timeout, handler=handler)
         self.zoo, self.session = zoo, zoo.new_session()
         self._faults: list[tuple[str, str, bool]] = []
+        self.is_silent = False
 
     connected = True
 
@@ -100,6 +101,8 @@ class ZooClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
         self._faults.append((op, part, carried_out))
 
     def _do(self, op: str, path: str, what: Callable[[], Any]) -> Done:
+        if self.is_silent:
+            return Done(error=ConnectionLoss())
         fault = next((f for f in self._faults if f[0] == op and f[1] in path), None)
         if fault is not None:
             self._faults.remove(fault)
