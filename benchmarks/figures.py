@@ -64,7 +64,9 @@ class Figure:
 # -- client_bench.py -----------------------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is measured. size: bytes of a message; confirm: "each" asks for the outcome of every message; idempotent: with acks "all"."""
+    """What is measured. size: bytes of a message; confirm: "each" asks for the outcome of every message; idempotent: with acks "all"; adapter: the
+    class of native_adapter.py that is "native".
+    """
 
     mode: str
     size: int = 100
@@ -74,6 +76,7 @@ class Setting:
     idempotent: bool = False
     bootstrap: str | None = None
     implementation: str = "cython"
+    adapter: str = "Native"
 
     def arguments(self) -> list[str]:
         chosen = {
@@ -99,7 +102,9 @@ def compare(setting: Setting, clients: Iterable[str], effort: Effort, *, rounds:
         command = [sys.executable, str(HERE / "client_bench.py"), "run", "--clients", ",".join(present), *setting.arguments()]
         command += ["--rounds", str(rounds or effort.rounds), "--mb", str(effort.megabytes), "--json", file.name]
         print(f"\n{setting}", flush=True)
-        subprocess.run(command, check=True, env=environment(GKAFKA_IMPL=setting.implementation))
+        subprocess.run(
+            command, check=True, env=environment(GKAFKA_IMPL=setting.implementation, BENCH_ADAPTER=f"native_adapter:{setting.adapter}")
+        )
         return [json.loads(line) for line in file.read().splitlines()]
 
 
@@ -126,7 +131,7 @@ def ratio(what: str, rows: Iterable[Row], client: str, to: str, floor: float, *,
     return Figure(what, median, floor, "x", len(rounds), seen, at_least)
 
 
-UNITS = {"rate": "messages/s", "cpu_s_per_M": "us of CPU a message", "ack_p50_us": "us", "rss_grow_mb": "MB"}
+UNITS = {"rate": "messages/s", "cpu_s_per_M": "us of CPU a message", "ack_p50_us": "us", "e2e_p50_us": "us", "rss_grow_mb": "MB"}
 
 
 def shown(of: str, values: Iterable[float]) -> str:

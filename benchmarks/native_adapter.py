@@ -111,3 +111,25 @@ class Native(Adapter):
                 yield m.partition_id, bytes(m.value)
             n += len(ms)
         c.stop()
+
+
+class NativeIteration(Native):
+    """Consumes one message at a time, by iteration."""
+
+    def consume(self, meter):
+        c = self._consumer()
+        n = tot = nexts = 0
+        samp, want = [], self.a.n
+        for m in c:
+            if n == 0:
+                meter.start(1)
+            tot += len(m.value)
+            if n == nexts:
+                samp.append(m.value)
+                nexts += SAMPLE
+            n += 1
+            if n == want:
+                break
+        t = time.perf_counter()
+        c.stop()
+        return n, tot, samp, t

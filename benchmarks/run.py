@@ -1,6 +1,6 @@
 """`make bench`: gkafka beside the Kafka clients that are installed, and the figures that it has to reach.
 
-    python benchmarks/run.py [--quick] [--only stub,real,pure,hub,memory,spark,producing] [--json FILE]
+    python benchmarks/run.py [--quick] [--only stub,real,pure,hub,memory,spark,producing,consuming] [--json FILE]
 
 Other load moves absolute rates by half: only ratios within a round count, and a figure is their median over the rounds. The stub
 broker (stub_broker.c) answers as fast as the wire, so that the client is what is measured; `real` and the rest start Apache Kafka.
@@ -136,6 +136,48 @@ def producing(effort: Effort) -> Iterator[Figure]:
     yield from idle(effort)
 
 
+def consuming(effort: Effort) -> Iterator[Figure]:
+    """The fetch path: codecs and sizes, what a message costs, one at a time, from end to end; groups, and very many partitions."""
+    for size, codec, floor in ((100, "lz4", 2.0), (1000, "none", 1.3), (1000, "lz4", 1.1)):
+        rows = compare(Setting(mode="consume", size=size, codec=codec), ["confluent", "native"], effort)
+        yield ratio(f"consume {size} B {codec}, to confluent-kafka", rows, "native", "confluent", floor)
+    rows = compare(Setting(mode="consume"), ["confluent", "native"], effort)
+    cpu = "CPU of a message, consume 100 B, to confluent-kafka"
+    yield ratio(cpu, rows, "native", "confluent", 0.5, of="cpu_s_per_M", at_least=False)
+    yield ratio("memory, consume 100 B, to confluent-kafka", rows, "native", "confluent", 0.3, of="rss_grow_mb", at_least=False)
+    rows = compare(Setting(mode="consume", adapter="NativeIteration"), ["confluent", "native"], effort)
+    yield ratio("iteration over messages, 100 B, to confluent-kafka's consume(1000)", rows, "native", "confluent", 0.7)
+    rows = compare(Setting(mode="latency"), ["confluent", "native"], effort)
+    what = "one message from end to end (median), to confluent-kafka"
+    yield ratio(what, rows, "native", "confluent", 4.0, of="e2e_p50_us", at_least=False)
+    with KafkaNode(KAFKA, fast=False) as kafka:
+        yield joining(kafka.hosts, effort)
+        kafka.create_topic("idle")
+        runs = [
+            worker("idle.py", "--of", "consumer", *_on(kafka.hosts, "idle"), "--seconds", str(effort.seconds), "--handler", handler)
+            for handler in ("threading", "gevent")
+        ]
+    used = None if failed(runs) else max(run["cpu_percent"] for run in runs)
+    yield Figure("CPU of an idle member of a group, threads and gevent", used, 0.5, "%", len(runs), failed(runs), at_least=False)
+    runs = [worker("many_partitions.py", "--seconds", "1") for _ in range(effort.rounds)]
+    taken = None if failed(runs) else statistics.median(run["seconds"] for run in runs)
+    note = failed(runs) or f"{max(run['grown_mib'] for run in runs):.0f} MiB of memory"
+    yield Figure("one consumer of 10,000 partitions: all of them read", taken, 5, "s", effort.rounds, note, at_least=False)
+
+
+def joining(hosts: str, effort: Effort) -> Figure:
+    create(hosts, "joining", 64)
+    fill(hosts, "joining", 64, 64)
+    runs = [worker("joining.py", *_on(hosts, "joining")) for _ in range(effort.rounds)]
+    what = "group of 3, 64 partitions: a message of each, from the start"
+    taken = None if failed(runs) else statistics.median(run["seconds"] for run in runs)
+    return Figure(what, taken, 3, "s", effort.rounds, failed(runs), at_least=False)
+
+
+def _on(hosts: str, topic: str) -> list[str]:
+    return ["--bootstrap", hosts, "--topic", topic]
+
+
 def idempotence(effort: Effort) -> Figure:
     """acks=all with idempotence beside acks=1 without, in turns."""
     what, ratios, seen = "acks=all idempotent to acks=1, produce 100 B on Kafka " + KAFKA, [], {"all": [], "1": []}
@@ -172,6 +214,7 @@ SECTIONS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "memory": memory,
     "spark": spark,
     "producing": producing,
+    "consuming": consuming,
 }
 
 
