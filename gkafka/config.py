@@ -427,6 +427,20 @@ class NativeConsumerConfig(ConsumerConfig):
         types=(list, tuple),
         aliases=("partition.assignment.strategy",),
     )
+    group_protocol: str = option(
+        "classic",
+        "'consumer': the groups of KIP-848, on Kafka 4.0 and newer, where the coordinator divides the partitions and says how often to send a heartbeat: "
+        "heartbeat_interval_ms and assignors are then refused, and session_timeout_ms must be no longer than its group.consumer.session.timeout.ms",
+        choices=("classic", "consumer"),
+        aliases=("group.protocol",),
+    )
+    group_remote_assignor: str | None = option(
+        None,
+        "with group_protocol='consumer': how the coordinator divides, 'uniform' or 'range'; None: as the cluster is configured",
+        none=True,
+        types=(str,),
+        aliases=("group.remote.assignor",),
+    )
     group_instance_id: str | None = option(
         None,
         "name of a static member (KIP-345): its partitions wait for it to come back, for session_timeout_ms, when it stops",

@@ -10,7 +10,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from gkafka.brokererrors import FencedInstanceId, IllegalGeneration, RebalanceInProgress, UnknownMemberId
+from gkafka.brokererrors import (
+    FencedInstanceId,
+    FencedMemberEpoch,
+    GroupIdNotFound,
+    IllegalGeneration,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.groupstate import Verdict
@@ -29,7 +36,7 @@ log = logging.getLogger(__name__)
 SNAPSHOT_S = 0.1
 """How often it is written down what is finished: not for each of a million messages."""
 PAUSES = Backoff(0.05, 1.0)
-FENCES = (FencedInstanceId, IllegalGeneration, UnknownMemberId)
+FENCES = (FencedInstanceId, FencedMemberEpoch, GroupIdNotFound, IllegalGeneration, UnknownMemberId)
 Terms = Callable[[], Mapping[TopicPartition, int]]
 
 

@@ -16,12 +16,17 @@ from typing import TYPE_CHECKING, Any
 from gkafka.common import TopicPartition
 from gkafka.config import NativeConsumerConfig
 from gkafka.core.assignors import ASSIGNORS, Assignor
+from gkafka.core.consumergroup import UNSUPPORTED, ConsumerGroup
+from gkafka.core.consumergroupstate import ConsumerGroupOptions
+from gkafka.core.group import Group
+from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Change, GroupOptions, Tell
 from gkafka.core.standing import Reason
-from gkafka.exceptions import ConfigurationError, KafkaException
+from gkafka.exceptions import ConfigurationError, KafkaException, UnsupportedVersion
 from gkafka.explaining import Explanation, PartitionReport
 from gkafka.groupoffsets import starts_of
 from gkafka.membership import Member, rebalance_timeout_s
+from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -44,6 +49,8 @@ OF_GROUPS = (
     "heartbeat_interval_ms",
     "max_poll_interval_ms",
     "assignors",
+    "group_protocol",
+    "group_remote_assignor",
     "group_instance_id",
     "on_assigned",
     "on_revoked",
@@ -90,12 +97,14 @@ class Share:
         self._counts = subscription.counts()
         self._noticed: tuple[int, float] | None = None  # other partitions: in which generation, and when
         me = weakref.ref(self)
+        options, machine = _machine(cluster, config, group)
         self._member = Member(
             cluster,
-            _options(cluster, config, group),
+            options,
             subscription.topics(),
             on_change=_weakly(me, Share._changed),
             on_problem=_weakly(me, Share._met),
+            machine=machine,
         )
         progress.commit_as(self._member, self.terms.copy, config.group_instance_id)
         engine.may_deliver = _delivers(self._member)
@@ -354,29 +363,50 @@ class Share:
             self._engine.resume([tp for tp in mine if tp not in self._held_back])
 
 
-def _options(cluster: Cluster, config: NativeConsumerConfig, group: str) -> GroupOptions:
-    return GroupOptions(
-        group,
-        [ASSIGNORS[one] if isinstance(one, str) else one for one in config.assignors],
-        session_timeout_s=config.session_timeout_ms / 1000,
-        rebalance_timeout_s=rebalance_timeout_s(cluster, config.max_poll_interval_ms / 1000, config.session_timeout_ms / 1000),
-        heartbeat_interval_s=config.heartbeat_interval_ms / 1000,
-        max_poll_interval_s=config.max_poll_interval_ms / 1000,
-        instance_id=config.group_instance_id,
-        rack=config.client_rack or None,
+def _machine(cluster: Cluster, config: NativeConsumerConfig, group: str) -> tuple[GroupOptions | ConsumerGroupOptions, MakeMachine]:
+    """What kind of member it is, and its options."""
+    session_s, silence_s = config.session_timeout_ms / 1000, config.max_poll_interval_ms / 1000
+    same: dict[str, Any] = {
+        "session_timeout_s": session_s,
+        "max_poll_interval_s": silence_s,
+        "instance_id": config.group_instance_id,
+        "rack": config.client_rack or None,
+    }
+    if config.group_protocol == "consumer":
+        _check_supported(cluster)
+        return ConsumerGroupOptions(group, rebalance_timeout_s=silence_s, assignor=config.group_remote_assignor, **same), ConsumerGroup
+    return (
+        GroupOptions(
+            group,
+            [ASSIGNORS[one] if isinstance(one, str) else one for one in config.assignors],
+            rebalance_timeout_s=rebalance_timeout_s(cluster, silence_s, session_s),
+            heartbeat_interval_s=config.heartbeat_interval_ms / 1000,
+            **same,
+        ),
+        Group,
     )
+
+
+def _check_supported(cluster: Cluster) -> None:
+    """Raise UnsupportedVersion, with what to use instead, if the brokers have no groups of KIP-848."""
+    cluster.connect()
+    if cluster.versions is not None:
+        try:
+            cluster.versions.pick(ConsumerGroupHeartbeatRequest.API)
+        except UnsupportedVersion as exc:
+            raise UnsupportedVersion(f"{exc}: {UNSUPPORTED}", api=exc.api, broker=exc.broker) from None
 
 
 def check_group_options(config: NativeConsumerConfig, *, sharing: bool) -> None:
     """Raise ConfigurationError for options of a group that do not go together, or have nothing to do. sharing: are topics shared?"""
     if not sharing:
-        for field in dataclasses.fields(config):
-            if field.name in OF_GROUPS and getattr(config, field.name) != field.default:
-                raise ConfigurationError(
-                    f"{field.name}={getattr(config, field.name)!r} has nothing to do: it is for consumers that share topics with others of their group; "
-                    "give topics and group, or leave it out"
-                )
+        why = "has nothing to do: it is for consumers that share topics with others of their group; give topics and group, or leave it out"
+        _check_alone(config, OF_GROUPS, why)
         return
+    if config.group_protocol == "consumer":
+        _check_alone(config, ("heartbeat_interval_ms", "assignors"), "is the coordinator's business with group_protocol='consumer'")
+        return
+    _check_alone(config, ("group_remote_assignor",), "needs group_protocol='consumer'")
     if config.heartbeat_interval_ms * 3 > config.session_timeout_ms:
         raise ConfigurationError(
             f"heartbeat_interval_ms={config.heartbeat_interval_ms!r} with session_timeout_ms={config.session_timeout_ms!r}: must be a third of "
@@ -389,6 +419,12 @@ def check_group_options(config: NativeConsumerConfig, *, sharing: bool) -> None:
             raise ConfigurationError(
                 f"assignors: {one!r} must be one of {', '.join(ASSIGNORS)}, or an object with what gkafka.core.assignors.Assignor has"
             )
+
+
+def _check_alone(config: NativeConsumerConfig, names: Sequence[str], why: str) -> None:
+    for field in dataclasses.fields(config):
+        if field.name in names and getattr(config, field.name) != field.default:
+            raise ConfigurationError(f"{field.name}={getattr(config, field.name)!r} {why}")
 
 
 def _delivers(member: Member) -> Callable[[], bool]:

@@ -122,6 +122,8 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "heartbeat_interval_ms": (NATIVE, "test_what_cannot_be_is_told_at_the_call"),
         "max_poll_interval_ms": (SHARED, "test_an_application_that_is_silent_leaves_until_it_asks_again_and_cannot_commit_meanwhile"),
         "assignors": (SHARED, "test_a_group_with_confluents_and_kafka_pythons_members"),
+        "group_protocol": (SHARED, "test_group_protocol_consumer_has_the_coordinator_divide_as_group_remote_assignor_says"),
+        "group_remote_assignor": (SHARED, "test_group_protocol_consumer_has_the_coordinator_divide_as_group_remote_assignor_says"),
         "group_instance_id": (SHARED, "test_a_static_member_comes_back_to_its_partitions_and_its_double_is_fenced"),
         "on_assigned": (SHARED, "test_listeners_may_seek_pause_commit_and_stop"),
         "on_revoked": (SHARED, "test_listeners_may_seek_pause_commit_and_stop"),

@@ -324,3 +324,62 @@ def test_a_transaction_commits_the_positions_of_a_member_and_not_those_of_one_th
         with pytest.raises(Exception, match=r"[Gg]eneration|member"), producer.transaction():
             producer.send_offsets({(topic, 0): 3}, stale)
     assert peer.committed(group, topic) == {0: 10}
+
+
+# -- the groups of KIP-848 -------------------------------------------------------------------------------------------------------
+def coordinated(join: Join) -> Join:
+    """As join, with group_protocol="consumer"; the coordinator says how often to send a heartbeat."""
+
+    def make(topics: Any, group: str, **options: Any) -> Consumer:
+        return join(topics, group, group_protocol="consumer", heartbeat_interval_ms=3000, **{"session_timeout_ms": 45_000, **options})
+
+    return make
+
+
+@pytest.mark.parametrize("assignor", [None, "range"])
+def test_group_protocol_consumer_has_the_coordinator_divide_as_group_remote_assignor_says(
+    assignor: str | None, join: Join, peer: Peer, new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
+    topic, group = new_topic(4), new_name("group")
+    member = coordinated(join)
+    places = fill(peer, topic, 4)
+    first = member(topic, group, group_remote_assignor=assignor)
+    assert sorted(read(40, first)) == places
+    second = member(topic, group, group_remote_assignor=assignor)
+    settle(lambda: sorted(map(len, parts(first, second))) == [2, 2], first, second)
+    if assignor == "range":
+        assert sorted(parts(first, second)) == [[0, 1], [2, 3]]
+    more = fill(peer, topic, 4, first=10)
+    assert sorted(read(40, first, second)) == more, "each once: what was consumed is committed before a partition is given back"
+    second.stop()
+    settle(lambda: parts(first) == [[0, 1, 2, 3]], first)
+    last = fill(peer, topic, 4, first=20)
+    assert sorted(read(40, first)) == last
+    first.stop()
+    assert peer.committed(group, topic, 4) == dict.fromkeys(range(4), 30)
+
+
+def test_a_group_of_the_coordinators_with_a_member_of_confluents_client(
+    join: Join, kafka: KafkaCluster, peer: Peer, new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
+    topic, group = new_topic(4), new_name("group")
+    ours = coordinated(join)(topic, group)
+    theirs = Theirs({"bootstrap.servers": kafka.hosts, "group.id": group, "group.protocol": "consumer", "auto.offset.reset": "earliest"})
+    theirs.subscribe([topic])
+    try:
+
+        def half() -> bool:
+            theirs.poll(0.05)
+            return sorted([*parts(ours)[0], *(p.partition for p in theirs.assignment())]) == [0, 1, 2, 3] and len(parts(ours)[0]) == 2
+
+        settle(half, ours)
+    finally:
+        theirs.close()
+    settle(lambda: parts(ours) == [[0, 1, 2, 3]], ours)
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
+def test_brokers_without_groups_of_kip_848_are_told(version: str, join: Join, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(1)
+    with pytest.raises(UnsupportedVersion, match='group_protocol="classic"'):
+        coordinated(join)(topic, "g").consume(10_000)

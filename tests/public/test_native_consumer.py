@@ -132,6 +132,8 @@ def test_auto_offset_reset_none_raises_where_there_is_no_offset(client: KafkaCli
         lambda c: c.get_consumer("t", "g", assignors=["fair"]),
         lambda c: c.get_consumer("t", "g", assignors=[object()]),
         lambda c: c.get_consumer("t", "g", on_revoked="f"),
+        lambda c: c.get_consumer("t", "g", group_protocol="consumer", assignors=["range"]),
+        lambda c: c.get_consumer("t", "g", group_remote_assignor="range"),
         lambda c: c.get_consumer("t", group_instance_id="one"),
         lambda c: c.get_consumer(None, "g", max_poll_interval_ms=1000),
         lambda c: c.get_consumer("t").group_metadata(),
