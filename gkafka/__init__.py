@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from gkafka.broker import Broker
     from gkafka.client import KafkaClient
     from gkafka.cluster import Cluster
+    from gkafka.connection import SslConfig
     from gkafka.interceptors import ProducerInterceptor
     from gkafka.managedbalancedconsumer import ManagedBalancedConsumer
     from gkafka.membershipprotocol import RangeProtocol, RoundRobinProtocol
@@ -30,6 +31,7 @@ __all__ = [
     "RangeProtocol",
     "RoundRobinProtocol",
     "SimpleConsumer",
+    "SslConfig",
     "Topic",
 ]
 
@@ -45,6 +47,7 @@ _HOMES = {
     "RangeProtocol": "membershipprotocol",
     "RoundRobinProtocol": "membershipprotocol",
     "SimpleConsumer": "simpleconsumer",
+    "SslConfig": "connection",
     "Topic": "topic",
 }
 

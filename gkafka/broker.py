@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from gkafka.brokercalls import BrokerCalls
+from gkafka.brokercalls import BrokerCalls, BrokerRequests
 from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff, Retry
 from gkafka.exceptions import ConfigurationError, ConnectionFailedError, KafkaException
@@ -80,6 +80,7 @@ class Broker(BrokerCalls):
         self._retry = Retry()
         self._last_error: KafkaException | None = None
         self._channels: dict[object, Channel] = {}
+        self._request_handlers: dict[object, BrokerRequests] = {}
         self._lock = handler.Lock()
         self._shut = False
 
@@ -133,14 +134,14 @@ class Broker(BrokerCalls):
         return self._port
 
     @property
-    def handler(self) -> Handler:
-        """The handler whose workers serve this broker's connections."""
-        return self._handler
+    def handler(self) -> BrokerRequests:
+        """For requests of one's own outside of the commit and fetch API: a RequestHandler on the control connection."""
+        return self._requests_of(CONTROL)
 
     @property
-    def offsets_channel_handler(self) -> Handler:
-        """The handler of the offsets channel: the same one."""
-        return self._handler
+    def offsets_channel_handler(self) -> BrokerRequests:
+        """For requests of one's own of the commit and fetch API: a RequestHandler on the offsets connection."""
+        return self._requests_of(OFFSETS)
 
     @property
     def connected(self) -> bool:

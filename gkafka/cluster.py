@@ -33,6 +33,8 @@ from gkafka.exceptions import (
 from gkafka.hosts import parse_hosts, parse_source_address
 from gkafka.net.buffers import BufferPool
 from gkafka.producermemory import ProducerMemory
+from gkafka.protocol.admin import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsSpec, DescribeGroupResponse
+from gkafka.protocol.base import Names
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import Versions
 from gkafka.wire.metadata import RELIABLE_EPOCHS, MetadataRequest, MetadataResponse
@@ -182,6 +184,32 @@ class Cluster:
     def get_offset_manager(self, consumer_group: str | bytes) -> Broker:
         """The broker that keeps the group's offsets (the documented name)."""
         return self.get_group_coordinator(consumer_group)
+
+    def get_managed_group_descriptions(self) -> dict[bytes, DescribeGroupResponse]:
+        """All groups whose members the brokers manage: id -> a description, as `Broker.describe_groups` gives it.
+
+        Raises the error of a broker that cannot list its groups, UnsupportedVersion before Kafka 0.9.
+        """
+        found: Names[DescribeGroupResponse] = Names()
+        for broker in list(self.brokers.values()):
+            listed = broker.list_groups()
+            error = error_for(listed.error, broker=address_of(broker), api="ListGroups")
+            if error is not None:
+                raise error
+            if listed.groups:
+                found.update(broker.describe_groups(listed.groups).groups)
+        return found
+
+    def fetch_api_versions(self) -> dict[int, ApiVersionsSpec]:
+        """What a broker, any broker, speaks: API key -> the range of its versions. Before Kafka 0.10, which cannot tell: what is taken for it."""
+        try:
+            response, _ = self.call_any(ApiVersionsRequest().to_message(), self._deadline(None))
+        except UnsupportedVersion:
+            versions = self.some_broker().versions
+            if versions is None:
+                raise
+            return {key: ApiVersionsSpec(key, low, high) for key, (low, high) in versions.ranges.items()}
+        return ApiVersionsResponse(response).api_versions
 
     # -- polling -------------------------------------------------------------------------------------------------------------
     def poll(self) -> float:

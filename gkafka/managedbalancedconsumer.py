@@ -59,7 +59,7 @@ class ManagedBalancedConsumer(Balancing):
         fetch_wait_max_ms: int = 100,
         offsets_channel_backoff_ms: int = 1000,
         offsets_commit_max_retries: int = 5,
-        auto_offset_reset: int = OffsetType.EARLIEST,
+        auto_offset_reset: int = OffsetType.EARLIEST.value,
         consumer_timeout_ms: int = -1,
         rebalance_max_retries: int = 5,
         rebalance_backoff_ms: int = 2 * 1000,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import (
     check_count,
@@ -33,28 +33,22 @@ from gkafka.exceptions import (
     SerializationError,
 )
 from gkafka.nativeconsumer import NativeConsumer
+from gkafka.ownedpartition import OwnedPartition
 from gkafka.partition import Partition
+from gkafka.protocol import OffsetFetchPartitionResponse
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.records import Message
     from gkafka.topic import Topic
 
-__all__ = ["OffsetFetchPartitionResponse", "SimpleConsumer"]
+__all__ = ["OffsetFetchPartitionResponse", "OwnedPartition", "SimpleConsumer"]
 
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 NOTHING_CONSUMED = -2
 """What held_offsets shows for a partition of which nothing was consumed and nothing is committed (pykafka's value)."""
-
-
-class OffsetFetchPartitionResponse(NamedTuple):
-    """One partition's committed offset under pykafka's names. offset: -1 where nothing is committed; err: 0."""
-
-    offset: int
-    metadata: str
-    err: int
 
 
 class SimpleConsumer:
@@ -89,7 +83,7 @@ class SimpleConsumer:
         fetch_wait_max_ms: int = 100,
         offsets_channel_backoff_ms: int = 1000,
         offsets_commit_max_retries: int = 5,
-        auto_offset_reset: int = OffsetType.EARLIEST,
+        auto_offset_reset: int = OffsetType.EARLIEST.value,
         consumer_timeout_ms: int = -1,
         auto_start: bool = True,
         reset_offset_on_start: bool = False,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_count, check_flag, check_timestamp
 from gkafka.common import OffsetType
 from gkafka.partition import Partition
+from gkafka.protocol import OffsetPartitionResponse
 
 if TYPE_CHECKING:
     from gkafka.balancedconsumer import BalancedConsumer
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["OffsetPartitionResponse", "Topic"]
 
 log = logging.getLogger(__name__)
-
-
-class OffsetPartitionResponse(NamedTuple):
-    """One partition's offsets, newest first, under pykafka's names. err: the broker's error code, 0 here."""
-
-    offset: list[int]
-    err: int
 
 
 class Topic:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka.handlers.base import Handler, Stream, Worker
 from gkafka.handlers.primitives import Event, Future, Lock, Queue, Semaphore
+from gkafka.handlers.requests import RequestHandler, ResponseFuture
 from gkafka.handlers.selection import resolve_handler
 from gkafka.handlers.threads import ThreadingHandler
 
@@ -23,6 +24,8 @@ __all__ = [
     "Handler",
     "Lock",
     "Queue",
+    "RequestHandler",
+    "ResponseFuture",
     "Semaphore",
     "Stream",
     "ThreadingHandler",

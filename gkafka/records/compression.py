@@ -17,7 +17,7 @@ from gkafka.common import CompressionType
 from gkafka.exceptions import ConfigurationError, CorruptRecordError, UnsupportedCodec
 from gkafka.records import lz4frame, snappyframe, zstdframe
 
-__all__ = ["LEVELS", "available", "check_level", "codec_id", "codec_name", "compress", "decompress", "pick_auto"]
+__all__ = ["LEVELS", "available", "check_level", "codec_id", "codec_name", "compress", "decompress", "pick_auto", "snappy_block"]
 
 Buffer = bytes | bytearray | memoryview
 NAMES = {codec.value: codec.name.lower() for codec in CompressionType}
@@ -174,6 +174,11 @@ def _snappy_package() -> tuple[Callable[[Buffer], Any], Callable[[Buffer], Any],
         snappy = _package("snappy")
         return lambda b: snappy.compress(bytes(b)), lambda b: snappy.uncompress(bytes(b)), snappy.UncompressError
     return cramjam.snappy.compress_raw, cramjam.snappy.decompress_raw, cramjam.DecompressionError
+
+
+def snappy_block(data: Buffer) -> bytes:
+    """One raw snappy block, without the framing that `compress` puts around. Raises UnsupportedCodec if the package is missing."""
+    return bytes(_snappy_package()[0](memoryview(data).cast("B")))
 
 
 def _snappy(data: Buffer, level: int | None, legacy: bool) -> bytes:

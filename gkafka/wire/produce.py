@@ -19,6 +19,7 @@ __all__ = [
     "TopicProduceData",
     "TopicProduceResponse",
     "holds_zstd",
+    "only_batches",
     "record_format",
 ]
 
@@ -103,6 +104,11 @@ class ProduceResponse(Message):
 def record_format(version: int) -> int:
     """The newest format of records ("magic") that a Produce version takes. KIP-32: 1 from v2; KIP-98: 2 from v3, and nothing older."""
     return min(max(version - 1, 0), 2)
+
+
+def only_batches(version: int) -> bool:
+    """Whether a Produce version takes no message sets any more. KIP-98: from v3."""
+    return record_format(version) == 2
 
 
 def holds_zstd(version: int) -> bool:

@@ -31,6 +31,11 @@ SIMPLE = "live/test_simple_consumer.py::"
 MANAGED = "live/test_managed_consumer.py::"
 BALANCED = "live/test_balanced_consumer.py::"
 PROTOCOLS = "public/test_membership_protocols.py::"
+CONNECTIONS = "promises/test_documented_connections.py::"
+REQUESTS = "protocol/test_requests.py::"
+RESPONSES = "protocol/test_responses.py::"
+MESSAGES = "protocol/test_messages.py::"
+UTILS = "protocol/test_utils.py::"
 
 SHORT = {
     "CLIENTS ": CLIENTS,
@@ -42,6 +47,11 @@ SHORT = {
     "MANAGED ": MANAGED,
     "BALANCED ": BALANCED,
     "PROTOCOLS ": PROTOCOLS,
+    "CONNECTIONS ": CONNECTIONS,
+    "REQUESTS ": REQUESTS,
+    "RESPONSES ": RESPONSES,
+    "MESSAGES ": MESSAGES,
+    "UTILS ": UTILS,
 }
 
 TABLE = """
@@ -85,7 +95,7 @@ TABLE = """
 53 | held_offsets maps partition ids to held offsets | CONSUMERS test_what_a_consumer_says_of_itself, SIMPLE test_held_offsets_are_those_of_the_messages_consumed_last
 54 | reset_offsets takes pairs of a partition and an offset | CONSUMERS test_offsets_are_reset_by_time_or_to_a_number, SIMPLE test_reset_offsets_moves_the_position
 64 | what a worker met is raised in the caller | CONSUMERS test_what_a_worker_met_is_raised_where_messages_are_consumed
-65 | Broker.connect opens the broker's connection | CLIENTS test_a_brokers_two_connections_are_opened_apart
+65 | Broker.connect opens the broker's connection | CLIENTS test_a_brokers_two_connections_are_opened_apart, CONNECTIONS test_behaviours_65_66_68_a_brokers_handlers_send_on_its_two_connections
 66 | connect_offsets_channel opens another one | CLIENTS test_a_brokers_two_connections_are_opened_apart
 67 | connected tells whether it is active | CLIENTS test_a_brokers_two_connections_are_opened_apart, CLIENTS test_a_connection_that_the_broker_closed_is_not_connected
 68 | group offsets go over the offsets channel, the rest does not | CALLS test_committed_offsets_are_fetched_on_the_offsets_channel, CLIENTS test_a_brokers_two_connections_are_opened_apart
@@ -114,7 +124,7 @@ TABLE = """
 94 | code 5 is LeaderNotAvailable | CLIENTS test_an_error_code_is_raised_under_its_documented_name
 95 | code 6 is NotLeaderForPartition | CLIENTS test_an_error_code_is_raised_under_its_documented_name
 96 | code 10 is MessageSizeTooLarge | PRODUCERS test_a_sync_producer_returns_when_the_message_is_there, live/test_wrong_things.py::test_a_record_over_the_brokers_limit_fails_alone
-97 | NoMessagesConsumedError is one of ours | CLIENTS test_errors_without_a_code_are_kafka_exceptions_too
+97 | a message set without one whole message raises NoMessagesConsumedError | MESSAGES test_behaviours_97_171_a_set_that_was_cut_loses_its_tail_and_says_so_when_nothing_is_left, CLIENTS test_errors_without_a_code_are_kafka_exceptions_too
 98 | code 16 is NotCoordinatorForConsumer | CLIENTS test_an_error_code_is_raised_under_its_documented_name
 99 | code 12 is OffsetMetadataTooLarge | CLIENTS test_a_commit_with_too_much_metadata_is_an_answer_with_code_12
 100 | code 1 is OffsetOutOfRangeError | CLIENTS test_an_error_code_is_raised_under_its_documented_name, core/test_fetcher.py::test_without_a_policy_an_offset_out_of_range_is_an_error_that_halts
@@ -232,55 +242,48 @@ TABLE = """
 211 | brokers are found by hosts or by ZooKeeper
 212 | zookeeper_hosts outweighs hosts
 
-[waived: gkafka.connection.BrokerConnection: not built yet; the connection of today is net/channel.py]
-86 | connect, disconnect, reconnect and connected
-87 | request sends, response waits
-88 | a connection that is deleted closes its socket
+86 | connect, disconnect, reconnect and connected | CONNECTIONS test_behaviour_86_connect_disconnect_reconnect_and_connected
+87 | request sends, response waits | CONNECTIONS test_behaviour_87_requests_are_sent_and_answers_come_in_their_order, live/test_documented_connection.py::test_behaviour_87_documented_requests_on_a_socket
+88 | a connection that is deleted closes its socket | CONNECTIONS test_behaviour_88_a_connection_that_is_deleted_closes_its_socket
+110 | get waits for the answer or raises | CONNECTIONS test_behaviours_110_111_get_waits_for_the_answer_and_parses_it, CONNECTIONS test_get_waits_no_longer_than_its_timeout
+111 | set_response and set_error release get | CONNECTIONS test_behaviours_110_111_get_raises_what_was_set
+118 | request queues and returns a future | CONNECTIONS test_behaviour_118_a_request_is_queued_and_gives_a_future
+119 | start and stop | CONNECTIONS test_behaviour_119_stop_sends_what_is_queued_and_ends_the_worker
+120 | Shared and Task are named tuples | CONNECTIONS test_behaviour_120_shared_and_task_are_named_tuples
 
-[waived: gkafka.handlers.ResponseFuture: not built yet]
-110 | get waits for the answer or raises
-111 | set_response and set_error release get
+148 | requests have API_KEY, len and get_bytes | REQUESTS test_behaviours_148_151_153_156_158_160_163_164_a_request_is_written_as_pykafka_writes_it, REQUESTS test_behaviour_148_the_base_class_serializes_nothing
+149 | the header of a request | REQUESTS test_behaviour_149_the_header_has_size_key_version_correlation_id_and_client_id
+150 | Response.raise_error raises by the code | RESPONSES test_behaviour_150_raise_error_raises_the_codes_exception
+151 | MetadataRequest | REQUESTS test_behaviours_148_151_153_156_158_160_163_164_a_request_is_written_as_pykafka_writes_it, REQUESTS test_behaviour_151_no_topics_are_all_topics
+152 | MetadataResponse | RESPONSES test_behaviour_152_metadata
+153 | ProduceRequest | REQUESTS test_behaviours_148_151_153_156_158_160_163_164_a_request_is_written_as_pykafka_writes_it
+154 | add_message, messages and message_count | REQUESTS test_behaviour_154_a_produce_request_counts_and_lists_its_messages
+155 | ProduceResponse | RESPONSES test_behaviour_155_produce
+156 | OffsetRequest and OffsetResponse | REQUESTS test_behaviours_148_151_153_156_158_160_163_164_a_request_is_written_as_pykafka_writes_it, RESPONSES test_behaviour_156_offsets
+157 | PartitionOffsetRequest | REQUESTS test_behaviours_157_162_165_requests_for_partitions_are_tuples_with_names, CALLS test_the_limits_of_a_log_are_told
+158 | OffsetCommitRequest | REQUESTS test_behaviours_148_151_153_156_158_160_163_164_a_request_is_written_as_pykafka_writes_it
+159 | OffsetCommitResponse | RESPONSES test_behaviour_159_offset_commit
+160 | FetchRequest | REQUESTS test_behaviours_148_151_153_156_158_160_163_164_a_request_is_written_as_pykafka_writes_it
+161 | FetchResponse flattens nested message sets | MESSAGES test_behaviours_161_171_another_clients_sets_are_read, MESSAGES test_behaviour_161_batches_of_format_2_are_messages_too
+162 | PartitionFetchRequest | REQUESTS test_behaviours_157_162_165_requests_for_partitions_are_tuples_with_names
+163 | OffsetFetchRequest and OffsetFetchResponse | REQUESTS test_behaviours_148_151_153_156_158_160_163_164_a_request_is_written_as_pykafka_writes_it, RESPONSES test_behaviour_163_offset_fetch
+164 | ConsumerMetadataRequest and ConsumerMetadataResponse | REQUESTS test_behaviours_148_151_153_156_158_160_163_164_a_request_is_written_as_pykafka_writes_it, RESPONSES test_behaviour_164_consumer_metadata
+165 | PartitionOffsetCommitRequest and PartitionOffsetFetchRequest | REQUESTS test_behaviours_157_162_165_requests_for_partitions_are_tuples_with_names
+166 | Message and its bytes | MESSAGES test_behaviours_166_168_a_message_is_written_as_pykafka_writes_it_and_read_again
+168 | pack_into writes like struct.pack_into | MESSAGES test_behaviour_168_without_room_it_is_an_error_as_in_struct, MESSAGES test_behaviours_166_168_a_message_is_written_as_pykafka_writes_it_and_read_again
+169 | a MessageSet has no count in front | MESSAGES test_behaviour_169_a_set_is_its_messages_behind_offset_and_size
+170 | a compressed MessageSet is one Message | MESSAGES test_behaviour_170_a_compressed_set_is_one_message_with_the_others_as_its_value
+171 | MessageSet.decode | MESSAGES test_behaviours_161_171_another_clients_sets_are_read, MESSAGES test_behaviours_97_171_a_set_that_was_cut_loses_its_tail_and_says_so_when_nothing_is_left
 
-[waived: gkafka.handlers.RequestHandler: not built yet]
-118 | request queues and returns a future
-119 | start and stop
-120 | Shared and Task are named tuples
-
-[waived: gkafka.protocol: not built yet]
-148 | requests have API_KEY, len and get_bytes
-149 | the header of a request
-150 | Response.raise_error raises by the code
-151 | MetadataRequest
-152 | MetadataResponse
-153 | ProduceRequest
-154 | add_message, messages and message_count
-155 | ProduceResponse
-156 | OffsetRequest and OffsetResponse
-157 | PartitionOffsetRequest
-158 | OffsetCommitRequest
-159 | OffsetCommitResponse
-160 | FetchRequest
-161 | FetchResponse flattens nested message sets
-162 | PartitionFetchRequest
-163 | OffsetFetchRequest and OffsetFetchResponse
-164 | ConsumerMetadataRequest and ConsumerMetadataResponse
-165 | PartitionOffsetCommitRequest and PartitionOffsetFetchRequest
-166 | Message and its bytes
-168 | pack_into writes like struct.pack_into
-169 | a MessageSet has no count in front
-170 | a compressed MessageSet is one Message
-171 | MessageSet.decode
-
-[waived: gkafka.utils: not built yet; records/compression.py does the work]
-193 | gzip there and back
-194 | snappy there and back, framed and not
-195 | the xerial framing
-196 | xerial_blocksize counts uncompressed bytes
-197 | the framing is detected
-198 | handle_partition_responses
-199 | raise_error
-200 | recvall_into
-201 | unpack_from
+193 | gzip there and back | UTILS test_behaviour_193_gzip_there_and_back
+194 | snappy there and back, framed and not | UTILS test_behaviours_194_197_snappy_there_and_back_framed_and_not
+195 | the xerial framing | UTILS test_behaviours_195_196_xerial_framing_is_a_header_and_blocks_of_so_many_uncompressed_bytes
+196 | xerial_blocksize counts uncompressed bytes | UTILS test_behaviours_195_196_xerial_framing_is_a_header_and_blocks_of_so_many_uncompressed_bytes
+197 | the framing is detected | UTILS test_behaviours_194_197_snappy_there_and_back_framed_and_not
+198 | handle_partition_responses | UTILS test_behaviour_198_each_groups_handler_is_called_with_its_partitions, UTILS test_behaviour_198_a_response_is_sorted_by_the_codes_of_its_partitions
+199 | raise_error | UTILS test_behaviour_199_raise_error_raises_it
+200 | recvall_into | UTILS test_behaviour_200_exactly_so_many_bytes_are_received_in_place, UTILS test_behaviour_200_a_socket_that_ends_before_is_disconnected
+201 | unpack_from | UTILS test_behaviour_201_formats
 
 [waived: gkafka.kafka: not built yet]
 221 | best with brokers of 0.9 and newer, works from 0.8.0 on

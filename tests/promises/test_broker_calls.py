@@ -9,17 +9,42 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.broker import Broker
-from gkafka.exceptions import ConfigurationError, SocketDisconnectedError, UnsupportedCodec
+from gkafka.exceptions import (
+    BrokerError,
+    ConfigurationError,
+    ConsumerCoordinatorNotAvailable,
+    RequestTimedOut,
+    SocketDisconnectedError,
+    UnknownTopicOrPartition,
+    UnsupportedCodec,
+    UnsupportedVersion,
+)
 from gkafka.handlers import Handler
-from gkafka.records import Records, scan
-from gkafka.testing import Delay, MockCluster, Reply
+from gkafka.protocol import (
+    ConsumerGroupProtocolMetadata,
+    CreateTopicRequest,
+    FetchResponse,
+    MemberAssignment,
+    OffsetPartitionResponse,
+    PartitionFetchRequest,
+    ProducePartitionResponse,
+    ProduceRequest,
+)
+from gkafka.protocol import Message as ProtocolMessage
+from gkafka.testing import Delay, Error, MockCluster, Reply
 from gkafka.wire.apis import Request, Versions
 from gkafka.wire.groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
     HeartbeatResponse,
     JoinGroupResponse,
     LeaveGroupResponse,
+    ListedGroup,
+    ListGroupsResponse,
     SyncGroupResponse,
 )
+from gkafka.wire.offsets import OffsetFetchResponse, OffsetFetchResponseGroup
 
 GROUP_APIS: dict[str, Any] = {"JoinGroup": (0, 9), "SyncGroup": (0, 5), "Heartbeat": (0, 4), "LeaveGroup": (0, 5)}
 
@@ -44,13 +69,8 @@ def asked(topic: bytes | str = b"t", partition: int = 0, **more: Any) -> Any:
     return SimpleNamespace(topic_name=topic, partition_id=partition, **more)
 
 
-def values(response: Any) -> list[list[bytes]]:
-    context = SimpleNamespace(topic="t", partition_id=0, partition=None)
-    return [
-        [m.value for header in scan(p.records) for m in Records(p.records, header, context).take(1000)]
-        for topic in response.responses
-        for p in topic.partitions
-    ]
+def values(response: FetchResponse) -> list[list[bytes | None]]:
+    return [[m.value for m in p.messages] for partitions in response.topics.values() for p in partitions.values()]
 
 
 # -- records -------------------------------------------------------------------------------------------------------------
@@ -62,7 +82,7 @@ def test_messages_that_are_produced_are_fetched(handler: Handler, release: str |
             produce_request(Message(b"a", b"k", 0, b"t"), Message(b"b", None, 1, b"t"), Message(None, b"k", 0, b"t"))
         )
         assert produced is not None
-        assert [[p.base_offset for p in t.partition_responses] for t in produced.responses] == [[0, 0]]
+        assert produced.topics == {b"t": {0: ProducePartitionResponse(0, 0), 1: ProducePartitionResponse(0, 0)}}
         wanted = [asked(offset=0, max_bytes=1 << 20), asked("t", 1, offset=0, max_bytes=1 << 20)]
         assert values(broker.fetch_messages(wanted, timeout=1000)) == [[b"a", None], [b"b"]]
         broker.close()
@@ -102,16 +122,16 @@ def test_the_limits_of_a_log_are_told(handler: Handler) -> None:
         broker.produce_messages(produce_request(*[Message(b"a", None, 0, b"t")] * 3))
         for before, offset in ((-1, 3), (-2, 0)):
             answer = broker.request_offset_limits([asked(offsets_before=before, max_offsets=1)])
-            assert answer.topics[0].partitions[0].found == offset
+            assert answer.topics[b"t"][0] == OffsetPartitionResponse([offset], 0)
         broker.close()
 
 
 def test_metadata_is_asked_for_some_topics_or_all(handler: Handler) -> None:
     with MockCluster(topics={"t": 2, "u": 1}) as cluster:
         broker = broker_of(cluster, handler)
-        assert sorted(t.name for t in broker.request_metadata().topics) == ["t", "u"]
-        (one,) = broker.request_metadata([b"t"]).topics
-        assert (one.name, len(one.partitions)) == ("t", 2)
+        assert sorted(broker.request_metadata().topics) == sorted(broker.request_metadata([]).topics) == [b"t", b"u"]
+        ((name, one),) = broker.request_metadata([b"t"]).topics.items()
+        assert (name, one.name, sorted(one.partitions)) == (b"t", b"t", [0, 1])
         broker.close()
 
 
@@ -121,10 +141,9 @@ def test_committed_offsets_are_fetched_on_the_offsets_channel(handler: Handler) 
         broker = broker_of(cluster, handler)
         commit = asked(offset=7, timestamp=123, metadata=b"note")
         response = broker.commit_consumer_group_offsets(b"g", -1, b"", [commit])
-        assert response.topics[0].partitions[0].error_code == 0
+        assert response.topics[b"t"][0].err == 0
         fetched = broker.fetch_consumer_group_offsets("g", [asked(), asked("t", 1)])
-        group = fetched.groups[0] if fetched.groups else fetched
-        assert [(p.committed_offset, p.metadata) for p in group.topics[0].partitions] == [(7, "note"), (-1, "")]
+        assert [(p.offset, p.metadata, p.err) for p in fetched.topics["t"].values()] == [(7, b"note", 0), (-1, b"", 0)]
         assert broker.offsets_channel_connected
         assert not broker.connected
         broker.close()
@@ -148,7 +167,7 @@ def test_a_new_member_takes_the_id_that_it_is_given(handler: Handler) -> None:
         cluster.on("JoinGroup", Reply(join), times=None)
         broker = broker_of(cluster, handler)
         joined = broker.join_group(b"c", b"g", b"", b"t")
-        assert (joined.error_code, joined.generation_id, joined.member_id) == (0, 4, "m-1")
+        assert (joined.error_code, joined.generation_id, joined.member_id) == (0, 4, b"m-1")
         first, second = (r.message for r in cluster.requests("JoinGroup"))
         assert (first.member_id, second.member_id) == ("", "m-1")
         assert (second.group_id, second.protocol_type, second.protocols[0].name) == ("g", "consumer", "range")
@@ -172,7 +191,7 @@ def test_a_leader_hands_in_assignments_and_a_follower_none(handler: Handler) -> 
         cluster.on("SyncGroup", Reply(lambda r: SyncGroupResponse(assignment=b"mine")), times=None)
         broker = broker_of(cluster, handler)
         members = [SimpleNamespace(member_id=b"m-1", partition_assignment=[(b"t", [0, 2])]), SelfMade()]
-        assert bytes(broker.sync_group(b"c", b"g", 4, b"m-1", members).assignment) == b"mine"
+        assert broker.sync_group(b"c", b"g", 4, b"m-1", members).member_assignment == b"mine"
         broker.sync_group(b"c", b"g", 4, b"m-2", [])
         leader, follower = (r.message for r in cluster.requests("SyncGroup"))
         assert [a.member_id for a in leader.assignments] == ["m-1", "m-2"]
@@ -276,4 +295,120 @@ def test_versions_that_are_none_are_refused(handler: Handler, given: Any) -> Non
 def test_the_brokers_of_a_client_have_the_calls_too(handler: Handler) -> None:
     with MockCluster(topics={"t": 1}) as cluster, KafkaClient(cluster.bootstrap, handler=handler) as client:
         (broker,) = client.brokers.values()
-        assert [t.name for t in broker.request_metadata().topics] == ["t"]
+        assert list(broker.request_metadata().topics) == [b"t"]
+
+
+# -- administration (pykafka 2.8) ------------------------------------------------------------------------------------------
+def test_groups_are_listed_and_described(handler: Handler) -> None:
+    told = ConsumerGroupProtocolMetadata(0, [b"t"], None).get_bytes()
+    share = MemberAssignment([(b"t", [0])]).get_bytes()
+    member = DescribedGroupMember(member_id="m", client_id="c", client_host="/h", member_metadata=told, member_assignment=share)
+    garbage = DescribedGroupMember(member_id="n", member_metadata=b"\x01", member_assignment=b"\x01")
+    group = DescribedGroup(group_id="g", group_state="Stable", protocol_type="consumer", protocol_data="range", members=[member, garbage])
+    limits: dict[str, Any] = {"ListGroups": (0, 4), "DescribeGroups": (0, 5)}
+    with MockCluster(topics={"t": 1}, limits=limits) as cluster, KafkaClient(cluster.bootstrap, handler=handler) as client:
+        cluster.on(
+            "ListGroups", Reply(lambda r: ListGroupsResponse(groups=[ListedGroup(group_id="g", protocol_type="consumer")])), times=None
+        )
+        cluster.on("DescribeGroups", Reply(lambda r: DescribeGroupsResponse(groups=[group])), times=None)
+        (broker,) = client.brokers.values()
+        assert broker.list_groups().groups == {b"g": (b"g", b"consumer")}
+        for described in (broker.describe_groups([b"g"]).groups, client.cluster.get_managed_group_descriptions()):
+            found = described[b"g"]
+            assert found[:5] == (0, b"g", b"Stable", b"consumer", b"range")
+            assert list(found.members) == [b"m", b"n"]
+            assert found.members[b"m"].member_metadata.topic_names == [b"t"]  # type: ignore[union-attr]
+            assert found.members[b"m"].member_assignment.partition_assignment == [(b"t", [0])]  # type: ignore[union-attr]
+            assert found.members[b"n"][3:] == (b"\x01", b"\x01"), "another one's garbage hides nothing"
+        cluster.clear_script()
+        cluster.on("ListGroups", Reply(lambda r: ListGroupsResponse(error_code=15)))
+        with pytest.raises(ConsumerCoordinatorNotAvailable):
+            client.cluster.get_managed_group_descriptions()
+
+
+def test_topics_are_made_and_deleted(handler: Handler) -> None:
+    with MockCluster(topics={"t": 1}) as cluster:
+        broker = broker_of(cluster, handler)
+        broker.create_topics([CreateTopicRequest(b"made", 3, 1, [], [(b"cleanup.policy", b"compact")])], timeout=5000)
+        assert len(broker.request_metadata([b"made"]).topics["made"].partitions) == 3
+        with pytest.raises(BrokerError) as caught:
+            broker.create_topics([CreateTopicRequest("made", 1, 1, [], [])], timeout=5000)
+        assert caught.value.code == 36
+        broker.delete_topics([b"made"], timeout=5000)
+        assert "made" not in broker.request_metadata().topics
+        with pytest.raises(UnknownTopicOrPartition):
+            broker.delete_topics(["made"], 5000)
+        broker.close()
+
+
+def test_without_a_timeout_topics_are_only_begun(handler: Handler) -> None:
+    """That the time is over means then that it was begun: nothing to raise, but for anything else. 0 itself is nothing to tell a broker."""
+    with MockCluster(topics={"t": 1}) as cluster:
+        broker = broker_of(cluster, handler)
+        topic = CreateTopicRequest(b"made", 3, 1, [], [])
+        for api, call in (
+            ("CreateTopics", lambda **o: broker.create_topics([topic], **o)),
+            ("DeleteTopics", lambda **o: broker.delete_topics([b"t"], **o)),
+        ):
+            cluster.on(api, Error(7), times=2)
+            call()
+            with pytest.raises(RequestTimedOut):
+                call(timeout=1)
+            cluster.on(api, Error(41))
+            with pytest.raises(BrokerError):
+                call()
+            assert [r.message.timeout_ms for r in cluster.requests(api)] == [1000, 1, 1000]
+        broker.close()
+
+
+@pytest.mark.parametrize("release", ["0.9.0", "0.10.2", "2.8", None])
+def test_what_a_broker_speaks_is_told(handler: Handler, release: str | None) -> None:
+    with MockCluster(topics={"t": 1}, versions=release) as cluster:
+        options = {"broker_version": release} if release == "0.9.0" else {}
+        with KafkaClient(cluster.bootstrap, handler=handler, **options) as client:  # type: ignore[arg-type]
+            spoken = client.cluster.fetch_api_versions()
+            (broker,) = client.brokers.values()
+            assert broker.versions is not None
+            assert {key: (one.min, one.max) for key, one in spoken.items()} == broker.versions.ranges
+            assert all(key == one.key for key, one in spoken.items())
+            if release == "0.9.0":
+                with pytest.raises(UnsupportedVersion):
+                    broker.fetch_api_versions()
+            else:
+                assert broker.fetch_api_versions().api_versions == spoken
+
+
+def test_a_groups_coordinator_is_told(handler: Handler) -> None:
+    with MockCluster(topics={"t": 1}) as cluster:
+        broker = broker_of(cluster, handler)
+        told = broker.get_consumer_group_metadata(b"g")
+        assert (told.coordinator_id, told.coordinator_host.decode(), told.coordinator_port) == (broker.id, broker.host, broker.port)
+        cluster.on("FindCoordinator", Error(15))
+        with pytest.raises(ConsumerCoordinatorNotAvailable):
+            broker.get_consumer_group_metadata("g")
+        broker.close()
+
+
+def test_a_documented_request_is_produced_by_the_partitions_it_names(handler: Handler) -> None:
+    """Its messages do not know where they go, as pykafka's producer sets it: the request does."""
+    with MockCluster(topics={"t": 2}) as cluster:
+        broker = broker_of(cluster, handler)
+        request = ProduceRequest(compression_type=1, required_acks=-1, timeout=5000)
+        for n in range(4):
+            request.add_message(ProtocolMessage(b"v%d" % n, b"k", timestamp=1_700_000_000_000 + n), b"t", n % 2)
+        produced = broker.produce_messages(request)
+        assert produced is not None
+        assert produced.topics == {b"t": {0: (0, 0), 1: (0, 0)}}
+        answer = broker.fetch_messages([PartitionFetchRequest(b"t", p, 0) for p in (0, 1)], timeout=1000)
+        assert values(answer) == [[b"v0", b"v2"], [b"v1", b"v3"]]
+        assert [m.timestamp for m in answer.topics["t"][1].messages] == [1_700_000_000_001, 1_700_000_000_003]
+        broker.close()
+
+
+def test_what_is_refused_for_a_group_as_a_whole_stands_at_each_partition(handler: Handler) -> None:
+    with MockCluster(topics={"t": 2}) as cluster:
+        broker = broker_of(cluster, handler)
+        cluster.on("OffsetFetch", Reply(lambda r: OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", error_code=16)])))
+        answer = broker.fetch_consumer_group_offsets(b"g", [asked(), asked("t", 1)])
+        assert (answer.err, answer.topics) == (16, {b"t": {0: (-1, b"", 16), 1: (-1, b"", 16)}})
+        broker.close()
