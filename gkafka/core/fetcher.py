@@ -155,20 +155,23 @@ class Fetcher:
                 partial.add(self._source(position, leader[0], now))
             else:
                 by_broker.setdefault(self._source(position, leader[0], now), []).append(position)
-        free = {b: ps for b, ps in by_broker.items() if not full and b not in self.busy and now >= self.throttled_until(b)}
-        return Poll(
-            [self._ask(b, ps, b in partial, now) for b, ps in free.items()],
-            [self.lookups.starts(b, ps) for b, ps in resets.items()],
-            [self.lookups.checks(b, ps) for b, ps in checks.items()],
-            errors,
-            missing,
-            self._deadline(now),
-        )
+        fetches = []
+        for broker_id, positions in by_broker.items():
+            if not full and broker_id not in self.busy and now >= self.throttled_until(broker_id):
+                fetches.append(self._ask(broker_id, positions, broker_id in partial, now))
+        starts = [self.lookups.starts(b, ps) for b, ps in resets.items()] if resets else []
+        ends = [self.lookups.checks(b, ps) for b, ps in checks.items()] if checks else []
+        return Poll(fetches, starts, ends, errors, missing, self._deadline(now))
 
     def _deadline(self, now: float) -> float:
-        waits = [p.retry.not_before for p in self.positions.values() if p.retry.not_before > now and p.state is not State.HALTED]
-        waits += [t for t in self._not_before.values() if t > now]
-        return min(waits, default=NEVER)
+        deadline = NEVER
+        for position in self.positions.values():
+            if now < position.retry.not_before < deadline and position.state is not State.HALTED:
+                deadline = position.retry.not_before
+        for until in self._not_before.values():
+            if now < until < deadline:
+                deadline = until
+        return deadline
 
     def throttled_until(self, broker_id: int) -> float:
         """When a broker may be asked again that has said how long it wants no fetch (KIP-219); 0.0 if it has not."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 from gkafka.wire.primitives import ZERO_UUID
@@ -262,6 +263,7 @@ class _StructType(type):
         body["FIELDS"] = tuple(fields.values())
         if fields:
             body["__init__"] = _init(tuple(fields.values()))
+            body["_VALUES"] = staticmethod(attrgetter(*fields))
         return super().__new__(mcs, name, bases, body)
 
 
@@ -288,6 +290,7 @@ class Struct(metaclass=_StructType):
     """A group of fields. Made with keyword arguments; equal when of one class and all fields are equal."""
 
     FIELDS: ClassVar[tuple[Field, ...]]
+    _VALUES: ClassVar[Any] = staticmethod(lambda _: None)  # of all fields, in one call
 
     def __init__(self, **values: Any) -> None:
         """Each class has one of its own, made from its fields; this is that of a class without any."""
@@ -297,7 +300,7 @@ class Struct(metaclass=_StructType):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(mine == theirs for (_, mine), (_, theirs) in zip(self._items(), other._items(), strict=True))
+        return bool(self._VALUES(self) == self._VALUES(other))
 
     __hash__ = None  # type: ignore[assignment]  # the fields can change
 
