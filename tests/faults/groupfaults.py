@@ -243,6 +243,23 @@ def callbacks_misbehave(run: GroupRun) -> None:
     run.goes_on()
 
 
+def static_churn(run: GroupRun) -> None:
+    """A static member of each group stops or is killed, and comes back under its name within the session."""
+    for turn in range(8 if run.long else 2):
+        run.settled()
+        run.goes_on()
+        happened = []
+        for party, member in run.victims():
+            (member.kill if turn % 2 else member.leave)()
+            happened.append((party, member))
+        for party, member in happened:
+            run.wait(lambda m=member: m.status is not None, f"{member.name} ends")  # type: ignore[misc]
+            run.join(party, instance=member.given.instance)
+            run.counts["changes"] += 1
+    run.settled()
+    run.goes_on()
+
+
 GROUP_FAULTS = {
     fault.id: fault
     for fault in (
@@ -266,6 +283,7 @@ GROUP_FAULTS = {
             killed_and_frozen,
             evidence=("freezes", "kills", "takeovers"),
             bars={"takeover_s": SESSION_S + 5},
+            short_kinds=("managed",),
             short=True,
         ),
         GroupFault(
@@ -283,20 +301,44 @@ GROUP_FAULTS = {
             quiet=BOTH,
             session_s=10.0,
             short=True,
+            short_kinds=("native",),
         ),
-        GroupFault("F17-range", "members come and go", churn, evidence=("changes",), members=2, bars={"unowned_s": 10.0}),
+        *(
+            GroupFault(
+                f"F17-{name}",
+                f"members come and go, {name}",
+                churn,
+                evidence=("changes",),
+                members=2,
+                bars={"unowned_s": 10.0},
+                kinds=("native",) if "sticky" in name else ("managed", "native"),
+                strategy=name,
+                native_strategy=name,
+                control=name != "sticky",  # librdkafka has no such assignor
+                short=name == "cooperative-sticky",
+            )
+            for name in ("range", "roundrobin", "sticky", "cooperative-sticky")
+        ),
         GroupFault(
-            "F17-roundrobin",
-            "members come and go",
-            churn,
+            "F17-static",
+            "static members come and go",
+            static_churn,
             evidence=("changes",),
-            members=2,
             bars={"unowned_s": 10.0},
-            strategy="roundrobin",
+            kinds=("native",),
+            strategy="cooperative-sticky",
+            static=True,
         ),
         GroupFault("F08", "slow replies", slow_replies, evidence=("slow",), quiet=BOTH, session_s=10.0, errors=False),
         GroupFault(
-            "F09", "bits flip in fetched records", flipped_bits, evidence=("flips",), kinds=("managed", "simple"), quiet=BOTH, short=True
+            "F09",
+            "bits flip in fetched records",
+            flipped_bits,
+            evidence=("flips",),
+            kinds=("managed", "native", "simple"),
+            quiet=BOTH,
+            short=True,
+            short_kinds=("native", "simple"),
         ),
         GroupFault(
             "F10",
@@ -304,7 +346,7 @@ GROUP_FAULTS = {
             half_open,
             evidence=("detected",),
             bars={"detect_s": REQUEST_S + 1},
-            kinds=("managed", "simple"),
+            kinds=("managed", "native", "simple"),
             client_options={"socket_timeout_ms": REQUEST_S * 1000},
             options={"request_timeout_ms": REQUEST_S * 1000},
             control_options={"socket.timeout.ms": int(REQUEST_S * 1000)},

@@ -39,9 +39,10 @@ CONTROL = "confluent"
 class GroupFault:
     """A fault and what it needs. kinds: of gkafka's consumers it is played to; play: does it; members, partitions: of each group, of the topic.
 
+    strategy: how partitions are divided, and native_strategy by the native consumer; short_kinds: those that the short form is played to, all if empty.
     evidence: counters of which none may be 0 at the end, else the fault disturbed nothing; bars: figures of each of our groups and the most that
     they may be; quiet: the handlers with which no rebalance may happen; tolerates: defects that the fault
-    cannot but bring about, and how much of each; control: whether confluent-kafka takes part; errors: the application may meet some. zookeeper: played on a node
+    cannot but bring about, and how much of each; control: whether confluent-kafka takes part; errors: the application may meet some. static: members are; zookeeper: played on a node
     with one; prepare: writes what there is to read, in place of the load; least: records that have to be read. client_options, options: of our
     clients and consumers; control_options: of the control.
     """
@@ -51,13 +52,16 @@ class GroupFault:
     play: Callable[[GroupRun], None]
     evidence: tuple[str, ...]
     bars: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    kinds: tuple[str, ...] = ("managed",)
+    kinds: tuple[str, ...] = ("managed", "native")
     members: int = 3
     partitions: int = 6
     session_s: float = 6.0
     strategy: str = "range"
+    native_strategy: str = "cooperative-sticky"
+    short_kinds: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()
     tolerates: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    static: bool = False
     zookeeper: bool = False
     prepare: Callable[[GroupRun], None] | None = None
     least: int | None = None
@@ -197,11 +201,15 @@ class GroupRun:
         self.counts: Counter[str] = Counter()
         self.folder = folder
         self.topics = {stage.new_topic(f"{fault.id}-consumed", fault.partitions, **fault.configs): fault.partitions}
-        self.parties = [Party(c, k, f"{fault.id}-{c}-{k}-{self.topic}") for c in clients if c != CONTROL for k in fault.kinds]
+        self.parties = [Party(c, k, f"{fault.id}-{c}-{k}-{self.topic}") for c in clients if c != CONTROL for k in self.kinds]
         if CONTROL in clients and fault.control:
             self.parties.append(Party(CONTROL, CONTROL, f"{fault.id}-{CONTROL}-{self.topic}"))
         self.began = self.ended = time.monotonic()
         self.load: Child | None = None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return self.fault.kinds if self.long or not self.fault.short_kinds else self.fault.short_kinds
 
     @property
     def long(self) -> bool:
@@ -234,10 +242,11 @@ class GroupRun:
             party.group,
             str(self.folder / name),
             session_s=fault.session_s,
-            strategy=options.pop("strategy", fault.strategy),
+            strategy=fault.native_strategy if party.kind == "native" else fault.strategy,
             zookeeper=self.stage.cluster.zookeeper or "",
             log=str(self.stage.logs / f"{fault.id}-{name}.log") if self.stage.logs and party.client != CONTROL else "",
             callback=options.pop("callback", ""),
+            instance=options.pop("instance", name if fault.static else ""),
             client_options=dict(fault.client_options) if party.client != CONTROL else {},
             options={**(fault.control_options if party.client == CONTROL else fault.options), **options},
         )

@@ -33,7 +33,7 @@ LONGEST_S = 1800.0
 @dataclasses.dataclass(frozen=True)
 class Membership:
     """What a member is to do. client: "threading", "gevent" or "confluent"; kind: one of KINDS; name: its own; log: a file for gkafka's DEBUG log;
-    commit_every: records, 0 never; options: more keywords of the consumer.
+    commit_every: records, 0 never; callback: one of CALLBACKS; instance: of a static member; options: more keywords of the consumer.
     """
 
     client: str
@@ -49,6 +49,7 @@ class Membership:
     zookeeper: str = ""
     log: str = ""
     callback: str = ""
+    instance: str = ""
     client_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -137,6 +138,33 @@ class Simple(_Ours):
         self._told.revoked(self._told.mine)
 
 
+class Native(_Ours):
+    """client.get_consumer() as a member of a group."""
+
+    def __init__(self, given: Membership, told: _Told) -> None:
+        super().__init__(given, told)
+        times = {"session_timeout_ms": given.session_s * 1000, "heartbeat_interval_ms": 500, "auto_commit_interval_ms": 60_000}
+        listeners = {
+            "on_assigned": lambda consumer, partitions: told.assigned(map(tuple, partitions)),
+            "on_revoked": lambda consumer, partitions: told.revoked(map(tuple, partitions)),
+            "on_lost": lambda consumer, partitions: told.lost(map(tuple, partitions)),
+        }
+        self._consumer = self._client.get_consumer(
+            given.topics,
+            group=given.group,
+            assignors=[given.strategy],
+            group_instance_id=given.instance or None,
+            **times,
+            **listeners,
+            **given.options,
+        )
+
+    def commit(self) -> Mapping[Place, int]:
+        offsets = {(tp.topic, tp.partition): at for tp, at in self._consumer.positions().items() if at >= 0}
+        self._consumer.commit()
+        return offsets
+
+
 class Sharing(_Ours):
     """topic.get_balanced_consumer(), managed or with ZooKeeper. What it has is noted where it takes and gives up its consumer inside."""
 
@@ -218,6 +246,7 @@ class Confluent:
                 "enable.auto.commit": False,
                 "check.crcs": True,
                 "log_level": 0,
+                **({"group.instance.id": given.instance} if given.instance else {}),
                 **given.options,
             }
         )
@@ -251,6 +280,7 @@ class Confluent:
 
 KINDS: dict[str, Callable[[Membership, _Told], Consumer]] = {
     "simple": Simple,
+    "native": Native,
     "managed": Sharing,
     "zookeeper": Sharing,
     "confluent": Confluent,

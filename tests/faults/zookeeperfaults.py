@@ -212,7 +212,7 @@ ZOOKEEPER_FAULTS = {
             brokers_away,
             evidence=("kills",),
             bars={"recovery_s": RECOVERY_S},
-            kinds=("zookeeper", "managed"),
+            kinds=("zookeeper", "managed", "native"),
             session_s=6.0,
             zookeeper=True,
         ),
