@@ -134,6 +134,8 @@ class Balancing(abc.ABC):
             **self._keywords,
         )
         consumer._may_commit = self._may_commit
+        # Asked when messages are taken: the process may have stood still while it waited for them.
+        consumer._may_deliver = self._may_deliver
         return consumer
 
     def _may_commit(self) -> bool:

@@ -148,6 +148,7 @@ class SimpleConsumer:
         # Set by whoever balances: positions that go before what is committed, and whether the partitions are still ours to commit.
         self._resume_at: dict[int, int] = {}
         self._may_commit: Callable[[], bool] = lambda: True
+        self._may_deliver: Callable[[], bool] | None = None
         self._wake = self._handler.Event()
         cluster.sleepers.add(self._wake)
         self._committed_at = self._handler.monotonic()
@@ -213,6 +214,7 @@ class SimpleConsumer:
             return
         partitions = self.partitions
         engine = NativeConsumer(self._cluster, self._config, reset_policy=self._auto_offset_reset, group=self._group)
+        engine.may_deliver = self._may_deliver
         engine.start()
         try:
             starts, epochs = self._starts(engine, partitions)

@@ -229,3 +229,19 @@ def test_a_callback_that_consumes_does_not_stand_still(join: Join, run: Runner) 
     assert got == [None], "the lease ends while it waits, and only when it returns it can be kept"
     member._beat()
     assert member._may_deliver()
+
+
+def test_what_arrives_when_the_lease_ended_while_the_caller_waited_is_not_handed_out(
+    cluster: MockCluster, client: KafkaClient, join: Join, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F15: a process that stood still meanwhile finds messages in its buffers, and its partitions are others' by then."""
+    monkeypatch.setattr("gkafka.balancing.SLICE_S", 1.0)
+    member = join(consumer_timeout_ms=0)
+    before = cluster.count("Fetch")
+    waiting = run.aside(member.consume_batch, None, 1000)
+    run.until(lambda: cluster.count("Fetch") > before)
+    lease, member._lease_until = member._lease_until, 0.0
+    fill(client, [b"a", b"b"])
+    assert waiting.result() == []
+    member._lease_until = lease + 60
+    assert [message.value for message in read(member, 2)] == [b"a", b"b"], "nor is it lost"
