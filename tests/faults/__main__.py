@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="repeats a run's choices")
     parser.add_argument("--short", action="store_true", help="fewer records")
     parser.add_argument("--client", action="append", choices=CLIENTS, help="only these")
-    parser.add_argument("--logs", type=Path, help="a folder for gkafka's DEBUG logs")
+    parser.add_argument("--logs", type=Path, help="a folder for gkafka's DEBUG logs and the consumers' diaries")
     given = parser.parse_args(arguments)
     seed = random.randrange(1 << 31) if given.seed is None else given.seed
     chosen = [id for id in GAMES if not given.fault or any(id.startswith(prefix) for prefix in given.fault)]

@@ -229,8 +229,8 @@ def ordered(run: GroupRun, order: str, parties: list[Party]) -> None:
 
 
 def callbacks_misbehave(run: GroupRun) -> None:
-    """post_rebalance_callback raises, commits, consumes, or computes for five seconds: a member of each joins, and all rebalance."""
-    ours = [party for party in run.parties if party.kind == "managed"]
+    """What is called when partitions come raises, commits, or computes for five seconds: a member of each joins, and all rebalance."""
+    ours = [party for party in run.parties if party.kind in ("managed", "native")]
     for name in CALLBACKS:
         for party in ours:
             run.join(party, callback=name)
@@ -363,6 +363,6 @@ GROUP_FAULTS = {
             "F18-nap", "the application sleeps", naps, evidence=("orders",), bars={"heartbeat_gap_s": 2.0}, quiet=BOTH, errors=False
         ),
         GroupFault("F18-spin", "the application computes", spins, evidence=("orders",), quiet=("threading",)),
-        GroupFault("F18-callback", "callbacks misbehave", callbacks_misbehave, evidence=("callbacks",)),
+        GroupFault("F18-callback", "callbacks misbehave", callbacks_misbehave, evidence=("callbacks",), partitions=9, control=False),
     )
 }

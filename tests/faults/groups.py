@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import random
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -397,6 +398,8 @@ def play_groups(stage: Stage, fault: GroupFault, form: Form, seed: int, clients:
             lines = [_line(run, party, rows, seed) for party in run.parties]
         finally:
             run.close()
+            if stage.logs is not None:
+                shutil.copytree(folder, stage.logs / f"{fault.id}-diaries", dirs_exist_ok=True)
             stage.heal()
         with contextlib.suppress(Exception):
             stage.admin.delete_topics(list(run.topics))

@@ -145,7 +145,7 @@ class Native(_Ours):
         super().__init__(given, told)
         times = {"session_timeout_ms": given.session_s * 1000, "heartbeat_interval_ms": 500, "auto_commit_interval_ms": 60_000}
         listeners = {
-            "on_assigned": lambda consumer, partitions: told.assigned(map(tuple, partitions)),
+            "on_assigned": self._assigned,
             "on_revoked": lambda consumer, partitions: told.revoked(map(tuple, partitions)),
             "on_lost": lambda consumer, partitions: told.lost(map(tuple, partitions)),
         }
@@ -158,6 +158,11 @@ class Native(_Ours):
             **listeners,
             **given.options,
         )
+
+    def _assigned(self, consumer: Any, partitions: Any) -> None:
+        self._told.assigned(map(tuple, partitions))
+        if self._given.callback:
+            CALLBACKS[self._given.callback](consumer)
 
     def commit(self) -> Mapping[Place, int]:
         offsets = {(tp.topic, tp.partition): at for tp, at in self._consumer.positions().items() if at >= 0}
@@ -287,23 +292,19 @@ KINDS: dict[str, Callable[[Membership, _Told], Consumer]] = {
 }
 
 
-def _raises(consumer: Any, before: Any, after: Any) -> None:
+def _raises(consumer: Any, *_: Any) -> None:
     raise ValueError("the application's own")
 
 
-def _commits(consumer: Any, before: Any, after: Any) -> None:
-    consumer.commit_offsets()
+def _commits(consumer: Any, *_: Any) -> None:
+    (consumer.commit if hasattr(consumer, "commit") else consumer.commit_offsets)()
 
 
-def _consumes(consumer: Any, before: Any, after: Any) -> None:
-    consumer.consume(block=False)
-
-
-def _spins(consumer: Any, before: Any, after: Any) -> None:
+def _spins(consumer: Any, *_: Any) -> None:
     spin(5.0)
 
 
-CALLBACKS = {"raises": _raises, "commits": _commits, "consumes": _consumes, "spins": _spins}
+CALLBACKS = {"raises": _raises, "commits": _commits, "spins": _spins}
 
 
 def spin(seconds: float) -> None:
