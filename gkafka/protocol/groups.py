@@ -32,7 +32,6 @@ __all__ = [
 
 SESSION_TIMEOUT_MS = 30_000
 """Session and rebalance timeout, where the documented call has no parameter for it."""
-NO_USER_DATA = b"\xff\xff\xff\xff"
 _version = struct.Struct(">h")
 
 
@@ -91,10 +90,7 @@ class MemberAssignment:
         """Raises ProtocolError for bytes that are none. No bytes at all are no partitions; user data may be missing, see get_bytes()."""
         if not len(buff):
             return cls(())
-        try:
-            given = read_assignment(buff, "")
-        except ProtocolError:
-            given = read_assignment(bytes(buff) + NO_USER_DATA, "")
+        given = read_assignment(buff, "")
         (version,) = _version.unpack_from(buff)
         return cls([(one.topic, one.partitions) for one in given.assigned_partitions], version=version)
 

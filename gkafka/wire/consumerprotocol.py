@@ -68,6 +68,15 @@ class ConsumerProtocolAssignment(Struct):
         return _version.pack(version) + _written(self, version)
 
 
+class _PartitionsAlone(Struct):
+    """An assignment as pykafka's leaders write it: it ends with the partitions."""
+
+    assigned_partitions: list[MemberPartitions] = array(MemberPartitions)
+
+    def to_bytes(self) -> bytes:
+        return _version.pack(0) + _written(self, 0)
+
+
 class StickyUserData(Struct):
     """The user data of the sticky assignor, which carry no version: what the member had, and since when (v1, KIP-341)."""
 
@@ -108,13 +117,21 @@ def read_subscription(data: Buffer, member: str) -> ConsumerProtocolSubscription
 
 
 def read_assignment(data: Buffer, member: str) -> ConsumerProtocolAssignment:
-    """The assignment of a member. No bytes at all, which a leader sends to a member that it knows nothing for, are no partition.
+    """The assignment of a member. No bytes at all, which a leader sends to a member that it knows nothing for, are no partition; without user
+    data, not even null, are those of pykafka's leaders.
 
     Raises ProtocolError, with the member's id, on anything else.
     """
     if not len(data):
         return ConsumerProtocolAssignment()
-    return _read(ConsumerProtocolAssignment, data, f"member {member!r}: the assignment that its leader made", "SyncGroup")
+    what = f"member {member!r}: the assignment that its leader made"
+    try:
+        return _read(ConsumerProtocolAssignment, data, what, "SyncGroup")
+    except ProtocolError:
+        given = _read(_PartitionsAlone, data, what, "SyncGroup")
+        if len(given.to_bytes()) != len(data):
+            raise
+        return ConsumerProtocolAssignment(assigned_partitions=given.assigned_partitions)
 
 
 def read_sticky_user_data(data: Buffer | None) -> StickyUserData | None:

@@ -19,6 +19,7 @@ from gkafka import common
 from gkafka.common import CompressionType, TimestampType
 from gkafka.exceptions import ConfigurationError, CorruptRecordError, NoMessagesConsumedError, ProtocolError, UnsupportedCodec
 from gkafka.protocol import FetchResponse, Message, MessageSet
+from gkafka.records import crc32c
 from gkafka.utils import Serializable
 from tests.protocol import cases
 from tests.protocol.test_requests import GOLDEN
@@ -175,6 +176,20 @@ def test_behaviour_161_batches_of_format_2_are_messages_too() -> None:
     assert [(m.partition_key, m.value, m.headers, m.timestamp, m.topic) for m in read] == [
         (k, v, [("h", b"1")], NOW + n, "t") for n, (k, v) in enumerate(ROWS)
     ]
+
+
+def test_control_records_are_no_messages() -> None:
+    batches = []
+    for offset, is_control in ((0, False), (1, True), (2, False)):
+        batch = KafkaPythonBatch(
+            magic=2, compression_type=0, is_transactional=1, producer_id=1, producer_epoch=0, base_sequence=-1, batch_size=1 << 20
+        )
+        assert batch.append(offset, NOW, b"\0\0\0\1", b"v%d" % offset, [])
+        data = bytearray(batch.build())
+        data[22] |= 0x20 * is_control
+        data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+        batches.append(bytes(data))
+    assert [(m.offset, m.value) for m in unpacked(b"".join(batches))] == [(0, b"v0"), (2, b"v2")]
 
 
 def test_what_is_added_to_a_set_counts() -> None:

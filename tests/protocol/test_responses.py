@@ -22,7 +22,7 @@ from gkafka.exceptions import (
     UnknownBrokerError,
 )
 from gkafka.protocol import Names, Response
-from gkafka.wire import groups, metadata
+from gkafka.wire import groups, metadata, offsets
 from gkafka.wire.apis import APIS, encode_response
 from gkafka.wire.schema import Message
 from tests.wire.recorded import Golden, golden
@@ -81,6 +81,10 @@ def test_behaviour_156_offsets() -> None:
     assert read(p.OffsetResponse, one).topics == {
         t.name.encode(): {q.partition_index: (q.old_style_offsets, q.error_code) for q in t.partitions} for t in wire.topics
     }
+    none = offsets.ListOffsetsResponse(
+        topics=[offsets.ListOffsetsTopicResponse(name="t", partitions=[offsets.ListOffsetsPartitionResponse(partition_index=3)])]
+    )
+    assert p.OffsetResponse(bytes_of(none, 1), api_version=1).topics == {b"t": {3: ([], 0)}}
     newer = of(p.OffsetResponse, version=1)
     wire = newer.message
     assert read(p.OffsetResponse, newer).topics == {
