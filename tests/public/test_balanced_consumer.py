@@ -183,6 +183,37 @@ def test_the_lease_is_no_longer_than_the_session_that_there_is(join: Join, keepe
     assert member._beat() <= 0.25
 
 
+def test_the_lease_counts_from_the_question(join: Join, run: Runner, client: KafkaClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer may have waited in a server that stood still, and says how things were before that."""
+    member = join(zookeeper_connection_timeout_ms=1500)
+    registry = member._registry
+    assert registry is not None
+    look = registry.is_registered
+
+    def slow() -> bool:
+        found = look()
+        run.sleep(0.4)
+        return found
+
+    monkeypatch.setattr(registry, "is_registered", slow)
+    asked = client.handler.monotonic()
+    member._beat()
+    assert asked + 0.9 < member._lease_until < asked + 1.2
+
+
+def test_what_an_earlier_session_has_left_is_not_the_members(join: Join, zoo: Zoo, keeper: ZooClient) -> None:
+    """It vanishes when that session is over, and others have the partitions then."""
+    member = join()
+    first, keeper.session = keeper.session, zoo.new_session()
+    beat(member)
+    assert (member.partitions, member._may_deliver()) == ({}, False)
+    zoo.end_session(first)
+    beat(member)
+    assert sorted(member.partitions) == [0, 1, 2, 3]
+    assert member._may_deliver()
+    assert {stat.ephemeralOwner for path, (_, stat) in zoo.nodes.items() if path.startswith((f"{IDS}/", f"{OWNERS}/"))} == {keeper.session}
+
+
 def test_what_zookeeper_grants_is_noted() -> None:
     kazoo = KazooClient(timeout=6.0)
     assert zookeeper._session_s(kazoo, 6.0) == 6.0

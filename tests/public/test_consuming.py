@@ -495,3 +495,10 @@ def test_a_fetch_worker_that_dies_is_told_to_whoever_consumes(client: KafkaClien
     consumer.start()
     fill(client, numbers(2, 5))
     assert [m.offset for m in read(consumer, 2)] == [5, 6]
+
+
+def test_what_was_handed_out_makes_room_for_more(client: KafkaClient) -> None:
+    fill(client, [b"x" * 1000] * 200, batches=20)
+    topic = client.topics["t"]
+    with topic.get_simple_consumer(queued_max_bytes=30_000, fetch_message_max_bytes=12_000, consumer_timeout_ms=2000) as consumer:
+        assert [m.offset for m in read(consumer, 200)] == list(range(200)), "many times what may be held"

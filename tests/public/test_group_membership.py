@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -33,13 +33,14 @@ def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
     return make_cluster(1, {"t": 2}, limits=GROUPS, auto_create=False)
 
 
-def keep_group(cluster: MockCluster, *others: tuple[str, bytes], joining: int = 0) -> list[int]:
+def keep_group(cluster: MockCluster, *others: tuple[str, bytes], joining: int = 0, generations: Sequence[int] = ()) -> list[int]:
     """A coordinator by whose word the member leads the group; others: (id, metadata) of members that are there, too. joining: what a JoinGroup is
-    refused with.
+    refused with. generations: of the first answers, 1 after them.
 
     Returns the error codes that the next heartbeats are to be answered with.
     """
     codes: list[int] = []
+    numbers = list(generations)
 
     def join(request: Any) -> JoinGroupResponse:
         mine = request.message.protocols[0].metadata
@@ -47,7 +48,12 @@ def keep_group(cluster: MockCluster, *others: tuple[str, bytes], joining: int = 
         if joining:
             return JoinGroupResponse(error_code=joining, protocol_name="", leader="", member_id="")
         return JoinGroupResponse(
-            generation_id=1, protocol_type="consumer", protocol_name="range", leader="a", member_id="a", members=members
+            generation_id=numbers.pop(0) if numbers else 1,
+            protocol_type="consumer",
+            protocol_name="range",
+            leader="a",
+            member_id="a",
+            members=members,
         )
 
     def sync(request: Any) -> SyncGroupResponse:
@@ -124,6 +130,25 @@ def test_a_worker_that_dies_is_told(client: KafkaClient, cluster: MockCluster, m
 
     monkeypatch.setattr(Group, "poll", broken)
     assert isinstance(until_error(member), ArithmeticError)
+    member.stop()
+
+
+@pytest.mark.parametrize(("then", "goes_on_at"), [(8, 5), (9, 7)])
+def test_where_it_stood_counts_only_if_no_generation_was_without_it(
+    client: KafkaClient, cluster: MockCluster, run: Runner, then: int, goes_on_at: int
+) -> None:
+    """Else another member may have gone on from there, and committed."""
+    codes = keep_group(cluster, generations=[7, then])
+    fill(client, [b"%d" % n for n in range(10)])
+    member = join(client)
+    run.until(lambda: sorted(member.partitions) == [0, 1])
+    read(member, 5)
+    with client.topics["t"].get_simple_consumer("g", partitions=[0], auto_start=False) as other:
+        other.start()
+        other.commit_offsets([(0, 7)])
+    codes.append(REBALANCING)
+    run.until(lambda: member._generation == then and sorted(member.partitions) == [0, 1])
+    assert read(member, 1)[0].offset == goes_on_at
     member.stop()
 
 
