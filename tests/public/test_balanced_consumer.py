@@ -14,7 +14,7 @@ from gkafka.common import OffsetType
 from gkafka.membershipprotocol import GroupMembershipProtocol, decide_partitions_range
 from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
-from tests.public.zoo import Zoo, ZooClient
+from tests.public.zoo import Zoo, ZooClient, zoo_client
 
 IDS, OWNERS = "/consumers/g/ids", "/consumers/g/owners/t"
 LAST = "zzz-after-all-others"
@@ -35,12 +35,7 @@ def zoo() -> Zoo:
 @pytest.fixture
 def keeper(zoo: Zoo, run: Runner) -> ZooClient:
     """The member's connection."""
-    handler = None
-    if run.gevent:
-        from kazoo.handlers.gevent import SequentialGeventHandler
-
-        handler = SequentialGeventHandler()
-    return ZooClient(zoo, handler=handler)
+    return zoo_client(run, zoo)
 
 
 @pytest.fixture

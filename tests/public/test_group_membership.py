@@ -12,7 +12,7 @@ from gkafka import KafkaClient, ManagedBalancedConsumer
 from gkafka.brokererrors import GroupAuthorizationFailed
 from gkafka.cluster import Cluster
 from gkafka.core.group import Group
-from gkafka.exceptions import KafkaTimeoutError
+from gkafka.exceptions import ConsumerStoppedException, KafkaTimeoutError, ProtocolError
 from gkafka.testing import MockCluster, Reply
 from gkafka.wire.groups import (
     HeartbeatResponse,
@@ -22,7 +22,8 @@ from gkafka.wire.groups import (
     SyncGroupResponse,
 )
 from tests.core.grouprig import metadata
-from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
+from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read
+from tests.public.zoo import zoo_client
 
 GROUPS = {"JoinGroup": (0, 9), "SyncGroup": (0, 5), "Heartbeat": (0, 4), "LeaveGroup": (0, 5)}
 NOT_AVAILABLE, REBALANCING, NOT_ALLOWED = 15, 27, 30
@@ -188,4 +189,58 @@ def test_what_cannot_join_says_so(client: KafkaClient, cluster: MockCluster) -> 
     keep_group(cluster, joining=NOT_AVAILABLE)
     member = join(client, rebalance_max_retries=1)
     assert isinstance(error_of(lambda: [member.consume() for _ in range(20)]), KafkaTimeoutError)
+    member.stop()
+
+
+@pytest.mark.parametrize("way", ["coordinator", "zookeeper"])
+@pytest.mark.parametrize("does", ["raises", "stops", "commits", "returns nonsense"])
+def test_a_callback_may_do_what_it_likes(client: KafkaClient, cluster: MockCluster, run: Runner, way: str, does: str) -> None:
+    """No call of it hangs, what it raises is told, and the partitions are consumed or given back."""
+    fill(client, [b"%d" % n for n in range(5)])
+
+    def callback(consumer: Any, before: Any, after: Any) -> Any:
+        if does == "raises":
+            raise ValueError("the user's own")
+        if does == "stops":
+            consumer.stop()
+        if does == "commits":
+            consumer.commit_offsets([(0, 3)])
+        return 5 if does == "returns nonsense" else None
+
+    options: dict[str, Any] = {"consumer_timeout_ms": 200, "post_rebalance_callback": callback, "rebalance_backoff_ms": 200}
+    if way == "coordinator":
+        options |= {"managed": True, "heartbeat_interval_ms": 50}
+    else:
+        options |= {"zookeeper": zoo_client(run)}
+    with Clock() as clock:
+        member = client.topics["t"].get_balanced_consumer("g", **options)
+        if does == "stops":
+            run.until(lambda: member.closed)
+            assert isinstance(error_of(member.consume), ConsumerStoppedException)
+            run.until(lambda: member.partitions == {})
+        else:
+            run.until(lambda: sorted(member.partitions) == [0, 1])
+    assert clock.seconds < 8.0
+    if does in ("raises", "returns nonsense"):
+        assert isinstance(until_error(member), ValueError), "a ConfigurationError is one, too"
+    if does == "commits":
+        run.until(lambda: cluster.committed("g"))
+        assert cluster.committed("g")["t", 0].offset == 3
+    if does != "stops":
+        assert [m.offset for m in read(member, 5)] == list(range(5))
+    with Clock() as clock:
+        member.stop()
+    assert clock.seconds < 5.0
+    run.until(lambda: way == "zookeeper" or cluster.group("g").members == {})  # from inside it takes effect when the callback returns
+
+
+def test_metadata_of_another_member_that_are_garbage_leave_no_partition_alone(
+    client: KafkaClient, cluster: MockCluster, run: Runner
+) -> None:
+    keep_group(cluster, ("b", b"\xff"), ("c", b""), ("d", b"\x00\x00\x7f\xff\xff\xff"))
+    member = join(client)
+    run.until(lambda: sorted(member.partitions) == [0, 1])
+    assert isinstance(until_error(member), ProtocolError)
+    fill(client, [b"x"])
+    assert [m.value for m in read(member, 1)] == [b"x"]
     member.stop()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError
 
-__all__ = ["Zoo", "ZooClient"]
+if TYPE_CHECKING:
+    from tests.public.aids import Runner
+
+__all__ = ["Zoo", "ZooClient", "zoo_client"]
 
 
 class Stat(NamedTuple):
@@ -149,3 +152,12 @@ class ZooClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
             return self.zoo.nodes[path]
 
         return self._do("get", path, get)
+
+
+def zoo_client(run: Runner, zoo: Zoo | None = None) -> ZooClient:
+    """A connection for consumers of this way of concurrency; without a zoo, to one of its own."""
+    if not run.gevent:
+        return ZooClient(zoo or Zoo())
+    from kazoo.handlers.gevent import SequentialGeventHandler
+
+    return ZooClient(zoo or Zoo(), handler=SequentialGeventHandler())

@@ -14,7 +14,7 @@ from gkafka.exceptions import NoPartitionsForConsumerException
 from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read
 from tests.public.forking import script
-from tests.public.zoo import Zoo, ZooClient
+from tests.public.zoo import ZooClient, zoo_client
 
 Connect = Callable[..., KafkaClient]
 QUICK: dict[str, Any] = {"heartbeat_interval_ms": 50, "rebalance_backoff_ms": 200, "consumer_timeout_ms": 200}
@@ -246,11 +246,7 @@ def test_b53_a_cluster_that_has_moved_is_found_by_the_name_that_was_given(
 @pytest.fixture
 def keeper(run: Runner) -> ZooClient:
     """A member's connection to a ZooKeeper of the test."""
-    if not run.gevent:
-        return ZooClient(Zoo())
-    from kazoo.handlers.gevent import SequentialGeventHandler
-
-    return ZooClient(Zoo(), handler=SequentialGeventHandler())
+    return zoo_client(run)
 
 
 def test_b54_who_loses_its_session_has_nothing_and_joins_again(client: KafkaClient, keeper: ZooClient, run: Runner) -> None:
