@@ -77,32 +77,31 @@ def test_b47_no_call_waits_for_a_callback_and_no_heartbeat_for_either(
 ) -> None:
     """B47 kafka-python#1985: the thread for heartbeats and the caller each held a lock that the other wanted.
 
-    The callback wants a lock of the user's, who holds it in each call of the consumer.
+    The callback waits for the caller, as for a lock of the user's that is held around each call of the consumer.
     """
     cluster = make_cluster(1, {"t": 2})
     client = connect(cluster)
-    lock, waits = client.handler.Lock(), client.handler.Event()
+    waits, released = client.handler.Event(), client.handler.Event()
 
     def callback(consumer: Any, before: Any, after: Any) -> None:
         waits.set()
-        with lock:
-            pass
+        released.wait(2 * LIMIT_S)
 
     member = member_of(client)
     run.until(lambda: sorted(member.partitions) == [0, 1])
     member._callback = callback
-    with lock:
-        cluster.rebalance("g")
-        run.until(waits.is_set)
-        beaten = cluster.count("Heartbeat")
-        with Clock() as clock:
-            member.consume(block=False)
-            member.consume_batch(5, timeout_ms=100)
-            assert sorted(member.partitions) == sorted(member.held_offsets) == [0, 1]
-            member.stats()
-            member.commit_offsets()
-        assert clock.seconds < 2.0
-        run.until(lambda: cluster.count("Heartbeat") >= beaten + 5)
+    cluster.rebalance("g")
+    run.until(waits.is_set)
+    beaten = cluster.count("Heartbeat")
+    with Clock() as clock:
+        member.consume(block=False)
+        member.consume_batch(5, timeout_ms=100)
+        assert sorted(member.partitions) == sorted(member.held_offsets) == [0, 1]
+        member.stats()
+        member.commit_offsets()
+    assert clock.seconds < 2.0
+    run.until(lambda: cluster.count("Heartbeat") >= beaten + 5)
+    released.set()
     fill(client, numbers(1))
     assert [m.value for m in read(member, 1)] == numbers(1)
     with Clock() as clock:
