@@ -23,6 +23,7 @@ __all__ = ["disown", "told", "watch"]
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.01
+TURNS, REST_S = 3, 0.2
 
 _living: weakref.WeakSet[NativeProducer] = weakref.WeakSet()
 
@@ -97,6 +98,20 @@ def _flush(producer: NativeProducer, deadline: float) -> None:
         return
     while producer.holds_records and handler.monotonic() < deadline:  # its hub runs in a thread of its own
         ThreadingHandler.sleep(LOOK_EVERY_S)
+    _come_to_rest(handler)
+
+
+def _come_to_rest(handler: Any) -> None:
+    """Let the hub of another thread finish what it is at. A thread that wants the interpreter back while that is going down is ended in the middle
+    of its greenlets, and the process may crash: it had better wait for events by then.
+    """
+    for _ in range(TURNS):
+        turned = ThreadingHandler.Event()
+        try:
+            handler.call_soon_threadsafe(turned.set)
+        except KafkaException:  # it has ended
+            return
+        turned.wait(REST_S)
 
 
 def _report(producer: NativeProducer) -> None:
