@@ -20,6 +20,7 @@ from gkafka.testing import Action, Close, Corrupt, Delay, Drop, Edit, Error, Moc
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from gkafka.wire.apis import APIS, encode_request
 from gkafka.wire.apiversions import ApiVersionsRequest
+from gkafka.wire.consumergroups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from gkafka.wire.epochs import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from gkafka.wire.groups import (
@@ -641,6 +642,8 @@ def test_every_api_can_be_refused() -> None:
     requests: dict[str, Any] = {
         "AddOffsetsToTxn": AddOffsetsToTxnRequest(transactional_id="x"),
         "AddPartitionsToTxn": AddPartitionsToTxnRequest(v3_and_below_topics=added),
+        "ConsumerGroupDescribe": ConsumerGroupDescribeRequest(group_ids=["g"]),
+        "ConsumerGroupHeartbeat": ConsumerGroupHeartbeatRequest(group_id="g"),
         "DescribeGroups": DescribeGroupsRequest(groups=["g"]),
         "EndTxn": EndTxnRequest(transactional_id="x"),
         "Heartbeat": HeartbeatRequest(group_id="g"),
