@@ -144,6 +144,7 @@ class Balancing(abc.ABC):
 
     def _look_around(self) -> None:
         """Called by whoever consumes, once in LOOK_EVERY_S: has the topic got more partitions?"""
+        self._cluster.poll()  # with no partition nobody else asks for metadata
         count, self._partition_count = self._partition_count, len(self._topic.partitions)
         if count not in (0, self._partition_count):
             self._divide_anew("the topic has other partitions")
@@ -163,6 +164,10 @@ class Balancing(abc.ABC):
         mine = set(change())
         self._left_at = {p: offset for p, offset in self._left_at.items() if p in mine}
         known = self._topic.partitions
+        self._partition_count = len(known)
+        if mine - known.keys():  # whoever divided knows of new ones: they are begun when this member does, see _look_around
+            self._cluster.metadata.want_everything()
+            self._cluster.poll()
         if mine & known.keys():
             consumer = self._make_consumer(sorted(mine & known.keys()))
             consumer._resume_at = self._left_at

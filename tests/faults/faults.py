@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tests.faults.closing import play_closing
 from tests.faults.copies import play_copies
+from tests.faults.gapfaults import GAP_FAULTS
 from tests.faults.groupfaults import GROUP_FAULTS
 from tests.faults.groups import GroupFault, GroupLine, play_groups
 from tests.faults.ledger import Entry
@@ -199,5 +200,5 @@ GAMES = {
     "F23": Game("close() in every state", play_closing),
     "F24": Game("calls cut off anywhere", play_shots),
     "F25": Game("transactions", play_copies),
-    **{id: _of_groups(fault) for id, fault in {**GROUP_FAULTS, **ZOOKEEPER_FAULTS}.items()},
+    **{id: _of_groups(fault) for id, fault in {**GROUP_FAULTS, **GAP_FAULTS, **ZOOKEEPER_FAULTS}.items()},
 }

@@ -352,7 +352,7 @@ GROUP_FAULTS = {
             control_options={"socket.timeout.ms": int(REQUEST_S * 1000)},
         ),
         GroupFault(
-            "F14",
+            "F14-partitions",
             "partitions are added",
             partitions_added,
             evidence=("added",),

@@ -307,7 +307,11 @@ class GroupRun:
                     open_ones.remove(party)
             return not open_ones
 
-        self.wait(all_went_on, "every group goes on", 90.0)
+        try:
+            self.wait(all_went_on, "every group goes on", 90.0)
+        except Stuck as error:
+            behind = [f"{party.name} {place}" for party in open_ones for place in self.places if party.produced(place) <= since]
+            raise Stuck(f"{error}: {', '.join(behind)}") from None
 
     def reads(self, count: int) -> None:
         """Until every group was handed so many more."""

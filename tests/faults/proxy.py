@@ -317,11 +317,14 @@ class _Link:
 
     def _deliver(self, frame: bytearray) -> None:
         rate, drip = self._plan.rate, self._plan.drip
-        step = 1 if drip else max(1, int(rate * TICK_S)) if rate else len(frame)
-        for at in range(0, len(frame), step):
-            self._client.sendall(frame[at : at + step])
+        part = max(1, int(rate * TICK_S)) if rate else len(frame)
+        for start in range(0, len(frame), part):
+            piece = frame[start : start + part]
+            step = 1 if drip else len(piece)
+            for at in range(0, len(piece), step):
+                self._client.sendall(piece[at : at + step])
             if rate:
-                self._ended.wait(step / rate)
+                self._ended.wait(len(piece) / rate)
 
 
 def _bound(port: int) -> socket.socket:

@@ -26,7 +26,7 @@ COORDINATORS = 4
 PATIENCE_S = 60.0
 _numbers = itertools.count(1)
 # What a topic is deleted and made under must not come back by a client's asking for it.
-SETTINGS = {"auto.create.topics.enable": "false", "auto.leader.rebalance.enable": "false"}
+SETTINGS = {"auto.create.topics.enable": "false", "auto.leader.rebalance.enable": "false", "log.cleaner.backoff.ms": 500}
 
 
 class Stuck(AssertionError):

@@ -10,9 +10,12 @@ import pytest
 
 from tests.faults.__main__ import table
 from tests.faults.consumed import DAMAGED, STRANGER, Findings
+from tests.faults.faults import FAULTS, GAMES
+from tests.faults.gapfaults import GAP_FAULTS
 from tests.faults.groupfaults import GROUP_FAULTS
 from tests.faults.groups import FORMS, GroupFault, GroupLine, GroupRun, blame
 from tests.faults.load import read_value, value_of
+from tests.faults.zookeeperfaults import ZOOKEEPER_FAULTS
 
 FAULT = GroupFault("F99", "something", lambda run: None, evidence=("kills",), bars={"takeover_s": 11.0}, quiet=("threading",))
 FORM = FORMS["short"]
@@ -72,8 +75,12 @@ def test_the_table_of_groups_has_the_controls_figures() -> None:
     assert row.endswith("FAILED: 2 skips")
 
 
+def test_no_two_faults_have_one_id() -> None:
+    assert len(GAMES) == len(FAULTS) + len(GROUP_FAULTS) + len(GAP_FAULTS) + len(ZOOKEEPER_FAULTS) + 3
+
+
 def test_every_fault_of_groups_leaves_a_trace_somewhere() -> None:
-    assert all(fault.evidence for fault in GROUP_FAULTS.values())
+    assert all(fault.evidence for fault in (*GROUP_FAULTS.values(), *GAP_FAULTS.values(), *ZOOKEEPER_FAULTS.values()))
 
 
 def test_a_value_tells_what_it_is() -> None:

@@ -21,7 +21,7 @@ from gkafka.wire.groups import (
     LeaveGroupResponse,
     SyncGroupResponse,
 )
-from tests.core.grouprig import metadata
+from tests.core.grouprig import assignment, metadata
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read
 from tests.public.zoo import zoo_client
 
@@ -95,6 +95,22 @@ def test_a_topic_that_is_not_there_is_looked_up_once_for_a_generation(
     assert cluster.count("Heartbeat") > 2
     assert [name for name in looks if name != "t"] == ["anywhere", "nowhere"], "and behind what is known"
     assert looks[0] == "t"
+    member.stop()
+
+
+def test_partitions_that_the_leader_knew_first_are_begun_when_the_member_knows_them(
+    client: KafkaClient, cluster: MockCluster, run: Runner
+) -> None:
+    """A member that was given nothing else fetches nothing, so that nobody asks for metadata."""
+    given = assignment(2)
+    cluster.on(
+        "SyncGroup", Reply(lambda request: SyncGroupResponse(protocol_type="consumer", protocol_name="range", assignment=given)), times=None
+    )
+    keep_group(cluster)
+    assert len(client.topics["t"].partitions) == 2
+    cluster.add_partitions("t", 3)
+    member = join(client, consumer_timeout_ms=50)
+    run.until(lambda: (member.consume(), sorted(member.partitions) == [2])[-1])
     member.stop()
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.faults import GAMES
+from tests.faults.gapfaults import GAP_FAULTS
 from tests.faults.groupfaults import GROUP_FAULTS
 from tests.faults.runs import SHORT
 from tests.faults.stage import Stage
 from tests.faults.writer import CLIENTS
 from tests.faults.zookeeperfaults import ZOOKEEPER_FAULTS
 
-OF_GROUPS = {*GROUP_FAULTS, *ZOOKEEPER_FAULTS}
+OF_GROUPS = {*GROUP_FAULTS, *GAP_FAULTS, *ZOOKEEPER_FAULTS}
 
 
 @pytest.mark.timeout(120)
