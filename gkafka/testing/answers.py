@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from gkafka.exceptions import ConfigurationError
+from gkafka.testing.consumercoordinators import CONSUMER_GROUP_APIS, ConsumerGroups
 from gkafka.testing.coordinators import GROUP_APIS, Groups
 from gkafka.testing.fetches import answer_fetch
 from gkafka.testing.logs import Refused
@@ -47,6 +48,9 @@ class Answers:
         newest_magic: int,
         transaction_version: int,
         gives_sessions: bool,
+        has_consumer_groups: bool,
+        consumer_session_s: float,
+        consumer_heartbeat_s: float,
         changed: Callable[[], None],
         after: Callable[[float, Callable[[], object]], Any],
         wait_for_change: Callable[[Callable[[], bool]], None],
@@ -66,6 +70,7 @@ class Answers:
         self._changed = changed
         self._transaction_version = transaction_version
         self.groups = Groups(self)
+        self.consumer_groups = ConsumerGroups(self, enabled=has_consumer_groups, session_s=consumer_session_s, beat_s=consumer_heartbeat_s)
         self.transactions = Transactions(self, changed=changed, version=transaction_version)
 
     def act(self, call: Call, then: Then) -> None:
@@ -74,12 +79,24 @@ class Answers:
         if name in GROUP_APIS:
             self.groups.act(call, then)
             return
+        if name in CONSUMER_GROUP_APIS:
+            then(self.consumer_groups.act(call))
+            return
         if name == "Fetch":
             answer_fetch(self, call, then)
             return
         if name not in self._BY_NAME:
             raise ConfigurationError(f"the mock cluster has no answer to {name} of its own: give one by on({name!r}, Reply(...))")
         then(self._BY_NAME[name](self, call))
+
+    def groups_of(self, name: str) -> Groups | ConsumerGroups:
+        """Who keeps this group."""
+        return self.consumer_groups if name in self.consumer_groups and not self.groups.has_members(name) else self.groups
+
+    def coordinators_changed(self) -> None:
+        """Brokers stopped or started, or a coordinator was moved."""
+        self.groups.coordinators_changed()
+        self.consumer_groups.coordinators_changed()
 
     # -- who leads
     def find(self, name: str, topic_id: UUID, index: int) -> tuple[Partition | None, int]:
@@ -456,5 +473,5 @@ def _segment_starts(start: int, end: int, timestamp: int) -> list[int]:
     return [start]
 
 
-ANSWERED = frozenset({*Answers._BY_NAME, *GROUP_APIS, "Fetch"})
+ANSWERED = frozenset({*Answers._BY_NAME, *GROUP_APIS, *CONSUMER_GROUP_APIS, "Fetch"})
 """Names of the APIs that the brokers answer by themselves."""

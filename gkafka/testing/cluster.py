@@ -87,13 +87,13 @@ class MockCluster:
     closes the connection, and 0.9.0 is silent on it from then on, as those are. auto_create: a topic that a Metadata request names comes into being. max_message_bytes: Kafka's
     message.max.bytes. transaction_version: the level of Kafka's feature of that name: 2 is KIP-890's epoch for each transaction (default: 2
     from Kafka 4.0 on, else 0). racks: where the brokers are, one after the other: a Fetch that names the rack of a follower in sync is sent
-    there by the leader (KIP-392). fetch_sessions: False declines them. history: how many requests `requests` remembers, 64 MiB of them at most.
+    there by the leader (KIP-392). fetch_sessions: False declines them. consumer_session_timeout_ms, consumer_heartbeat_interval_ms: Kafka's
+    group.consumer.session.timeout.ms and its sibling, of the groups of KIP-848. history: how many requests `requests` remembers, 64 MiB of them at most.
 
     It behaves as Kafka does, and its brokers share one state, so that there is no replication lag. Served: every API of `gkafka.wire` in
-    every version, but the groups of KIP-848: their APIs are served if `limits` names them, and answered by `on(api, Reply(...))` alone.
-    Transactions end at once: there is no time between a coordinator's decision and its markers.
+    every version. Transactions end at once: there is no time between a coordinator's decision and its markers.
 
-    Groups have members: they join, rebalance and lose their sessions by the rules of Kafka's coordinator, except that the first member need
+    Groups have members, of the classic protocol or of KIP-848, not of both at a time: they join, rebalance and lose their sessions by the rules of Kafka's coordinator, except that the first member need
     not wait for others (group.initial.rebalance.delay.ms is 0) and that any session timeout is taken. `group` shows one, `rebalance` and
     `remove_member` disturb it, `move_coordinator` and `stop_broker(cluster.coordinator("g"))` let it find another coordinator:
 
@@ -121,6 +121,8 @@ class MockCluster:
         transaction_version: int | None = None,
         racks: Sequence[str] = (),
         fetch_sessions: bool = True,
+        consumer_session_timeout_ms: int = 45_000,
+        consumer_heartbeat_interval_ms: int = 5_000,
         history: int = 10_000,
     ) -> None:
         if brokers < 1:
@@ -151,6 +153,9 @@ class MockCluster:
             newest_magic=_newest_magic(versions),
             transaction_version=_transaction_version(versions) if transaction_version is None else transaction_version,
             gives_sessions=fetch_sessions,
+            has_consumer_groups=versions is None or int(versions.split(".")[0]) >= 4,
+            consumer_session_s=consumer_session_timeout_ms / 1000,
+            consumer_heartbeat_s=consumer_heartbeat_interval_ms / 1000,
             changed=self._changed,
             after=self._loop.after,
             wait_for_change=self._waiting.append,
@@ -246,7 +251,7 @@ class MockCluster:
             self._answers.sessions[broker].forget()
             for partition in self._partitions():
                 partition.broker_stopped(broker, self._state.up)
-            self._answers.groups.coordinators_changed()
+            self._answers.coordinators_changed()
 
         self._change(stop)
 
@@ -280,17 +285,17 @@ class MockCluster:
 
         def move() -> None:
             self._state.coordinators[key] = broker
-            self._answers.groups.coordinators_changed()
+            self._answers.coordinators_changed()
 
         self._loop.call(move)
 
     def rebalance(self, group: str) -> None:
         """Have a group divide its partitions anew, as when somebody joins: its members hear of it by their heartbeats."""
-        self._loop.call(lambda: self._answers.groups.rebalance(group))
+        self._loop.call(lambda: self._answers.groups_of(group).rebalance(group))
 
     def remove_member(self, group: str, member: str) -> None:
         """End a member's session, by its member id or its instance id: what it says next is told UNKNOWN_MEMBER_ID, and the others rebalance."""
-        self._loop.call(lambda: self._answers.groups.remove(group, member))
+        self._loop.call(lambda: self._answers.groups_of(group).remove(group, member))
 
     def create_topic(self, name: str, partitions: int = 1, *, configs: Mapping[str, str | None] | None = None) -> None:
         """A new topic. configs: of these, message.timestamp.type=LogAppendTime has an effect here."""
@@ -361,7 +366,7 @@ class MockCluster:
 
     def group(self, name: str) -> GroupSeen | None:
         """A group at its coordinator: generation, members, what they were assigned. None if it never was. Its offsets: `committed`."""
-        return self._loop.call(lambda: self._answers.groups.seen(name))
+        return self._loop.call(lambda: self._answers.groups_of(name).seen(name))
 
     def transaction(self, transactional_id: str) -> TransactionSeen | None:
         """What the coordinator knows of a transactional id; None if it never heard of it."""
@@ -415,7 +420,7 @@ class MockCluster:
         self._state.up.add(broker)
         for partition in self._partitions():
             partition.broker_started(broker)
-        self._answers.groups.coordinators_changed()
+        self._answers.coordinators_changed()
         self._changed()
 
     def _serve(self, peer: Peer, frame: memoryview) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupMember", "GroupSeen", "Groups"]
 
-NOT_COORDINATOR, ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER, GROUP_ID_NOT_FOUND = 16, 22, 24, 25, 69
+NOT_COORDINATOR, ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, INVALID_GROUP_ID, UNKNOWN_MEMBER, GROUP_ID_NOT_FOUND = 16, 22, 23, 24, 25, 69
 NOT_FOUND_FROM = 6  # KIP-1043: DescribeGroups tells of a group that is not there, instead of a dead one
 DEAD = "Dead"
 CLASSIC = "classic"
@@ -42,7 +42,10 @@ class GroupMember(NamedTuple):
 
 
 class GroupSeen(NamedTuple):
-    """A classic group. state: "Empty", "PreparingRebalance", "CompletingRebalance" or "Stable"; members: by member id."""
+    """state: "Empty", "PreparingRebalance", "CompletingRebalance" or "Stable"; members: by member id.
+
+    Of a KIP-848 group, state: "Empty", "Reconciling" or "Stable"; generation: the group's epoch; protocol: the assignor. It has no leader.
+    """
 
     state: str
     generation: int
@@ -107,6 +110,10 @@ class Groups:
             self._catch_up(name, self._groups[name])
             self.look(name)
 
+    def has_members(self, name: str) -> bool:
+        group = self.find(name)
+        return group is not None and group.state != EMPTY
+
     def coordinators_changed(self) -> None:
         """Brokers stopped or started, or a coordinator was moved."""
         for name, group in self._groups.items():
@@ -123,6 +130,8 @@ class Groups:
     def _join(self, call: Call, then: Then) -> None:
         request: Any = call.request.message
         code = self._refusal(call)
+        if not code and self._answers.consumer_groups.has_members(request.group_id):
+            code = INCONSISTENT_PROTOCOL
         if not code and request.member_id and self.find(request.group_id) is None:
             code = UNKNOWN_MEMBER
         if code:
@@ -174,6 +183,8 @@ class Groups:
         transactional: bool = False,
     ) -> int:
         """Why a group takes no positions of this sender, 0 if it does. missing: said to a member of a group that never was."""
+        if name in self._answers.consumer_groups and not self.has_members(name):
+            return self._answers.consumer_groups.commit_error(name, member_id, generation, transactional=transactional)
         group = self.find(name)
         if group is None and generation >= 0:
             return missing
@@ -224,10 +235,11 @@ class Groups:
             groups.ListedGroup(group_id=name, protocol_type=group.protocol_type, group_state=group.state, group_type=CLASSIC)
             for name, group in sorted(self._groups.items())
             if self._answers.state.coordinator(name) == call.broker_id
-            and (not states or group.state.lower() in states)
-            and (not request.types_filter or CLASSIC in map(str.lower, request.types_filter))
         ]
-        then(groups.ListGroupsResponse(groups=listed))
+        listed += self._answers.consumer_groups.listed(call.broker_id)
+        types = {kind.lower() for kind in request.types_filter}
+        fit = [g for g in listed if (not states or g.group_state.lower() in states) and (not types or g.group_type in types)]
+        then(groups.ListGroupsResponse(groups=fit))
 
     # -- what a test looks at and does
     def seen(self, name: str) -> GroupSeen | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gkafka.wire import admin, apiversions, epochs, groups, metadata, offsets, produce, txn
+from gkafka.wire import admin, apiversions, consumergroups, epochs, groups, metadata, offsets, produce, txn
 from gkafka.wire.apis import Message, Request
 
 __all__ = ["refusal"]
@@ -152,6 +152,12 @@ _BY_NAME: dict[str, Callable[[Any, int, str], Message | None]] = {
     "AddOffsetsToTxn": lambda message, code, text: txn.AddOffsetsToTxnResponse(error_code=code),
     "AddPartitionsToTxn": _add_partitions,
     "ApiVersions": lambda message, code, text: apiversions.ApiVersionsResponse(error_code=code),
+    "ConsumerGroupDescribe": lambda message, code, text: consumergroups.ConsumerGroupDescribeResponse(
+        groups=[consumergroups.DescribedConsumerGroup(group_id=name, error_code=code, error_message=text) for name in message.group_ids]
+    ),
+    "ConsumerGroupHeartbeat": lambda message, code, text: consumergroups.ConsumerGroupHeartbeatResponse(
+        error_code=code, error_message=text
+    ),
     "CreateTopics": _create_topics,
     "DeleteTopics": _delete_topics,
     "DescribeGroups": _describe_groups,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -91,7 +92,8 @@ class Setting:
 
     def member(self, topics: dict[str, int] | None = None, **options: Any) -> ConsumerDriver:
         wanted = {self.topic: PARTITIONS} if topics is None else topics
-        made = ConsumerDriver(self.kafka.hosts, self.kafka.version, self.group, [], wanted, session_timeout_s=SESSION_S, **options)
+        options = {"session_timeout_s": SESSION_S, **options}
+        made = ConsumerDriver(self.kafka.hosts, self.kafka.version, self.group, [], wanted, **options)
         self.members.append(made)
         return made
 
@@ -150,11 +152,13 @@ def test_a_static_member_finds_its_partitions_again(setting: Setting) -> None:
     first = setting.member()
     static = setting.member(instance_id="i")
     setting.shared(first, static, least=3)
-    had, history = static.owned, list(first.history)
+    had, others = static.owned, first.owned
+    revoked = [change for change, _ in first.history].count("revoked")
     static.stop()
     again = setting.member(instance_id="i")
     wait(lambda: again.owned == had, lambda: again.owned)
-    assert first.history == history
+    assert first.owned == others
+    assert [change for change, _ in first.history].count("revoked") == revoked
 
 
 def test_a_static_member_that_was_killed_gets_its_place_when_its_session_ends(setting: Setting) -> None:
@@ -224,6 +228,26 @@ def test_a_member_of_another_client_shares_the_group(setting: Setting) -> None:
     other.stop()
     setting.shared(ours, another, least=3)
     assert ours.group.losses == 0
+
+
+def test_a_rolling_restart_costs_nothing(cluster: KafkaCluster) -> None:
+    """F04: the coordinator moves to another broker and back; the group does not notice."""
+    made = Setting(cluster)
+    try:
+        members = [made.member(session_timeout_s=45.0), made.member(session_timeout_s=45.0)]
+        made.shared(*members, least=3)
+        before = [(m.owned, list(m.history), m.group.rebalances) for m in members]
+        coordinators = {m.group.coordinator for m in members}
+        for node in cluster.nodes:
+            cluster.kill(node, signal.SIGTERM)
+            wait(lambda at=node.id: all(m.group.coordinator and m.group.coordinator[0] != at for m in members), lambda: "no coordinator")
+            coordinators |= {m.group.coordinator for m in members}
+            cluster.restart(node)
+        assert len(coordinators - {None}) > 1, "it has moved"
+        assert [(m.owned, m.history, m.group.rebalances) for m in members] == before
+        assert [m.group.losses for m in members] == [0, 0]
+    finally:
+        made.end()
 
 
 @pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
