@@ -50,7 +50,8 @@ class KafkaClient:
     """A client of one Kafka cluster. Lazy: nothing connects and no worker starts before the first call that needs it.
 
     Documented parameters (reference: pykafka-2.x client; ignore_rdkafka: pykafka-2.0.4), in the documented order:
-    hosts: comma-separated host:port. zookeeper_hosts: not available yet. socket_timeout_ms: longest wait for an answer.
+    hosts: comma-separated host:port. zookeeper_hosts: "host:port,host:port/chroot" of the ZooKeeper in which the brokers stand (before Kafka 4.0), in
+    place of hosts. socket_timeout_ms: longest wait for an answer.
     offsets_channel_socket_timeout_ms: the same for offset commits and fetches. use_greenlets: True means handler="gevent".
     exclude_internal_topics: hide the offsets topic and its like. source_address: "host:port" of the sockets. ssl_config: an SslConfig,
     in place of the ssl_ options.
@@ -103,7 +104,7 @@ class KafkaClient:
         self._undelivered: list[DeliveryError] = []
 
     def __repr__(self) -> str:
-        hosts = ",".join(f"{b.host}:{b.port}" for b in self._cluster._bootstrap)
+        hosts = ",".join(f"{b.host}:{b.port}" for b in self._cluster._bootstrap) or f"of ZooKeeper {self._cluster._zookeeper_hosts}"
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (hosts={hosts})>"
 
     # -- documented --------------------------------------------------------------------------------------------------------

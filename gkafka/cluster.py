@@ -19,7 +19,6 @@ from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo
 from gkafka.core.offsets import coordinator_of, coordinator_request
 from gkafka.exceptions import (
     ClientClosedError,
-    ConfigurationError,
     KafkaException,
     KafkaTimeoutError,
     LeaderNotFoundError,
@@ -63,7 +62,8 @@ class Cluster:
     """Brokers and topics of a Kafka cluster.
 
     The first six parameters are documented (reference: pykafka-2.0.4 Cluster), the next three are those of pykafka 2.8.
-    hosts: comma-separated host:port; times in milliseconds; source_address: "host:port" of the sockets.
+    hosts: comma-separated host:port; zookeeper_hosts: "host:port,host:port/chroot" of a ZooKeeper that knows the brokers, in place of hosts; times in
+    milliseconds; source_address: "host:port" of the sockets.
     """
 
     def __init__(
@@ -88,8 +88,6 @@ class Cluster:
             broker_version=broker_version,
             **(ssl_config.client_options() if ssl_config is not None else {}),
         )
-        if zookeeper_hosts is not None:
-            raise ConfigurationError("zookeeper_hosts: finding brokers through ZooKeeper is not available yet; give hosts=... instead")
         check_security(self.config)
         if self.config.security_protocol == "SSL":
             from gkafka.net.tls import check_files  # ssl is imported only by those who use it
@@ -97,10 +95,10 @@ class Cluster:
             check_files(self.config)
         self._buffers = BufferPool(handler.Lock())  # one for all connections: its bound is the client's
         Versions.for_broker(self.config.broker_version)  # one that is not known is told now and not when the first connection opens
-        self._bootstrap = [
-            self._make_broker(-1 - i, host, port)
-            for i, (host, port) in enumerate(parse_hosts(check_text("hosts", hosts) if isinstance(hosts, bytes) else hosts))
-        ]
+        self._zookeeper_hosts = None if zookeeper_hosts is None else check_text("zookeeper_hosts", zookeeper_hosts)
+        self._bootstrap: list[Broker] = []
+        if self._zookeeper_hosts is None:
+            self._begin_with(parse_hosts(check_text("hosts", hosts) if isinstance(hosts, bytes) else hosts))
         self._made_of = hosts, exclude_internal_topics
         self._chance = handler.random()
         self.metadata = Metadata(
@@ -127,6 +125,21 @@ class Cluster:
         # What their workers sleep on: close() wakes those whose engine was dropped without a word, too.
         self.sleepers: weakref.WeakSet[Any] = weakref.WeakSet()
 
+    def _begin_with(self, addresses: list[tuple[str, int]]) -> None:
+        self._bootstrap = [self._make_broker(-1 - i, host, port) for i, (host, port) in enumerate(addresses)]
+
+    def _ask_zookeeper(self, deadline: float) -> None:
+        """Where the brokers are, if that is to be found out."""
+        if self._bootstrap or self._zookeeper_hosts is None:
+            return
+        from gkafka.zookeeper import brokers_of  # kazoo is imported only by those who use it
+
+        timeout_ms = max(1.0, min(self.config.connect_timeout_ms, (deadline - self._handler.monotonic()) * 1000))
+        addresses = brokers_of(self._zookeeper_hosts, self.config.security_protocol, timeout_ms, self._handler)
+        with self._lock:
+            if not self._bootstrap:
+                self._begin_with(addresses)
+
     def _make_broker(self, id_: int, host: str, port: int) -> Broker:
         c = self.config
         return Broker(
@@ -148,7 +161,9 @@ class Cluster:
     def renewed(self, handler: Handler) -> Cluster:
         """The same cluster for another handler, with connections of its own."""
         hosts, exclude_internal_topics = self._made_of
-        return Cluster(hosts, handler, exclude_internal_topics=exclude_internal_topics, config=self.config)
+        return Cluster(
+            hosts, handler, exclude_internal_topics=exclude_internal_topics, zookeeper_hosts=self._zookeeper_hosts, config=self.config
+        )
 
     # -- documented --------------------------------------------------------------------------------------------------------
     @property
@@ -315,6 +330,8 @@ class Cluster:
     def _wait(self, ready: Callable[[], bool], deadline: float, what: str) -> None:
         """Poll until ready() or the deadline. Raises KafkaTimeoutError, or NoBrokersAvailableError if no host ever answered."""
         self._handler.check_fork()
+        if not ready():
+            self._ask_zookeeper(deadline)
         while not ready():
             self.check_open()
             event = self._round

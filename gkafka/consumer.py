@@ -104,6 +104,9 @@ class Consumer:
         starts, epochs, problems = starts_of(self._engine, given, self._policy, self._timeout_s(timeout))
         if problems:
             raise problems[0]
+        if self._keeper is not None:
+            self._progress.finish()  # of what it has had, the application wants no more
+            self._progress.commit_finished(self._timeout_s(timeout))
         self._progress.forget()
         self._engine.assign(starts, epochs=epochs)
         if self._group is not None and self._config.auto_commit is not False:

@@ -9,40 +9,44 @@ Every call ends by a deadline of its own. What stands in ZooKeeper was written b
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_seconds, check_text
 from gkafka.exceptions import ConfigurationError, KafkaException, ZooKeeperError
+from gkafka.hosts import parse_hosts
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
 
-__all__ = ["Registry", "check_client", "check_path", "close_client", "open_client"]
+__all__ = ["Registry", "brokers_of", "check_client", "check_path", "close_client", "open_client"]
 
 log = logging.getLogger(__name__)
 
+PATIENCE_S = 2.0
 CALLS = 6
 """An answer may take this part of a session."""
 KAZOO_HANDLERS = {True: "sequential_gevent_handler", False: "sequential_threading_handler"}
 
 
-def open_client(hosts: Any, timeout_ms: float, handler: Handler) -> Any:
-    """A connected KazooClient whose workers are of the handler's kind; a chroot that is missing is made.
+def open_client(hosts: Any, timeout_ms: float, handler: Handler, *, what: str = "zookeeper_connect", make_chroot: bool = True) -> Any:
+    """A connected KazooClient whose workers are of the handler's kind; a chroot that is missing is made, if it may be.
 
-    hosts: "host:port,host:port/chroot"; timeout_ms: for the connection, and of the session. Raises ZooKeeperError.
+    hosts: "host:port,host:port/chroot"; timeout_ms: for the connection, and of the session; what: the option that hosts is. Raises ZooKeeperError.
     """
     kazoo = _kazoo()
     timeout_s = check_seconds("zookeeper_connection_timeout_ms", timeout_ms, low=1) / 1000
-    servers, slash, chroot = check_text("zookeeper_connect", hosts).partition("/")
+    servers, slash, chroot = check_text(what, hosts).partition("/")
     client = kazoo.client.KazooClient(servers, timeout=timeout_s, handler=_kazoo_handler(handler))
     _note_session(client)
     deadline = handler.monotonic() + timeout_s
     try:
         client.start_async().wait(timeout=timeout_s)
         if client.connected and slash and chroot:
-            _result(client.ensure_path_async(f"/{chroot}"), max(0.1, deadline - handler.monotonic()))
+            if make_chroot:
+                _result(client.ensure_path_async(f"/{chroot}"), max(0.1, deadline - handler.monotonic()))
             client.chroot = f"/{chroot.strip('/')}"
         if not client.connected:
             raise ZooKeeperError("no connection")
@@ -51,10 +55,59 @@ def open_client(hosts: Any, timeout_ms: float, handler: Handler) -> Any:
         if not isinstance(exc, Exception):
             raise
         raise ZooKeeperError(
-            f"zookeeper_connect={hosts!r}: no ZooKeeper answered within zookeeper_connection_timeout_ms={timeout_ms:g} ({exc});"
-            " is it running, and is the address right?"
+            f"{what}={hosts!r}: no ZooKeeper answered within {timeout_ms:g} ms ({exc}); is it running, and is the address right?"
         ) from exc
     return client
+
+
+def brokers_of(hosts: str, security_protocol: str, timeout_ms: float, handler: Handler) -> list[tuple[str, int]]:
+    """(host, port) of each broker that stands in ZooKeeper and has a listener for the protocol. Raises ZooKeeperError if none does.
+
+    timeout_ms: for all of it. Source: /brokers/ids/<id> as brokers of 0.8 to 3.9 write it (kafka.zk.BrokerIdZNode)
+    """
+    deadline = handler.monotonic() + timeout_ms / 1000
+    patience = min(deadline, handler.monotonic() + PATIENCE_S)  # brokers that are just starting stand there in a moment
+    client = open_client(hosts, timeout_ms, handler, what="zookeeper_hosts", make_chroot=False)
+    try:
+        while True:
+            found = _listeners(client, security_protocol, max(0.1, deadline - handler.monotonic()))
+            if found or handler.monotonic() >= patience:
+                break
+            handler.sleep(PATIENCE_S / 10)
+    except _kazoo().exceptions.KazooException as exc:
+        raise ZooKeeperError(f"zookeeper_hosts={hosts!r}: {_told(exc)}") from exc
+    finally:
+        close_client(client)
+    if not found:
+        raise ZooKeeperError(
+            f"zookeeper_hosts={hosts!r}: no broker with a listener for {security_protocol} stands in /brokers/ids; is the chroot right, and are they running?"
+        )
+    return found
+
+
+def _listeners(client: Any, security_protocol: str, timeout_s: float) -> list[tuple[str, int]]:
+    found = []
+    with contextlib.suppress(_kazoo().exceptions.NoNodeError):  # there are none, or one has just ended
+        for name in _result(client.get_children_async("/brokers/ids"), timeout_s):
+            data, _ = _result(client.get_async(f"/brokers/ids/{name}"), timeout_s)
+            found.append(_listener(data, security_protocol))
+    return [address for address in found if address is not None]
+
+
+def _listener(data: bytes, security_protocol: str) -> tuple[str, int] | None:
+    """What a broker has written of its address. None: nothing that can be used."""
+    try:
+        told = json.loads(data)
+        names = told.get("listener_security_protocol_map") or {}
+        for endpoint in told.get("endpoints") or ():
+            name, _, address = endpoint.partition("://")
+            if names.get(name, name) == security_protocol:
+                return parse_hosts(address)[0]
+        if security_protocol == "PLAINTEXT" and told.get("host"):
+            return parse_hosts(f"{told['host']}:{told['port']}")[0]
+    except (ValueError, TypeError, AttributeError, KeyError) as exc:
+        log.warning("a broker's entry in ZooKeeper cannot be read, it is left out: %s", _told(exc))
+    return None
 
 
 def _note_session(client: Any) -> None:
@@ -121,7 +174,7 @@ def _kazoo() -> Any:
     try:
         import kazoo.client  # type: ignore[import-untyped]
     except ImportError as exc:
-        raise ConfigurationError("BalancedConsumer needs kazoo: pip install 'gkafka[zookeeper]'") from exc
+        raise ConfigurationError("ZooKeeper needs kazoo: pip install 'gkafka[zookeeper]'") from exc
     return kazoo
 
 

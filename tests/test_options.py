@@ -33,7 +33,7 @@ PROMISED = "promises/test_documented_clients.py"
 OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
     "KafkaClient": {
         "hosts": (CLIENTS, "test_hosts_of_all_brokers_are_tried_until_one_answers"),
-        "zookeeper_hosts": (CLIENTS, "test_a_value_that_cannot_be_is_told_with_its_name_and_what_may_be"),
+        "zookeeper_hosts": ("live/test_zookeeper_hosts.py", "test_behaviours_211_212_brokers_are_found_in_zookeeper_whatever_hosts_says"),
         "socket_timeout_ms": (EFFECTS, "test_socket_timeout_ms_is_how_long_an_answer_may_take"),
         "offsets_channel_socket_timeout_ms": (COMMITS, "test_offsets_channel_socket_timeout_ms_bounds_a_commit"),
         "use_greenlets": (PROMISED, "test_use_greenlets_chooses_greenlets"),

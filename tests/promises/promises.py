@@ -238,9 +238,8 @@ TABLE = """
 
 215 | it balances by the broker's group coordinator | MANAGED test_behaviour_215_members_divide_a_topic_and_take_over_from_who_leaves
 
-[waived: -: zookeeper_hosts is refused with a message until it is built, which test_zookeeper_hosts_are_refused_until_they_can_be_used sees]
-211 | brokers are found by hosts or by ZooKeeper
-212 | zookeeper_hosts outweighs hosts
+211 | brokers are found by hosts or by ZooKeeper | live/test_zookeeper_hosts.py::test_behaviours_211_212_brokers_are_found_in_zookeeper_whatever_hosts_says
+212 | zookeeper_hosts outweighs hosts | live/test_zookeeper_hosts.py::test_behaviours_211_212_brokers_are_found_in_zookeeper_whatever_hosts_says
 
 86 | connect, disconnect, reconnect and connected | CONNECTIONS test_behaviour_86_connect_disconnect_reconnect_and_connected
 87 | request sends, response waits | CONNECTIONS test_behaviour_87_requests_are_sent_and_answers_come_in_their_order, live/test_documented_connection.py::test_behaviour_87_documented_requests_on_a_socket

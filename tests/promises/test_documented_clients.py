@@ -26,7 +26,6 @@ from gkafka.broker import Broker
 from gkafka.common import CompressionType, OffsetType
 from gkafka.connection import SslConfig
 from gkafka.exceptions import (
-    ConfigurationError,
     ConsumerStoppedException,
     KafkaException,
     KafkaTimeoutError,
@@ -214,11 +213,6 @@ def test_producers_and_consumers_need_no_reference_to_their_topic(client: KafkaC
     assert consumer.consume().value == b"v"
     consumer.stop()
     producer.stop()
-
-
-def test_zookeeper_hosts_are_refused_until_they_can_be_used(handler: Handler) -> None:
-    with pytest.raises(ConfigurationError, match="zookeeper_hosts"):
-        KafkaClient(zookeeper_hosts="127.0.0.1:2181", handler=handler).topics  # noqa: B018
 
 
 def test_use_greenlets_chooses_greenlets() -> None:

@@ -402,7 +402,7 @@ def _calls(client: KafkaClient) -> dict[str, Any]:
         ("client", "security_protocol", "SASL"),
         ("client", "tls_verify", "no"),
         ("client", "handler", "threads"),
-        ("client", "zookeeper_hosts", "zk:2181"),
+        ("client", "zookeeper_hosts", 2181),
         ("producer", "acks", 2),
         ("producer", "acks", "al"),
         ("producer", "acks", True),
