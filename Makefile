@@ -8,7 +8,7 @@ BUILT  := $(VENV)/.built
 SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/records/*.pxi gkafka/records/*.h)
 
 # Tests that start Apache Kafka, Spark or the demo; all others are pure. Pure ones often wait, so four run at a time; those of tests/live wait
-# for brokers, and run in two processes with brokers of their own. The faults, Spark and the demo need the machine for themselves.
+# for brokers, and run in three processes with brokers of their own. The faults, Spark and the demo need the machine for themselves.
 WITH_KAFKA := $(wildcard tests/live tests/*/live)
 PURE := $(PY) -m pytest -q -n 4 --dist loadfile -o faulthandler_timeout=180 $(addprefix --ignore=,$(WITH_KAFKA))
 # What failed beside others is run once more, alone: waits have deadlines, and a busy machine may miss one. Both runs are shown.
@@ -59,7 +59,7 @@ check: lint  ## lint, types and the tests that need no broker, without the thoro
 test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
 	GKAFKA_IMPL=cython $(PURE) tests || GKAFKA_IMPL=cython $(AGAIN) tests
 	$(OTHERWISE) $(PURE) $(TWICE) || $(OTHERWISE) $(AGAIN) $(TWICE)
-	$(PY) -m pytest -q -n 2 --dist loadfile tests/live || $(AGAIN) tests/live
+	$(PY) -m pytest -q -n 3 --dist loadfile tests/live || $(AGAIN) tests/live
 	$(PY) -m pytest -q $(filter-out tests/live,$(WITH_KAFKA)) || $(AGAIN) $(filter-out tests/live,$(WITH_KAFKA))
 	$(PY) examples/demo.py --max-pages $(TEST_PAGES) --out demo-out/test
 
