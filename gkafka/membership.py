@@ -38,7 +38,7 @@ TOPICS_S = 10.0
 _STATES = {
     State.AWAY: "not in the group: the application does not ask for messages",
     State.PREPARING: "about to join: what it gives up is being finished",
-    State.JOINING: "joining: waiting for the other members",
+    State.JOINING: "joining: waiting for the coordinator, which may wait for the other members",
     State.ASSIGNING: "joining: dividing the partitions, as the leader",
     State.SYNCING: "joining: waiting for the leader to divide the partitions",
     State.RECONCILING: "in the group: giving up and taking what the coordinator says",
