@@ -252,7 +252,7 @@ class Consumer:
         given = None
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}
-        self._progress.commit(self.positions() if given is None else given, self._timeout_s(timeout))
+        self._progress.commit(self.positions if given is None else given, self._timeout_s(timeout))
 
     def committed(self, partition: Any, *, timeout: float | None = None) -> int:
         """The offset that the group has committed of a (topic, partition), -1 where there is none. timeout: seconds."""

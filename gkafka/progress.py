@@ -7,8 +7,9 @@ of a group commits as its member: with a ticket of the group's machine, which te
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gkafka.brokererrors import (
     FencedInstanceId,
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 SNAPSHOT_S = 0.1
 """How often it is written down what is finished: not for each of a million messages."""
 PAUSES = Backoff(0.05, 1.0)
+LOOK_S = 1.0
 FENCES = (FencedInstanceId, FencedMemberEpoch, GroupIdNotFound, IllegalGeneration, UnknownMemberId)
 Terms = Callable[[], Mapping[TopicPartition, int]]
 
@@ -50,7 +52,7 @@ class Progress:
         self._member: Member | None = None
         self._terms: Terms = dict
         self._instance_id: str | None = None
-        self._turn = self._handler.Semaphore(1)
+        self._line: deque[Any] = deque()  # an event for each commit: the first has its turn
         self._at = -float("inf")
         self.finished: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
@@ -80,7 +82,9 @@ class Progress:
 
     # -- commits ---------------------------------------------------------------------------------------------------------------
     def commit_finished(self, timeout_s: float) -> None:
-        """Commit what is finished and was not committed yet. While the group is rebalancing nothing is done: there will be another time."""
+        """Commit what is finished and was not committed yet. What fails while the group is rebalancing, or while another commit waits, is left:
+        there will be another time.
+        """
 
         def news() -> dict[TopicPartition, int]:
             return {tp: offset for tp, offset in self.finished.items() if offset >= 0 and self.committed.get(tp) != offset}
@@ -90,21 +94,23 @@ class Progress:
 
     def commit(
         self,
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, int] | Callable[[], Mapping[TopicPartition, int]],
         timeout_s: float,
         *,
         epochs: Mapping[TopicPartition, int] | None = None,
         patient: bool = True,
     ) -> None:
-        """Commit these: the next offsets to consume. epochs: of the leaders that wrote what stands before them, of partitions that are not
+        """Commit these: the next offsets to consume. A function is called when it is this commit's turn: one before it may have committed more
+        than what stood when it was called. epochs: of the leaders that wrote what stands before them, of partitions that are not
         consumed any more. patient: wait for the end of a rebalance that is under way, else leave it.
 
         Raises CommitFailedError for partitions that are not this member's any more.
         """
 
         def given() -> dict[TopicPartition, int]:
-            self.finished.update((tp, offset) for tp, offset in offsets.items() if tp in self.finished)
-            return {tp: offset for tp, offset in offsets.items() if offset >= 0}
+            wanted = offsets() if callable(offsets) else offsets
+            self.finished.update((tp, offset) for tp, offset in wanted.items() if tp in self.finished)
+            return {tp: offset for tp, offset in wanted.items() if offset >= 0}
 
         self._in_turn(given, epochs or {}, timeout_s, patient=patient)
 
@@ -112,17 +118,30 @@ class Progress:
         self, what: Callable[[], dict[TopicPartition, int]], epochs: Mapping[TopicPartition, int], timeout_s: float, *, patient: bool
     ) -> None:
         deadline = self._handler.monotonic() + timeout_s
-        if not self._turn.acquire(timeout=timeout_s):
-            raise KafkaTimeoutError("the commit was not begun in time: another one of this consumer is still under way", group=self._group)
+        mine = self._handler.Event()
         try:
+            self._line.append(mine)
+            self._await_turn(mine, deadline)
             offsets = what()
             if self._member is None:
                 self._engine.commit(offsets, epochs=epochs, timeout_s=max(0.0, deadline - self._handler.monotonic()))
                 self.committed.update(offsets)
             else:
                 self._commit_as(self._member, offsets, epochs, deadline, patient)
-        finally:
-            self._turn.release()
+        finally:  # whoever is interrupted anywhere in here leaves no turn taken
+            if mine in self._line:
+                self._line.remove(mine)
+            if self._line:
+                self._line[0].set()
+
+    def _await_turn(self, mine: Any, deadline: float) -> None:
+        while self._line[0] is not mine:
+            left = deadline - self._handler.monotonic()
+            if left <= 0:
+                raise KafkaTimeoutError(
+                    "the commit was not begun in time: another one of this consumer is still under way", group=self._group
+                )
+            mine.wait(min(left, LOOK_S))
 
     def _commit_as(
         self, member: Member, offsets: dict[TopicPartition, int], epochs: Mapping[TopicPartition, int], deadline: float, patient: bool
@@ -145,7 +164,7 @@ class Progress:
                         raise self._not_mine(rest)
                     return
                 failures += 1
-            if not patient and (ticket is None or isinstance(last, RebalanceInProgress)):
+            if not patient and (ticket is None or isinstance(last, RebalanceInProgress) or len(self._line) > 1):
                 return
             left = deadline - self._handler.monotonic()
             if left <= 0:

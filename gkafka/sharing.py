@@ -7,6 +7,7 @@ finish first: a partition is given back when it asks for more, or has been silen
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import weakref
@@ -84,13 +85,13 @@ class Share:
         self._commits = config.auto_commit is not False
         self._lock = self._handler.Lock()
         self.terms: dict[TopicPartition, int] = {}
-        self._unplaced: dict[TopicPartition, None] = {}  # they have no offset to start from yet
+        self._unplaced: dict[TopicPartition, KafkaException | None] = {}  # they have no offset to start from yet, and why
+        self._paused_early: set[TopicPartition] = set()  # before they had one
         self._held_back: set[TopicPartition] = set()  # until on_assigned has returned
         self._leaving: Stood = {}  # being revoked, and where they stood
         self._placing = self._handler.Semaphore(1)
         self._stopping = self._in_order = False
         self._waiting = False
-        self._trouble: BaseException | None = None  # why partitions have no start yet
         self._back = self._handler.Event()
         cluster.sleepers.add(self._back)
         self._poll_at = 0.0
@@ -115,10 +116,10 @@ class Share:
         """The application asks for messages. Raises why this can be no member any more."""
         if self._waiting:
             self._back.set()
+        if self._member.error is not None:
+            raise self._member.error
         if now >= self._poll_at:
             self._poll_at = now + min(POLL_S, self._config.max_poll_interval_ms / 10000)
-            if self._member.error is not None:
-                raise self._member.error
             self._member.polled()
 
     @property
@@ -135,35 +136,43 @@ class Share:
         return {**dict.fromkeys(self._unplaced.copy(), -1), **{tp: offset for tp, (offset, _) in self._leaving.copy().items()}}
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """NativeConsumer.seek, also for a partition that has no start yet."""
+        """NativeConsumer.seek, also for a partition that has no start yet, and for one that is being revoked: there others will begin."""
         if tp in self._unplaced:
-            self._add([tp], {tp: offset}, {})
-        else:
-            self._engine.seek(tp, offset)
+            self._add([tp], {tp: offset}, {}, self.terms.copy())
+        self._go_to(tp, offset)
+
+    def _go_to(self, tp: TopicPartition, offset: int) -> None:
+        with self._lock:  # a partition that is revoked is either before this or behind it
+            if tp in self._leaving:
+                self._leaving[tp] = (max(offset, -1), -1)
+            else:
+                self._engine.seek(tp, offset)
 
     def go_back(self, tp: TopicPartition, offset: int) -> None:
         """What was handed out from there on was not: a deserializer has failed. A partition that is gone is nobody's concern here."""
-        with self._lock:
-            if tp in self._leaving:
-                self._leaving[tp] = (offset, -1)
-                return
-        if tp in self._engine.positions():
-            self._engine.seek(tp, offset)
+        with contextlib.suppress(ConfigurationError):
+            self._go_to(tp, offset)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """NativeConsumer.pause, also from on_assigned."""
+        """NativeConsumer.pause, also from on_assigned, and for partitions that have no start yet."""
         with self._lock:
+            self._engine.pause(self._of_engine(partitions))
             self._held_back.difference_update(partitions)
-            self._engine.pause(partitions)
+            self._paused_early.update(self._unplaced.keys() & set(partitions))
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """NativeConsumer.resume; what is held back follows when on_assigned has returned."""
         with self._lock:
-            self._engine.resume([tp for tp in partitions if tp not in self._held_back])
+            self._engine.resume([tp for tp in self._of_engine(partitions) if tp not in self._held_back])
+            self._paused_early.difference_update(partitions)
+
+    def _of_engine(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Without those that it does not have yet, or not any more."""
+        return [tp for tp in partitions if tp not in self._unplaced and tp not in self._leaving]
 
     def paused(self) -> set[TopicPartition]:
         """Those that the application has paused."""
-        return self._engine.paused() - self._held_back
+        return (self._engine.paused() - self._held_back) | self._paused_early
 
     def leave(self, *, in_order: bool, timeout_s: float) -> None:
         """Give everything back, tell the coordinator. in_order: the application has finished what it has."""
@@ -180,9 +189,9 @@ class Share:
             reports = {tp: report._replace(reason=Reason.NOT_OURS, text=text) for tp, report in reports.items()}
         for tp in self._held_back.copy() & reports.keys():
             reports[tp] = reports[tp]._replace(text="waiting for on_assigned to return")
-        for tp in self._unplaced.copy():
-            text = f"its offset to start from is not known yet; last: {self._trouble or 'the coordinator was not asked yet'}"
-            reports[tp] = PartitionReport(Reason.NO_START, text, error=self._trouble)
+        for tp, trouble in self._unplaced.copy().items():
+            text = f"its offset to start from is not known yet; last: {trouble or 'the coordinator was not asked yet'}"
+            reports[tp] = PartitionReport(Reason.NO_START, text, error=trouble)
         for tp, (offset, _) in self._leaving.copy().items():
             text = f"being given up at offset {offset}: when the application asks for more messages, or on_revoked returns, another member gets it"
             reports[tp] = PartitionReport(Reason.LEAVING, text, offset)
@@ -202,10 +211,12 @@ class Share:
         """Begin with what could not begin yet; notice topics and partitions that come into being."""
         if self._unplaced:
             self._place()
+            self._tell_of_troubles()
         if self._subscription.has_news():
             self._member.subscribe(self._subscription.topics())
-            before, self._counts = self._counts, self._subscription.counts()
-            if any(before.get(topic, count) != count for topic, count in self._counts.items()):
+            before, now = self._counts, self._subscription.counts()
+            self._counts = {**before, **now}  # a topic that is gone may come back with other partitions
+            if any(before.get(topic, count) != count for topic, count in now.items()):
                 self._noticed = self._member.identity[0], self._handler.monotonic()
         self._have_them_divided()
 
@@ -253,6 +264,7 @@ class Share:
         if gained:
             self._place()
         self._call(self._config.on_assigned, gained)
+        self._tell_of_troubles()  # now: a listener that seeks has settled them
         with self._lock:
             here = self._engine.positions()
             free = [tp for tp in gained if tp in self._held_back and tp in here]
@@ -266,14 +278,15 @@ class Share:
             self._leaving = {tp: stood.get(tp, (-1, -1)) for tp in leaving}
         try:
             finished = self._wait_for_application(stood)
-            if leaving and not self._member.terms.keys() & set(leaving):
-                self._call(self._config.on_lost, leaving)  # meanwhile: others may have them already
-                return
-            if self._commits:
+            if self._commits and self._are_mine(leaving):
                 self._commit_left(finished)
-            self._call(self._config.on_revoked, leaving)
+            if leaving:  # those that were lost meanwhile others may have already
+                self._call(self._config.on_revoked if self._are_mine(leaving) else self._config.on_lost, leaving)
         finally:
             self._forget(leaving)
+
+    def _are_mine(self, partitions: Iterable[TopicPartition]) -> bool:
+        return not self._member.terms.keys().isdisjoint(partitions)
 
     def _lost(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
@@ -288,6 +301,7 @@ class Share:
         for tp in partitions:
             self._unplaced.pop(tp, None)
             self._held_back.discard(tp)
+            self._paused_early.discard(tp)
         return self._engine.remove([tp for tp in partitions if tp in here])
 
     def _forget(self, partitions: Sequence[TopicPartition]) -> None:
@@ -307,7 +321,7 @@ class Share:
             while self._progress.seen < handed_out:
                 if self._stopping:
                     return self._in_order
-                if self._consumer() is None or not self._member.terms.keys() & stood.keys():
+                if self._consumer() is None or not self._are_mine(stood):
                     return False  # it was silent for too long, and they are lost
                 self._back.clear()
                 if self._progress.seen < handed_out and not self._stopping:
@@ -330,37 +344,65 @@ class Share:
 
     # -- where to begin --------------------------------------------------------------------------------------------------------------
     def _place(self) -> None:
-        """Begin with the partitions that have no start yet. What stands in the way is told, and they stay where they are."""
+        """Begin with the partitions that have no start yet. What stands in the way is written down, and they stay where they are."""
         if not self._placing.acquire(blocking=False):
             return
         try:
-            waiting = list(self._unplaced)
+            with self._lock:
+                waiting, terms = list(self._unplaced), self.terms.copy()
             starts, epochs, problems = starts_of(self._engine, dict.fromkeys(waiting), self._policy, PLACE_S)
-            self._trouble = problems[0] if problems else None
             for problem in problems:
-                self._on_problem(problem)
+                self._is_stuck([tp for tp in waiting if tp == (problem.topic, problem.partition)], problem)
             for topic in dict.fromkeys(tp.topic for tp in starts):
-                self._add([tp for tp in starts if tp.topic == topic], starts, epochs)
+                self._begin([tp for tp in starts if tp.topic == topic], starts, epochs, terms)
         except KafkaException as exc:
-            self._trouble = exc
-            log.warning("group %r: partitions cannot be consumed yet: %s", self._group, exc)
-            if not exc.retriable:
-                self._on_problem(exc)
+            self._is_stuck(waiting, exc)
         finally:
             self._placing.release()
 
-    def _add(self, partitions: Sequence[TopicPartition], starts: dict[TopicPartition, int], epochs: dict[TopicPartition, int]) -> None:
-        before = self.terms.copy()
+    def _begin(
+        self,
+        partitions: Sequence[TopicPartition],
+        starts: dict[TopicPartition, int],
+        epochs: dict[TopicPartition, int],
+        terms: dict[TopicPartition, int],
+    ) -> None:
+        try:
+            self._add(partitions, starts, epochs, terms)
+        except KafkaException as exc:  # a topic that is gone keeps no other waiting
+            self._is_stuck(partitions, exc)
+
+    def _is_stuck(self, partitions: Sequence[TopicPartition], trouble: KafkaException) -> None:
+        with self._lock:
+            stuck = [tp for tp in partitions if tp in self._unplaced]
+            self._unplaced.update(dict.fromkeys(stuck, trouble))
+        log.warning("group %r: %d partitions cannot be consumed yet: %s", self._group, len(stuck), trouble)
+
+    def _tell_of_troubles(self) -> None:
+        """What keeps partitions waiting and does not pass by itself."""
+        for trouble in dict.fromkeys(self._unplaced.copy().values()):
+            if trouble is not None and not trouble.retriable:
+                self._on_problem(trouble)
+
+    def _add(
+        self,
+        partitions: Sequence[TopicPartition],
+        starts: dict[TopicPartition, int],
+        epochs: dict[TopicPartition, int],
+        terms: dict[TopicPartition, int],
+    ) -> None:
+        """terms: as they were when it was asked where to begin. Of one that went and came back meanwhile others have committed more since."""
         # Paused until it is sure that they are still the member's: finding out where to begin takes its time.
         self._engine.add({tp: starts[tp] for tp in partitions}, epochs=epochs, paused=True)
         with self._lock:
             here = self._engine.positions()
-            news = [tp for tp in partitions if tp in self._unplaced]
-            mine = [tp for tp in news if self.terms.get(tp) == before.get(tp)]
-            self._engine.remove([tp for tp in partitions if tp in here and tp not in self.terms])
+            mine = [tp for tp in partitions if tp in self._unplaced and self.terms.get(tp) == terms.get(tp)]
+            gone = [tp for tp in partitions if tp not in self.terms or (tp in self._unplaced and tp not in mine)]
+            self._engine.remove([tp for tp in gone if tp in here])
             for tp in mine:
                 del self._unplaced[tp]
-            self._engine.resume([tp for tp in mine if tp not in self._held_back])
+            self._engine.resume([tp for tp in mine if tp not in self._held_back and tp not in self._paused_early])
+            self._paused_early.difference_update(mine)
 
 
 def _machine(cluster: Cluster, config: NativeConsumerConfig, group: str) -> tuple[GroupOptions | ConsumerGroupOptions, MakeMachine]:

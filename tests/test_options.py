@@ -26,7 +26,7 @@ COMMITS, EFFECTS, FLUSHING = "public/test_positions_and_commits.py", "public/tes
 RETRIES, DAMAGE, TLS, CHANNELS = "public/test_retries.py", "public/test_damage.py", "net/test_tls.py", "public/test_channels.py"
 DOCUMENTED = "public/test_documented_producer.py"
 NATIVE = "public/test_native_consumer.py"
-SHARED = "live/test_group_consumer.py"
+SHARED, MEMBERS = "live/test_group_consumer.py", "public/test_group_consumer.py"
 TRANSACTIONS, CUT = "public/test_transactions.py", "public/test_truncation.py"
 PROMISED = "promises/test_documented_clients.py"
 
@@ -118,8 +118,8 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "value_deserializer": (NATIVE, "test_key_deserializer_and_value_deserializer_make_what_is_there"),
         "on_deserialize_error": (NATIVE, "test_on_deserialize_error_skip_passes_it_with_a_warning"),
         "dead_letter": (NATIVE, "test_a_dead_letter_topic_has_the_record_before_it_is_passed"),
-        "session_timeout_ms": (NATIVE, "test_what_cannot_be_is_told_at_the_call"),
-        "heartbeat_interval_ms": (NATIVE, "test_what_cannot_be_is_told_at_the_call"),
+        "session_timeout_ms": (MEMBERS, "test_session_timeout_ms_is_how_long_a_silent_coordinator_is_trusted"),
+        "heartbeat_interval_ms": (MEMBERS, "test_heartbeat_interval_ms_is_the_time_between_two_heartbeats"),
         "max_poll_interval_ms": (SHARED, "test_an_application_that_is_silent_leaves_until_it_asks_again_and_cannot_commit_meanwhile"),
         "assignors": (SHARED, "test_a_group_with_confluents_and_kafka_pythons_members"),
         "group_protocol": (SHARED, "test_group_protocol_consumer_has_the_coordinator_divide_as_group_remote_assignor_says"),

@@ -1,0 +1,241 @@
+"""client.get_consumer(topics, group): partitions that move while something else goes on, that come into being and vanish; explain()."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.core.standing import Reason
+from gkafka.exceptions import KafkaException, KafkaTimeoutError, SerializationError
+from gkafka.testing import Drop, Error, MockCluster
+from tests.public.aids import Runner, fill
+from tests.public.groupaids import (
+    FOUR,
+    Join,
+    cluster,
+    commits,
+    committed,
+    errors_of,
+    filled,
+    goes_back,
+    join,
+    places,
+    read_all,
+    settle,
+    share,
+)
+
+__all__ = ["cluster", "join"]
+
+REBALANCING, UNSTABLE = 27, 88
+Connect = Callable[..., KafkaClient]
+
+
+# -- deserializers -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("mode", ["raise", "skip", "dlq"])
+def test_a_deserializer_that_fails_while_the_partition_is_given_up_loses_nothing(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, mode: str
+) -> None:
+    client = connect(cluster)
+    fill(client, [b"1", b"2", b"bad", b"4"], partition=0)
+    entered, gate = threading.Event(), threading.Event()
+
+    def read(value: bytes) -> int:
+        if value == b"bad":
+            entered.set()
+            run.until(gate.is_set)
+        return int(value)
+
+    buried: list[int] = []
+    options: dict[str, Any] = {"on_deserialize_error": mode} if mode != "raise" else {}
+    if mode == "dlq":
+        options["dead_letter"] = lambda message, error: buried.append(message.offset)
+    first = join(assignors=["range"], value_deserializer=read, **options)
+    got: list[int] = []
+
+    def work() -> None:
+        while not entered.is_set() or len(got) < 2:
+            got.extend(message.value for message in first.consume_batch(timeout_ms=100))
+
+    working = run.aside(work)
+    run.until(entered.is_set)
+    cluster.rebalance("g")
+    run.until(lambda: first.assignment() == set())
+    gate.set()
+    working.result()
+    assert got[:2] == [1, 2]
+    if mode == "raise":
+        assert got == [1, 2]
+        assert isinstance(errors_of(first, run)[0], SerializationError)
+        assert committed(cluster).get(0, 0) == 2
+    else:
+        rest = got[2:]
+        run.until(lambda: rest.extend(m.value for m in first.consume_batch(timeout_ms=10)) or committed(cluster).get(0) == 4)
+        assert rest == [4]
+        assert buried == ([2] if mode == "dlq" else [])
+    assert goes_back(cluster) == []
+
+
+def test_a_seek_back_in_a_partition_that_is_given_up_is_where_it_is_committed(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner
+) -> None:
+    """To try again what was not finished: the next owner does."""
+    filled(connect, cluster, 10, [0])
+    member = join(assignors=["range"], auto_commit_interval_ms=60_000)
+    read_all(member, 10)
+    fill(connect(cluster), [b"x"] * 5, partition=0)
+    run.until(lambda: member.stats()["buffered"] == 5)
+    assert len(member.consume_batch(5, 2000)) == 5
+    cluster.rebalance("g")
+    run.until(lambda: member.assignment() == set())
+    assert member.position(FOUR[0]) == 15
+    member.seek(FOUR[0], 12)
+    member.pause(FOUR[:1])
+    member.resume(FOUR[:1])
+    assert read_all(member, 3) == [(0, 12), (0, 13), (0, 14)]
+    assert commits(cluster)[0][0] == 12
+
+
+# -- what comes into being -----------------------------------------------------------------------------------------------------
+def test_partitions_that_are_added_are_divided_by_one_rebalance_that_the_leader_asks_for(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner
+) -> None:
+    fresh = {"metadata_max_age_ms": 100}
+    members = [join(of=fresh) for _ in range(3)]
+    settle(run, lambda: sorted(map(len, share(*members))) == [1, 1, 2], *members)
+    before, asked = cluster.group("g").generation, cluster.count("JoinGroup")  # type: ignore[union-attr]
+    cluster.add_partitions("t", 6)
+    settle(run, lambda: sorted(map(len, share(*members))) == [2, 2, 2], *members)
+    run.sleep(1.5)
+    settle(run, lambda: True, *members)
+    after = cluster.group("g")
+    assert after is not None
+    assert after.generation <= before + 2, "one, and another if what moves is to be given up first"
+    assert cluster.count("JoinGroup") - asked <= 6
+
+
+def test_a_topic_that_comes_back_with_other_partitions_is_shared_whole(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner
+) -> None:
+    member = join(of={"metadata_max_age_ms": 100, "auto_create_topics": False})
+    settle(run, lambda: len(member.assignment()) == 4, member)
+    cluster.delete_topic("t")
+
+    def gone() -> bool:
+        with contextlib.suppress(KafkaException):
+            member.consume_batch(timeout_ms=10)
+        return member._cluster.metadata.topic("t") is None
+
+    run.until(gone)
+    run.sleep(1.2)
+    cluster.create_topic("t", 6)
+
+    def back() -> bool:
+        with contextlib.suppress(KafkaException):
+            member.consume_batch(timeout_ms=10)
+        return len(member.assignment()) == 6
+
+    run.until(back)
+
+
+def test_a_pattern_shares_topics_that_come_and_go(cluster: MockCluster, connect: Connect, join: Join, run: Runner) -> None:
+    cluster.create_topic("log-a", 2)
+    members = [join(re.compile("log-.*"), of={"metadata_max_age_ms": 100, "auto_create_topics": False}) for _ in range(2)]
+
+    def quiet(wanted: Callable[[], Any]) -> Callable[[], Any]:
+        def asked() -> Any:
+            for member in members:
+                with contextlib.suppress(KafkaException):
+                    member.consume_batch(timeout_ms=10)
+            return wanted()
+
+        return asked
+
+    run.until(quiet(lambda: sum(map(len, share(*members))) == 2))
+    cluster.create_topic("log-b", 2)
+    run.until(quiet(lambda: sum(map(len, share(*members))) == 4))
+    cluster.delete_topic("log-a")
+    run.until(quiet(lambda: {tp.topic for m in members for tp in m.assignment()} == {"log-b"}))
+    run.until(quiet(lambda: sum(map(len, share(*members))) == 2))
+
+
+def test_a_leader_that_does_not_read_a_topic_still_shares_its_new_partitions(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gkafka.sharing.LEADER_S", 0.5)
+    cluster.create_topic("u", 1)
+    fresh = {"metadata_max_age_ms": 100}
+    leader = join("t", of=fresh)
+    settle(run, lambda: len(leader.assignment()) == 4, leader)
+    other = join("u", of=fresh)
+    settle(run, lambda: len(other.assignment()) == 1 and len(leader.assignment()) == 4, leader, other)
+    assert leader._share._member.is_leader  # type: ignore[union-attr]
+    cluster.add_partitions("u", 3)
+    settle(run, lambda: len(other.assignment()) == 3, leader, other)
+
+
+def test_several_workers_consume_from_one_member_each_record_once(cluster: MockCluster, connect: Connect, join: Join, run: Runner) -> None:
+    filled(connect, cluster, 200)
+    member = join(auto_commit_interval_ms=10)
+    got: list[tuple[int, int]] = []
+
+    def work() -> None:
+        while len(got) < 800:
+            got.extend(places(member.consume_batch(7, 20)))
+
+    workers = [run.aside(work) for _ in range(4)]
+    for _ in range(3):
+        run.sleep(0.05)
+        with contextlib.suppress(Exception):
+            cluster.rebalance("g")
+    for worker in workers:
+        worker.result()
+    assert sorted(got) == [(p, o) for p in range(4) for o in range(200)]
+    assert goes_back(cluster) == []
+
+
+# -- explain -------------------------------------------------------------------------------------------------------------------
+def test_explain_and_stats_say_where_a_member_stands(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gkafka.sharing.PLACE_S", 0.2)
+    filled(connect, cluster)
+    cluster.on("OffsetFetch", Error(UNSTABLE), times=None)
+    member = join(assignors=["range"], session_timeout_ms=800, auto_commit_interval_ms=60_000)
+
+    def report() -> Any:
+        return member.explain().partitions[FOUR[0]]
+
+    settle(run, lambda: member.assignment() and "88" in report().text, member)
+    assert report().reason is Reason.NO_START
+    assert isinstance(report().error, KafkaTimeoutError)
+    cluster.clear_script()
+    assert len(read_all(member, 40)) == 40
+    stats = member.stats()["group"]
+    assert stats == {"state": "stable", "generation": 1, "rebalances": 1, "losses": 0}
+    assert "in the group, generation 1" in str(member.explain())
+    fill(connect(cluster), [b"x"], partition=0)
+    assert member.consume(2000) is not None
+    cluster.rebalance("g")
+    run.until(lambda: member.assignment() == set())
+    assert (report().reason, report().position) == (Reason.LEAVING, 11)
+    assert "being given up at offset 11" in report().text
+    assert "about to join" in str(member.explain())
+    generation = stats["generation"]
+    settle(run, lambda: member.stats()["group"]["generation"] > generation and len(member.assignment()) == 4, member)
+    entered, gate = threading.Event(), threading.Event()
+    monkeypatch.setattr(type(member._share), "_lost", lambda self, partitions: (entered.set(), run.until(gate.is_set)))
+    for api in ("Heartbeat", "FindCoordinator", "JoinGroup"):
+        cluster.on(api, Drop(before=True), times=None)
+    run.until(entered.is_set)
+    assert report().reason is Reason.NOT_OURS
+    assert "nothing is handed out while others may have the partition" in report().text
+    assert member.stats()["group"]["losses"] == 1
+    monkeypatch.undo()
+    gate.set()

@@ -1,0 +1,389 @@
+"""client.get_consumer(topics, group): listeners that misbehave, every way to end, calls that are interrupted."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import gevent
+import pytest
+
+import gkafka
+from gkafka import KafkaClient
+from gkafka.common import TopicPartition
+from gkafka.consumer import Consumer
+from gkafka.exceptions import ConsumerStoppedException
+from gkafka.testing import Delay, Drop, MockCluster
+from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill
+from tests.public.forking import script
+from tests.public.groupaids import (
+    FOUR,
+    QUICK,
+    Join,
+    cluster,
+    committed,
+    errors_of,
+    filled,
+    goes_back,
+    is_alone,
+    join,
+    places,
+    read_all,
+    settle,
+    share,
+)
+from tests.public.test_interrupted import Gun, Shot
+
+__all__ = ["cluster", "join"]
+
+REBALANCING, UNSTABLE = 27, 88
+Connect = Callable[..., KafkaClient]
+
+
+# -- listeners -----------------------------------------------------------------------------------------------------------------
+def test_what_listeners_raise_is_told_once_and_nothing_stops(cluster: MockCluster, connect: Connect, join: Join, run: Runner) -> None:
+    def fail(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            raise ZeroDivisionError
+
+    first = join(assignors=["range"], on_assigned=fail, on_revoked=fail, on_lost=fail)
+    assert isinstance(errors_of(first, run)[0], ZeroDivisionError)
+    filled(connect, cluster)
+    assert len(read_all(first, 40)) == 40
+    second = join(assignors=["range"])
+    told = 0
+
+    def divided() -> bool:
+        nonlocal told
+        try:
+            first.consume_batch(timeout_ms=10)
+        except ZeroDivisionError:
+            told += 1
+        second.consume_batch(timeout_ms=10)
+        return sorted(map(len, share(first, second))) == [2, 2] and told >= 1
+
+    run.until(divided)
+    assert told <= 2, "revoked, and assigned again"
+    assert committed(cluster) == dict.fromkeys(range(4), 10)
+
+
+def test_a_listener_that_takes_long_costs_no_membership_and_nothing_is_handed_out_before_it_returns(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner
+) -> None:
+    filled(connect, cluster)
+    gate = threading.Event()
+    member = join(session_timeout_ms=600, on_assigned=lambda consumer, partitions: run.until(gate.is_set))
+    run.until(lambda: len(member.assignment()) == 4)
+    before = cluster.count("Heartbeat")
+    assert run.stays(lambda: member.consume_batch(timeout_ms=10) == [], 1.0)
+    assert cluster.count("Heartbeat") > before + 5
+    assert "waiting for on_assigned to return" in member.explain().partitions[FOUR[0]].text
+    gate.set()
+    assert len(read_all(member, 40)) == 40
+    assert member.stats()["group"]["losses"] == 0
+
+
+def test_listeners_may_do_whatever_a_consumer_can(cluster: MockCluster, connect: Connect, join: Join, run: Runner) -> None:
+    filled(connect, cluster)
+    seen: list[Any] = []
+
+    def on_assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        seen.append(len([consumer.position(tp) for tp in partitions]))
+        seen.append(consumer.consume_batch(timeout_ms=50))
+        for tp in partitions:
+            consumer.seek(tp, 6)
+        consumer.pause(partitions[:3])
+        consumer.resume(partitions[:1])
+        consumer.commit(dict.fromkeys(partitions, 1))
+
+    def on_revoked(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.consume_batch(timeout_ms=10)
+        consumer.pause(partitions)
+        consumer.resume(partitions)
+        consumer.commit()
+        seen.append([consumer.position(tp) for tp in partitions])
+
+    member = join(auto_commit=False, on_assigned=on_assigned, on_revoked=on_revoked)
+    got = read_all(member, 8)
+    assert sorted(got) == [(p, o) for p in (0, 3) for o in range(6, 10)]
+    assert seen == [4, []]
+    assert member.paused() == {FOUR[1], FOUR[2]}
+    assert committed(cluster) == dict.fromkeys(range(4), 1)
+    member.stop()
+    assert seen[2] == [10, 6, 6, 10]
+    assert committed(cluster) == {0: 10, 1: 6, 2: 6, 3: 10}
+
+
+@pytest.mark.parametrize("when", ["assigned", "revoked", "lost"])
+def test_stop_in_a_listener_takes_effect_when_it_returns(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, when: str
+) -> None:
+    filled(connect, cluster)
+    member = join(assignors=["range"], **{f"on_{when}": lambda consumer, partitions: consumer.stop()})
+    if when != "assigned":
+        read_all(member, 40)
+    if when == "revoked":
+        cluster.rebalance("g")
+    if when == "lost":
+        cluster.remove_member("g", next(iter(cluster.group("g").members)))  # type: ignore[union-attr]
+
+    def stopped() -> bool:
+        with contextlib.suppress(ConsumerStoppedException):
+            member.consume_batch(timeout_ms=10)
+        return member.closed
+
+    run.until(stopped)
+    run.until(lambda: is_alone(cluster), 5)
+    assert isinstance(error_of(member.consume), ConsumerStoppedException)
+    with Clock() as clock:
+        member.stop()
+    assert clock.seconds < 1
+    if when == "revoked":
+        assert committed(cluster) == dict.fromkeys(range(4), 10)
+    if when == "lost":
+        assert committed(cluster) == {}
+
+
+# -- ends ----------------------------------------------------------------------------------------------------------------------
+def test_stop_ends_a_call_that_waits_and_may_be_called_by_many(cluster: MockCluster, join: Join, run: Runner) -> None:
+    member = join()
+    settle(run, lambda: len(member.assignment()) == 4, member)
+    waiting = run.aside(member.consume, 60_000)
+    run.sleep(0.05)
+    with Clock() as clock:
+        stopping = [run.aside(member.stop) for _ in range(3)]
+        for each in stopping:
+            each.result()
+        assert isinstance(error_of(waiting.result), ConsumerStoppedException)
+    assert clock.seconds < 3
+    assert is_alone(cluster)
+    member.stop()
+
+
+@pytest.mark.parametrize("silent", [("LeaveGroup",), ("OffsetCommit",), ("Heartbeat", "LeaveGroup", "OffsetCommit", "FindCoordinator")])
+def test_stop_at_a_silent_coordinator_is_bounded(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, silent: tuple[str, ...]
+) -> None:
+    filled(connect, cluster)
+    member = join()
+    read_all(member, 40)
+    for api in silent:
+        cluster.on(api, Drop(before=True), times=None)
+    with Clock() as clock:
+        member.stop()
+    assert clock.seconds < 1 + 2 + 1.5, "offsets_channel_socket_timeout_ms, and a moment for its workers"
+    assert member.closed
+
+
+def test_leaving_the_block_in_order_commits_all_and_by_an_error_what_was_finished(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner
+) -> None:
+    filled(connect, cluster)
+    finished: list[int] = []
+
+    def work() -> None:
+        with join(auto_commit_interval_ms=60_000) as member:
+            finished.append(len(read_all(member, 1)))
+            settle(run, lambda: len(member.assignment()) == 4, member)
+            member.seek(FOUR[0], 3)
+            run.until(lambda: member.stats()["buffered"])
+            run.sleep(0.11)
+            assert member.consume_batch(1, 2000)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert is_alone(cluster)
+    now = committed(cluster)
+    assert all(offset <= 10 for offset in now.values())
+    assert sum(now.values()) <= 40
+    with join(auto_commit_interval_ms=60_000) as member:
+        rest = 40 - sum(now.values())
+        read_all(member, rest)
+    assert committed(cluster) == dict.fromkeys(range(4), 10)
+
+
+def test_leaving_the_block_by_an_error_keeps_what_the_last_call_returned_for_others(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner
+) -> None:
+    filled(connect, cluster, 10, [0])
+
+    def work() -> None:
+        with join(auto_commit_interval_ms=60_000) as member:
+            read_all(member, 10)
+            fill(connect(cluster), [b"x"] * 5, partition=0)
+            run.until(lambda: member.stats()["buffered"] == 5)
+            run.sleep(0.11)
+            assert len(member.consume_batch(3, 2000)) == 3
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert committed(cluster)[0] == 10
+    with join(auto_commit=False) as member:
+        assert read_all(member, 5) == [(0, o) for o in range(10, 15)]
+        cluster.rebalance("g")
+        run.sleep(0.2)
+    assert committed(cluster)[0] == 10, "auto_commit=False commits nothing by itself"
+
+
+def test_closing_the_client_stops_its_members(cluster: MockCluster, connect: Connect, run: Runner) -> None:
+    filled(connect, cluster)
+    client = connect(cluster, offsets_channel_socket_timeout_ms=1000)
+    member = client.get_consumer("t", "g", **QUICK)
+    read_all(member, 40)
+    waiting = run.aside(member.consume, 60_000)
+    run.sleep(0.05)
+    client.close()
+    assert isinstance(error_of(waiting.result), ConsumerStoppedException)
+    assert committed(cluster) == dict.fromkeys(range(4), 10)
+    assert is_alone(cluster)
+    assert member.closed
+
+
+def test_a_member_that_is_dropped_leaves_and_its_workers_end(cluster: MockCluster, connect: Connect, run: Runner) -> None:
+    filled(connect, cluster)
+    client = connect(cluster)
+    before = len([w for w in client.handler.workers() if w.is_alive()])
+    member = client.get_consumer("t", "g", on_assigned=lambda consumer, partitions: None, **QUICK)
+    assert len(read_all(member, 40)) == 40
+    gone = weakref.ref(member)
+    del member
+    gc.collect()
+    run.until(lambda: gone() is None)
+    run.until(lambda: is_alone(cluster), 5)
+    run.until(
+        lambda: len([w for w in client.handler.workers() if (w.is_alive() and "consumer" in w.name) or "group" in w.name]) <= before, 5
+    )
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_forked_child_neither_consumes_nor_leaves(handler: str) -> None:
+    lines = script(
+        """
+    with MockCluster(1, {"t": 1}) as cluster, KafkaClient(cluster.bootstrap, handler=HANDLER) as client:
+        client.get_producer().produce("t", b"x", partition=0).result(10)
+        member = client.get_consumer("t", "g", heartbeat_interval_ms=50)
+        while member.consume(100) is None:
+            pass
+
+        def child():
+            begun = time.monotonic()
+            told = []
+            for call in (member.consume, member.commit):
+                try:
+                    call()
+                    told.append("nothing")
+                except ForkedClientError:
+                    told.append("forked")
+            member.stop()
+            return " ".join(told) + (" quick" if time.monotonic() - begun < 3 else " slow")
+
+        print(in_child(child))
+        print(len(cluster.group("g").members), cluster.count("LeaveGroup"))
+        before = cluster.count("Heartbeat")
+        member.consume(500)
+        print(cluster.count("Heartbeat") > before)
+        member.stop()
+        print(len(cluster.group("g").members), cluster.committed("g")["t", 0].offset)
+    """,
+        handler,
+    )
+    assert lines == ["forked forked quick", "1 0", "True", "0 1"]
+
+
+# -- interrupted ---------------------------------------------------------------------------------------------------------------
+def entered_without_a_look(file: str) -> set[str]:
+    """Python enters a finally block without a look for signals: what that does first is done."""
+    tree = ast.parse((Path(gkafka.__file__).parent / file).read_text())
+    firsts = [node.finalbody[0] for node in ast.walk(tree) if isinstance(node, ast.Try) and node.finalbody]
+    return {f"{file}:{line}" for first in firsts for line in range(first.lineno, (first.end_lineno or first.lineno) + 1)}
+
+
+@pytest.mark.parametrize("call", ["commit", "consume", "seek", "pause", "explain"])
+def test_a_call_may_be_interrupted_at_any_line(make_cluster: Any, call: str) -> None:
+    """No turn stays taken, no lock, no partition."""
+    cluster = make_cluster(1, {"t": 2})
+    with KafkaClient(cluster.bootstrap, handler="threading") as client:
+        for p in range(2):
+            fill(client, [b"x"] * 5, partition=p)
+        member = client.get_consumer("t", "g", **{**QUICK, "auto_commit": False, "assignors": ["range"]})
+        read_all(member, 10)
+        calls: dict[str, Callable[[], object]] = {
+            "commit": lambda: member.commit(timeout=2),
+            "consume": lambda: member.consume_batch(timeout_ms=0),
+            "seek": lambda: member.seek(FOUR[0], 5),
+            "pause": lambda: (member.pause(FOUR[:2]), member.resume(FOUR[:2])),
+            "explain": member.explain,
+        }
+        where: list[str] = []
+        unreached = entered_without_a_look("progress.py")
+        for n in range(1, 600):
+            gun = Gun()
+            with contextlib.suppress(Shot), gun.aimed(n):
+                calls[call]()
+            if not gun.shots:
+                break
+            where += gun.shots
+            if gun.shots[0] in unreached:
+                member._progress._line.clear()
+            begun = time.monotonic()
+            member.commit({FOUR[1]: 5}, timeout=2)
+            assert time.monotonic() - begun < 1, gun.shots
+            # Inside the machine a caller that is interrupted leaves a commit that seems to be under way; nowhere that it waits.
+            member._share._member._group._commits.clear()  # type: ignore[union-attr]
+        assert len(where) > 5
+        member.resume(FOUR[:2])
+        generation = member.stats()["group"]["generation"]
+        cluster.rebalance("g")
+        settle(Runner("threading"), lambda: member.stats()["group"]["generation"] > generation and len(member.assignment()) == 2, member)
+        begun = time.monotonic()
+        member.stop()
+        assert time.monotonic() - begun < 3
+
+
+def test_calls_that_are_cut_off_skip_nothing_and_leave_no_turn_taken(cluster: MockCluster, connect: Connect, run: Runner) -> None:
+    """gevent.Timeout and kill() anywhere, while the group rebalances."""
+    if not run.gevent:
+        pytest.skip("only greenlets can be killed")
+    client = connect(cluster)
+    for p in range(4):
+        fill(client, [b"x"] * 300, partition=p, batches=30)
+    cluster.on("OffsetCommit", Delay(0.003), times=None)
+    cluster.on("Fetch", Delay(0.01), times=None)
+    member = client.get_consumer("t", "g", **{**QUICK, "auto_commit_interval_ms": 10, "queued_max_messages": 10})
+    chance = Random(5)
+    got: list[tuple[int, int]] = []
+    cut = killed = 0
+    deadline = time.monotonic() + LIMIT_S
+    while len(got) < 1200:
+        assert time.monotonic() < deadline, (len(got), str(member.explain()))
+        batch: list[Any] | None = None
+        with gevent.Timeout(chance.random() * 0.004, False):
+            batch = member.consume_batch(chance.choice([1, 5, 10]), 200)
+        cut += batch is None
+        got += places(batch or [])
+        victim = gevent.spawn(member.commit)
+        gevent.sleep(chance.random() * 0.004)
+        killed += not victim.dead
+        victim.kill()
+        if chance.random() < 0.02:
+            cluster.rebalance("g")
+    assert sorted(got) == [(p, o) for p in range(4) for o in range(300)]
+    assert killed > 10
+    assert cut
+    cluster.clear_script()
+    with Clock() as clock:
+        member.commit(timeout=5)
+        member.stop()
+    assert clock.seconds < 2, "no turn stays taken, no commit stays under way"
+    assert committed(cluster) == dict.fromkeys(range(4), 300)
+    assert goes_back(cluster) == []
