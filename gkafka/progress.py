@@ -81,16 +81,16 @@ class Progress:
             self.committed.pop(tp, None)
 
     # -- commits ---------------------------------------------------------------------------------------------------------------
-    def commit_finished(self, timeout_s: float) -> None:
+    def commit_finished(self, timeout_s: float, *, patient: bool = False) -> None:
         """Commit what is finished and was not committed yet. What fails while the group is rebalancing, or while another commit waits, is left:
-        there will be another time.
+        there will be another time. patient: there will be none, the end of a rebalance is waited for.
         """
 
         def news() -> dict[TopicPartition, int]:
             return {tp: offset for tp, offset in self.finished.items() if offset >= 0 and self.committed.get(tp) != offset}
 
         if news():
-            self._in_turn(news, {}, timeout_s, patient=False)
+            self._in_turn(news, {}, timeout_s, patient=patient)
 
     def commit(
         self,

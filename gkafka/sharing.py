@@ -175,10 +175,17 @@ class Share:
         return (self._engine.paused() - self._held_back) | self._paused_early
 
     def leave(self, *, in_order: bool, timeout_s: float) -> None:
-        """Give everything back, tell the coordinator. in_order: the application has finished what it has."""
+        """Give everything back, tell the coordinator. in_order: the application has finished what it has. timeout_s: for all of it."""
+        deadline = self._handler.monotonic() + timeout_s
         self._stopping, self._in_order = True, in_order
         self._back.set()
-        if not self._member.leave("the consumer is stopped", timeout_s) and not self._member.in_callback:
+        if self._commits and not self._member.in_callback:
+            # Who leaves in the middle of a rebalance, as when all members stop at once, is of a generation that may not commit any more.
+            try:
+                self._progress.commit_finished(timeout_s / 2, patient=True)
+            except KafkaException as exc:
+                log.info("group %r: %s; the commit is tried again when the partitions are given back", self._group, exc)
+        if not self._member.leave("the consumer is stopped", deadline - self._handler.monotonic()) and not self._member.in_callback:
             log.warning("group %r: the coordinator was not told of this member's end, it will miss its heartbeats", self._group)
 
     def explain(self, found: Explanation) -> Explanation:

@@ -35,6 +35,7 @@ from tests.public.groupaids import (
     goes_back,
     is_alone,
     join,
+    owns,
     places,
     read_all,
     settle,
@@ -387,3 +388,33 @@ def test_calls_that_are_cut_off_skip_nothing_and_leave_no_turn_taken(cluster: Mo
     assert clock.seconds < 2, "no turn stays taken, no commit stays under way"
     assert committed(cluster) == dict.fromkeys(range(4), 300)
     assert goes_back(cluster) == []
+
+
+def test_members_that_all_stop_at_once_commit_all_that_they_had(cluster: MockCluster, connect: Connect, join: Join, run: Runner) -> None:
+    for n in range(1, 6):
+        members = [join(of={"offsets_channel_socket_timeout_ms": 10_000}) for _ in range(3)]
+        settle(run, lambda: owns(cluster, 3), *members)
+        filled(connect, cluster, 5)
+        read_all(members[0], 20, *members[1:])
+        for stopping in [run.aside(member.stop) for member in members]:
+            stopping.result()
+        assert committed(cluster) == dict.fromkeys(range(4), 5 * n), "also whoever leaves while the leaving of others has begun a rebalance"
+
+
+def test_who_stops_in_the_middle_of_a_rebalance_commits_when_that_is_over(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner
+) -> None:
+    slow, leaving = members = [join(of={"offsets_channel_socket_timeout_ms": 10_000}, auto_commit_interval_ms=60_000) for _ in range(2)]
+    settle(run, lambda: owns(cluster, 2), *members)
+    filled(connect, cluster, 5)
+    read_all(slow, 20, leaving)
+    mine = min(leaving.assignment()).partition
+    name = slow.group_metadata().member_id
+    # The join of one takes so long that the other one is parked when it stops, and gets its answer before its commit arrives.
+    cluster.on("JoinGroup", Delay(0.5), when=lambda request: request.message.member_id == name)
+    cluster.on("OffsetCommit", Delay(1.0))
+    before = cluster.count("JoinGroup")
+    cluster.rebalance("g")
+    run.until(lambda: cluster.count("JoinGroup") == before + 2 and leaving.stats()["group"]["state"] == "joining")
+    leaving.stop()
+    assert committed(cluster)[mine] == 5
