@@ -14,7 +14,9 @@ PURE := $(PY) -m pytest -q -n 4 --dist loadfile -o faulthandler_timeout=180 $(ad
 # What failed beside others is run once more, alone: waits have deadlines, and a busy machine may miss one. Both runs are shown.
 AGAIN := $(PY) -m pytest -q --last-failed --last-failed-no-failures none
 # Without what is marked thorough: more seeds and more examples of what is also tried in short (tests/effort.py).
-QUICK := -m "not thorough"
+QUICK := -m "not thorough and not soak"
+# Without the longest of these, which `make soak` plays alone.
+UNSOAKED := -m "not soak"
 # The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers
 # that write down what is asked of them.
 TWICE := tests/public tests/regressions tests/spark
@@ -27,7 +29,7 @@ TEST_PAGES := 40
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check test mutants demo bench faults clean
+.PHONY: help venv lint check test mutants demo bench faults soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,8 +59,8 @@ check: lint  ## lint, types and the tests that need no broker, without the thoro
 	GKAFKA_IMPL=cython $(PURE) $(QUICK) tests || GKAFKA_IMPL=cython $(AGAIN) $(QUICK) tests
 
 test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
-	GKAFKA_IMPL=cython $(PURE) tests || GKAFKA_IMPL=cython $(AGAIN) tests
-	$(OTHERWISE) $(PURE) $(TWICE) || $(OTHERWISE) $(AGAIN) $(TWICE)
+	GKAFKA_IMPL=cython $(PURE) $(UNSOAKED) tests || GKAFKA_IMPL=cython $(AGAIN) $(UNSOAKED) tests
+	$(OTHERWISE) $(PURE) $(UNSOAKED) $(TWICE) || $(OTHERWISE) $(AGAIN) $(UNSOAKED) $(TWICE)
 	$(PY) -m pytest -q -n 3 --dist loadfile tests/live || $(AGAIN) tests/live
 	$(PY) -m pytest -q $(filter-out tests/live,$(WITH_KAFKA)) || $(AGAIN) $(filter-out tests/live,$(WITH_KAFKA))
 	$(PY) examples/demo.py --max-pages $(TEST_PAGES) --out demo-out/test
@@ -74,6 +76,9 @@ bench: $(BUILT)  ## gkafka beside the other clients that are installed, as a tab
 
 faults: $(BUILT)  ## faults under load on a real three-node Kafka, beside confluent-kafka, as a table (FAULT=F03 for one, SEED=n)
 	$(PY) -m tests.faults $(addprefix --fault ,$(FAULT)) $(addprefix --seed ,$(SEED))
+
+soak: $(BUILT)  ## what has no end, tried longest: 10,000 random schedules of groups, 200,000 pieces of garbage (some minutes)
+	$(PY) -m pytest -q -n 2 -m soak --ignore=tests/live tests
 
 clean:  ## remove what was built; .venv goes, too
 	rm -rf $(VENV) build dist demo-out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -422,8 +422,12 @@ class ProducerDriver:
         self._answered(outgoing, response, error, flying=True)
         if self.sender.pressed and error is None:
             self._wake.set()  # callers wait for memory: while the worker sends, the next answer is taken in and frees some
-        elif self.accumulator.unsettled or self.transactions is not None or error is not None:
+        elif self._is_wanted(error):
             self.kick()
+
+    def _is_wanted(self, error: KafkaException | None) -> bool:
+        """Is there anything to be driven after an answer?"""
+        return bool(self.accumulator.unsettled) or self.transactions is not None or error is not None
 
     def _answered(self, outgoing: Outgoing, response: Any, error: KafkaException | None, *, flying: bool = False) -> None:
         """flying: it was handed to a connection. One that has landed already was given up by mend(): this comes too late."""
@@ -437,7 +441,8 @@ class ProducerDriver:
             if stale:
                 self._cluster.metadata.invalidate()
             divided, self.sender.divided = self.sender.divided, []
-            self._again = True  # whoever drives after this sees it all
+            if self._is_wanted(error):
+                self._again = True  # whoever drives after this sees it all
         for batch in divided:
             _wake(batch)  # who waits for it has to look again for what it waits for
         if isinstance(error, UnsupportedVersion):

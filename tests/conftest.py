@@ -23,6 +23,7 @@ NOT_RECORDED = {
     "tests.public.test_leaks": "what is written down keeps things alive",
     "tests.public.test_bad_input": "one client serves all its tests",
     "tests.public.test_interrupted": "its signals would strike in what records, which is not made for that",
+    "tests.public.test_group_consumer_interrupted": "the same",
 }
 """Module -> why its clients have plain handlers even then."""
 

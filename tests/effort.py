@@ -1,4 +1,4 @@
-"""How much is tried of what has no end: a little by `make check`, all by `make test`."""
+"""How much is tried of what has no end: a little by `make check`, more by `make test`, most by `make soak`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
 
-def quick_and_thorough(quick: int, thorough: int) -> list[Any]:
-    """Two amounts, as the parameter of a test."""
-    return [quick, pytest.param(thorough, marks=pytest.mark.thorough)]
+def quick_and_thorough(quick: int, thorough: int, soak: int | None = None) -> list[Any]:
+    """Two or three amounts, as the parameter of a test."""
+    longest = [] if soak is None else [pytest.param(soak, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
+    return [quick, pytest.param(thorough, marks=pytest.mark.thorough), *longest]
 
 
 def seeds(count: int, *, quick: int = 1) -> list[Any]:

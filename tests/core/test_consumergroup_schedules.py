@@ -13,6 +13,7 @@ import pytest
 
 from tests.core.consumergroupsim import ConsumerWorld
 from tests.core.test_group_schedules import EVENTS, OFTEN
+from tests.effort import quick_and_thorough
 
 
 def _hide(world: Any, n: int) -> None:
@@ -45,12 +46,10 @@ def play(seed: int) -> ConsumerWorld:
     return world
 
 
-@pytest.mark.parametrize(
-    ("first", "count"), [(0, 300), *(pytest.param(first, 1_250, marks=pytest.mark.thorough) for first in range(0, 10_000, 1_250))]
-)
-def test_whatever_happens_nothing_has_two_owners_and_the_group_comes_to_rest(first: int, count: int) -> None:
+@pytest.mark.parametrize("count", quick_and_thorough(300, 1_500, 10_000))
+def test_whatever_happens_nothing_has_two_owners_and_the_group_comes_to_rest(count: int) -> None:
     seen: Counter[str] = Counter()
-    for seed in range(first, first + count):
+    for seed in range(count):
         world = play(seed)
         for member in world.members:
             seen["losses"] += member.group.losses

@@ -100,7 +100,7 @@ def play(seed: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("count", quick_and_thorough(300, 10_000))
+@pytest.mark.parametrize("count", quick_and_thorough(300, 1_500, 10_000))
 def test_whatever_happens_nothing_has_two_owners_and_the_group_comes_to_rest(count: int) -> None:
     seen: Counter[str] = Counter()
     for seed in range(count):

@@ -1,4 +1,4 @@
-"""The faults that are played under load, by the ids of the issue's list."""
+"""The faults that are played under load, by their ids."""
 
 from __future__ import annotations
 

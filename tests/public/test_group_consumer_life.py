@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import gc
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import gevent
 import pytest
 
-import gkafka
 from gkafka import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
@@ -41,7 +38,6 @@ from tests.public.groupaids import (
     settle,
     share,
 )
-from tests.public.test_interrupted import PROMPT_S, Gun, Shot
 
 __all__ = ["cluster", "join"]
 
@@ -301,56 +297,7 @@ def test_a_forked_child_neither_consumes_nor_leaves(handler: str) -> None:
     assert lines == ["forked forked quick", "1 0", "True", "0 1"]
 
 
-# -- interrupted ---------------------------------------------------------------------------------------------------------------
-def entered_without_a_look(file: str) -> set[str]:
-    """Python enters a finally block without a look for signals: what that does first is done."""
-    tree = ast.parse((Path(gkafka.__file__).parent / file).read_text())
-    firsts = [node.finalbody[0] for node in ast.walk(tree) if isinstance(node, ast.Try) and node.finalbody]
-    return {f"{file}:{line}" for first in firsts for line in range(first.lineno, (first.end_lineno or first.lineno) + 1)}
-
-
-@pytest.mark.parametrize("call", ["commit", "consume", "seek", "pause", "explain"])
-def test_a_call_may_be_interrupted_at_any_line(make_cluster: Any, call: str) -> None:
-    """No turn stays taken, no lock, no partition."""
-    cluster = make_cluster(1, {"t": 2})
-    with KafkaClient(cluster.bootstrap, handler="threading") as client:
-        for p in range(2):
-            fill(client, [b"x"] * 5, partition=p)
-        member = client.get_consumer("t", "g", **{**QUICK, "auto_commit": False, "assignors": ["range"]})
-        read_all(member, 10)
-        calls: dict[str, Callable[[], object]] = {
-            "commit": lambda: member.commit(timeout=2),
-            "consume": lambda: member.consume_batch(timeout_ms=0),
-            "seek": lambda: member.seek(FOUR[0], 5),
-            "pause": lambda: (member.pause(FOUR[:2]), member.resume(FOUR[:2])),
-            "explain": member.explain,
-        }
-        where: list[str] = []
-        unreached = entered_without_a_look("progress.py")
-        for n in range(1, 600):
-            gun = Gun()
-            with contextlib.suppress(Shot), gun.aimed(n):
-                calls[call]()
-            if not gun.shots:
-                break
-            where += gun.shots
-            if gun.shots[0] in unreached:
-                member._progress._line.clear()
-            begun = time.monotonic()
-            member.commit({FOUR[1]: 5}, timeout=10)
-            assert time.monotonic() - begun < PROMPT_S, gun.shots
-            # Inside the machine a caller that is interrupted leaves a commit that seems to be under way; nowhere that it waits.
-            member._share._member._group._commits.clear()  # type: ignore[union-attr]
-        assert len(where) > 5
-        member.resume(FOUR[:2])
-        generation = member.stats()["group"]["generation"]
-        cluster.rebalance("g")
-        settle(Runner("threading"), lambda: member.stats()["group"]["generation"] > generation and len(member.assignment()) == 2, member)
-        begun = time.monotonic()
-        member.stop()
-        assert time.monotonic() - begun < 3
-
-
+# -- cut off ---------------------------------------------------------------------------------------------------------------------
 def test_calls_that_are_cut_off_skip_nothing_and_leave_no_turn_taken(cluster: MockCluster, connect: Connect, run: Runner) -> None:
     """gevent.Timeout and kill() anywhere, while the group rebalances."""
     if not run.gevent:

@@ -1,0 +1,67 @@
+"""client.get_consumer(topics, group): calls that a signal handler interrupts, at any of their lines."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gkafka
+from gkafka import KafkaClient
+from tests.public.aids import Runner, fill
+from tests.public.groupaids import FOUR, QUICK, read_all, settle
+from tests.public.test_interrupted import PROMPT_S, Gun, Shot
+
+
+def entered_without_a_look(file: str) -> set[str]:
+    """Python enters a finally block without a look for signals: what that does first is done."""
+    tree = ast.parse((Path(gkafka.__file__).parent / file).read_text())
+    firsts = [node.finalbody[0] for node in ast.walk(tree) if isinstance(node, ast.Try) and node.finalbody]
+    return {f"{file}:{line}" for first in firsts for line in range(first.lineno, (first.end_lineno or first.lineno) + 1)}
+
+
+@pytest.mark.parametrize("call", ["commit", "consume", "seek", "pause", "explain"])
+def test_a_call_may_be_interrupted_at_any_line(make_cluster: Any, call: str) -> None:
+    """No turn stays taken, no lock, no partition."""
+    cluster = make_cluster(1, {"t": 2})
+    with KafkaClient(cluster.bootstrap, handler="threading") as client:
+        for p in range(2):
+            fill(client, [b"x"] * 5, partition=p)
+        member = client.get_consumer("t", "g", **{**QUICK, "auto_commit": False, "assignors": ["range"]})
+        read_all(member, 10)
+        calls: dict[str, Callable[[], object]] = {
+            "commit": lambda: member.commit(timeout=2),
+            "consume": lambda: member.consume_batch(timeout_ms=0),
+            "seek": lambda: member.seek(FOUR[0], 5),
+            "pause": lambda: (member.pause(FOUR[:2]), member.resume(FOUR[:2])),
+            "explain": member.explain,
+        }
+        where: list[str] = []
+        unreached = entered_without_a_look("progress.py")
+        for n in range(1, 600):
+            gun = Gun()
+            with contextlib.suppress(Shot), gun.aimed(n):
+                calls[call]()
+            if not gun.shots:
+                break
+            where += gun.shots
+            if gun.shots[0] in unreached:
+                member._progress._line.clear()
+            begun = time.monotonic()
+            member.commit({FOUR[1]: 5}, timeout=10)
+            assert time.monotonic() - begun < PROMPT_S, gun.shots
+            # Inside the machine a caller that is interrupted leaves a commit that seems to be under way; nowhere that it waits.
+            member._share._member._group._commits.clear()  # type: ignore[union-attr]
+        assert len(where) > 5
+        member.resume(FOUR[:2])
+        generation = member.stats()["group"]["generation"]
+        cluster.rebalance("g")
+        settle(Runner("threading"), lambda: member.stats()["group"]["generation"] > generation and len(member.assignment()) == 2, member)
+        begun = time.monotonic()
+        member.stop()
+        assert time.monotonic() - begun < 3
