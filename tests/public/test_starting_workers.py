@@ -12,7 +12,7 @@ from gkafka import KafkaClient
 from gkafka.callbacks import _work as work_on_callbacks
 from gkafka.handlers.selection import resolve_handler
 from gkafka.starter import STUCK_S, Starter
-from gkafka.testing import MockCluster
+from gkafka.testing import Delay, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, stored_values
 
 PRODUCER, CALLBACKS = "gkafka-producer", "gkafka-callbacks"
@@ -125,7 +125,7 @@ def test_a_callbacks_worker_that_takes_long_to_start_holds_up_no_delivery(
     assert start.count == 1
 
 
-def test_of_two_workers_for_callbacks_one_works(client: KafkaClient, run: Runner) -> None:
+def test_of_two_workers_for_callbacks_one_works(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
     """Whoever was interrupted while it started one may start another."""
     called: list[int] = []
     producer = client.get_producer(linger_ms=0)
@@ -139,6 +139,7 @@ def test_of_two_workers_for_callbacks_one_works(client: KafkaClient, run: Runner
     producer.produce("t", b"0").add_done_callback(first)
     assert entered.wait(LIMIT_S)
     second = client.handler.spawn(work_on_callbacks, weakref.ref(producer._driver.callbacks), _name="gkafka-callbacks-2")
+    cluster.on("Produce", Delay(0.3))  # not done yet when it is given its callback, which would be called at once
     producer.produce("t", b"1").add_done_callback(lambda delivery: called.append(1))
     run.until(lambda: not second.is_alive())
     assert called == []
