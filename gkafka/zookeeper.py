@@ -31,10 +31,19 @@ CALLS = 6
 KAZOO_HANDLERS = {True: "sequential_gevent_handler", False: "sequential_threading_handler"}
 
 
-def open_client(hosts: Any, timeout_ms: float, handler: Handler, *, what: str = "zookeeper_connect", make_chroot: bool = True) -> Any:
+def open_client(
+    hosts: Any,
+    timeout_ms: float,
+    handler: Handler,
+    *,
+    what: str = "zookeeper_connect",
+    limit: str = "zookeeper_connection_timeout_ms",
+    make_chroot: bool = True,
+) -> Any:
     """A connected KazooClient whose workers are of the handler's kind; a chroot that is missing is made, if it may be.
 
-    hosts: "host:port,host:port/chroot"; timeout_ms: for the connection, and of the session; what: the option that hosts is. Raises ZooKeeperError.
+    hosts: "host:port,host:port/chroot"; timeout_ms: for the connection, and of the session; what, limit: the options that these two are. Raises
+    ZooKeeperError.
     """
     kazoo = _kazoo()
     timeout_s = check_seconds("zookeeper_connection_timeout_ms", timeout_ms, low=1) / 1000
@@ -55,7 +64,7 @@ def open_client(hosts: Any, timeout_ms: float, handler: Handler, *, what: str = 
         if not isinstance(exc, Exception):
             raise
         raise ZooKeeperError(
-            f"{what}={hosts!r}: no ZooKeeper answered within {timeout_ms:g} ms ({exc}); is it running, and is the address right?"
+            f"{what}={hosts!r}: no ZooKeeper answered within {limit}={timeout_ms:g} ({exc}); is it running, and is the address right?"
         ) from exc
     return client
 
@@ -67,7 +76,7 @@ def brokers_of(hosts: str, security_protocol: str, timeout_ms: float, handler: H
     """
     deadline = handler.monotonic() + timeout_ms / 1000
     patience = min(deadline, handler.monotonic() + PATIENCE_S)  # brokers that are just starting stand there in a moment
-    client = open_client(hosts, timeout_ms, handler, what="zookeeper_hosts", make_chroot=False)
+    client = open_client(hosts, timeout_ms, handler, what="zookeeper_hosts", limit="connect_timeout_ms", make_chroot=False)
     try:
         while True:
             found = _listeners(client, security_protocol, max(0.1, deadline - handler.monotonic()))
