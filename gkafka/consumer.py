@@ -70,6 +70,7 @@ class Consumer:
         self._following = self._handler.Lock()
         self._progress = Progress(cluster, self._engine, self._group)
         self._share: Share | None = None
+        self._source: NativeConsumer | Share = self._engine  # what moves and stops partitions: with a group that has a say in it
         self._error: BaseException | None = None
         self._keeper: Any = None
         self._wake = self._handler.Event()
@@ -115,7 +116,7 @@ class Consumer:
     def _subscribe(self) -> None:
         self._subscription.look_up()
         if self._group is not None:
-            self._share = Share(
+            self._share = self._source = Share(
                 self,
                 self._cluster,
                 self._config,
@@ -214,20 +215,19 @@ class Consumer:
 
     def seek(self, partition: Any, offset: int) -> None:
         """Go on from an offset, or from -2 / -1 for the earliest / latest one."""
-        seek = self._engine.seek if self._share is None else self._share.seek
-        seek(_partition(partition), check_offset("offset", offset, low=EARLIEST))
+        self._source.seek(_partition(partition), check_offset("offset", offset, low=EARLIEST))
 
     def pause(self, partitions: Iterable[Any]) -> None:
         """Hand nothing of these out and fetch nothing of them until resume()."""
-        (self._engine if self._share is None else self._share).pause(_partitions(partitions))
+        self._source.pause(_partitions(partitions))
 
     def resume(self, partitions: Iterable[Any]) -> None:
         """Go on with paused partitions from where they stand."""
-        (self._engine if self._share is None else self._share).resume(_partitions(partitions))
+        self._source.resume(_partitions(partitions))
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
-        return (self._engine if self._share is None else self._share).paused()
+        return self._source.paused()
 
     def lag(self) -> dict[TopicPartition, int]:
         """Records between the position and the end of each partition as its broker last told it, -1 where it was not told yet."""
@@ -271,7 +271,8 @@ class Consumer:
 
     def _start_keeper(self) -> None:
         if self._keeper is None:
-            self._keeper = self._handler.spawn(_keep_house, weakref.ref(self), _name="gkafka-consumer")
+            due = float("inf") if self._config.auto_commit is False else 0.0
+            self._keeper = self._handler.spawn(_keep_house, weakref.ref(self), due, _name="gkafka-consumer")
 
     # -- life ------------------------------------------------------------------------------------------------------------------
     def stop(self) -> None:
@@ -355,17 +356,14 @@ def _told(me: weakref.ref[Consumer]) -> Callable[[BaseException], None]:
     return tell
 
 
-def _keep_house(me: weakref.ref[Consumer]) -> None:
-    """What is due beside the application's calls: commits, partitions that come into being."""
-    due: float | None = None
+def _keep_house(me: weakref.ref[Consumer], due: float) -> None:
+    """What is due beside the application's calls: commits, partitions that come into being. due: of the first commit, monotonic seconds."""
     while True:
         consumer = me()
         if consumer is None or consumer.closed:
             return
         handler, wake = consumer._handler, consumer._wake
         handler.check_fork()
-        if due is None:
-            due = float("inf") if consumer._config.auto_commit is False else 0.0
         try:
             if consumer._share is not None:
                 consumer._share.look_after()

@@ -65,7 +65,7 @@ class Progress:
     # -- what is finished ------------------------------------------------------------------------------------------------------
     def called(self, now: float) -> None:
         """The application asks for more."""
-        if now >= self._at + SNAPSHOT_S:
+        if self._group is not None and now >= self._at + SNAPSHOT_S:  # without a group there is nowhere to commit it
             self.finished, self._at = self._engine.positions(), now
         self.seen = self._engine.hand_outs
 
