@@ -861,6 +861,7 @@ class Stub:
 
     def stop(self):
         self.p.stdin.close()
+        self.p.stdout.close()
         self.p.wait(10)
 
 

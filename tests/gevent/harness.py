@@ -1,0 +1,183 @@
+"""How the acceptance tests of greenlets are run and judged.
+
+A scenario is a function of a test module. `in_child(mode, scenario, ...)` runs it in an interpreter of its own, which is patched first if
+the mode says so; there `connect()` makes clients with the mode's handler, and `assert_no_stall()` measures beside a ticker. What fails in
+the scenario fails the test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.handlers.hub import ROOT, Ticker
+
+if TYPE_CHECKING:
+    from gkafka import KafkaClient
+
+UNPATCHED, PATCHED, THREADS = "unpatched", "patched", "threads"
+greenlets = pytest.mark.parametrize("mode", [UNPATCHED, PATCHED])
+"""A test of GEventHandler, in a process that nobody patched and in one that `patch_all()` did."""
+greenlets_and_threads = pytest.mark.parametrize("mode", [UNPATCHED, PATCHED, THREADS])
+"""The same, and ThreadingHandler."""
+
+HANDLERS = {UNPATCHED: "gevent", PATCHED: "auto", THREADS: "threading"}
+NAMES = {UNPATCHED: "gevent", PATCHED: "gevent", THREADS: "threading"}
+NOISE_S = 0.030
+"""A wall gap may be so much longer than a CPU gap: the machine does other things, too."""
+RUNS, GOOD_RUNS = 3, 2
+LIMIT_S = 60.0
+"""Longest wait for something that must happen. Passing tests never wait that long."""
+
+
+# -- a process for each scenario -----------------------------------------------------------------------------------------
+def in_child(
+    mode: str, scenario: Callable[..., Any], *arguments: Any, timeout: float = 90.0, python: Iterable[str] = ("-W", "error")
+) -> Any:
+    """What scenario(*arguments) returns in a process of its own; both go there and back as JSON.
+
+    mode: UNPATCHED, PATCHED or THREADS. timeout: seconds; then all threads' stacks are shown. An error of the scenario, or of a greenlet that
+    nobody waits for, is an AssertionError here.
+    """
+    where = f"{scenario.__module__}:{scenario.__qualname__}"
+    command = [sys.executable, *python, "-m", "tests.gevent.child", mode, where, json.dumps(arguments), str(timeout)]
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout + 10, cwd=ROOT, check=False, env=environment)
+    said = f"{done.stdout}\n{done.stderr}".strip()
+    assert done.returncode == 0, f"{where}, {mode}: exit {done.returncode}\n{said}"
+    assert "Traceback" not in done.stderr, f"{where}, {mode}: \n{said}"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+mode = UNPATCHED
+"""In a child, which sets it: the mode that it runs in."""
+
+
+def connect(hosts: str, **options: Any) -> KafkaClient:
+    """In a child: a client with the mode's handler."""
+    from gkafka import KafkaClient
+
+    client = KafkaClient(hosts, **{"handler": HANDLERS[mode], **options})
+    assert client.handler.name == NAMES[mode], f"{client.handler.name} was chosen"
+    return client
+
+
+# -- stalls --------------------------------------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class Stalls:
+    """What a ticker saw while something ran. Gaps are ms between two turns of the ticker, which sleeps 1 ms.
+
+    A large CPU gap: someone worked without yielding. A large wall gap without CPU: a system call blocked the hub, or the machine did something else.
+    fewest_per_s: turns in the worst tenth of a second, as a rate. cpu_percent: of the process, of one core.
+    """
+
+    cpu_p50: float
+    cpu_p99: float
+    cpu_max: float
+    wall_p50: float
+    wall_p99: float
+    wall_max: float
+    ticks: int
+    fewest_per_s: float
+    seconds: float
+    cpu_percent: float
+
+    def __str__(self) -> str:
+        return (
+            f"CPU gap p50 {self.cpu_p50:.1f}, p99 {self.cpu_p99:.1f}, max {self.cpu_max:.1f} ms; wall gap p50 {self.wall_p50:.1f}, "
+            f"p99 {self.wall_p99:.1f}, max {self.wall_max:.1f} ms; {self.ticks} ticks in {self.seconds:.2f} s"
+        )
+
+
+def beside_a_ticker(run: Callable[[], object]) -> Stalls:
+    """Run it, and say how long the hub was kept from everybody else."""
+    with Ticker(collecting=True) as ticker:
+        began, cpu = perf_counter(), process_time()
+        run()
+        seconds, used = perf_counter() - began, process_time() - cpu
+    walls, cpus = sorted(wall for wall, _ in ticker.gaps), sorted(cpu for _, cpu in ticker.gaps)
+    return Stalls(
+        *(1000 * at(gaps, share) for gaps in (cpus, walls) for share in (0.5, 0.99, 1.0)),
+        ticks=len(ticker.gaps),
+        fewest_per_s=fewest_per_s([wall for wall, _ in ticker.gaps]),
+        seconds=seconds,
+        cpu_percent=100 * used / seconds,
+    )
+
+
+def at(ordered: list[float], share: float) -> float:
+    """The value below which that share of them lies."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def fewest_per_s(gaps: list[float], window_s: float = 0.1) -> float:
+    """Ends of gaps in the worst whole window, per second; all of it, if it is shorter than a window."""
+    ends, now = [], 0.0
+    for gap in gaps:
+        now += gap
+        ends.append(now)
+    windows = int(now / window_s)
+    if not windows:
+        return len(ends) / now
+    counts = [0] * windows
+    for end in ends:
+        if int(end / window_s) < windows:
+            counts[int(end / window_s)] += 1
+    return min(counts) / window_s
+
+
+def assert_no_stall(run: Callable[[], object], limit_ms: float, *, ticks_per_s: float = 0) -> list[Stalls]:
+    """Run it beside a ticker, twice or three times: no CPU gap above the limit, and two runs without a wall gap of 30 ms more.
+
+    A blocked system call shows as a wall gap in every run, and noise does not. ticks_per_s: so often the ticker had its turn in each
+    tenth of a second of those two runs.
+    """
+    runs: list[Stalls] = []
+    good = 0
+    while good < GOOD_RUNS and len(runs) < RUNS:
+        runs.append(beside_a_ticker(run))
+        assert runs[-1].cpu_max <= limit_ms, f"the hub was kept busy for more than {limit_ms:g} ms: {runs[-1]}"
+        good += runs[-1].wall_max <= limit_ms + 1000 * NOISE_S and runs[-1].fewest_per_s >= ticks_per_s
+    assert good >= GOOD_RUNS, "the hub stood still:\n" + "\n".join(map(str, runs))
+    return runs
+
+
+# -- what scenarios are made of -------------------------------------------------------------------------------------------
+def fair() -> None:
+    """The yield that really lets I/O and timers in; gevent.sleep(0) does so only every 50 turns."""
+    from gevent import get_hub
+
+    hub = get_hub()
+    with hub.loop.timer(0) as timer:
+        hub.loop.update_now()
+        hub.wait(timer)
+
+
+def spawn_all(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
+    """A greenlet for each job, in chunks of 50 with a fair yield, so that starting them is no stall."""
+    import gevent
+
+    spawned: list[Any] = []
+    for job in jobs:
+        spawned.append(gevent.spawn(job))
+        if not len(spawned) % 50:
+            fair()
+    return spawned
+
+
+def results(spawned: Iterable[Any], timeout: float = LIMIT_S) -> Iterator[Any]:
+    """What each greenlet returned, in their order; its error is raised."""
+    import gevent
+
+    for greenlet in spawned:
+        with gevent.Timeout(timeout):
+            yield greenlet.get()
