@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import logging
 import os
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Mapping
@@ -26,11 +27,13 @@ LOOK_EVERY_S = 0.01
 TURNS, REST_S = 3, 0.2
 
 _living: weakref.WeakSet[NativeProducer] = weakref.WeakSet()
+_asked_in: set[int] = set()  # the processes of multiprocessing that will call the last flush
 
 
 def watch(producer: NativeProducer) -> None:
     """Remember a producer, weakly."""
     _living.add(producer)
+    _ask_others()
 
 
 def told(counts: Mapping[str, int]) -> str:
@@ -85,6 +88,40 @@ def _flush_at_exit() -> None:
         except Exception:
             log.exception("the last flush of %r failed", producer)
         _report(producer)
+
+
+def _ask_others() -> None:
+    """Have those call the last flush who end a process without Python's atexit hooks."""
+    _ask_uwsgi(sys.modules.get("uwsgi"))
+    _ask_multiprocessing(sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process"))
+
+
+def _ask_uwsgi(uwsgi: Any) -> None:
+    """Its workers of --gevent call only what stands at `uwsgi.atexit`, with the hub still turning. What the program put there goes first.
+
+    The module is there in uWSGI's own processes only.
+    """
+    theirs = getattr(uwsgi, "atexit", None)
+    if uwsgi is None or getattr(theirs, "flushes_gkafka", False):
+        return
+
+    def at_exit() -> None:
+        try:
+            if theirs is not None:
+                theirs()
+        finally:
+            _flush_at_exit()
+
+    at_exit.flushes_gkafka = True  # type: ignore[attr-defined]
+    uwsgi.atexit = at_exit
+
+
+def _ask_multiprocessing(util: Any, process: Any) -> None:
+    """Its forked children, before Python 3.14, call only its own finalizers, of which they inherit none."""
+    if util is None or process is None or process.parent_process() is None or os.getpid() in _asked_in:
+        return
+    _asked_in.add(os.getpid())
+    util.Finalize(None, _flush_at_exit, exitpriority=0)
 
 
 def _flush(producer: NativeProducer, deadline: float) -> None:

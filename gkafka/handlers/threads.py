@@ -290,6 +290,15 @@ class ThreadingHandler(Handler):
         self._started = False
         self._patched.warn_about_threads()
 
+    def renewed(self) -> Handler:
+        """Another one; of greenlets, if gevent patched the process after the fork, as it does in gunicorn's workers (`-k gevent --preload`)."""
+        now = PatchState.now()
+        if type(self) is ThreadingHandler and now != self._patched and now.threading and now.socket:
+            from gkafka.handlers.greenlets import GEventHandler
+
+            return GEventHandler()
+        return super().renewed()
+
     # workers
     def spawn(
         self,

@@ -19,6 +19,7 @@ from gkafka.handlers import ThreadingHandler
 from gkafka.testing import Delay, MockCluster
 from tests.handlers.hub import ROOT
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
+from tests.public.forking import script
 
 HANDLERS = pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
 
@@ -146,6 +147,53 @@ def test_a_hub_in_a_thread_of_its_own_goes_on_until_all_is_sent(cluster: MockClu
     assert said == ""
     assert took < 5
     assert len(stored_values(cluster)) == 100
+
+
+# -- processes that end without the interpreter's own end ------------------------------------------------------------------------
+CHILD = """
+    import multiprocessing
+    cluster = MockCluster(topics={"t": 1})
+
+    def work():
+        client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+        producer = client.get_producer(linger_ms=60_000)
+        for i in range(100):
+            producer.produce("t", b"%d" % i)
+
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join(20)
+    print(child.exitcode, len(cluster.log("t", 0)))
+    cluster.close()
+"""
+
+
+@HANDLERS
+def test_a_process_of_multiprocessing_sends_what_its_producers_hold(handler: str, patched: bool) -> None:
+    """It ends by os._exit(), after finalizers of its own."""
+    assert script(CHILD, handler, patched) == ["0 100"]
+
+
+UWSGI = """
+    import types
+    uwsgi = sys.modules["uwsgi"] = types.ModuleType("uwsgi")
+    called = []
+    uwsgi.atexit = lambda: called.append(len(cluster.log("t", 0)))
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    producers = [client.get_producer(linger_ms=60_000) for _ in range(3)]
+    for producer in producers:
+        producer.produce("t", b"v")
+    uwsgi.atexit()
+    print(called, len(cluster.log("t", 0)))
+    os._exit(0)
+"""
+
+
+@HANDLERS
+def test_uwsgi_which_runs_no_exit_hooks_calls_what_it_finds(handler: str, patched: bool) -> None:
+    """What the program put there is called first, once. (tests/gevent/live/test_17_uwsgi.py asks uWSGI itself.)"""
+    assert script(UWSGI, handler, patched) == ["[0] 3"]
 
 
 # -- what the last flush stands on -------------------------------------------------------------------------------------------

@@ -89,6 +89,29 @@ def test_pykafkas_producer_goes_on_too(handler: str, patched: bool) -> None:
     assert script(body, handler, patched) == ["fine", "True"]
 
 
+def test_a_child_that_was_patched_after_the_fork_goes_on_with_greenlets() -> None:
+    """gunicorn -k gevent --preload: the master has threads, its workers patch themselves."""
+    body = """
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    producer = client.get_producer(on_fork="recreate", linger_ms=60_000)
+    producer.produce("t", b"0").result(5)
+
+    def child():
+        from gevent import monkey
+        monkey.patch_all()
+        offset = producer.produce("t", b"1").result(10).offset
+        producer.close(5)
+        return f"{offset} {producer.handler.name}"
+
+    print(in_child(child))
+    print(client.handler.name)
+    client.close()
+    cluster.close()
+"""
+    assert script(body, "auto") == ["1 gevent", "threading"]
+
+
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
 def test_a_grandchild_goes_on_as_well(handler: str) -> None:
     body = """
