@@ -5,19 +5,15 @@ answered well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 from uuid import UUID
 
-from gkafka.brokererrors import KafkaException, error_for
+from gkafka.brokererrors import KafkaException
 from gkafka.common import TopicPartition
 from gkafka.core.consumergroupstate import ConsumerGroupOptions
-from gkafka.core.groupstate import Ask
-from gkafka.core.offsets import coordinator_of
 from gkafka.wire.consumergroups import ConsumerGroupAssignment, ConsumerGroupHeartbeatRequest, TopicPartitions
-from gkafka.wire.groups import FindCoordinatorRequest
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic
 
-__all__ = ["JOIN", "Heartbeats", "error_of", "explained", "goodbye", "names_of", "read_target"]
+__all__ = ["JOIN", "Heartbeats", "explained", "goodbye", "names_of", "read_target"]
 
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
 """Epochs that say something: the last one is a static member's, whose partitions wait for it."""
@@ -102,17 +98,3 @@ def explained(error: KafkaException, text: str) -> KafkaException:
     explained = type(error)(f"{text} ({error})", **error.about)
     explained.__cause__ = error
     return explained
-
-
-def error_of(ask: Ask, response: Any, group: str) -> KafkaException | None:
-    """What an answer refuses."""
-    about: dict[str, Any] = {"group": group, "api": ask.request.API.name, "broker": None if ask.to is None else ask.to[0]}
-    if isinstance(ask.request, MetadataRequest):
-        return None  # each topic has its own
-    if isinstance(ask.request, FindCoordinatorRequest):
-        try:
-            coordinator_of(response, group=group, broker=about["broker"])
-        except KafkaException as error:
-            return error
-        return None
-    return error_for(response.error_code, response.error_message, **about)

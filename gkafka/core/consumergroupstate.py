@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-import enum
 from typing import NamedTuple
 
-from gkafka.core.groupstate import State
+from gkafka.core.groupstate import Event, State, moves
 
-__all__ = ["IN_GROUP", "MOVES", "ConsumerGroupOptions", "Event"]
-
-
-class Event(enum.Enum):
-    """WANTED: the application is there. READY: nothing stands in the way of joining. TARGET: the coordinator wants it to own something else.
-    REACHED: it owns that, and has said so. RESET: the membership is gone. IDLE: the application does not poll.
-    """
-
-    WANTED = "wanted"
-    READY = "ready"
-    TARGET = "target"
-    REACHED = "reached"
-    RESET = "reset"
-    IDLE = "idle"
-    LEAVE = "leave"
-    GONE = "gone"
-    BROKEN = "broken"
+__all__ = ["IN_GROUP", "MOVES", "ConsumerGroupOptions"]
 
 
 IN_GROUP = (State.PREPARING, State.JOINING, State.RECONCILING, State.STABLE)
-MOVES: dict[tuple[State, Event], State] = {
-    (State.AWAY, Event.WANTED): State.PREPARING,
-    (State.PREPARING, Event.READY): State.JOINING,
-    **{(state, Event.TARGET): State.RECONCILING for state in (State.JOINING, State.RECONCILING, State.STABLE)},
-    (State.RECONCILING, Event.REACHED): State.STABLE,
-    **{(state, Event.RESET): State.PREPARING for state in IN_GROUP},
-    **{(state, Event.IDLE): State.AWAY for state in IN_GROUP},
-    **{(state, Event.LEAVE): State.LEAVING for state in (State.AWAY, *IN_GROUP)},
-    (State.LEAVING, Event.GONE): State.LEFT,
-    **{(state, Event.BROKEN): State.FATAL for state in (State.AWAY, *IN_GROUP, State.LEAVING)},
-}
+MOVES = moves(
+    IN_GROUP,
+    {
+        **{(state, Event.TARGET): State.RECONCILING for state in (State.JOINING, State.RECONCILING, State.STABLE)},
+        (State.RECONCILING, Event.REACHED): State.STABLE,
+    },
+)
 
 
 class ConsumerGroupOptions(NamedTuple):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from gkafka.common import TopicPartition
 from gkafka.core.assignors import Assignor
-from gkafka.core.groupstate import GroupOptions, Ticket
-from gkafka.core.offsets import commit_request, coordinator_request
+from gkafka.core.groupstate import GroupOptions
 from gkafka.wire.consumerprotocol import CONSUMER, ConsumerProtocolSubscription, by_topic
 from gkafka.wire.groups import (
-    FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -20,9 +18,8 @@ from gkafka.wire.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from gkafka.wire.offsets import OffsetCommitRequest
 
-__all__ = ["Membership", "commit", "find", "heartbeat", "join", "leave", "sync"]
+__all__ = ["Membership", "heartbeat", "join", "leave", "sync"]
 
 SUBSCRIPTION_VERSION = 3
 LONGEST_REASON = 255
@@ -39,10 +36,6 @@ class Membership(NamedTuple):
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-def find(options: GroupOptions) -> FindCoordinatorRequest:
-    return coordinator_request(options.group)
 
 
 def join(
@@ -105,9 +98,3 @@ def heartbeat(member: Membership) -> HeartbeatRequest:
 def leave(member: Membership, reason: str) -> LeaveGroupRequest:
     identity = MemberIdentity(member_id=member.member_id, group_instance_id=member.options.instance_id, reason=reason[:LONGEST_REASON])
     return LeaveGroupRequest(group_id=member.options.group, members=[identity])
-
-
-def commit(options: GroupOptions, ticket: Ticket, offsets: Mapping[TopicPartition, tuple[int, str]]) -> OffsetCommitRequest:
-    request = commit_request(options.group, offsets, generation_id=ticket.generation, member_id=ticket.member_id)
-    request.group_instance_id = options.instance_id
-    return request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gkafka.brokererrors import KafkaException
@@ -21,11 +21,13 @@ __all__ = [
     "Event",
     "GroupOptions",
     "Lane",
+    "Moves",
     "Plan",
     "State",
     "Tell",
     "Ticket",
     "Verdict",
+    "moves",
 ]
 
 NEVER = float("inf")
@@ -55,7 +57,8 @@ class State(enum.Enum):
 
 class Event(enum.Enum):
     """WANTED: the application is there. READY: nothing stands in the way of joining. REBALANCE: the generation ends, the member goes on.
-    RESET: the membership is gone. IDLE: the application does not poll.
+    TARGET: a KIP-848 coordinator wants it to own something else. REACHED: it owns that, and has said so. RESET: the membership is gone.
+    IDLE: the application does not poll.
     """
 
     WANTED = "wanted"
@@ -65,6 +68,8 @@ class Event(enum.Enum):
     ASSIGNED = "assigned"
     SYNCED = "synced"
     REBALANCE = "rebalance"
+    TARGET = "target"
+    REACHED = "reached"
     RESET = "reset"
     IDLE = "idle"
     LEAVE = "leave"
@@ -72,21 +77,34 @@ class Event(enum.Enum):
     BROKEN = "broken"
 
 
+Moves = Mapping[tuple[State, Event], State]
+
+
+def moves(in_group: Sequence[State], own: Moves) -> Moves:
+    """A protocol's own moves, and those of every member: it comes, is put out, rests and goes."""
+    return {
+        **own,
+        (State.AWAY, Event.WANTED): State.PREPARING,
+        (State.PREPARING, Event.READY): State.JOINING,
+        **{(state, Event.RESET): State.PREPARING for state in in_group},
+        **{(state, Event.IDLE): State.AWAY for state in in_group},
+        **{(state, Event.LEAVE): State.LEAVING for state in (State.AWAY, *in_group)},
+        (State.LEAVING, Event.GONE): State.LEFT,
+        **{(state, Event.BROKEN): State.FATAL for state in (State.AWAY, *in_group, State.LEAVING)},
+    }
+
+
 IN_GROUP = (State.PREPARING, State.JOINING, State.ASSIGNING, State.SYNCING, State.STABLE)
-MOVES: dict[tuple[State, Event], State] = {
-    (State.AWAY, Event.WANTED): State.PREPARING,
-    (State.PREPARING, Event.READY): State.JOINING,
-    (State.JOINING, Event.JOINED): State.SYNCING,
-    (State.JOINING, Event.ELECTED): State.ASSIGNING,
-    (State.ASSIGNING, Event.ASSIGNED): State.SYNCING,
-    (State.SYNCING, Event.SYNCED): State.STABLE,
-    **{(state, Event.REBALANCE): State.PREPARING for state in (State.ASSIGNING, State.SYNCING, State.STABLE)},
-    **{(state, Event.RESET): State.PREPARING for state in IN_GROUP},
-    **{(state, Event.IDLE): State.AWAY for state in IN_GROUP},
-    **{(state, Event.LEAVE): State.LEAVING for state in (State.AWAY, *IN_GROUP)},
-    (State.LEAVING, Event.GONE): State.LEFT,
-    **{(state, Event.BROKEN): State.FATAL for state in (State.AWAY, *IN_GROUP, State.LEAVING)},
-}
+MOVES = moves(
+    IN_GROUP,
+    {
+        (State.JOINING, Event.JOINED): State.SYNCING,
+        (State.JOINING, Event.ELECTED): State.ASSIGNING,
+        (State.ASSIGNING, Event.ASSIGNED): State.SYNCING,
+        (State.SYNCING, Event.SYNCED): State.STABLE,
+        **{(state, Event.REBALANCE): State.PREPARING for state in (State.ASSIGNING, State.SYNCING, State.STABLE)},
+    },
+)
 
 
 class GroupOptions(NamedTuple):

@@ -89,14 +89,12 @@ class Reconciliation:
         """A heartbeat tells `held` after a `step` that returned True."""
         self.owes = False
 
-    def give_everything_up(self) -> None:
-        """In order: told as revoked. It is still held, and there is no target any more."""
-        self._have.give_up(list(self._have.owned))
+    def stop(self) -> None:
+        """There is no target any more: what is given up is not told, and still held."""
         self._target = None
         self._fresh = self.owes = False
 
     def lose(self) -> None:
-        """Everything, at once: told as lost."""
-        self._have.lose()
-        self.held, self._target = {}, None
-        self._fresh = self.owes = False
+        """Nothing is held: the coordinator has taken it."""
+        self.held = {}
+        self.stop()

@@ -24,8 +24,8 @@ from gkafka.brokererrors import (
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.consumergroup import ConsumerGroup
-from gkafka.core.consumergroupstate import IN_GROUP, MOVES, ConsumerGroupOptions, Event
-from gkafka.core.groupstate import Ask, Change, Lane, State, Tell, Verdict
+from gkafka.core.consumergroupstate import IN_GROUP, MOVES, ConsumerGroupOptions
+from gkafka.core.groupstate import Ask, Change, Event, Lane, State, Tell, Verdict
 from gkafka.exceptions import ProtocolError, SocketDisconnectedError
 from gkafka.wire.consumergroups import (
     ConsumerGroupAssignment,
