@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from gkafka.cluster import Cluster
+    from gkafka.records import Message
 
 __all__ = ["Consumer"]
 
@@ -153,8 +154,22 @@ class Consumer:
     # -- consuming -------------------------------------------------------------------------------------------------------------
     def consume(self, timeout_ms: float | None = None) -> Any | None:
         """The next message; None after timeout_ms (None: consume_timeout_ms) without one. Raises what consume_batch() raises."""
+        self._handler.check_fork()
+        if timeout_ms is None and (message := self._next_ready()) is not None:
+            return message
         messages = self.consume_batch(1, timeout_ms)
         return messages[0] if messages else None
+
+    def _next_ready(self) -> Message | None:
+        """The next message if it lies at hand and nothing else is to be done first."""
+        if self._error is not None or self._deserializers.are_given:
+            return None
+        if self._group is not None:
+            now = self._handler.monotonic()
+            self._progress.called(now)
+            if self._share is not None:
+                self._share.called(now)
+        return self._engine.take_next()
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms (None: consume_timeout_ms) for the first; [] if none came.
@@ -190,13 +205,17 @@ class Consumer:
 
     def __iter__(self) -> Iterator[Any]:
         """Messages, until stop()."""
-        while not self.closed:
-            try:
-                message = self.consume()
-            except ConsumerStoppedException:
+        while True:
+            message = self._next_ready()
+            if message is None:
                 if self.closed:
                     return
-                raise
+                try:
+                    message = self.consume()
+                except ConsumerStoppedException:
+                    if self.closed:
+                        return
+                    raise
             if message is not None:
                 yield message
 

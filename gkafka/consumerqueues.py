@@ -59,6 +59,18 @@ class Queue:
         self.epoch = batch.epoch
         return batch
 
+    def count(self, left: int) -> None:
+        """So many messages are left of what is being read."""
+        counted = max(0, self.unread - left)
+        self.unread -= counted
+        self.position.buffered = max(0, self.position.buffered - counted)
+
+    @property
+    def buffered(self) -> int:
+        """Messages that were not handed out: `position.buffered`, less those that were taken one by one and not counted yet."""
+        reader = self.reader
+        return self.position.buffered - (max(0, self.unread - reader.remaining) if reader is not None else 0)
+
     @property
     def is_void(self) -> bool:
         """Has the position moved on since what is being read was fetched?"""

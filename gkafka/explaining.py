@@ -11,6 +11,7 @@ from gkafka.common import TopicPartition
 from gkafka.core.standing import Reason, reason_of
 
 if TYPE_CHECKING:
+    from gkafka.consumerqueues import Queue
     from gkafka.core.positions import Position
     from gkafka.exceptions import KafkaException
     from gkafka.fetchdriver import FetchDriver, Fetching
@@ -58,10 +59,11 @@ def explain(driver: FetchDriver, now: float) -> dict[TopicPartition, PartitionRe
     """A report for every partition that is read. now: monotonic seconds."""
     with driver.lock:
         errors = {TopicPartition(e.topic or "", -1 if e.partition is None else e.partition): e for e in driver.errors}
-        return {tp: _report(driver, queue.position, errors.get(tp), now) for tp, queue in driver.queues.items()}
+        return {tp: _report(driver, queue, errors.get(tp), now) for tp, queue in driver.queues.items()}
 
 
-def _report(driver: FetchDriver, position: Position, waiting: KafkaException | None, now: float) -> PartitionReport:
+def _report(driver: FetchDriver, queue: Queue, waiting: KafkaException | None, now: float) -> PartitionReport:
+    position = queue.position
     share = _share_of(driver, position)
     reason = reason_of(share.fetcher, position, now, full=driver.is_full)
     leader = driver.cluster.metadata.leader(*position.tp)
@@ -71,7 +73,7 @@ def _report(driver: FetchDriver, position: Position, waiting: KafkaException | N
         offset=position.consumed,
         end=position.high_watermark,
         stable=position.stable,
-        buffered=position.buffered,
+        buffered=queue.buffered,
         broker=source,
         error=f"{type(error).__name__}: {error}" if error is not None else "no answer yet",
         held=driver.held,
@@ -79,7 +81,7 @@ def _report(driver: FetchDriver, position: Position, waiting: KafkaException | N
     )
     if waiting is not None and reason is not Reason.HALTED:
         text += f"; the next call that reaches it raises {type(waiting).__name__}: {waiting}"
-    return PartitionReport(reason, text, position.consumed, position.high_watermark, position.buffered, source, error)
+    return PartitionReport(reason, text, position.consumed, position.high_watermark, queue.buffered, source, error)
 
 
 def _share_of(driver: FetchDriver, position: Position) -> Fetching:

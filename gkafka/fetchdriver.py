@@ -106,6 +106,8 @@ class FetchDriver:
         for share in self.shares:
             share.fetcher.forget_requests()
             share.fetcher.positions.clear()
+        for queue in self.queues.values():
+            queue.clear()
         self.queues.clear()
         self.order.clear()
         self.errors.clear()

@@ -298,8 +298,16 @@ class SimpleConsumer:
 
         Raises ConsumerStoppedException after stop(), CorruptRecordError naming the place of damaged bytes, and what a worker met.
         """
+        self._handler.check_fork()
+        if self._deserializer is None and (message := self._next_ready()) is not None:
+            return message
         messages = self._next(1, block, self._timeout_ms, unblock_event)
         return messages[0] if messages else None
+
+    def _next_ready(self) -> Message | None:
+        """The next message if it lies at hand and nothing else is to be done first."""
+        engine = self._engine
+        return None if engine is None or not self._running or self._error is not None else engine.take_next()
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""
@@ -353,8 +361,9 @@ class SimpleConsumer:
 
     def __iter__(self) -> Iterator[Any]:
         """Messages until consumer_timeout_ms passes without one."""
+        as_it_is = self._deserializer is None
         while True:
-            message = self.consume(block=True)
+            message = (self._next_ready() if as_it_is else None) or self.consume(block=True)
             if message is None:
                 return
             yield message

@@ -50,6 +50,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "Records",
+    "STEPS_ARE_WHOLE",
     "check_record",
     "control_type",
     "crc32c",
@@ -104,6 +105,7 @@ def _choose(wanted: str | None) -> tuple[str, ModuleType]:
 
 
 IMPLEMENTATION, _module = _choose(os.environ.get("GKAFKA_IMPL"))
+STEPS_ARE_WHOLE = IMPLEMENTATION == "cython"  # Records.step(): does no other thread run within one? Else its caller needs a lock
 try:
     globals().update({name: getattr(_module, name) for name in _CHOSEN})
     globals()["decode_raw"] = _module.decode_columns

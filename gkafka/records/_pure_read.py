@@ -381,6 +381,26 @@ class Records:
             self._close()
         return messages
 
+    def step(self, queue: Any) -> Message | None:
+        """The next message, with the position of the queue moved behind it. None: see take(). Other threads may run in between.
+
+        queue: `reader`, which must be this, `epoch`, and `position` with the same `epoch`, `paused` and `consumed`. Takes from batches of
+        format 2 that were opened, and leaves the last record.
+        """
+        cursor, position = self._cursor, queue.position
+        if cursor is None or cursor.left < 2 or self._header.magic != 2:
+            return None
+        if queue.reader is not self or position.epoch != queue.epoch or position.paused:
+            return None
+        messages: list[Message] = []
+        error = cursor.read(Message, self._shared, 1, self._min_offset, messages.append)
+        if error is not None:
+            self._fail(error)  # take() tells
+        if not messages:
+            return None
+        self._next_offset = position.consumed = messages[0].offset + 1
+        return messages[0]
+
     def _open(self, data: memoryview) -> Cursor:
         place = Place(self._shared.context.topic, self._shared.context.partition_id, self._header.base_offset, self._header.last_offset)
         cursor = open_batch(data, self._header, place, check_crcs=self._check_crcs, max_bytes=self._max_bytes)

@@ -66,6 +66,19 @@ cdef object open_wrapper(object view, const Head* head, bint check_crcs, object 
     return bytes_view(inner.data)
 
 
+cdef inline void fill(Message message, Source source, const RecordAt* r, int64_t base, int64_t timestamp):
+    """A message is a v2 record."""
+    message.source = source
+    message.key_at = r.key
+    message.value_at = r.value
+    message.offset = base + r.offset
+    message.timestamp = timestamp
+    message.size = r.end - r.begin
+    message.key_size = r.key_size
+    message.value_size = r.value_size
+    message.tail = r.end - headers_of(r)
+
+
 @cython.final
 cdef class Records:
     """The records of one batch, decoded as they are taken.
@@ -85,6 +98,7 @@ cdef class Records:
     cdef object max_bytes
     cdef Head head
     cdef bint check_crcs
+    cdef bint taking         # take() is under way: an allocation in there may let another thread run
     cdef int64_t min_offset
     cdef readonly int64_t next_offset
     cdef bytes_at begin      # of the records
@@ -134,7 +148,11 @@ cdef class Records:
                 self.fail(error)
                 raise
         messages = []
-        good = self.read_records(n, messages) if self.head.magic == 2 else self.read_messages(n, messages)
+        self.taking = True
+        try:
+            good = self.read_records(n, messages) if self.head.magic == 2 else self.read_messages(n, messages)
+        finally:
+            self.taking = False
         if messages:
             self.next_offset = (<Message> messages[len(messages) - 1]).offset + 1
         if not good:
@@ -144,6 +162,35 @@ cdef class Records:
         elif not self.left:
             self.close()
         return messages
+
+    def step(self, queue not None):
+        """The next message, with the position of the queue moved behind it, as one step: no other thread runs in between. None: see take().
+
+        queue: `reader`, which must be this, `epoch`, and `position` with the same `epoch`, `paused` and `consumed`. Takes from batches of
+        format 2 that were opened, and leaves the last record.
+        """
+        cdef Message message = Message.__new__(Message)  # the only thing in here that may let others run
+        cdef object position = queue.position
+        cdef RecordAt r
+        if self.taking or self.source is None or self.head.magic != 2:
+            return None
+        if queue.reader is not self or position.epoch != queue.epoch or position.paused:
+            return None
+        while self.left > 1:
+            if not read_record(
+                self.at, self.limit, self.head.base_timestamp, <int32_t> self.previous,
+                <int32_t> (self.head.last_offset - self.head.base_offset), &r,
+            ):
+                return None  # take() tells
+            self.at = r.end
+            self.left -= 1
+            self.previous = r.offset
+            if self.base + r.offset >= self.min_offset:
+                fill(message, self.source, &r, self.base, self.head.max_timestamp if self.head.log_append_time else r.timestamp)
+                self.next_offset = message.offset + 1
+                position.consumed = self.next_offset
+                return message
+        return None
 
     cdef object place(self):
         return _damage.Place(self.context.topic, self.context.partition_id, self.head.base_offset, self.head.last_offset)
@@ -200,15 +247,7 @@ cdef class Records:
             left -= 1
             if base + r.offset >= min_offset:
                 message = Message.__new__(Message)
-                message.source = source
-                message.key_at = r.key
-                message.value_at = r.value
-                message.offset = base + r.offset
-                message.timestamp = fixed if log_append_time else r.timestamp
-                message.size = r.end - r.begin
-                message.key_size = r.key_size
-                message.value_size = r.value_size
-                message.tail = r.end - headers_of(&r)
+                fill(message, source, &r, base, fixed if log_append_time else r.timestamp)
                 messages.append(message)
                 n -= 1
         self.at = p

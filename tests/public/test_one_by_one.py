@@ -1,0 +1,208 @@
+"""Messages taken one by one, by iteration or consume(): the short way to the next one is the long one, at each step."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.common import TopicPartition
+from gkafka.exceptions import ConsumerStoppedException, CorruptRecordError
+from gkafka.testing import MockCluster
+from tests.public.aids import Runner, by_partition, fill, read
+from tests.public.forking import script
+from tests.public.groupaids import QUICK, places, read_all
+from tests.public.test_consuming import Consume, consume, numbers
+from tests.public.test_native_consumer import Make, make
+from tests.records.handmade import batch, message, record, values
+
+__all__ = ["consume", "make"]
+
+T0 = TopicPartition("t", 0)
+
+
+def offsets(messages: Any, count: int) -> list[int]:
+    return [m.offset for m in islice(messages, count)]
+
+
+def test_the_position_moves_with_each_message(client: KafkaClient, consume: Consume, make: Make) -> None:
+    fill(client, numbers(40), batches=3)
+    simple, native = consume("g"), make("t", "h", auto_commit=False, auto_offset_reset="earliest")
+    for n, (one, other) in enumerate(zip(simple, islice(native, 40), strict=False)):
+        assert (one.offset, one.value) == (other.offset, other.value) == (n, b"%d" % n)
+        assert simple.held_offsets == {0: n}
+        assert native.position(T0) == n + 1
+        assert native.lag()[T0] == 39 - n
+        if n in {0, 20, 39}:
+            simple.commit_offsets()
+            native.commit()
+            assert (simple.fetch_offsets()[0][1].offset, native.committed(T0)) == (n + 1, n + 1)
+        if n == 39:
+            break
+
+
+def test_what_was_not_handed_out_is_counted(client: KafkaClient, make: Make, run: Runner) -> None:
+    fill(client, numbers(500))
+    consumer = make("t")
+    run.until(lambda: consumer.stats()["buffered"] == 500)
+    for n, _ in enumerate(islice(consumer, 500), start=1):
+        assert consumer.stats()["buffered"] == 500 - n
+        assert consumer.explain().partitions[T0].buffered == 500 - n
+
+
+def test_what_is_left_of_a_batch_comes_in_the_next_call_of_any_kind(client: KafkaClient, make: Make) -> None:
+    fill(client, numbers(30))
+    consumer = make("t")
+    assert offsets(consumer, 3) == [0, 1, 2]
+    assert [m.offset for m in consumer.consume_batch(5)] == [3, 4, 5, 6, 7]
+    assert [consumer.consume().offset, consumer.consume().offset] == [8, 9]
+    assert [m.offset for m in read(consumer, 20)] == list(range(10, 30))
+    assert consumer.consume(0) is None
+
+
+def test_seek_pause_and_another_assignment_take_effect_at_once(connect: Any, make_cluster: Any, make: Make) -> None:
+    client = connect(make_cluster(topics={"t": 2}))
+    for partition in range(2):
+        fill(client, numbers(50), partition=partition)
+    consumer = make(of=client)
+    consumer.assign([T0])
+    messages = iter(consumer)
+    assert offsets(messages, 5) == [0, 1, 2, 3, 4]
+    consumer.seek(T0, 30)
+    assert offsets(messages, 5) == [30, 31, 32, 33, 34]
+    consumer.pause([T0])
+    assert consumer.consume(100) is None
+    assert consumer.position(T0) == 35
+    consumer.resume([T0])
+    assert offsets(messages, 1) == [35]
+    consumer.assign([("t", 1)])
+    assert [(m.partition_id, m.offset) for m in islice(messages, 2)] == [(1, 0), (1, 1)]
+
+
+def test_records_before_the_start_are_left_out(client: KafkaClient, consume: Consume) -> None:
+    fill(client, numbers(20))
+    consumer = consume()
+    consumer.reset_offsets([(0, 7)])
+    assert offsets(consumer, 6) == [7, 8, 9, 10, 11, 12]
+
+
+def test_every_partition_has_its_turn(connect: Any, make_cluster: Any, make: Make, run: Runner) -> None:
+    client = connect(make_cluster(topics={"t": 3}))
+    for partition in range(3):
+        fill(client, numbers(1500), partition=partition)
+    consumer = make("t", of=client)
+    run.until(lambda: consumer.stats()["buffered"] == 4500)
+    seen = by_partition(islice(consumer, 3300))
+    assert seen.keys() == {0, 1, 2}
+    assert all(found == list(range(len(found))) for found in seen.values())
+
+
+def test_damage_is_told_in_its_place(client: KafkaClient, cluster: MockCluster, consume: Consume) -> None:
+    """The checksum is right, the seventh record is not."""
+    good = [record(i, b"%d" % i) for i in range(6)]
+    cluster.append("t", 0, values(5) + batch([*good, record(3, b"again")], base_offset=5, last_delta=6) + values(1, base_offset=12))
+    consumer = consume(fetch_error_backoff_ms=10)
+    messages = iter(consumer)
+    assert offsets(messages, 11) == list(range(11))
+    with pytest.raises(CorruptRecordError, match="offset") as caught:
+        next(messages)
+    assert (caught.value.topic, caught.value.partition) == ("t", 0)
+    assert consumer.held_offsets == {0: 10}
+    consumer.reset_offsets([(0, 12)])
+    assert consumer.consume().offset == 12
+
+
+def test_old_message_sets_are_iterated_too(client: KafkaClient, cluster: MockCluster, consume: Consume) -> None:
+    cluster.append("t", 0, b"".join(message(i, b"%d" % i) for i in range(20)))
+    assert [(m.offset, m.value) for m in islice(consume(), 20)] == [(i, b"%d" % i) for i in range(20)]
+
+
+def test_a_deserializer_is_applied_to_each(client: KafkaClient, consume: Consume, make: Make) -> None:
+    fill(client, numbers(20))
+    simple = consume(deserializer=lambda value, key: (int(value), key))
+    assert [m.value for m in islice(simple, 20)] == list(range(20))
+    assert [m.value for m in islice(make("t", value_deserializer=int), 20)] == list(range(20))
+
+
+def test_a_full_partition_is_fetched_again_when_there_is_room(client: KafkaClient, make: Make) -> None:
+    fill(client, numbers(400), batches=40)
+    consumer = make("t", queued_max_messages=20, fetch_message_max_bytes=300, fetch_max_bytes=300)
+    assert offsets(consumer, 400) == list(range(400))
+
+
+def test_what_is_in_the_loop_is_not_finished(connect: Any, make_cluster: Any) -> None:
+    """The message that the body of the loop works on is not committed; those before it are."""
+    cluster = make_cluster(topics={"t": 1})
+    client = connect(cluster)
+    fill(client, numbers(10))
+    consumer = client.get_consumer("t", "g", **{**QUICK, "auto_offset_reset": "earliest", "auto_commit_interval_ms": 20})
+    messages = iter(consumer)
+    assert offsets(messages, 4) == [0, 1, 2, 3]
+    handed_out, seen = consumer._engine.hand_outs, consumer._progress.seen
+    assert handed_out == seen + 1
+    consumer.stop()
+    assert cluster.committed("g")["t", 0].offset == 4
+
+
+def test_a_group_that_changes_hands_over_in_the_middle_of_a_loop(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(topics={"t": 2})
+    client = connect(cluster)
+    for partition in range(2):
+        fill(client, numbers(300), partition=partition)
+    options = {**QUICK, "assignors": ["range"], "auto_offset_reset": "earliest", "auto_commit_interval_ms": 50}
+    one = client.get_consumer("t", "g", **options)
+    seen = places(islice(one, 100))
+    two = connect(cluster).get_consumer("t", "g", **options)
+    seen += read_all(one, 500, two)
+    assert sorted(seen) == [(p, o) for p in range(2) for o in range(300)]
+    one.stop()
+    two.stop()
+
+
+@pytest.mark.parametrize("kind", ["simple", "native"])
+def test_threads_that_iterate_and_threads_that_take_batches_get_every_record_once(kind: str) -> None:
+    with MockCluster(brokers=1, topics={"t": 3}) as brokers, KafkaClient(brokers.bootstrap, handler="threading") as client:
+        for partition in range(3):
+            fill(client, numbers(6000), partition=partition, batches=20)
+        consumer = client.topics["t"].get_simple_consumer() if kind == "simple" else client.get_consumer("t")
+        got: list[list[tuple[int, int]]] = [[] for _ in range(4)]
+
+        def work(mine: list[tuple[int, int]], one_by_one: bool) -> None:
+            messages = iter(consumer)
+            with contextlib.suppress(ConsumerStoppedException, StopIteration):  # the end, for one that waits for the next
+                while sum(map(len, got)) < 18_000:
+                    taken = [next(messages)] if one_by_one else consumer.consume_batch(7, 100)
+                    mine += [(m.partition_id, m.offset) for m in taken]
+
+        threads = [threading.Thread(target=work, args=(mine, n % 2 == 0), daemon=True) for n, mine in enumerate(got)]
+        for thread in threads:
+            thread.start()
+        for thread in threads[1::2]:
+            thread.join(60)
+        consumer.stop()
+        for thread in threads:
+            thread.join(60)
+    assert sorted(place for mine in got for place in mine) == [(p, o) for p in range(3) for o in range(6000)]
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_forked_child_is_told_by_consume_at_once(handler: str) -> None:
+    lines = script(
+        """
+    with MockCluster(1, {"t": 1}) as brokers, KafkaClient(brokers.bootstrap, handler=HANDLER) as client:
+        with client.get_producer() as producer:
+            for i in range(10):
+                producer.produce("t", b"%d" % i)
+        consumer = client.get_consumer("t")
+        print(consumer.consume().offset, consumer.consume().offset)
+        print("Forked" in in_child(lambda: str(consumer.consume().offset)))
+        print(consumer.consume().offset)
+        consumer.stop()
+    """,
+        handler,
+    )
+    assert lines == ["0 1", "True", "2"]
