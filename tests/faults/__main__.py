@@ -82,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     broken: list[str] = []
     with Stage(seed=seed) as stage:
         stage.logs = given.logs
+        if given.logs is not None:
+            given.logs.mkdir(parents=True, exist_ok=True)
         for id in chosen:
             try:
                 played = GAMES[id].play(stage, SHORT if given.short else LONG, seed, given.client or CLIENTS)

@@ -14,17 +14,33 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tests.faults.ledger import Row
 
-__all__ = ["DAMAGED", "STRANGER", "Diary", "Findings", "Notes", "Place", "Story", "judge", "takeover"]
+__all__ = ["DAMAGED", "STRANGER", "Diary", "Eras", "Findings", "Notes", "Place", "Story", "judge", "slowest", "takeover", "unfolded"]
 
 Place = tuple[str, int]
+Eras = Mapping[str, Sequence[int]]
+"""Topics whose offsets began anew, made again or cut: of each, the first id that was written after each time. Ids only grow."""
+ERA = 1 << 40
+"""What is added to an offset for each time: so those of later eras are behind those of earlier ones."""
 STRANGER = -1
 """The id of a record that nobody was meant to see: aborted, or none of ours."""
 DAMAGED = -2
 """The id of a record that is not as it was written."""
+FORGOTTEN = -1
+"""The offset of a commit that says that there is none any more: its topic was deleted."""
+
+
+def unfolded(row: Row, eras: Eras) -> Row:
+    """The record with its era in its offset."""
+    return row._replace(offset=row.offset + ERA * _era(eras, row.topic, row.id))
+
+
+def _era(eras: Eras, topic: str, id: int) -> int:
+    return bisect.bisect_right(eras.get(topic, ()), id)
 
 
 class Notes:
@@ -55,6 +71,10 @@ class Notes:
     def committed(self, began: float, now: float, offsets: Mapping[Place, int], error: str = "") -> None:
         """A call that committed these next offsets, or failed."""
         self._write("commit", began, now, [[*place, offset] for place, offset in offsets.items()], error)
+
+    def cut(self, now: float, place: Place, lost: range) -> None:
+        """It was told that these offsets, which it had consumed, are not in the log any more."""
+        self._write("cut", now, *place, lost.start, lost.stop)
 
     def problem(self, now: float, error: BaseException) -> None:
         """A call raised it; the member goes on."""
@@ -99,11 +119,14 @@ class Commit(NamedTuple):
 
 
 class Diary:
-    """One member's notes. killed: when its process was, by the harness."""
+    """One member's notes, with their eras in offsets. killed: when its process was, by the harness; cuts: offsets that it was told are lost."""
 
-    def __init__(self, member: str, lines: Iterable[str], killed: float | None = None) -> None:
+    def __init__(self, member: str, lines: Iterable[str], killed: float | None = None, eras: Eras | None = None) -> None:
         self.member = member
         self.killed = killed
+        self._eras = eras or {}
+        self._era: dict[Place, int] = {}
+        self.cuts: list[tuple[Place, range]] = []
         self.terms: dict[Place, list[Term]] = defaultdict(list)
         self.reads: list[Read] = []
         self.commits: list[Commit] = []
@@ -118,9 +141,9 @@ class Diary:
                 term.end, term.ended = killed, "killed"
 
     @classmethod
-    def load(cls, path: Path, killed: float | None = None) -> Diary:
+    def load(cls, path: Path, killed: float | None = None, eras: Eras | None = None) -> Diary:
         with path.open() as file:
-            return cls(path.name, file, killed)
+            return cls(path.name, file, killed, eras)
 
     def _take(self, what: str, *note: Any) -> None:
         if what == "assigned":
@@ -137,9 +160,14 @@ class Diary:
             for topic, partition, offset, id, produced in records:
                 term = self._term((topic, partition))
                 term.last_use = max(term.last_use, at)
-                self.reads.append(Read(term, offset, id, began, at, produced))
+                if id >= 0:
+                    self._era[topic, partition] = _era(self._eras, topic, id)
+                self.reads.append(Read(term, self._unfolded(term.place, offset), id, began, at, produced))
         elif what == "commit":
             self._commit(*note)
+        elif what == "cut":
+            _, topic, partition, first, end = note
+            self.cuts.append(((topic, partition), range(first, end)))
         elif what == "problem":
             self.problems[note[1]] += 1
         else:
@@ -152,7 +180,10 @@ class Diary:
         for topic, partition, offset in offsets:
             term = self._term((topic, partition))
             term.last_use = max(term.last_use, began)
-            self.commits.append(Commit(term, offset, began, at))
+            self.commits.append(Commit(term, self._unfolded(term.place, offset), began, at))
+
+    def _unfolded(self, place: Place, offset: int) -> int:
+        return offset + ERA * self._era.get(place, 0)
 
     def _term(self, place: Place) -> Term:
         """The newest; one that ended when time began for whoever was never given the partition."""
@@ -218,8 +249,9 @@ DEFECTS = (
 
 
 class Story(NamedTuple):
-    """What a group's diaries are held against. rows: the topics as a read_committed reader sees them; log: the group's commits, each partition's in
-    the order of the log; since, until: the fault's time, for what is measured; clean: all who lived at the end stopped in order.
+    """What a group's diaries are held against. rows: the topics as a read_committed reader sees them, with their eras in offsets; log: the group's
+    commits, each partition's in the order of the log, as they stand there; since, until: the fault's time, for what is measured; clean: all who
+    lived at the end stopped in order.
     """
 
     rows: Sequence[Row]
@@ -227,11 +259,12 @@ class Story(NamedTuple):
     since: float
     until: float
     clean: bool = True
+    eras: Eras = MappingProxyType({})
 
 
 def judge(diaries: Sequence[Diary], story: Story) -> Findings:
     """Compare what a group's members wrote with what the brokers have."""
-    found = Findings(visible=len(story.rows), regressions=_regressions(story.log))
+    found = Findings(visible=len(story.rows), regressions=_regressions(story.log, story.eras))
     reads = [read for diary in diaries for read in diary.reads]
     visible: dict[Place, list[int]] = defaultdict(list)
     ids = {}
@@ -251,7 +284,7 @@ def judge(diaries: Sequence[Diary], story: Story) -> Findings:
     found.double_ms = round(sum(map(_overlap_ms, terms.values())), 1)
     found.unowned_s = round(max((_unowned(held, story) for held in terms.values()), default=0.0), 2)
     found.rebalances = max((sum(story.since < at < story.until for at in d.assigned_at) for d in diaries), default=0)
-    found.stall_s = round(_stall(reads, story), 2)
+    found.stall_s = slowest(reads, story.since, story.until)
     found.commits = sum(len(diary.commits) for diary in diaries)
     found.mispositioned = _mispositioned(reads, visible, story.log) if story.clean else 0
     found.errors = dict(sum((diary.problems for diary in diaries), Counter()))
@@ -293,11 +326,18 @@ def _look_back(found: Findings, reads: Iterable[Read], commits: Sequence[Commit]
         found.rewound += before > 0 and read.offset < known[before - 1][1]
 
 
-def _regressions(log: Iterable[tuple[Place, int]]) -> int:
+def _regressions(log: Iterable[tuple[Place, int]], eras: Eras) -> int:
+    """Commits behind the one before. Where a log began anew they may fall once: when it was deleted, or if not, whenever they do."""
     last: dict[Place, int] = {}
+    anew: Counter[Place] = Counter()
     fell = 0
     for place, offset in log:
-        fell += offset < last.get(place, 0)
+        if offset == FORGOTTEN:
+            anew[place] += 1
+        elif offset < last.get(place, 0):
+            may = anew[place] < len(eras.get(place[0], ()))
+            anew[place] += may
+            fell += not may
         last[place] = offset
     return fell
 
@@ -330,12 +370,13 @@ def _unowned(terms: Sequence[Term], story: Story) -> float:
     return max(longest, story.until - covered)
 
 
-def _stall(reads: Iterable[Read], story: Story) -> float:
+def slowest(reads: Iterable[Read], since: float, until: float) -> float:
+    """The longest from a record's being produced, in that time, to its first being handed out."""
     first: dict[tuple[Place, int], float] = {}
     for read in sorted(reads, key=lambda read: read.at):
-        if read.id >= 0 and story.since <= read.produced <= story.until:
+        if read.id >= 0 and since <= read.produced <= until:
             first.setdefault((read.term.place, read.offset), read.at - read.produced)
-    return max(first.values(), default=0.0)
+    return round(max(first.values(), default=0.0), 2)
 
 
 def _mispositioned(reads: Iterable[Read], visible: Mapping[Place, list[int]], log: Iterable[tuple[Place, int]]) -> int:
@@ -348,7 +389,7 @@ def _mispositioned(reads: Iterable[Read], visible: Mapping[Place, list[int]], lo
         offsets = visible.get(place, [])
         following = bisect.bisect_right(offsets, last)
         most = offsets[following] if following < len(offsets) else float("inf")
-        wrong += not last < stands.get(place, 0) <= most
+        wrong += not last < stands.get(place, 0) + last // ERA * ERA <= most
     return wrong
 
 

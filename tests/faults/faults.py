@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tests.faults.closing import play_closing
 from tests.faults.copies import play_copies
+from tests.faults.cutfaults import CUT_FAULTS
 from tests.faults.gapfaults import GAP_FAULTS
 from tests.faults.groupfaults import GROUP_FAULTS
 from tests.faults.groups import GroupFault, GroupLine, play_groups
@@ -16,10 +17,10 @@ from tests.faults.ledger import Entry
 from tests.faults.proxy import PRODUCE, Cut, Lose
 from tests.faults.runs import Fault, Form, Line, Run, play
 from tests.faults.shots import play_shots
-from tests.faults.stage import Stage, ZooKeeperStage
+from tests.faults.stage import Stage
 from tests.faults.zookeeperfaults import ZOOKEEPER_FAULTS
 
-__all__ = ["FAULTS", "GAMES", "Game"]
+__all__ = ["FAULTS", "GAMES", "OF_GROUPS", "Game"]
 
 
 def leader_killed(run: Run) -> None:
@@ -186,19 +187,20 @@ def _under_load(fault: Fault) -> Game:
 
 def _of_groups(fault: GroupFault) -> Game:
     def played(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> list[GroupLine]:
-        if not fault.zookeeper:
+        if fault.stage is None:
             return play_groups(stage, fault, form, seed, clients)
-        with ZooKeeperStage(seed) as own:
+        with fault.stage(seed) as own:
             own.logs = stage.logs
             return play_groups(own, fault, form, seed, clients)
 
     return Game(fault.title, functools.wraps(fault.play)(played), fault.short)
 
 
+OF_GROUPS = {**GROUP_FAULTS, **GAP_FAULTS, **CUT_FAULTS, **ZOOKEEPER_FAULTS}
 GAMES = {
     **{id: _under_load(fault) for id, fault in FAULTS.items()},
     "F23": Game("close() in every state", play_closing),
     "F24": Game("calls cut off anywhere", play_shots),
     "F25": Game("transactions", play_copies),
-    **{id: _of_groups(fault) for id, fault in {**GROUP_FAULTS, **GAP_FAULTS, **ZOOKEEPER_FAULTS}.items()},
+    **{id: _of_groups(fault) for id, fault in OF_GROUPS.items()},
 }

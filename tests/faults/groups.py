@@ -15,12 +15,12 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.faults.child import Child
-from tests.faults.consumed import Diary, Findings, Place, Story, judge
+from tests.faults.consumed import Diary, Eras, Findings, Place, Story, judge, unfolded
 from tests.faults.ledger import Row
 from tests.faults.load import Load
 from tests.faults.member import Membership
@@ -34,6 +34,9 @@ FORMS = {"long": Form("long", 20_000, 600.0, 600.0), "short": Form("short", 1_50
 DRAIN_S = 60.0
 STOP_S = 30.0
 CONTROL = "confluent"
+CONTROL_S = 15.0
+BESIDE = 5_000_000_000
+"""The first id of the load beside: none of the other's."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +45,10 @@ class GroupFault:
 
     strategy: how partitions are divided, and native_strategy by the native consumer; short_kinds: those that the short form is played to, all if empty.
     evidence: counters of which none may be 0 at the end, else the fault disturbed nothing; bars: figures of each of our groups and the most that
-    they may be; quiet: the handlers with which no rebalance may happen; tolerates: defects that the fault
-    cannot but bring about, and how much of each; control: whether confluent-kafka takes part; errors: the application may meet some. static: members are; zookeeper: played on a node
-    with one; prepare: writes what there is to read, in place of the load; least: records that have to be read. client_options, options: of our
+    they may be; quiet: the handlers, or handler/kind, with which no rebalance may happen; tolerates: defects that the fault
+    cannot but bring about, and how much of each; control: whether confluent-kafka takes part; errors: the application may meet some. static:
+    members are; stage: makes one of its own, from a seed; nodes: that have all of the topic, led by the first; beside: partitions of a second topic, which the fault leaves alone and native consumers
+    read, too; prepare: writes what there is to read, in place of the load; least: records that have to be read. client_options, options: of our
     clients and consumers; control_options: of the control.
     """
 
@@ -63,7 +67,9 @@ class GroupFault:
     quiet: tuple[str, ...] = ()
     tolerates: Mapping[str, float] = dataclasses.field(default_factory=dict)
     static: bool = False
-    zookeeper: bool = False
+    stage: Callable[[int], Stage] | None = None
+    nodes: tuple[int, ...] = ()
+    beside: int = 0
     prepare: Callable[[GroupRun], None] | None = None
     least: int | None = None
     control: bool = True
@@ -115,8 +121,8 @@ class Member(Child):
 
     @property
     def newest(self) -> dict[Place, tuple[int, float]]:
-        """Place -> (offset of the last record that it was handed, when the newest was produced)."""
-        return {(topic, p): (offset, produced) for topic, p, offset, produced in self.said.get("newest", ())}
+        """Place -> (id of the newest record that it was handed, when that was produced)."""
+        return {(topic, p): (id, produced) for topic, p, id, produced in self.said.get("newest", ())}
 
     def count(self, name: str) -> int:
         return int(self.said.get(name, 0))
@@ -181,32 +187,37 @@ class Party:
         """When the newest record of the place that the group has read was produced."""
         return max((member.newest.get(place, (0, 0.0))[1] for member in self.members), default=0.0)
 
-    def offset(self, place: Place) -> int:
+    def id(self, place: Place) -> int:
         return max((member.newest.get(place, (-1, 0.0))[0] for member in self.members), default=-1)
 
     def most(self, name: str, value: float) -> None:
         """A figure is the worst of all times it was measured."""
         self.figures[name] = round(max(self.figures.get(name, 0.0), value), 2)
 
-    def diaries(self) -> list[Diary]:
+    def diaries(self, eras: Eras | None = None) -> list[Diary]:
         """What is written until now."""
-        return [Diary.load(Path(member.given.ledger), member.killed) for member in self.members]
+        return [Diary.load(Path(member.given.ledger), member.killed, eras) for member in self.members]
 
 
 class GroupRun:
-    """What a fault's play has in its hands. counts: the evidence; parties: the groups; topics: what they read, name -> partitions."""
+    """What a fault's play has in its hands. counts: the evidence; parties: the groups; topics: what they read, name -> partitions; eras: of the first."""
 
     def __init__(self, stage: Stage, fault: GroupFault, form: Form, seed: int, folder: Path, clients: Sequence[str]) -> None:
         self.stage, self.fault, self.form = stage, fault, form
         self.chance = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.folder = folder
-        self.topics = {stage.new_topic(f"{fault.id}-consumed", fault.partitions, **fault.configs): fault.partitions}
+        self.topics = {stage.new_topic(f"{fault.id}-consumed", fault.partitions, fault.nodes, **fault.configs): fault.partitions}
+        if fault.beside:
+            self.topics[stage.new_topic(f"{fault.id}-beside", fault.beside)] = fault.beside
+        self.eras: dict[str, list[int]] = {}
+        self._past: set[Row] = set()
         self.parties = [Party(c, k, f"{fault.id}-{c}-{k}-{self.topic}") for c in clients if c != CONTROL for k in self.kinds]
         if CONTROL in clients and fault.control:
             self.parties.append(Party(CONTROL, CONTROL, f"{fault.id}-{CONTROL}-{self.topic}"))
         self.began = self.ended = time.monotonic()
         self.load: Child | None = None
+        self.beside: Child | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -228,6 +239,14 @@ class GroupRun:
     @property
     def places(self) -> list[Place]:
         return [(topic, p) for topic, count in self.topics.items() for p in range(count)]
+
+    def places_of(self, party: Party) -> list[Place]:
+        """What it reads: pykafka's consumers have one topic."""
+        return self.places if party.kind in ("native", CONTROL) else [place for place in self.places if place[0] == self.topic]
+
+    def diaries(self, party: Party) -> list[Diary]:
+        """What its members have written until now, with the eras of what they read."""
+        return party.diaries(self.eras)
 
     # -- members -------------------------------------------------------------------------------------------------------
     def join(self, party: Party, **options: Any) -> Member:
@@ -264,8 +283,9 @@ class GroupRun:
             for party in self.parties:
                 for member in party.members:
                     member.check_alive()
-            if self.load is not None and self.load.status is not None:
-                raise Stuck(f"the load ended by itself:\n{self.load.errors()}")
+            for load in filter(None, (self.load, self.beside)):
+                if load.status is not None:
+                    raise Stuck(f"the load ended by itself:\n{load.errors()}")
             return what()
 
         until(alive_and_done, why, timeout)
@@ -279,39 +299,47 @@ class GroupRun:
 
         def shared(party: Party) -> bool:
             has = [member.mine for member in party.there]
-            return all(has) and sum(map(len, has)) == len(set().union(*has)) == len(self.places)
+            return all(has) and sum(map(len, has)) == len(set().union(*has)) == len(self.places_of(party))
 
-        self.wait(lambda: all(map(shared, self.parties)), f"every group shares {len(self.places)} partitions", timeout)
+        self._until_all(shared, self.parties, "every group shares all partitions", timeout)
 
     def goes_on(self, parties: Sequence[Party] | None = None, since: float | None = None, timeout: float = 90.0) -> None:
         """Until every group has read, from every partition, a record that was produced later than `since`, or now."""
         after = time.monotonic() if since is None else since
         asked = self.parties if parties is None else parties
 
-        def behind() -> list[str]:
-            return [f"{party.name} {place}" for party in asked for place in self.places if party.produced(place) <= after]
+        self._until_all(lambda party: not self._behind(party, after), asked, "every group goes on", timeout)
 
-        try:
-            self.wait(lambda: not behind(), "every group goes on", timeout)
-        except Stuck as error:
-            raise Stuck(f"{error}: {', '.join(behind())}") from None
+    def _behind(self, party: Party, since: float) -> list[Place]:
+        return [place for place in self.places_of(party) if party.produced(place) <= since]
 
     def measure(self, figure: str, since: float) -> None:
-        """How long each group takes to read, from every partition, a record that was produced since."""
-        open_ones = list(self.parties)
+        """How long each group takes to read, from every partition, a record that was produced since; infinity if the control never does."""
+        times: dict[Party, float] = {}
 
-        def all_went_on() -> bool:
-            for party in list(open_ones):
-                if all(party.produced(place) > since for place in self.places):
-                    party.most(figure, time.monotonic() - since)
-                    open_ones.remove(party)
-            return not open_ones
+        def went_on(party: Party) -> bool:
+            if party not in times and not self._behind(party, since):
+                times[party] = time.monotonic() - since
+            return party in times
+
+        self._until_all(went_on, self.parties, "every group goes on", 90.0)
+        for party in self.parties:
+            party.most(figure, times.get(party, float("inf")))
+
+    def _until_all(self, done: Callable[[Party], bool], parties: Sequence[Party], why: str, timeout: float) -> None:
+        """Until it is done by all of these. The control gets some more time, and need not: nothing is asked of it but that it takes part."""
+        open_ones: list[Party] = []
+
+        def all_done(asked: Sequence[Party]) -> bool:
+            open_ones[:] = [party for party in asked if not done(party)]
+            return all(party.client == CONTROL for party in open_ones)
 
         try:
-            self.wait(all_went_on, "every group goes on", 90.0)
+            self.wait(lambda: all_done(parties), why, timeout)
         except Stuck as error:
-            behind = [f"{party.name} {place}" for party in open_ones for place in self.places if party.produced(place) <= since]
-            raise Stuck(f"{error}: {', '.join(behind)}") from None
+            raise Stuck(f"{error}: {', '.join(p.name for p in open_ones)}") from None
+        with contextlib.suppress(Stuck):
+            self.wait(lambda: all(map(done, parties)), why, CONTROL_S)
 
     def reads(self, count: int) -> None:
         """Until every group was handed so many more."""
@@ -325,8 +353,14 @@ class GroupRun:
 
     # -- the load ------------------------------------------------------------------------------------------------------
     def start_load(self) -> None:
-        first = self.counts["produced"]
-        self.load = Child("tests.faults.load", Load(self.stage.direct, self.topics, self.form.rate, first=first))
+        first, topics = self.counts["produced"], dict(self.topics)
+        if self.fault.beside:
+            topics = {self.topic: topics[self.topic]}
+        self.load = Child("tests.faults.load", Load(self.stage.direct, topics, self.form.rate, first=first))
+
+    def start_load_beside(self) -> None:
+        others = {topic: count for topic, count in self.topics.items() if topic != self.topic}
+        self.beside = Child("tests.faults.load", Load(self.stage.direct, others, self.form.rate / 2, first=BESIDE))
 
     def end_load(self) -> None:
         assert self.load is not None
@@ -339,12 +373,38 @@ class GroupRun:
         finally:
             load.end()
 
+    def caught_up(self) -> None:
+        """The load ends, and every group reads what there is of the topic. That is the past now: its offsets may begin anew."""
+        self.end_load()
+        rows = self._read_out([self.topic])
+        self._until_read(rows, 90.0)
+        self._past |= set(rows)
+        self.eras.setdefault(self.topic, []).append(self.counts["produced"])
+
+    def _read_out(self, topics: Sequence[str]) -> list[Row]:
+        return [unfolded(row, self.eras) for row in self.stage.dump(topics, "read_committed")]
+
+    def _until_read(self, rows: Iterable[Row], timeout: float) -> None:
+        last: dict[Place, int] = {}
+        for row in rows:
+            last[row.topic, row.partition] = max(row.id, last.get((row.topic, row.partition), -1))
+
+        def behind() -> list[str]:
+            return [f"{p.name} {place}" for p in self.parties for place in self.places_of(p) if p.id(place) < last.get(place, -1)]
+
+        try:
+            self.wait(lambda: not behind(), "all is read", timeout)
+        except Stuck as error:
+            raise Stuck(f"{error}: {', '.join(behind())}") from None
+
     # -- the end -------------------------------------------------------------------------------------------------------
     def start(self) -> None:
         if self.fault.prepare is not None:
             self.fault.prepare(self)
         else:
             self.start_load()
+        if self.fault.beside:
+            self.start_load_beside()
         for party in self.parties:
             for _ in range(1 if party.kind == "simple" else self.fault.members):
                 self.join(party)
@@ -357,12 +417,16 @@ class GroupRun:
         """End the load, wait until everything is read or the time is over. Returns what there was to read."""
         if self.load is not None:
             self.end_load()
-        rows = self.stage.dump(list(self.topics), "read_committed")
-        last = {(row.topic, row.partition): row.offset for row in rows}
+        if self.beside is not None:
+            self.beside.tell("")
+            self.beside.wait(60)
+            self.beside.end()
+            self.beside = None
+        rows = self._read_out(list(self.topics))
         with contextlib.suppress(Stuck):  # the findings say what is stuck
-            self.wait(lambda: all(p.offset(place) >= at for p in self.parties for place, at in last.items()), "all is read", DRAIN_S)
+            self._until_read(rows, DRAIN_S)
         self.ended = time.monotonic()
-        return rows
+        return sorted(self._past | set(rows))
 
     def stop(self) -> None:
         """Every member leaves in order."""
@@ -380,7 +444,7 @@ class GroupRun:
                 raise Stuck(f"{member.name} ended with status {status}:\n{member.errors()}")
 
     def close(self) -> None:
-        for child in [*(member for party in self.parties for member in party.members), *filter(None, [self.load])]:
+        for child in [*(member for party in self.parties for member in party.members), *filter(None, [self.load, self.beside])]:
             child.end()
 
 
@@ -415,8 +479,10 @@ def play_groups(stage: Stage, fault: GroupFault, form: Form, seed: int, clients:
 
 
 def _line(run: GroupRun, party: Party, rows: Sequence[Row], seed: int) -> GroupLine:
-    diaries = party.diaries()
-    story = Story(rows, run.stage.commits(party.group), run.began, run.ended, clean=party.kind != "simple")
+    diaries = run.diaries(party)
+    topics = {topic for topic, _ in run.places_of(party)}
+    read = [row for row in rows if row.topic in topics]
+    story = Story(read, run.stage.commits(party.group), run.began, run.ended, clean=party.kind != "simple", eras=run.eras)
     findings = judge(diaries, story)
     evidence = {name: int(party.figures.get(name, run.counts[name])) for name in ("aborted", *run.fault.evidence)}
     line = GroupLine(
@@ -444,7 +510,7 @@ def blame(run: GroupRun, line: GroupLine) -> Iterator[str]:
             yield f"{name} was not measured"
         elif measured > most:
             yield f"{name} {measured:g}: more than {most:g}"
-    if line.client.partition("/")[0] in fault.quiet and found.rebalances:
+    if {line.client, line.client.partition("/")[0]} & {*fault.quiet} and found.rebalances:
         yield f"{found.rebalances} rebalances"
     if not fault.errors and found.errors:
         yield f"the application met {found.errors}"

@@ -86,11 +86,28 @@ class _Told:
         if given:
             self.notes.revoked(time.monotonic(), sorted(given))
 
+    def cut(self, error: Any) -> None:
+        """What a LogTruncationError says."""
+        self.notes.cut(time.monotonic(), (error.topic, error.partition), error.lost)
+
     def lost(self, places: Iterable[Place]) -> None:
         gone = self.mine & set(places)
         self.mine -= gone
         if gone:
             self.notes.lost(time.monotonic(), sorted(gone))
+
+
+class _Cuts(logging.Handler):
+    """Hears what is logged of records that are lost where the application goes on without them."""
+
+    def __init__(self, told: _Told) -> None:
+        super().__init__(logging.ERROR)
+        self._told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        if hasattr(error, "lost"):
+            self._told.cut(error)
 
 
 class _Ours:
@@ -99,6 +116,7 @@ class _Ours:
     def __init__(self, given: Membership, told: _Told) -> None:
         from gkafka import KafkaClient
 
+        logging.getLogger("gkafka.core.lookups").addHandler(_Cuts(told))
         self._given, self._told = given, told
         named: dict[str, Any] = {"handler": given.client, "client_id": given.name, "auto_create_topics": False}
         self._client = KafkaClient(given.hosts, **named, **given.client_options)
@@ -161,8 +179,22 @@ class Native(_Ours):
 
     def _assigned(self, consumer: Any, partitions: Any) -> None:
         self._told.assigned(map(tuple, partitions))
+        if self._given.options.get("auto_offset_reset") == "none":
+            for each in partitions:
+                if consumer.committed(each) < 0:
+                    consumer.seek(each, -2)
         if self._given.callback:
             CALLBACKS[self._given.callback](consumer)
+
+    def take(self) -> Taken:
+        from gkafka.exceptions import LogTruncationError
+
+        try:
+            return super().take()
+        except LogTruncationError as error:
+            self._told.cut(error)
+            self._consumer.seek((error.topic, error.partition), error.diverging_offset)
+            return []
 
     def commit(self) -> Mapping[Place, int]:
         offsets = {(tp.topic, tp.partition): at for tp, at in self._consumer.positions().items() if at >= 0}
@@ -354,7 +386,8 @@ class Member:
         for topic, partition, offset, value in taken:
             id, produced = read_value(value)
             records.append((topic, partition, offset, id, produced))
-            self._newest[topic, partition] = offset, max(produced, self._newest.get((topic, partition), (0, 0.0))[1])
+            newest = self._newest.get((topic, partition), (-1, 0.0))
+            self._newest[topic, partition] = max(id, newest[0]), max(produced, newest[1])
         self._told.notes.read(began, now, records)
         self._read += len(records)
         self._since += len(records)

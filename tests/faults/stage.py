@@ -102,16 +102,18 @@ class Stage:
             self._admin = AdminClient({"bootstrap.servers": self.direct, "log_level": 0})
         return self._admin
 
-    def new_topic(self, stem: str, partitions: int = PARTITIONS, **configs: object) -> str:
+    def new_topic(self, stem: str, partitions: int = PARTITIONS, nodes: Sequence[int] = (), **configs: object) -> str:
         name = f"{stem}-{next(_numbers)}"
-        self.create_topic(name, configs, partitions)
+        self.create_topic(name, configs, partitions, nodes)
         return name
 
-    def create_topic(self, name: str, configs: Mapping[str, object] | None = None, partitions: int = PARTITIONS) -> None:
-        """Partition p is led by node p % 3 + 1: every topic of a run is hit in the same way."""
+    def create_topic(
+        self, name: str, configs: Mapping[str, object] | None = None, partitions: int = PARTITIONS, nodes: Sequence[int] = ()
+    ) -> None:
+        """Partition p is led by node p % 3 + 1: every topic of a run is hit in the same way. nodes: those that have all of it, led by the first."""
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-        assignment = self._replicas(range(partitions))
+        assignment = [list(nodes)] * partitions if nodes else self._replicas(range(partitions))
         given = {key.replace("_", "."): str(value) for key, value in (configs or {}).items()}
         made = self.admin.create_topics([NewTopic(name, partitions, replica_assignment=assignment, config=given)], request_timeout=30)
         made[name].result(30)
@@ -147,10 +149,40 @@ class Stage:
 
     def in_sync(self, topic: str, replicas: int = 3) -> bool:
         """Has every partition so many in-sync replicas and a leader?"""
+        sizes = self._in_sync(topic)
+        return bool(sizes) and min(sizes) >= replicas
+
+    def isolated(self, topic: str) -> bool:
+        """Has every leader of the topic nobody in sync?"""
+        sizes = self._in_sync(topic)
+        return bool(sizes) and max(sizes) == 1
+
+    def _in_sync(self, topic: str) -> list[int]:
+        """Of each partition how many replicas are in sync; nothing while one has no leader."""
         with contextlib.suppress(Exception):  # a node that is asked may be the one that is down
             known = self.admin.list_topics(topic, timeout=5).topics[topic].partitions
-            return len(known) == self._sizes[topic] and all(len(p.isrs) >= replicas and p.leader > 0 for p in known.values())
-        return False
+            if len(known) == self._sizes[topic] and all(p.leader > 0 for p in known.values()):
+                return [len(p.isrs) for p in known.values()]
+        return []
+
+    def ends(self, topic: str) -> dict[tuple[str, int], int]:
+        """(topic, partition) -> where its log ends."""
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+        consumer = Consumer({"bootstrap.servers": self.direct, "group.id": "truth", "log_level": 0})
+        found: dict[tuple[str, int], int] = {}
+
+        def all_found() -> bool:
+            for place in ((topic, p) for p in range(self._sizes[topic])):
+                with contextlib.suppress(KafkaException):  # who leads has changed
+                    found[place] = consumer.get_watermark_offsets(TopicPartition(*place), timeout=5)[1]
+            return len(found) == self._sizes[topic]
+
+        try:
+            until(all_found, f"the ends of {topic} are known")
+        finally:
+            consumer.close()
+        return found
 
     def move_leaders(self, topics: Sequence[str], turn: int) -> None:
         """Make the node after the next lead each partition: the same replicas in another order, then a preferred election."""
@@ -229,7 +261,7 @@ class Stage:
         return sorted(rows)
 
     def commits(self, group: str) -> list[tuple[tuple[str, int], int]]:
-        """((topic, partition), offset) of every commit of the group, in the order of its coordinator's log."""
+        """((topic, partition), offset) of every commit of the group, in the order of its coordinator's log; -1 where one was taken back."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
         settings = {"bootstrap.servers": self.direct, "group.id": "truth", "enable.auto.commit": False, "log_level": 0}
@@ -294,11 +326,11 @@ def _java_hash(text: str) -> int:
 def _commit(group: str, key: bytes, value: bytes | None) -> tuple[tuple[str, int], int] | None:
     """What a record of __consumer_offsets says, if it is a commit of the group (Kafka's OffsetCommitKey and OffsetCommitValue)."""
     version, size = struct.unpack_from(">hh", key)
-    if version not in (0, 1) or value is None or key[4 : 4 + size].decode() != group:
+    if version not in (0, 1) or key[4 : 4 + size].decode() != group:
         return None
     (more,) = struct.unpack_from(">h", key, 4 + size)
     (partition,) = struct.unpack_from(">i", key, 6 + size + more)
-    (offset,) = struct.unpack_from(">q", value, 2)
+    offset = -1 if value is None else struct.unpack_from(">q", value, 2)[0]
     return (key[6 + size : 6 + size + more].decode(), partition), offset
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.faults.__main__ import table
 from tests.faults.consumed import DAMAGED, STRANGER, Findings
-from tests.faults.faults import FAULTS, GAMES
+from tests.faults.cutfaults import CUT_FAULTS
+from tests.faults.faults import FAULTS, GAMES, OF_GROUPS
 from tests.faults.gapfaults import GAP_FAULTS
 from tests.faults.groupfaults import GROUP_FAULTS
 from tests.faults.groups import FORMS, GroupFault, GroupLine, GroupRun, blame
@@ -76,11 +77,12 @@ def test_the_table_of_groups_has_the_controls_figures() -> None:
 
 
 def test_no_two_faults_have_one_id() -> None:
-    assert len(GAMES) == len(FAULTS) + len(GROUP_FAULTS) + len(GAP_FAULTS) + len(ZOOKEEPER_FAULTS) + 3
+    of_groups = (GROUP_FAULTS, GAP_FAULTS, CUT_FAULTS, ZOOKEEPER_FAULTS)
+    assert len(GAMES) == len(FAULTS) + sum(map(len, of_groups)) + 3
 
 
 def test_every_fault_of_groups_leaves_a_trace_somewhere() -> None:
-    assert all(fault.evidence for fault in (*GROUP_FAULTS.values(), *GAP_FAULTS.values(), *ZOOKEEPER_FAULTS.values()))
+    assert all(fault.evidence for fault in OF_GROUPS.values())
 
 
 def test_a_value_tells_what_it_is() -> None:

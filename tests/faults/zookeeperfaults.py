@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from typing import Any
+from collections.abc import Callable
 
 from tests.faults.groupfaults import churn, frozen_members, killed_members
 from tests.faults.groups import GroupFault, GroupRun, Member
+from tests.faults.stage import ZooKeeperStage
 
 __all__ = ["ZOOKEEPER_FAULTS"]
 
@@ -32,18 +34,21 @@ def zookeeper_killed(run: GroupRun) -> None:
         run.counts["kills"] += 1
 
 
-def away(run: GroupRun, go: Any, come: Any, seconds: float) -> None:
+def away(run: GroupRun, go: Callable[[], None], come: Callable[[], None], seconds: float) -> None:
     """Until when anything is handed out while ZooKeeper is away, and how long it takes to go on when it is back."""
     gone = time.monotonic()
     go()
     run.pause(seconds)
-    back = time.monotonic()
+    note_deliveries(run, gone)
     come()
-    for party in run.parties:
-        late = [read.at for diary in party.diaries() for read in diary.reads if gone < read.at < back]
-        party.most("delivers_s", max(late, default=gone) - gone)
     run.measure("recovery_s", time.monotonic())
     run.settled()
+
+
+def note_deliveries(run: GroupRun, gone: float) -> None:
+    """ZooKeeper has been away since then: how long after that something was handed out still."""
+    for party in run.parties:
+        party.most("delivers_s", max((read.at for diary in party.diaries() for read in diary.reads), default=gone) - gone)
 
 
 def sessions_expire(run: GroupRun) -> None:
@@ -109,8 +114,8 @@ def owners_stolen(run: GroupRun) -> None:
         thief.close()
 
 
-def brokers_away(run: GroupRun) -> None:
-    """The broker is killed and comes back; ZooKeeper stays."""
+def broker_away(run: GroupRun) -> None:
+    """The broker is killed and comes back; ZooKeeper stays, and with it who has what there."""
     for _ in range(3 if run.long else 1):
         run.stage.kill(1)
         run.counts["kills"] += 1
@@ -120,101 +125,95 @@ def brokers_away(run: GroupRun) -> None:
         run.settled()
 
 
+def both_away(run: GroupRun) -> None:
+    """The broker and ZooKeeper are killed, now the one first and now the other; ZooKeeper comes back first, since no broker starts without it."""
+    kills: list[Callable[[], None]] = [lambda: run.stage.kill(1), run.stage.cluster.kill_zookeeper]
+    for turn in range(4 if run.long else 1):
+        for kill in kills if turn % 2 == 0 else reversed(kills):
+            kill()
+            run.counts["kills"] += 1
+            run.pause(1.0)
+        gone = time.monotonic() - 1.0
+        run.pause(2 * SESSION_S)
+        note_deliveries(run, gone)
+        run.stage.cluster.restart_zookeeper()
+        run.pause(1.0)
+        run.stage.restart(1)
+        run.measure("recovery_s", time.monotonic())
+        run.settled()
+
+
 BEAT_MS = SESSION_S * 1000 / 6 + 500
 """A session that is ended from outside, before its time: a member finds out when it asks the next time."""
 RECOVERY_S = 2 * SESSION_S + 5
+AWAY = {"delivers_s": SESSION_S, "recovery_s": RECOVERY_S}
+_shared = functools.partial(GroupFault, kinds=("zookeeper",), session_s=SESSION_S, control=False, stage=ZooKeeperStage)
 ZOOKEEPER_FAULTS = {
     fault.id: fault
     for fault in (
-        GroupFault(
+        _shared(
             "F15-zookeeper-kill",
             "member killed, member leaves",
             killed_members,
             evidence=("kills", "takeovers"),
             bars={"takeover_s": SESSION_S + 5, "leave_s": 3.0},
-            kinds=("zookeeper",),
-            session_s=SESSION_S,
-            control=False,
-            zookeeper=True,
         ),
-        GroupFault(
+        _shared(
             "F15-zookeeper-freeze",
             "member frozen for two sessions",
             frozen_members,
             evidence=("freezes", "takeovers"),
             bars={"takeover_s": SESSION_S + 5},
-            kinds=("zookeeper",),
-            session_s=SESSION_S,
-            control=False,
-            zookeeper=True,
         ),
-        GroupFault(
+        _shared(
             "F17-zookeeper",
             "members come and go",
             churn,
             evidence=("changes",),
             bars={"unowned_s": 10.0},
             members=2,
-            kinds=("zookeeper",),
-            session_s=SESSION_S,
-            control=False,
-            zookeeper=True,
         ),
-        GroupFault(
+        _shared(
             "F20-freeze",
             "ZooKeeper frozen",
             zookeeper_frozen,
             evidence=("freezes",),
-            bars={"delivers_s": SESSION_S, "recovery_s": RECOVERY_S},
-            kinds=("zookeeper",),
-            session_s=SESSION_S,
-            control=False,
-            zookeeper=True,
+            bars=AWAY,
         ),
-        GroupFault(
+        _shared(
             "F20-kill",
-            "ZooKeeper killed; brokers up (F21)",
+            "ZooKeeper killed, broker up (F21)",
             zookeeper_killed,
             evidence=("kills",),
-            bars={"delivers_s": SESSION_S, "recovery_s": RECOVERY_S},
-            kinds=("zookeeper",),
-            session_s=SESSION_S,
-            control=False,
-            zookeeper=True,
+            bars=AWAY,
         ),
-        GroupFault(
+        _shared(
             "F20-expire",
             "a session expires",
             sessions_expire,
             evidence=("expired",),
             bars={"recovery_s": RECOVERY_S},
             tolerates={"double_ms": BEAT_MS},
-            kinds=("zookeeper",),
-            session_s=SESSION_S,
-            control=False,
-            zookeeper=True,
             short=True,
         ),
-        GroupFault(
+        _shared(
             "F20-stolen",
             "an owner's znode is taken",
             owners_stolen,
             evidence=("stolen",),
             bars={"given_up_s": SESSION_S},
-            kinds=("zookeeper",),
-            session_s=SESSION_S,
-            control=False,
-            zookeeper=True,
         ),
         GroupFault(
-            "F21",
+            "F21-broker",
             "broker killed, ZooKeeper up",
-            brokers_away,
+            broker_away,
             evidence=("kills",),
             bars={"recovery_s": RECOVERY_S},
             kinds=("zookeeper", "managed", "native"),
             session_s=6.0,
-            zookeeper=True,
+            quiet=("threading/zookeeper", "gevent/zookeeper"),
+            stage=ZooKeeperStage,
         ),
+        _shared("F21-both", "broker and ZooKeeper killed", both_away, evidence=("kills",), bars=AWAY),
     )
 }

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.faults import GAMES
-from tests.faults.gapfaults import GAP_FAULTS
-from tests.faults.groupfaults import GROUP_FAULTS
+from tests.faults.faults import GAMES, OF_GROUPS
 from tests.faults.runs import SHORT
 from tests.faults.stage import Stage
 from tests.faults.writer import CLIENTS
-from tests.faults.zookeeperfaults import ZOOKEEPER_FAULTS
-
-OF_GROUPS = {*GROUP_FAULTS, *GAP_FAULTS, *ZOOKEEPER_FAULTS}
 
 
 @pytest.mark.timeout(120)
