@@ -267,7 +267,11 @@ class Consumer:
 
     # -- commits ---------------------------------------------------------------------------------------------------------------
     def commit(self, offsets: Mapping[Any, int] | None = None, *, timeout: float | None = None) -> None:
-        """Commit where this consumer stands, or (topic, partition) -> the next offset to consume. timeout: seconds."""
+        """Commit where this consumer stands, or (topic, partition) -> the next offset to consume. timeout: seconds.
+
+        Raises CommitFailedError for partitions that are not this member's any more; when all else is committed, UnknownTopicOrPartition for a
+        topic that was deleted.
+        """
         given = None
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}

@@ -6,8 +6,11 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+from gkafka.brokererrors import BrokerError, UnknownTopicId, UnknownTopicOrPartition
 from gkafka.common import TopicPartition
+from gkafka.core.metadata import NO_TOPIC_ID
 from gkafka.core.offsets import Committed, commit_request, fetch_request, read_commit, read_fetch
 from gkafka.exceptions import ConfigurationError, KafkaException, NoPartitionsForConsumerException, ProtocolError, Stale
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.nativeconsumer import NativeConsumer
 
-__all__ = ["GroupOffsets", "starts_of"]
+__all__ = ["GroupOffsets", "is_final", "starts_of"]
 
 log = logging.getLogger(__name__)
 
@@ -45,11 +48,14 @@ class GroupOffsets:
         member_id: str = "",
         allowed: Callable[[], bool] = lambda: True,
         instance_id: str | None = None,
+        topic_ids: Mapping[TopicPartition, UUID] | None = None,
     ) -> None:
         """Commit offsets: the next ones to consume. epochs: of the leaders that wrote what stands before them, by which whoever goes on there
         learns of a log that was cut (KIP-320). tries: None is until timeout_s. allowed: may it still be committed? Asked before each try.
+        topic_ids: of the topics that the offsets belong to, where they are known.
 
-        What a later call commits is not tried again: it would take the group back. Raises NoPartitionsForConsumerException where it is not allowed.
+        What a later call commits is not tried again: it would take the group back. Raises NoPartitionsForConsumerException where it is not allowed;
+        when all else is committed, UnknownTopicOrPartition for a topic that is not there any more, or is another one of the name.
         """
         group = self._group_name()
         wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
@@ -59,30 +65,53 @@ class GroupOffsets:
         number = next(self._numbers)
         self._newest.update(dict.fromkeys(wanted, number))
 
+        ids = topic_ids or {}
+
         def attempt() -> None:
             for tp in [tp for tp in wanted if self._newest[tp] > number]:
                 del wanted[tp]
-            if not wanted:
-                return
-            if not allowed():
-                text = f"nothing more is committed for group {group!r}: the partitions may be another member's by now"
-                raise NoPartitionsForConsumerException(text, group=group)
-            named = {tp: (offset, "") for tp, offset in wanted.items()}
-            request = commit_request(group, named, generation_id=generation_id, member_id=member_id, epochs=epochs)
-            request.group_instance_id = instance_id
-            response, coordinator = self._cluster.call_coordinator(group, request, deadline)
-            for tp, error in read_commit(response, group=group, broker=coordinator).items():
-                if error is None:
-                    wanted.pop(tp, None)
-                else:
-                    self._note(error)
-                    raise error
+            gone = [tp for tp in wanted if self._is_another(tp.topic, ids.get(tp, NO_TOPIC_ID))]
+            named = {tp: (offset, "") for tp, offset in wanted.items() if tp not in gone}
+            if named:
+                if not allowed():
+                    text = f"nothing more is committed for group {group!r}: the partitions may be another member's by now"
+                    raise NoPartitionsForConsumerException(text, group=group)
+                request = commit_request(group, named, generation_id=generation_id, member_id=member_id, epochs=epochs, topic_ids=ids)
+                request.group_instance_id = instance_id
+                response, coordinator = self._cluster.call_coordinator(group, request, deadline)
+                gone += self._take(wanted, read_commit(response, ids, group=group, broker=coordinator))
+            for tp in gone:
+                text = f"{tp.topic}-{tp.partition}: offset {wanted[tp]} is not committed: its topic was deleted"
+                raise UnknownTopicOrPartition(text, topic=tp.topic, partition=tp.partition, group=group, api="Metadata")
             for topic, partition in wanted:
                 text = f"the answer to an offset commit leaves {topic}-{partition} out"
                 raise ProtocolError(text, topic=topic, partition=partition, group=group, broker=coordinator, api="OffsetCommit")
 
         deadline = self._handler.monotonic() + timeout_s
         self._with_tries(f"committing offsets of group {group!r}", attempt, deadline, tries, backoff_s)
+
+    def _take(self, wanted: dict[TopicPartition, int], answers: Mapping[TopicPartition, BrokerError | None]) -> list[TopicPartition]:
+        """Take what is committed out of what is wanted. Returns what never will be; raises the first other error."""
+        gone: list[TopicPartition] = []
+        errors: list[BrokerError] = []
+        for tp, error in answers.items():
+            if error is None:
+                wanted.pop(tp, None)
+            elif isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)) and self._is_missing(tp.topic):
+                gone.append(tp)
+            else:
+                errors.append(error)
+        for error in errors:
+            self._note(error)
+            raise error
+        return gone
+
+    def _is_missing(self, topic: str) -> bool:
+        return isinstance(self._cluster.metadata.topic_error(topic), UnknownTopicOrPartition)
+
+    def _is_another(self, topic: str, id_: UUID) -> bool:
+        """Was the topic of that id made again? Brokers before 4.1 would take its offsets for those of the new one."""
+        return NO_TOPIC_ID != id_ != self._cluster.metadata.topic_id(topic) != NO_TOPIC_ID
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float, tries: int | None = None, backoff_s: float = 0.1
@@ -107,6 +136,8 @@ class GroupOffsets:
     def _note(self, error: KafkaException) -> None:
         if error.stale is Stale.COORDINATOR:
             self._cluster.forget_coordinator(self._group_name())
+        elif error.stale is Stale.METADATA:
+            self._cluster.metadata.invalidate()
 
     def _with_tries(self, what: str, attempt: Any, deadline: float, tries: int | None, backoff_s: float) -> Any:
         if tries is None:
@@ -115,11 +146,16 @@ class GroupOffsets:
             try:
                 return attempt()
             except KafkaException as exc:
-                if not exc.retriable or n == tries or self._handler.monotonic() >= deadline:
+                if not exc.retriable or is_final(exc) or n == tries or self._handler.monotonic() >= deadline:
                     raise
                 log.info("%s: %s, again in %g s", what, exc, backoff_s)
                 self._handler.sleep(backoff_s)
         return None
+
+
+def is_final(error: KafkaException) -> bool:
+    """Does no retry bring back what the metadata do not have?"""
+    return isinstance(error, UnknownTopicOrPartition) and error.api == "Metadata"
 
 
 def starts_of(

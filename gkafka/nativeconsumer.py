@@ -399,10 +399,10 @@ class NativeConsumer:
         does not read now; how: as GroupOffsets.commit takes it.
         """
         with self._lock:
-            stands, current = self.positions(), self.epochs()
+            stands, current, ids = self.positions(), self.epochs(), {tp: q.position.topic_id for tp, q in self._driver.queues.items()}
         given = stands if offsets is None else dict(offsets)
         known = {tp: current[tp] for tp, offset in given.items() if stands.get(tp) == offset}
-        self._offsets.commit(given, epochs={**(epochs or {}), **known}, **how)
+        self._offsets.commit(given, epochs={**(epochs or {}), **known}, topic_ids=ids, **how)
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float, tries: int | None = None, backoff_s: float = 0.1

@@ -18,11 +18,13 @@ from gkafka.brokererrors import (
     IllegalGeneration,
     RebalanceInProgress,
     UnknownMemberId,
+    UnknownTopicOrPartition,
 )
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.groupstate import Verdict
 from gkafka.exceptions import CommitFailedError, KafkaException, KafkaTimeoutError
+from gkafka.groupoffsets import is_final
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -90,7 +92,12 @@ class Progress:
             return {tp: offset for tp, offset in self.finished.items() if offset >= 0 and self.committed.get(tp) != offset}
 
         if news():
-            self._in_turn(news, {}, timeout_s, patient=patient)
+            try:
+                self._in_turn(news, {}, timeout_s, patient=patient)
+            except UnknownTopicOrPartition as exc:
+                if not is_final(exc):
+                    raise
+                log.info("group %r: %s", self._group, exc)
 
     def commit(
         self,
@@ -196,7 +203,7 @@ class Progress:
             member.on_commit(ticket, KafkaTimeoutError("the caller was interrupted", group=self._group))
             raise
         verdict = member.on_commit(ticket, error)
-        if error is None or verdict is Verdict.RETRY:
+        if error is None or (verdict is Verdict.RETRY and not is_final(error)):
             return error
         if isinstance(error, FENCES):
             raise self._not_mine(part) from error

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from gkafka.brokererrors import BrokerError, GroupCoordinatorNotAvailable, error_for
 from gkafka.common import TopicPartition
+from gkafka.core.metadata import NO_TOPIC_ID
 from gkafka.exceptions import ProtocolError
 from gkafka.wire.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from gkafka.wire.offsets import (
@@ -64,13 +66,16 @@ def commit_request(
     generation_id: int = -1,
     member_id: str = "",
     epochs: Mapping[TopicPartition, int] | None = None,
+    topic_ids: Mapping[TopicPartition, UUID] | None = None,
 ) -> OffsetCommitRequest:
     """offsets: partition -> (the next offset to consume, the caller's metadata text). epochs: of the leaders that wrote what stands before
-    the offsets, where they are known.
+    the offsets, where they are known. topic_ids: of the topics that the offsets belong to; brokers from 4.1 on refuse them for another topic.
     """
-    topics: dict[str, OffsetCommitRequestTopic] = {}
+    ids = topic_ids or {}
+    topics: dict[tuple[str, UUID], OffsetCommitRequestTopic] = {}
     for tp, (offset, metadata) in offsets.items():
-        topic = topics.setdefault(tp.topic, OffsetCommitRequestTopic(name=tp.topic, partitions=[]))
+        of = tp.topic, ids.get(tp, NO_TOPIC_ID)
+        topic = topics.setdefault(of, OffsetCommitRequestTopic(name=of[0], topic_id=of[1], partitions=[]))
         topic.partitions.append(
             OffsetCommitRequestPartition(
                 partition_index=tp.partition,
@@ -84,13 +89,17 @@ def commit_request(
     )
 
 
-def read_commit(response: OffsetCommitResponse, **about: Any) -> dict[TopicPartition, BrokerError | None]:
-    """The outcome of each partition's commit. about: what the errors shall name, as group and broker."""
+def read_commit(
+    response: OffsetCommitResponse, topic_ids: Mapping[TopicPartition, UUID] | None = None, **about: Any
+) -> dict[TopicPartition, BrokerError | None]:
+    """The outcome of each partition's commit. topic_ids: those of the request. about: what the errors shall name, as group and broker."""
+    names = {id_: tp.topic for tp, id_ in (topic_ids or {}).items()}
+    named = [(topic.name or names.get(topic.topic_id, ""), topic) for topic in response.topics]
     return {
-        TopicPartition(topic.name, p.partition_index): error_for(
-            p.error_code, topic=topic.name, partition=p.partition_index, api="OffsetCommit", **about
+        TopicPartition(name, p.partition_index): error_for(
+            p.error_code, topic=name, partition=p.partition_index, api="OffsetCommit", **about
         )
-        for topic in response.topics
+        for name, topic in named
         for p in topic.partitions
     }
 

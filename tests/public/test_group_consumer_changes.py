@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient
+from gkafka.common import TopicPartition
 from gkafka.core.standing import Reason
-from gkafka.exceptions import KafkaException, KafkaTimeoutError, SerializationError
+from gkafka.exceptions import KafkaException, KafkaTimeoutError, SerializationError, UnknownTopicOrPartition
+from gkafka.groupoffsets import GroupOffsets
 from gkafka.testing import Drop, Error, MockCluster
 from tests.public.aids import Runner, fill
 from tests.public.groupaids import (
@@ -239,3 +241,52 @@ def test_explain_and_stats_say_where_a_member_stands(
     assert member.stats()["group"]["losses"] == 1
     monkeypatch.undo()
     gate.set()
+
+
+# -- topics that are deleted ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_deleted_topic_holds_up_no_commit_of_another_and_its_offsets_are_not_those_of_one_of_its_name(
+    make_cluster: Callable[..., MockCluster], connect: Connect, made_again: bool
+) -> None:
+    cluster = make_cluster(1, {"t": 1, "u": 1})
+    filled(connect, cluster, 5, [0])
+    filled(connect, cluster, 5, [0], topic="u")
+    client = connect(cluster, auto_create_topics=False)
+    with client.get_consumer(["t", "u"], "g", auto_commit=False) as member:
+        read_all(member, 10)
+        cluster.delete_topic("t")
+        if made_again:
+            cluster.create_topic("t", 1)
+        with pytest.raises(UnknownTopicOrPartition, match="t-0: offset 5 is not committed: its topic was deleted"):
+            member.commit(timeout=5)
+        assert (committed(cluster), committed(cluster, "u")) == ({}, {0: 5})
+
+
+def test_to_a_broker_that_cannot_tell_topics_of_one_name_apart_nothing_of_an_old_one_is_committed(
+    make_cluster: Callable[..., MockCluster], connect: Connect, run: Runner
+) -> None:
+    cluster = make_cluster(1, {"t": 1, "u": 1}, limits={"OffsetCommit": (0, 9)})
+    client = connect(cluster)
+    ids = {TopicPartition(name, 0): client.cluster.wait_for_topic(name).topic_id for name in ("t", "u")}
+    cluster.delete_topic("t")
+    cluster.create_topic("t", 1)
+    client.update_cluster()
+    with pytest.raises(UnknownTopicOrPartition, match="t-0: offset 5 is not committed: its topic was deleted"):
+        GroupOffsets(client.cluster, "g").commit(dict.fromkeys(ids, 5), topic_ids=ids, timeout_s=5)
+    assert (committed(cluster), committed(cluster, "u")) == ({}, {0: 5})
+
+
+def test_what_is_finished_of_a_deleted_topic_is_nobodys_error(
+    make_cluster: Callable[..., MockCluster], connect: Connect, run: Runner
+) -> None:
+    cluster = make_cluster(1, {"t": 1, "u": 1})
+    filled(connect, cluster, 5, [0])
+    filled(connect, cluster, 5, [0], topic="u")
+    client = connect(cluster, auto_create_topics=False)
+    with client.get_consumer(["t", "u"], "g", auto_commit_interval_ms=100) as member:
+        run.until(lambda: member.assignment())
+        cluster.on("OffsetCommit", Drop(), times=None)
+        read_all(member, 10)
+        cluster.delete_topic("t")
+        cluster.clear_script()
+        settle(run, lambda: committed(cluster, "u") == {0: 5}, member)
