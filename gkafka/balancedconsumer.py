@@ -221,7 +221,7 @@ class BalancedConsumer(Balancing):
         beat_s = registry.session_s / BEATS
         try:
             self._keep_lease(registry)
-            if self._stale or self._handler.monotonic() >= self._try_at or not self._check_held_partitions():
+            if not self._check_held_partitions() or self._stale or self._handler.monotonic() >= self._try_at:
                 self._rebalance()
         except ZooKeeperError as exc:
             self._stale = True
@@ -351,10 +351,12 @@ class BalancedConsumer(Balancing):
         return {known[p] for p in self._registry.owned() if p in known}
 
     def _check_held_partitions(self) -> bool:
-        """Does ZooKeeper have it that this member owns what it consumes (documented)? Mostly by name; sometimes by each owner's data."""
+        """Does ZooKeeper have it that this member owns what it consumes (documented)? Mostly by name; when something has changed and else sometimes
+        by each owner's data: another's may stand under the name of this member's.
+        """
         assert self._registry is not None
         now = self._handler.monotonic()
-        if now - self._looked_at < CHECK_EVERY_S:
+        if not self._stale and now - self._looked_at < CHECK_EVERY_S:
             held = self._claimed & self._registry.owned_names()
         else:
             held = self._registry.owned()

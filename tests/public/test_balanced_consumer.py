@@ -123,6 +123,18 @@ def test_b54_what_was_claimed_without_an_answer_is_given_back(join: Join, zoo: Z
     assert owners(zoo) == sorted(member.partitions) == [0, 1]
 
 
+def test_b54_what_another_has_taken_under_the_same_name_is_given_up_at_the_next_look(join: Join, zoo: Zoo) -> None:
+    member = join()
+    member._beat()
+    zoo.remove(f"{OWNERS}/1-3")
+    zoo.put(f"{OWNERS}/1-3", b"a thief", thief := zoo.new_session())
+    member._beat()
+    assert sorted(member.partitions) == [0, 1, 2]
+    zoo.end_session(thief)
+    member._beat()
+    assert sorted(member.partitions) == [0, 1, 2, 3]
+
+
 def test_an_exchange_that_fails_half_way_forgets_no_position(client: KafkaClient, join: Join, zoo: Zoo, keeper: ZooClient) -> None:
     member = join()
     fill(client, [b"%d" % n for n in range(5)], partition=0)
