@@ -402,7 +402,7 @@ def takeover(diaries: Iterable[Diary], victim: str, at: float) -> float:
         if diary.member == victim
         for terms in diary.terms.values()
         for term in terms
-        if term.start < at < term.end
+        if term.start < at <= term.end  # the end of one that was killed is when it was
     }
     took = []
     for place in held:

@@ -24,12 +24,13 @@ FAILOVER_S = 5.0
 """Until the other nodes have noticed that one is gone, and a partition of it is led and loaded by another."""
 
 
-def note_takeovers(run: GroupRun, happened: list[tuple[Party, Member, float]], figure: str) -> None:
-    """Wait until others have what each had; how long that took is a figure of the group."""
+def note_takeovers(run: GroupRun, happened: list[tuple[Party, Member, float]], figure: str, count: str) -> None:
+    """Wait until others have what each had; how long that took is a figure of the group, and how often there was anything to take a count of it."""
     for party, victim, at in happened:
         run.wait(lambda v=victim, p=party, t=at: takeover(p.diaries(), v.name, t) < float("inf"), f"{party.name}: others take over")  # type: ignore[misc]
-        party.most(figure, takeover(party.diaries(), victim.name, at))
-        party.figures["takeovers"] = party.figures.get("takeovers", 0) + (takeover(party.diaries(), victim.name, at) > 0)
+        seconds = takeover(party.diaries(), victim.name, at)
+        party.most(figure, seconds)
+        party.figures[count] = party.figures.get(count, 0) + (seconds > 0)
 
 
 def killed_members(run: GroupRun) -> None:
@@ -39,13 +40,13 @@ def killed_members(run: GroupRun) -> None:
         run.goes_on()
         happened = [(party, victim, victim.kill()) for party, victim in run.victims()]
         run.counts["kills"] += len(happened)
-        note_takeovers(run, happened, "takeover_s")
+        note_takeovers(run, happened, "takeover_s", "takeovers")
         run.settled()
         for party in run.parties:
             run.join(party)
         run.settled()
         run.goes_on()
-        note_takeovers(run, [(party, victim, victim.leave()) for party, victim in run.victims()], "leave_s")
+        note_takeovers(run, [(party, victim, victim.leave()) for party, victim in run.victims()], "leave_s", "handovers")
         for party in run.parties:
             run.join(party)
 
@@ -57,7 +58,7 @@ def frozen_members(run: GroupRun) -> None:
         run.goes_on()
         happened = [(party, victim, victim.freeze()) for party, victim in run.victims()]
         run.counts["freezes"] += len(happened)
-        note_takeovers(run, happened, "takeover_s")
+        note_takeovers(run, happened, "takeover_s", "takeovers")
         run.pause(max(0.0, happened[0][2] + 2 * run.fault.session_s - time.monotonic()))
         for _, zombie, _ in happened:
             zombie.wake()
@@ -72,7 +73,7 @@ def killed_and_frozen(run: GroupRun) -> None:
     killed = [(party, members[1], members[1].kill()) for party, members in doomed.items()]
     run.counts["freezes"] += len(frozen)
     run.counts["kills"] += len(killed)
-    note_takeovers(run, [*frozen, *killed], "takeover_s")
+    note_takeovers(run, [*frozen, *killed], "takeover_s", "takeovers")
     run.pause(max(0.0, frozen[0][2] + 1.5 * run.fault.session_s - time.monotonic()))
     for _, zombie, _ in frozen:
         zombie.wake()
@@ -267,7 +268,7 @@ GROUP_FAULTS = {
             "F15-kill",
             "member killed, member leaves",
             killed_members,
-            evidence=("kills", "takeovers"),
+            evidence=("kills", "takeovers", "handovers"),
             bars={"takeover_s": SESSION_S + 5, "leave_s": 3.0},
         ),
         GroupFault(

@@ -159,7 +159,7 @@ def test_times_are_those_of_the_fault(one: Writing, tmp_path: Path) -> None:
     two = other(tmp_path, 12.0).read(2, 4, 5)
     found = judged(one.diary(killed=5.0), two.diary(killed=END))
     assert (found.unowned_s, found.stall_s, found.rebalances) == (8.0, 0.75, 1)
-    assert takeover([one.diary(), two.diary()], "one", 5.0) == 8.0
+    assert takeover([one.diary(), two.diary()], "one", 5.0) == takeover([one.diary(killed=5.0), two.diary()], "one", 5.0) == 8.0
     assert takeover([one.diary()], "one", 5.0) == float("inf")
     assert takeover([two.diary()], "one", 5.0) == 0.0
 

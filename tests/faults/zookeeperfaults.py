@@ -155,7 +155,7 @@ ZOOKEEPER_FAULTS = {
             "F15-zookeeper-kill",
             "member killed, member leaves",
             killed_members,
-            evidence=("kills", "takeovers"),
+            evidence=("kills", "takeovers", "handovers"),
             bars={"takeover_s": SESSION_S + 5, "leave_s": 3.0},
         ),
         _shared(
