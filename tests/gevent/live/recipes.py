@@ -1,0 +1,160 @@
+"""The recipes of README as processes: started by their lines, asked over HTTP, ended by a signal."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.handlers.hub import ROOT
+from tests.live.jvm import free_ports
+
+__all__ = ["LINES", "Answer", "Program", "Web", "environment", "lines", "run"]
+
+LINES: list[str] = re.findall(r"^(python examples/\S+\.py\b.*?) +# ", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+"""Each recipe's line, without its remark."""
+LIMIT_S = 40.0
+
+
+def lines(*words: str) -> list[str]:
+    """Those with all of these words."""
+    return [line for line in LINES if set(words) <= set(line.replace("/", " ").split())]
+
+
+def command(line: str, *more: object) -> list[str]:
+    return [sys.executable, *shlex.split(line)[1:], *map(str, more)]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **variables}
+
+
+def run(line: str, *more: object, timeout: float = 90) -> str:
+    """What a recipe that ends by itself prints. Its status must be 0."""
+    done = subprocess.run(command(line, *more), cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=timeout, check=False)
+    assert done.returncode == 0, f"{line}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+class Program:
+    """A process with all that it starts, its output in a file. Whatever is left of it at the end of the block is killed."""
+
+    def __init__(self, command: Sequence[str], folder: Path, **variables: str) -> None:
+        # gunicorn and celery leave files in the home folder.
+        self.environment = environment(HOME=str(folder), **variables)
+        self.log = folder / "log.txt"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def said(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def wait_until(self, is_so: Any, what: str, timeout: float = LIMIT_S) -> None:
+        deadline = time.monotonic() + timeout
+        while not is_so():
+            assert self.process.poll() is None, f"it ended with status {self.process.returncode}:\n{self.said()}"
+            assert time.monotonic() < deadline, f"not {what} after {timeout:g} s:\n{self.said()}"
+            time.sleep(0.02)
+
+    def end(self, timeout: float = LIMIT_S) -> float:
+        """SIGTERM, and how many seconds it takes until the process is gone."""
+        began = time.monotonic()
+        self.process.terminate()
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not end within {timeout:g} s of SIGTERM:\n{self.said()}") from None
+        return time.monotonic() - began
+
+
+class Answer(NamedTuple):
+    """status: of HTTP; seconds: from the request to the whole answer."""
+
+    status: int
+    body: dict[str, Any]
+    seconds: float
+
+    @property
+    def worker(self) -> str:
+        """The process id of the worker that answered."""
+        named = re.search(r"used in pid (\d+)", self.body.get("text", ""))
+        return named[1] if named else str(self.body["worker"])
+
+
+class Web:
+    """flask_app.py by a line of README, with a port of its own and records that wait for a minute unless somebody waits for them."""
+
+    def __init__(self, line: str, hosts: str, topic: str, folder: Path, *more: object) -> None:
+        (self.port,) = free_ports(1)
+        where = ["--hosts", hosts, "--topic", topic, "--bind", f"127.0.0.1:{self.port}", "--linger-ms", 60_000]
+        self.program = Program(command(line, *more, *where), folder)
+
+    def __enter__(self) -> Web:
+        try:
+            self.program.wait_until(self.answers, "up")
+        except BaseException:
+            self.program.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.program.__exit__()
+
+    def answers(self) -> bool:
+        try:
+            return self.ask("GET", "/health").status > 0
+        except OSError:
+            return False
+
+    def ask(self, method: str, path: str, body: bytes = b"") -> Answer:
+        began = time.monotonic()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
+        try:
+            connection.request(method, path, body)
+            response = connection.getresponse()
+            text = response.read()
+        finally:
+            connection.close()
+        return Answer(response.status, json.loads(text) if text.startswith(b"{") else {"text": text}, time.monotonic() - began)
+
+    def post_all(self, path: str, bodies: Sequence[bytes]) -> list[Answer]:
+        """Eight at once."""
+        with ThreadPoolExecutor(8) as pool:
+            return list(pool.map(lambda body: self.ask("POST", path, body), bodies))
+
+    def post_to_both(self, path: str, stem: str, most: int = 400) -> Iterator[tuple[bytes, Answer]]:
+        """Bodies that were posted and their answers, until both workers have answered.
+
+        Only then are both up: a SIGTERM that reaches one of gunicorn's before it has handlers of its own is lost.
+        """
+        workers: set[str] = set()
+        for number in range(0, most, 40):
+            bodies = [b"%s %d" % (stem.encode(), at) for at in range(number, number + 40)]
+            answers = self.post_all(path, bodies)
+            yield from zip(bodies, answers, strict=True)
+            workers.update(answer.worker for answer in answers)
+            if len(workers) > 1:
+                return
+        raise AssertionError(f"{most} requests, all answered by worker {workers}:\n{self.program.said()}")

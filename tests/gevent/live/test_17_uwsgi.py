@@ -1,0 +1,31 @@
+"""17: Flask under uWSGI --gevent 50 --master -p 2, by the lines of README. uWSGI runs neither fork hooks nor exit hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.gevent.live.recipes import Web, lines
+from tests.gevent.live.webs import check_delivery_and_end, check_refusal
+from tests.live.kafka import KafkaCluster
+from tests.live.peer import Peer
+
+
+@pytest.mark.parametrize("line", lines("flask_app.py", "uwsgi"))
+def test_17_uwsgis_workers_deliver_and_send_what_is_pending_at_sigterm(
+    line: str, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = new_topic(4)
+    with Web(line, kafka.hosts, topic, tmp_path) as web:
+        check_delivery_and_end(web, Peer(kafka.hosts, kafka.release), topic)
+
+
+def test_17_a_client_of_the_master_is_refused_in_its_workers_at_once(
+    kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = new_topic(4)
+    (line,) = [line for line in lines("flask_app.py", "uwsgi") if "recreate" not in line]
+    with Web(line, kafka.hosts, topic, tmp_path, "--load", "master", "--create", "import") as web:
+        check_refusal(web, Peer(kafka.hosts, kafka.release), topic)

@@ -1,0 +1,74 @@
+"""18: celery -P gevent and -P prefork, by the lines of README; 5,000 tasks in a pool of 500 greenlets."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.gevent.live.recipes import Program, command, lines, run
+from tests.handlers.hub import ROOT
+from tests.live.kafka import KafkaCluster
+from tests.live.peer import Peer
+
+TASKS = 5_000
+QUEUED = 20
+WORKERS = lines("celery_app.py", "worker")
+(SEND,) = lines("celery_app.py", "send")
+
+
+def values(peer: Peer, topic: str, count: int) -> list[bytes | None]:
+    peer.wait_for(topic, count)
+    return sorted((record.value for record in peer.read(topic, count)), key=lambda value: int(value or 0) if value != b"loaded" else -1)
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+def test_18_five_thousand_tasks_of_five_hundred_greenlets_share_the_modules_producer(
+    kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = new_topic(1)
+    options = "worker -P gevent -c 500 -l WARNING --without-gossip --without-mingle"
+    celery = [sys.executable, "-m", "celery", "-A", "tests.gevent.live.celery_feeder", *options.split()]
+    given = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "examples")]),
+        "CELERY_BROKER": "memory://",
+        "FEED_COUNT": str(TASKS),
+        "KAFKA_HOSTS": kafka.hosts,
+        "KAFKA_TOPIC": topic,
+        "KAFKA_CREATE": "import",
+    }
+    with Program(celery, tmp_path, **given) as worker:
+        worker.wait_until(lambda: "FED" in worker.said(), "done", 90)
+        told = json.loads(worker.said().partition("FED ")[2].splitlines()[0])
+        assert (told["ended"], told["handler"]) == ({"SUCCESS": TASKS}, "gevent"), worker.said()
+        worker.end()
+        assert "Traceback" not in worker.said(), worker.said()
+    assert values(Peer(kafka.hosts, kafka.release), topic, TASKS + 1) == [b"loaded", *numbers(TASKS)]
+
+
+@pytest.mark.parametrize("line", WORKERS, ids=range(len(WORKERS)))
+def test_18_each_task_of_a_worker_is_one_record(line: str, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path) -> None:
+    topic, folder = new_topic(1), tmp_path / "queue"
+    run(SEND, "--count", QUEUED, "--folder", folder)
+    with Program(command(line, "--hosts", kafka.hosts, "--topic", topic, "--folder", folder), tmp_path) as worker:
+        assert values(Peer(kafka.hosts, kafka.release), topic, QUEUED) == numbers(QUEUED), worker.said()
+        assert "Traceback" not in worker.said(), worker.said()
+
+
+def test_18_in_a_pool_of_processes_each_task_says_that_it_has_to_be_made_there(
+    kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic, folder = new_topic(1), tmp_path / "queue"
+    run(SEND, "--count", QUEUED, "--folder", folder)
+    more = ["--hosts", kafka.hosts, "--topic", topic, "--folder", folder, "--create", "import"]
+    with Program(command(WORKERS[0], "--pool", "prefork", *more), tmp_path) as worker:
+        worker.wait_until(lambda: worker.said().count("raised unexpected: ForkedClientError") == QUEUED, "told of each task")
+        assert "create the client after the fork" in worker.said()
+    assert values(Peer(kafka.hosts, kafka.release), topic, 1) == [b"loaded"]
