@@ -14,6 +14,7 @@ from tests.faults.gapfaults import GAP_FAULTS
 from tests.faults.groupfaults import GROUP_FAULTS
 from tests.faults.groups import GroupFault, GroupLine, play_groups
 from tests.faults.ledger import Entry
+from tests.faults.namefaults import NAME_FAULTS
 from tests.faults.proxy import PRODUCE, Cut, Lose
 from tests.faults.runs import Fault, Form, Line, Run, play
 from tests.faults.shots import play_shots
@@ -196,7 +197,7 @@ def _of_groups(fault: GroupFault) -> Game:
     return Game(fault.title, functools.wraps(fault.play)(played), fault.short)
 
 
-OF_GROUPS = {**GROUP_FAULTS, **GAP_FAULTS, **CUT_FAULTS, **ZOOKEEPER_FAULTS}
+OF_GROUPS = {**GROUP_FAULTS, **GAP_FAULTS, **CUT_FAULTS, **NAME_FAULTS, **ZOOKEEPER_FAULTS}
 GAMES = {
     **{id: _under_load(fault) for id, fault in FAULTS.items()},
     "F23": Game("close() in every state", play_closing),

@@ -264,6 +264,7 @@ class GroupRun:
             session_s=fault.session_s,
             strategy=fault.native_strategy if party.kind == "native" else fault.strategy,
             zookeeper=self.stage.cluster.zookeeper or "",
+            names=self.stage.names_file,
             log=str(self.stage.logs / f"{fault.id}-{name}.log") if self.stage.logs and party.client != CONTROL else "",
             callback=options.pop("callback", ""),
             instance=options.pop("instance", name if fault.static else ""),

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from tests.faults.consumed import Notes, Place
 from tests.faults.load import read_value
+from tests.faults.names import COUNTS, install
 
 __all__ = ["Membership"]
 
@@ -32,7 +33,7 @@ LONGEST_S = 1800.0
 
 @dataclasses.dataclass(frozen=True)
 class Membership:
-    """What a member is to do. client: "threading", "gevent" or "confluent"; kind: one of KINDS; name: its own; log: a file for gkafka's DEBUG log;
+    """What a member is to do. client: "threading", "gevent" or "confluent"; kind: one of KINDS; name: its own; names: the file of a Names; log: a file for gkafka's DEBUG log;
     commit_every: records, 0 never; callback: one of CALLBACKS; instance: of a static member; options: more keywords of the consumer.
     """
 
@@ -47,6 +48,7 @@ class Membership:
     commit_every: int = 100
     strategy: str = "range"
     zookeeper: str = ""
+    names: str = ""
     log: str = ""
     callback: str = ""
     instance: str = ""
@@ -421,7 +423,13 @@ class Member:
             return
         self._reported = now
         newest = [[*place, *at] for place, at in self._newest.items()]
-        counts = {"read": self._read, "gains": self._told.gains, "problems": self._problems, "cpu_s": round(time.process_time(), 3)}
+        counts = {
+            **COUNTS,
+            "read": self._read,
+            "gains": self._told.gains,
+            "problems": self._problems,
+            "cpu_s": round(time.process_time(), 3),
+        }
         mine = sorted(self._told.mine)
         session = getattr(self._consumer, "session", None)
         more = {"session": [session[0], session[1].hex()]} if session else {}
@@ -438,4 +446,6 @@ if __name__ == "__main__":
     given = Membership(**json.loads(sys.argv[1]))
     if given.log:
         logging.basicConfig(filename=given.log, level=logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if given.names:
+        install(given.names, given.client)
     Member(given).run()

@@ -152,11 +152,11 @@ class Plan:
 
 
 class Door:
-    """The proxy of one broker. backend: tells where the broker listens at the moment. A context manager."""
+    """The proxy of one broker. backend: tells where the broker listens at the moment; host: a loopback address. A context manager."""
 
-    def __init__(self, plan: Plan, backend: Callable[[], Address], port: int = 0) -> None:
+    def __init__(self, plan: Plan, backend: Callable[[], Address], port: int = 0, host: str = "127.0.0.1") -> None:
         self._plan, self._backend = plan, backend
-        self._listener = _bound(port or free_ports(1)[0])
+        self._listener = _bound(host, port or free_ports(1)[0])
         self._listener.listen(128)
         self.port: int = self._listener.getsockname()[1]
         self._closed = threading.Event()
@@ -327,11 +327,11 @@ class _Link:
                 self._ended.wait(len(piece) / rate)
 
 
-def _bound(port: int) -> socket.socket:
+def _bound(host: str, port: int) -> socket.socket:
     """A socket that has the port and does not listen yet."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("127.0.0.1", port))
+    sock.bind((host, port))
     sock.settimeout(TICK_S)
     return sock
 

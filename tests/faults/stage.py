@@ -15,10 +15,12 @@ from types import TracebackType
 from typing import Any
 
 from tests.faults.ledger import Row
+from tests.faults.names import Names
 from tests.faults.proxy import Door, Plan
+from tests.live.jvm import free_ports
 from tests.live.kafka import KafkaCluster, Node
 
-__all__ = ["PARTITIONS", "Stage", "Stuck", "ZooKeeperStage", "until"]
+__all__ = ["PARTITIONS", "NamedStage", "Stage", "Stuck", "ZooKeeperStage", "until"]
 
 PARTITIONS = 3
 """Of each topic, if nothing else is said: one led by each node."""
@@ -45,7 +47,8 @@ def until(what: Callable[[], Any], why: str, timeout: float = PATIENCE_S, pause:
 
 
 class Stage:
-    """A cluster with doors. hosts: the way through the doors, direct: the way past them; logs: a folder for gkafka's DEBUG logs.
+    """A cluster with doors. hosts: the way through the doors, direct: the way past them; logs: a folder for gkafka's DEBUG logs; names_file: by
+    which members look names up.
 
     A context manager.
     """
@@ -55,6 +58,7 @@ class Stage:
         self.doors = [Door(self.plan, functools.partial(self._behind, id)) for id in (1, 2, 3)]
         self.cluster = KafkaCluster(version, brokers=3, properties=SETTINGS, doors=[door.port for door in self.doors])
         self.logs: Path | None = None
+        self.names_file = ""
         self._admin: Any = None
         self._kafka_python: Any = None
         self._sizes: dict[str, int] = {}
@@ -283,6 +287,78 @@ class Stage:
         finally:
             consumer.close()
         raise Stuck(f"reading the commits of {group} took more than {PATIENCE_S:g} s")
+
+
+class NamedStage(Stage):
+    """Three nodes that members find by names. home: the address at which all doors are; moves: how often they went elsewhere."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed=seed)
+        self.names = Names()
+        self.names_file = str(self.names.path)
+        self.home, self.moves = "127.0.0.1", 0
+        self._entry = Door(self.plan, lambda: self._behind(self.alive()[0].id))
+        self._label = "broker"
+        self.cluster = KafkaCluster("4.2.0", brokers=3, properties=SETTINGS, doors=self._advertised)
+        self.names.mean(self.known_as, [self.home])
+
+    @property
+    def hosts(self) -> str:
+        return f"start.test:{self._entry.port}"
+
+    @property
+    def known_as(self) -> list[str]:
+        return ["start.test", *(name.partition(":")[0] for name in self._advertised)]
+
+    @property
+    def ports(self) -> list[int]:
+        return [door.port for door in (self._entry, *self.doors)]
+
+    @property
+    def _advertised(self) -> list[str]:
+        return [f"{self._label}-{id}.test:{door.port}" for id, door in enumerate(self.doors, 1)]
+
+    def stop(self) -> None:
+        self._entry.close()
+        self.names.close()
+        super().stop()
+
+    def cut_off(self) -> None:
+        """Every connection ends; new ones are welcome."""
+        for door in (self._entry, *self.doors):
+            door.down()
+            door.up()
+
+    def move(self, home: str) -> None:
+        """To another address, with the names and ports that they have."""
+        ports = self.ports
+        self._leave()
+        self._settle(home, ports)
+
+    def move_and_rename(self, home: str) -> None:
+        """To another address, with other names and ports; only the entry keeps its own. Each node is started anew, to tell of it."""
+        entry = self._entry.port
+        self._leave()
+        self._label = f"moved{self.moves}"
+        ports = [entry, *free_ports(len(self.doors))]
+        self.cluster.advertise([f"{self._label}-{id}.test:{port}" for id, port in enumerate(ports[1:], 1)])
+        for node in self.cluster.nodes:
+            until(lambda: self._all_in_sync(), "all replicas are in sync")
+            self.cluster.restart(node)
+        self._settle(home, ports)
+
+    def _leave(self) -> None:
+        for door in (self._entry, *self.doors):
+            door.close()
+
+    def _settle(self, home: str, ports: Sequence[int]) -> None:
+        self.home, self.moves = home, self.moves + 1
+        backends = [lambda: self._behind(self.alive()[0].id), *(functools.partial(self._behind, id) for id in (1, 2, 3))]
+        self._entry, *self.doors = [Door(self.plan, behind, port, home) for behind, port in zip(backends, ports, strict=True)]
+        self.names.mean(self.known_as, [home])
+
+    def _all_in_sync(self) -> bool:
+        return all(self.in_sync(topic) for topic in self._sizes)
 
 
 class ZooKeeperStage(Stage):

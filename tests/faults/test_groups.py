@@ -16,6 +16,7 @@ from tests.faults.gapfaults import GAP_FAULTS
 from tests.faults.groupfaults import GROUP_FAULTS
 from tests.faults.groups import FORMS, GroupFault, GroupLine, GroupRun, blame
 from tests.faults.load import read_value, value_of
+from tests.faults.namefaults import NAME_FAULTS
 from tests.faults.zookeeperfaults import ZOOKEEPER_FAULTS
 
 FAULT = GroupFault("F99", "something", lambda run: None, evidence=("kills",), bars={"takeover_s": 11.0}, quiet=("threading",))
@@ -77,7 +78,7 @@ def test_the_table_of_groups_has_the_controls_figures() -> None:
 
 
 def test_no_two_faults_have_one_id() -> None:
-    of_groups = (GROUP_FAULTS, GAP_FAULTS, CUT_FAULTS, ZOOKEEPER_FAULTS)
+    of_groups = (GROUP_FAULTS, GAP_FAULTS, CUT_FAULTS, NAME_FAULTS, ZOOKEEPER_FAULTS)
     assert len(GAMES) == len(FAULTS) + sum(map(len, of_groups)) + 3
 
 

@@ -154,8 +154,8 @@ class KafkaCluster:
 
     version: one of VERSIONS; brokers: 1 or 3 (replication factor 3); properties: more lines of server.properties.
     fast: small JVMs that start quickly; False: the JVM's own defaults, for benchmarks. port: of the first broker, else any.
-    doors: a port for each broker (KRaft only): whoever comes in by its second listener is told to find the brokers at these ports, where
-    the caller's proxies are.
+    doors: a port of the loopback or a host:port for each broker (KRaft only): whoever comes in by its second listener is told to find the brokers
+    there, where the caller's proxies are.
     Raises MissingToolError if java or mvn is not installed, StartError (with the tail of the log) if a node does not come up.
     """
 
@@ -168,7 +168,7 @@ class KafkaCluster:
         fast: bool = True,
         heap_mb: int | None = None,
         port: int | None = None,
-        doors: Sequence[int] = (),
+        doors: Sequence[int | str] = (),
     ) -> None:
         if version not in RELEASES:
             raise ValueError(f"version={version!r}: must be one of {', '.join(VERSIONS)}")
@@ -181,7 +181,7 @@ class KafkaCluster:
         self._fast = fast
         self._heap_mb = heap_mb or (512 if fast else 1024)
         self._port = port
-        self._doors = doors
+        self._doors = [door if isinstance(door, str) else f"127.0.0.1:{door}" for door in doors]
         self._folder: Path | None = None
         self._zookeeper: Jvm | None = None
         self._zookeeper_port = 0
@@ -252,6 +252,13 @@ class KafkaCluster:
             admin.wait_until_unregistered(self.zookeeper, node.id, timeout)
         node.jvm.start()
         self._wait([node], timeout)
+
+    def advertise(self, doors: Sequence[str]) -> None:
+        """Other doors (host:port): each broker tells of its own from its next start on."""
+        for node, before, door in zip(self.nodes, self._doors, doors, strict=True):
+            settings = node.jvm.folder / "server.properties"
+            settings.write_text(settings.read_text().replace(f"PROXIED://{before}\n", f"PROXIED://{door}\n"))
+        self._doors = list(doors)
 
     def suspend_zookeeper(self) -> None:
         """Stop ZooKeeper's process as it is; nothing of it answers until `resume_zookeeper`."""
@@ -455,10 +462,10 @@ def _kraft(id: int, port: int, controller: int, voters: str) -> dict[str, object
     }
 
 
-def _second_listener(own: Mapping[str, object], behind: int, door: int) -> dict[str, object]:
+def _second_listener(own: Mapping[str, object], behind: int, door: str) -> dict[str, object]:
     return {
         "listeners": f"{own['listeners']},PROXIED://127.0.0.1:{behind}",
-        "advertised.listeners": f"{own['advertised.listeners']},PROXIED://127.0.0.1:{door}",
+        "advertised.listeners": f"{own['advertised.listeners']},PROXIED://{door}",
         "listener.security.protocol.map": f"{own['listener.security.protocol.map']},PROXIED:PLAINTEXT",
     }
 
