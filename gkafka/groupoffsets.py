@@ -101,9 +101,8 @@ class GroupOffsets:
                 gone.append(tp)
             else:
                 errors.append(error)
-        for error in errors:
-            self._note(error)
-            raise error
+        if errors:
+            raise errors[0]
         return gone
 
     def _is_missing(self, topic: str) -> bool:
@@ -125,7 +124,6 @@ class GroupOffsets:
             found = read_fetch(response, wanted, group=group, broker=coordinator)
             for entry in found.values():
                 if entry.error is not None and not _means_none(entry.error):
-                    self._note(entry.error)
                     raise entry.error
             return {tp: found[tp] if found[tp].error is None else Committed(-1, "", None) for tp in wanted}
 
@@ -140,11 +138,18 @@ class GroupOffsets:
             self._cluster.metadata.invalidate()
 
     def _with_tries(self, what: str, attempt: Any, deadline: float, tries: int | None, backoff_s: float) -> Any:
-        if tries is None:
-            return self._cluster.retrying(what, attempt, deadline)
-        for n in range(tries + 1):
+        def noted() -> Any:
             try:
                 return attempt()
+            except KafkaException as exc:
+                self._note(exc)
+                raise
+
+        if tries is None:
+            return self._cluster.retrying(what, noted, deadline)
+        for n in range(tries + 1):
+            try:
+                return noted()
             except KafkaException as exc:
                 if not exc.retriable or is_final(exc) or n == tries or self._handler.monotonic() >= deadline:
                     raise

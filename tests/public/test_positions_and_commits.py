@@ -10,6 +10,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.exceptions import ConfigurationError, GroupAuthorizationFailed, KafkaException, OffsetOutOfRangeError
+from gkafka.groupoffsets import GroupOffsets
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.testing import Close, Delay, Edit, Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, by_partition, error_of, fill, read
@@ -176,6 +177,11 @@ def test_a_coordinator_that_moves_is_followed(connect: Any, make_cluster: Any, c
         assert cluster.committed("g")["t", 0].offset == broker
     assert client.cluster.get_group_coordinator("g").id == 1
     assert client.cluster.get_offset_manager(b"g").id == 1
+    for broker in (2, 3):
+        cluster.move_coordinator("g", broker)
+        assert [found.offset for _, found in consumer.fetch_offsets()] == [1]
+        cluster.move_coordinator("g", 1)
+        assert GroupOffsets(client.cluster, "g").committed([T0], timeout_s=5)[T0].offset == 1
 
 
 def test_commits_give_up_after_offsets_commit_max_retries(client: KafkaClient, cluster: MockCluster, consume: Consume) -> None:
