@@ -7,7 +7,8 @@ import time
 from collections import Counter
 
 from tests.faults.consumed import Place, slowest
-from tests.faults.groups import GroupFault, GroupRun, Party
+from tests.faults.groups import GroupFault, GroupRun
+from tests.faults.parties import Party
 from tests.faults.stage import until
 
 __all__ = ["CUT_FAULTS"]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import signal
 import time
+from collections.abc import Callable
 
 from tests.faults.consumed import takeover
-from tests.faults.groups import GroupFault, GroupRun, Member, Party
+from tests.faults.groups import GroupFault, GroupRun
 from tests.faults.load import FILLER
 from tests.faults.member import CALLBACKS
+from tests.faults.parties import Member, Party
 from tests.faults.proxy import API_VERSIONS, FETCH, HEARTBEAT, Delay, Flip
 from tests.faults.stage import until
 
-__all__ = ["GROUP_FAULTS"]
+__all__ = ["GROUP_FAULTS", "churn", "ended_members"]
 
 SESSION_S = 6.0
 REQUEST_S = 4.0
@@ -36,16 +38,14 @@ def note_takeovers(run: GroupRun, happened: list[tuple[Party, Member, float]], f
 def killed_members(run: GroupRun) -> None:
     """kill -9 of one member of each group; another takes its place later, and leaves in order."""
     for _ in range(5 if run.long else 1):
-        run.settled()
-        run.goes_on()
+        run.ready()
         happened = [(party, victim, victim.kill()) for party, victim in run.victims()]
         run.counts["kills"] += len(happened)
         note_takeovers(run, happened, "takeover_s", "takeovers")
         run.settled()
         for party in run.parties:
             run.join(party)
-        run.settled()
-        run.goes_on()
+        run.ready()
         note_takeovers(run, [(party, victim, victim.leave()) for party, victim in run.victims()], "leave_s", "handovers")
         for party in run.parties:
             run.join(party)
@@ -54,16 +54,14 @@ def killed_members(run: GroupRun) -> None:
 def frozen_members(run: GroupRun) -> None:
     """SIGSTOP of one member of each group for two sessions: its partitions go to others, and it wakes as a zombie."""
     for _ in range(5 if run.long else 1):
-        run.settled()
-        run.goes_on()
+        run.ready()
         happened = [(party, victim, victim.freeze()) for party, victim in run.victims()]
         run.counts["freezes"] += len(happened)
         note_takeovers(run, happened, "takeover_s", "takeovers")
         run.pause(max(0.0, happened[0][2] + 2 * run.fault.session_s - time.monotonic()))
         for _, zombie, _ in happened:
             zombie.wake()
-        run.settled()
-        run.goes_on()
+        run.ready()
 
 
 def killed_and_frozen(run: GroupRun) -> None:
@@ -77,15 +75,13 @@ def killed_and_frozen(run: GroupRun) -> None:
     run.pause(max(0.0, frozen[0][2] + 1.5 * run.fault.session_s - time.monotonic()))
     for _, zombie, _ in frozen:
         zombie.wake()
-    run.settled()
-    run.goes_on()
+    run.ready()
 
 
 def coordinators_killed(run: GroupRun) -> None:
     """kill -9 of the node that coordinates a group, while a member is joining; it comes back when another coordinates."""
     for turn in range(6 if run.long else 2):
-        run.settled()
-        run.goes_on()
+        run.ready()
         before = run.coordinators()
         joins = turn % 2 == 1
         victim = before[run.chance.choice(run.parties).group]
@@ -137,8 +133,7 @@ def churn(run: GroupRun) -> None:
         size = min(len(party.there) for party in run.parties)
         growing = True if size <= 2 else False if size >= (6 if run.long else 4) else growing
         run.pause(3.0)
-    run.settled()
-    run.goes_on()
+    run.ready()
 
 
 def slow_replies(run: GroupRun) -> None:
@@ -236,19 +231,16 @@ def callbacks_misbehave(run: GroupRun) -> None:
         for party in ours:
             run.join(party, callback=name)
         run.counts["callbacks"] += len(ours)
-        run.settled()
-        run.goes_on()
+        run.ready()
     for party in ours:
         party.members[-1].leave()
-    run.settled()
-    run.goes_on()
+    run.ready()
 
 
 def static_churn(run: GroupRun) -> None:
     """A static member of each group stops or is killed, and comes back under its name within the session."""
     for turn in range(8 if run.long else 2):
-        run.settled()
-        run.goes_on()
+        run.ready()
         happened = []
         for party, member in run.victims():
             (member.kill if turn % 2 else member.leave)()
@@ -257,27 +249,28 @@ def static_churn(run: GroupRun) -> None:
             run.wait(lambda m=member: m.status is not None, f"{member.name} ends")  # type: ignore[misc]
             run.join(party, instance=member.given.instance)
             run.counts["changes"] += 1
-    run.settled()
-    run.goes_on()
+    run.ready()
+
+
+def ended_members(stem: str, session_s: float, make: Callable[..., GroupFault] = GroupFault) -> tuple[GroupFault, GroupFault]:
+    """F15: one that is killed, one that is frozen."""
+    takeover = {"takeover_s": session_s + 5}
+    return (
+        make(
+            f"{stem}-kill",
+            "member killed, member leaves",
+            killed_members,
+            evidence=("kills", "takeovers", "handovers"),
+            bars={**takeover, "leave_s": 3.0},
+        ),
+        make(f"{stem}-freeze", "member frozen for two sessions", frozen_members, evidence=("freezes", "takeovers"), bars=takeover),
+    )
 
 
 GROUP_FAULTS = {
     fault.id: fault
     for fault in (
-        GroupFault(
-            "F15-kill",
-            "member killed, member leaves",
-            killed_members,
-            evidence=("kills", "takeovers", "handovers"),
-            bars={"takeover_s": SESSION_S + 5, "leave_s": 3.0},
-        ),
-        GroupFault(
-            "F15-freeze",
-            "member frozen for two sessions",
-            frozen_members,
-            evidence=("freezes", "takeovers"),
-            bars={"takeover_s": SESSION_S + 5},
-        ),
+        *ended_members("F15", SESSION_S),
         GroupFault(
             "F15-both",
             "one killed, one frozen",

@@ -10,7 +10,6 @@ import dataclasses
 import json
 import random
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -20,20 +19,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.child import Child
-from tests.faults.consumed import Diary, Eras, Findings, Place, Story, judge, unfolded
+from tests.faults.consumed import Diary, Findings, Place, Story, judge, unfolded
 from tests.faults.ledger import Row
 from tests.faults.load import Load
 from tests.faults.member import Membership
+from tests.faults.parties import CONTROL, Member, Party
 from tests.faults.runs import Form
 from tests.faults.stage import Stage, Stuck, until
 
-__all__ = ["FORMS", "GroupFault", "GroupLine", "GroupRun", "Member", "Party", "blame", "play_groups"]
+__all__ = ["FORMS", "GroupFault", "GroupLine", "GroupRun", "blame", "play_groups"]
 
 FORMS = {"long": Form("long", 20_000, 600.0, 600.0), "short": Form("short", 1_500, 400.0, 60.0)}
 """acked: records that each group has to have read; rate: of the load, records a second."""
 DRAIN_S = 60.0
 STOP_S = 30.0
-CONTROL = "confluent"
 CONTROL_S = 15.0
 BESIDE = 5_000_000_000
 """The first id of the load beside: none of the other's."""
@@ -100,103 +99,6 @@ class GroupLine:
     def json(self) -> str:
         about = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "findings"}
         return json.dumps({**about, "seconds": round(self.seconds, 1), **dataclasses.asdict(self.findings)})
-
-
-class Member(Child):
-    """A member's process. killed: when, monotonic seconds."""
-
-    def __init__(self, given: Membership) -> None:
-        self.given = given
-        self.killed: float | None = None
-        self.frozen = self.leaving = False
-        super().__init__("tests.faults.member", given)
-
-    @property
-    def name(self) -> str:
-        return self.given.name
-
-    @property
-    def mine(self) -> set[Place]:
-        return {(topic, p) for topic, p in self.said.get("mine", ())}
-
-    @property
-    def newest(self) -> dict[Place, tuple[int, float]]:
-        """Place -> (id of the newest record that it was handed, when that was produced)."""
-        return {(topic, p): (id, produced) for topic, p, id, produced in self.said.get("newest", ())}
-
-    def count(self, name: str) -> int:
-        return int(self.said.get(name, 0))
-
-    def seconds(self, name: str) -> float:
-        return float(self.said.get(name, 0.0))
-
-    def check_alive(self) -> None:
-        if self.status is not None and self.killed is None and not (self.leaving and self.status == 0):
-            raise Stuck(f"{self.name} ended by itself with status {self.status}:\n{self.errors()}")
-
-    def kill(self) -> float:
-        """SIGKILL. Returns when."""
-        self.killed = time.monotonic()
-        self.process.kill()
-        self.process.wait(30)
-        return self.killed
-
-    def freeze(self) -> float:
-        self.frozen = True
-        self.process.send_signal(signal.SIGSTOP)
-        return time.monotonic()
-
-    def wake(self) -> float:
-        now = time.monotonic()
-        self.frozen = False
-        self.process.send_signal(signal.SIGCONT)
-        return now
-
-    def leave(self) -> float:
-        """Ask it to stop in order. Returns when."""
-        self.leaving = True
-        self.tell("stop")
-        return time.monotonic()
-
-    @property
-    def there(self) -> bool:
-        return self.status is None and not self.frozen and not self.leaving
-
-
-class Party:
-    """A group under test. client: "threading", "gevent" or "confluent"; kind: of the consumer."""
-
-    def __init__(self, client: str, kind: str, group: str) -> None:
-        self.client, self.kind, self.group = client, kind, group
-        self.members: list[Member] = []
-        self.figures: dict[str, float] = {}
-
-    @property
-    def name(self) -> str:
-        return self.client if self.client == CONTROL else f"{self.client}/{self.kind}"
-
-    @property
-    def there(self) -> list[Member]:
-        return [member for member in self.members if member.there]
-
-    @property
-    def read(self) -> int:
-        return sum(member.count("read") for member in self.members)
-
-    def produced(self, place: Place) -> float:
-        """When the newest record of the place that the group has read was produced."""
-        return max((member.newest.get(place, (0, 0.0))[1] for member in self.members), default=0.0)
-
-    def id(self, place: Place) -> int:
-        return max((member.newest.get(place, (-1, 0.0))[0] for member in self.members), default=-1)
-
-    def most(self, name: str, value: float) -> None:
-        """A figure is the worst of all times it was measured."""
-        self.figures[name] = round(max(self.figures.get(name, 0.0), value), 2)
-
-    def diaries(self, eras: Eras | None = None) -> list[Diary]:
-        """What is written until now."""
-        return [Diary.load(Path(member.given.ledger), member.killed, eras) for member in self.members]
 
 
 class GroupRun:
@@ -304,11 +206,15 @@ class GroupRun:
 
         self._until_all(shared, self.parties, "every group shares all partitions", timeout)
 
+    def ready(self) -> None:
+        """Until every group shares all partitions and goes on."""
+        self.settled()
+        self.goes_on()
+
     def goes_on(self, parties: Sequence[Party] | None = None, since: float | None = None, timeout: float = 90.0) -> None:
         """Until every group has read, from every partition, a record that was produced later than `since`, or now."""
         after = time.monotonic() if since is None else since
         asked = self.parties if parties is None else parties
-
         self._until_all(lambda party: not self._behind(party, after), asked, "every group goes on", timeout)
 
     def _behind(self, party: Party, since: float) -> list[Place]:

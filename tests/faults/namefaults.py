@@ -8,7 +8,8 @@ import socket
 import time
 from collections.abc import Iterator
 
-from tests.faults.groups import GroupFault, GroupRun, Party
+from tests.faults.groups import GroupFault, GroupRun
+from tests.faults.parties import Party
 from tests.faults.stage import NamedStage
 
 __all__ = ["NAME_FAULTS"]

@@ -211,7 +211,7 @@ def play(stage: Stage, fault: Fault, form: Form, seed: int, clients: Sequence[st
         stage.plan.chance.seed(seed)
         ended = stage.plan.ended + stage.plan.broken
         for client in clients:
-            run.topics[client] = [stage.new_topic(f"{fault.id}-{client}", PARTITIONS, **fault.configs) for _ in range(fault.topics)]
+            run.topics[client] = [stage.new_topic(f"{fault.id}-{client}", PARTITIONS, (), **fault.configs) for _ in range(fault.topics)]
         for client, topics in run.topics.items():
             run.writers.append(stack.enter_context(Writing(_task(run, client, topics, Path(folder)))))
         stack.callback(stage.heal)

@@ -6,8 +6,9 @@ import functools
 import time
 from collections.abc import Callable
 
-from tests.faults.groupfaults import churn, frozen_members, killed_members
-from tests.faults.groups import GroupFault, GroupRun, Member
+from tests.faults.groupfaults import churn, ended_members
+from tests.faults.groups import GroupFault, GroupRun
+from tests.faults.parties import Member
 from tests.faults.stage import ZooKeeperStage
 
 __all__ = ["ZOOKEEPER_FAULTS"]
@@ -107,8 +108,7 @@ def owners_stolen(run: GroupRun) -> None:
                 party.most("given_up_s", time.monotonic() - stolen)
                 run.pause(2.0)
                 thief.delete(f"{path}/{name}")
-            run.settled()
-            run.goes_on()
+            run.ready()
     finally:
         thief.stop()
         thief.close()
@@ -151,20 +151,7 @@ _shared = functools.partial(GroupFault, kinds=("zookeeper",), session_s=SESSION_
 ZOOKEEPER_FAULTS = {
     fault.id: fault
     for fault in (
-        _shared(
-            "F15-zookeeper-kill",
-            "member killed, member leaves",
-            killed_members,
-            evidence=("kills", "takeovers", "handovers"),
-            bars={"takeover_s": SESSION_S + 5, "leave_s": 3.0},
-        ),
-        _shared(
-            "F15-zookeeper-freeze",
-            "member frozen for two sessions",
-            frozen_members,
-            evidence=("freezes", "takeovers"),
-            bars={"takeover_s": SESSION_S + 5},
-        ),
+        *ended_members("F15-zookeeper", SESSION_S, _shared),
         _shared(
             "F17-zookeeper",
             "members come and go",
