@@ -297,7 +297,7 @@ class NamedStage(Stage):
         self.names = Names()
         self.names_file = str(self.names.path)
         self.home, self.moves = "127.0.0.1", 0
-        self._entry = Door(self.plan, lambda: self._behind(self.alive()[0].id))
+        self._entry = Door(self.plan, self._behind_any)
         self._label = "broker"
         self.cluster = KafkaCluster("4.2.0", brokers=3, properties=SETTINGS, doors=self._advertised)
         self.names.mean(self.known_as, [self.home])
@@ -347,14 +347,17 @@ class NamedStage(Stage):
             self.cluster.restart(node)
         self._settle(home, ports)
 
+    def _behind_any(self) -> tuple[str, int]:
+        return self._behind(self.alive()[0].id)
+
     def _leave(self) -> None:
         for door in (self._entry, *self.doors):
             door.close()
 
     def _settle(self, home: str, ports: Sequence[int]) -> None:
         self.home, self.moves = home, self.moves + 1
-        backends = [lambda: self._behind(self.alive()[0].id), *(functools.partial(self._behind, id) for id in (1, 2, 3))]
-        self._entry, *self.doors = [Door(self.plan, behind, port, home) for behind, port in zip(backends, ports, strict=True)]
+        self._entry = Door(self.plan, self._behind_any, ports[0], home)
+        self.doors = [Door(self.plan, functools.partial(self._behind, id), port, home) for id, port in enumerate(ports[1:], 1)]
         self.names.mean(self.known_as, [home])
 
     def _all_in_sync(self) -> bool:
