@@ -14,7 +14,7 @@
 
 from gkafka.testing.actions import Action, Close, Corrupt, Delay, Drop, Edit, Error, Reply
 from gkafka.testing.cluster import MockCluster, RecordedRequest, TransactionSeen
-from gkafka.testing.coordinators import GroupMember, GroupSeen
+from gkafka.testing.groupkeeper import GroupMember, GroupSeen
 from gkafka.testing.logs import StoredRecord
 from gkafka.testing.state import Committed
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 from gkafka.exceptions import ConfigurationError, error_for
 from gkafka.testing.actions import Action
 from gkafka.testing.answers import ANSWERED, Answers
-from gkafka.testing.coordinators import GroupSeen
 from gkafka.testing.fetches import refused_fetch
+from gkafka.testing.groupkeeper import GroupSeen
 from gkafka.testing.logs import StoredRecord, decode
 from gkafka.testing.native import Loop
 from gkafka.testing.refusals import refusal

@@ -25,13 +25,15 @@ from gkafka.wire.consumergroups import (
     TopicPartitions,
 )
 
-__all__ = ["ASSIGNORS", "EMPTY", "RECONCILING", "STABLE", "ConsumerGroup", "Key", "Partitions", "Seat"]
+__all__ = ["ASSIGNORS", "CONSUMER", "EMPTY", "RECONCILING", "STABLE", "ConsumerGroup", "Key", "Partitions", "Seat"]
 
 UNKNOWN_MEMBER, INVALID_REQUEST, FENCED_INSTANCE, FENCED_EPOCH, UNRELEASED_INSTANCE = 25, 42, 82, 110, 111
 UNSUPPORTED_ASSIGNOR, STALE_EPOCH, INVALID_PATTERN = 112, 113, 128
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
 EMPTY, RECONCILING, STABLE = "Empty", "Reconciling", "Stable"
 ASSIGNORS = ("uniform", "range")
+CONSUMER = "consumer"
+"""What ListGroups calls such groups, and the protocol that their members speak."""
 Key = tuple[UUID, int]
 Partitions = set[Key]
 
@@ -59,7 +61,7 @@ class Seat:
 
 
 class ConsumerGroup:
-    """topics(): name -> (id, number of partitions), of all that there are. seats: member id -> seat. target: member id -> what it shall have in
+    """topics(): name -> (id, number of partitions), of all that there are. members: member id -> seat. target: member id -> what it shall have in
     the end. begins_again: a member that is known may join again with epoch 0 (KAFKA-19233). Whoever owns it sets `now` before each request and
     calls `pass_time` at `wake_at`.
     """
@@ -69,23 +71,25 @@ class ConsumerGroup:
     ) -> None:
         self.now = now
         self.generation = 0
-        self.seats: dict[str, Seat] = {}
+        self.members: dict[str, Seat] = {}
         self.target: dict[str, Partitions] = {}
         self.begins_again = True
         self._topics, self._session_s, self._beat_s = topics, session_s, beat_s
         self._known: Mapping[str, tuple[UUID, int]] = {}
 
+    protocol_type = CONSUMER
+
     @property
     def state(self) -> str:
-        if not self.seats:
+        if not self.members:
             return EMPTY
-        settled = all(seat.epoch == self.generation and not (seat.pending or seat.unreleased) for seat in self.seats.values())
+        settled = all(seat.epoch == self.generation and not (seat.pending or seat.unreleased) for seat in self.members.values())
         return STABLE if settled else RECONCILING
 
     @property
     def assignor(self) -> str:
         """What most members want; those that want none take the default."""
-        wishes = [seat.assignor for seat in self.seats.values() if seat.assignor]
+        wishes = [seat.assignor for seat in self.members.values() if seat.assignor]
         return max(ASSIGNORS, key=wishes.count)
 
     # -- ConsumerGroupHeartbeat
@@ -99,9 +103,9 @@ class ConsumerGroup:
         code = self._find_seat(request, owned, client_id)
         if code:
             return ConsumerGroupHeartbeatResponse(error_code=code)
-        seat = self.seats[request.member_id]
+        seat = self.members[request.member_id]
         if self._update(seat, request) or self._known != self._topics():
-            self.divide()
+            self.rebalance()
         before = set(seat.assigned)
         self._reconcile(request.member_id, seat, owned)
         seat.expires = self.now + self._session_s
@@ -137,21 +141,21 @@ class ConsumerGroup:
         if request.instance_id is not None and not joins and holder != name:
             return UNKNOWN_MEMBER if holder is None else FENCED_INSTANCE
         if holder is not None and joins:
-            if self.seats[holder].epoch != LEAVE_FOR_A_WHILE:
+            if self.members[holder].epoch != LEAVE_FOR_A_WHILE:
                 return UNRELEASED_INSTANCE
-            seat = self.seats[name] = self.seats.pop(holder)
+            seat = self.members[name] = self.members.pop(holder)
             self.target[name] = self.target.pop(holder)
             seat.epoch = seat.previous = 0
             return 0
-        if name not in self.seats:
+        if name not in self.members:
             if not joins:
                 return UNKNOWN_MEMBER
-            self.seats[name] = Seat(request.instance_id, client_id)
+            self.members[name] = Seat(request.instance_id, client_id)
             return 0
-        return 0 if self._may(self.seats[name], request.member_epoch, owned) else FENCED_EPOCH
+        return 0 if self._may(self.members[name], request.member_epoch, owned) else FENCED_EPOCH
 
     def _holder(self, instance: str) -> str | None:
-        return next((name for name, seat in self.seats.items() if seat.instance == instance), None)
+        return next((name for name, seat in self.members.items() if seat.instance == instance), None)
 
     def _may(self, seat: Seat, epoch: int, owned: Partitions | None) -> bool:
         if epoch == seat.epoch or (epoch == JOIN and self.begins_again):
@@ -174,12 +178,12 @@ class ConsumerGroup:
         holder = None if request.instance_id is None else self._holder(request.instance_id)
         if holder is not None and holder != request.member_id:
             return ConsumerGroupHeartbeatResponse(error_code=FENCED_INSTANCE)
-        if request.member_id not in self.seats:
+        if request.member_id not in self.members:
             return ConsumerGroupHeartbeatResponse(error_code=UNKNOWN_MEMBER)
         if request.member_epoch == LEAVE:
             self.expel([request.member_id])
         else:
-            seat = self.seats[request.member_id]
+            seat = self.members[request.member_id]
             seat.move_to(LEAVE_FOR_A_WHILE)
             seat.pending, seat.revoke_by = set(), inf
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
@@ -187,18 +191,18 @@ class ConsumerGroup:
     def expel(self, names: Iterable[str]) -> None:
         """They are members no more."""
         for name in names:
-            del self.seats[name]
+            del self.members[name]
             self.target.pop(name, None)
-        self.divide()
+        self.rebalance()
 
     # -- who gets what
-    def divide(self) -> None:
+    def rebalance(self) -> None:
         """A new epoch and its target."""
         self.generation += 1
         self._known = dict(self._topics())
         wanted = {
             member: [(id_, n) for name, (id_, count) in sorted(self._known.items()) if seat.wants(name) for n in range(count)]
-            for member, seat in self.seats.items()
+            for member, seat in self.members.items()
         }
         self.target = _range(wanted) if self.assignor == "range" else _uniform(wanted, self.target)
 
@@ -217,7 +221,7 @@ class ConsumerGroup:
             seat.move_to(epoch)
             seat.revoke_by = self.now + seat.rebalance_s
             return
-        taken = set().union(*(other.assigned | other.pending for other in self.seats.values() if other is not seat))
+        taken = set().union(*(other.assigned | other.pending for other in self.members.values() if other is not seat))
         seat.unreleased = bool(missing & taken)
         seat.assigned = (seat.assigned & target) | (missing - taken)
         seat.pending, seat.revoke_by = set(), inf
@@ -225,27 +229,27 @@ class ConsumerGroup:
 
     def check_commit(self, member_id: str, epoch: int) -> int:
         """Why positions are not taken, 0 if they are."""
-        if epoch < 0 and not self.seats:
+        if epoch < 0 and not self.members:
             return 0
-        if member_id not in self.seats:
+        if member_id not in self.members:
             return UNKNOWN_MEMBER
-        return 0 if epoch == self.seats[member_id].epoch else STALE_EPOCH
+        return 0 if epoch == self.members[member_id].epoch else STALE_EPOCH
 
     # -- time and moves
     @property
     def wake_at(self) -> float:
         """When time changes something, as far as is known now."""
-        return min((min(seat.expires, seat.revoke_by) for seat in self.seats.values()), default=inf)
+        return min((min(seat.expires, seat.revoke_by) for seat in self.members.values()), default=inf)
 
     def pass_time(self, now: float) -> None:
         self.now = now
-        late = [name for name, seat in self.seats.items() if now >= min(seat.expires, seat.revoke_by)]
+        late = [name for name, seat in self.members.items() if now >= min(seat.expires, seat.revoke_by)]
         if late:
             self.expel(late)
 
     def move(self) -> None:
         """To another broker."""
-        for seat in self.seats.values():
+        for seat in self.members.values():
             seat.expires = self.now + self._session_s
             seat.revoke_by = self.now + seat.rebalance_s if seat.pending else inf
 

@@ -2,130 +2,45 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from gkafka.exceptions import ConfigurationError, ProtocolError
-from gkafka.testing.groups import EMPTY, STABLE, ClassicGroup, Seat
-from gkafka.testing.state import NO_LEADER
+from gkafka.exceptions import ProtocolError
+from gkafka.testing.groupkeeper import GROUP_ID_NOT_FOUND, NOT_COORDINATOR, GroupKeeper, GroupMember, GroupSeen
+from gkafka.testing.groups import STABLE, ClassicGroup, Seat
 from gkafka.wire import groups
 from gkafka.wire.apis import Message
 from gkafka.wire.consumerprotocol import flattened, read_assignment
 
 if TYPE_CHECKING:
-    from gkafka.testing.answers import Answers
     from gkafka.testing.server import Call
 
-__all__ = ["GroupMember", "GroupSeen", "Groups"]
+__all__ = ["Groups"]
 
-NOT_COORDINATOR, ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, INVALID_GROUP_ID, UNKNOWN_MEMBER, GROUP_ID_NOT_FOUND = 16, 22, 23, 24, 25, 69
+ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, INVALID_GROUP_ID, UNKNOWN_MEMBER = 22, 23, 24, 25
 NOT_FOUND_FROM = 6  # KIP-1043: DescribeGroups tells of a group that is not there, instead of a dead one
 DEAD = "Dead"
-CLASSIC = "classic"
 Then = Callable[[Message | None], object]
 
 
-class GroupMember(NamedTuple):
-    """A member as its coordinator sees it. instance: of a static one. partitions: (topic, partition) of its assignment, if it is a consumer's;
-    metadata, assignment: the bytes. joining, syncing: a request of it is parked.
-    """
-
-    instance: str | None
-    client_id: str
-    partitions: list[tuple[str, int]]
-    metadata: bytes
-    assignment: bytes
-    joining: bool
-    syncing: bool
-
-
-class GroupSeen(NamedTuple):
-    """state: "Empty", "PreparingRebalance", "CompletingRebalance" or "Stable"; members: by member id.
-
-    Of a KIP-848 group, state: "Empty", "Reconciling" or "Stable"; generation: the group's epoch; protocol: the assignor. It has no leader.
-    """
-
-    state: str
-    generation: int
-    protocol_type: str
-    protocol: str
-    leader: str
-    members: dict[str, GroupMember]
-
-    @property
-    def owners(self) -> dict[tuple[str, int], str]:
-        """(topic, partition) -> the member that it was assigned to."""
-        return {key: member_id for member_id, member in self.members.items() for key in member.partitions}
-
-
-class Groups:
+class Groups(GroupKeeper[ClassicGroup]):
     """The part of the brokers' answers that is about classic groups."""
 
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
-        self._groups: dict[str, ClassicGroup] = {}
-        self._at: dict[str, int] = {}  # where a group was when it was last looked at
-        self._wakes: dict[str, float] = {}  # when its next timer rings
+    TYPE = "classic"
 
     def act(self, call: Call, then: Then) -> None:
         """then(answer): a later one for what is parked."""
         self._BY_NAME[call.request.api.name](self, call, then)
 
-    def find(self, name: str) -> ClassicGroup | None:
-        """A group at this time and at its coordinator; None if there never was one."""
-        group = self._groups.get(name)
-        if group is not None:
-            self._catch_up(name, group)
-        return group
-
-    def _found_or_new(self, name: str) -> ClassicGroup:
-        if name not in self._groups:
-            self._groups[name] = ClassicGroup(time.monotonic())
-            self._at[name] = self._answers.state.coordinator(name)
-        return self.find(name) or self._groups[name]
-
-    # -- time and moves
-    def _catch_up(self, name: str, group: ClassicGroup) -> None:
-        group.now = time.monotonic()
-        at = self._answers.state.coordinator(name)
-        if at != self._at[name]:
-            self._at[name] = at
-            group.move()
-        elif at != NO_LEADER:
-            group.pass_time(group.now)
-
-    def look(self, name: str) -> None:
-        """After whatever may have changed a group: have it looked at again when its next deadline is there."""
-        group = self._groups[name]
-        due = group.wake_at if self._at[name] != NO_LEADER else inf
-        if due < self._wakes.get(name, inf):
-            self._wakes[name] = due
-            self._answers.after(max(0.0, due - time.monotonic()), lambda: self._ring(name, due))
-
-    def _ring(self, name: str, due: float) -> None:
-        if self._wakes.get(name) == due:
-            del self._wakes[name]
-            self._catch_up(name, self._groups[name])
-            self.look(name)
-
-    def has_members(self, name: str) -> bool:
-        group = self.find(name)
-        return group is not None and group.state != EMPTY
-
-    def coordinators_changed(self) -> None:
-        """Brokers stopped or started, or a coordinator was moved."""
-        for name, group in self._groups.items():
-            self._catch_up(name, group)
-            self.look(name)
+    def _new_group(self, now: float) -> ClassicGroup:
+        return ClassicGroup(now)
 
     # -- requests
     def _refusal(self, call: Call) -> int:
         request: Any = call.request.message
         if not request.group_id:
             return INVALID_GROUP_ID
-        return NOT_COORDINATOR if self._answers.state.coordinator(request.group_id) != call.broker_id else 0
+        return 0 if self._is_here(call, request.group_id) else NOT_COORDINATOR
 
     def _join(self, call: Call, then: Then) -> None:
         request: Any = call.request.message
@@ -139,7 +54,7 @@ class Groups:
             return
         group = self._found_or_new(request.group_id)
         group.join(request, call.request.version, self._later(then), call.request.client_id or "")
-        self.look(request.group_id)
+        self._look(request.group_id)
 
     def _sync(self, call: Call, then: Then) -> None:
         request: Any = call.request.message
@@ -149,7 +64,7 @@ class Groups:
             then(groups.SyncGroupResponse(error_code=code or UNKNOWN_MEMBER))
             return
         group.sync(request, call.request.version, self._later(then))
-        self.look(request.group_id)
+        self._look(request.group_id)
 
     def _later(self, then: Then) -> Then:
         """Answers go out when the group is done with what it does: an answer lets the connection's next request in."""
@@ -169,7 +84,7 @@ class Groups:
             then(groups.LeaveGroupResponse(error_code=code or UNKNOWN_MEMBER))
             return
         answer = group.leave(request)
-        self.look(request.group_id)
+        self._look(request.group_id)
         then(answer)
 
     def commit_error(
@@ -197,7 +112,7 @@ class Groups:
         then(groups.DescribeGroupsResponse(groups=[self._described(call, name) for name in request.groups]))
 
     def _described(self, call: Call, name: str) -> groups.DescribedGroup:
-        if self._answers.state.coordinator(name) != call.broker_id:
+        if not self._is_here(call, name):
             return groups.DescribedGroup(group_id=name, error_code=NOT_COORDINATOR)
         group = self.find(name)
         if group is None:
@@ -231,41 +146,15 @@ class Groups:
     def _list(self, call: Call, then: Then) -> None:
         request: Any = call.request.message
         states = {state.lower() for state in request.states_filter}
-        listed = [
-            groups.ListedGroup(group_id=name, protocol_type=group.protocol_type, group_state=group.state, group_type=CLASSIC)
-            for name, group in sorted(self._groups.items())
-            if self._answers.state.coordinator(name) == call.broker_id
-        ]
-        listed += self._answers.consumer_groups.listed(call.broker_id)
+        listed = self.listed(call.broker_id) + self._answers.consumer_groups.listed(call.broker_id)
         types = {kind.lower() for kind in request.types_filter}
         fit = [g for g in listed if (not states or g.group_state.lower() in states) and (not types or g.group_type in types)]
         then(groups.ListGroupsResponse(groups=fit))
 
     # -- what a test looks at and does
-    def seen(self, name: str) -> GroupSeen | None:
-        group = self.find(name)
-        if group is None:
-            return None
+    def _seen(self, group: ClassicGroup) -> GroupSeen:
         members = {member_id: _seen(group, member_id, seat) for member_id, seat in group.members.items()}
         return GroupSeen(group.state, group.generation, group.protocol_type, group.protocol, group.leader, members)
-
-    def rebalance(self, name: str) -> None:
-        self._with_members(name).rebalance()
-        self.look(name)
-
-    def remove(self, name: str, member: str) -> None:
-        group = self._with_members(name)
-        gone = [member_id for member_id, seat in group.members.items() if member in (member_id, seat.instance)]
-        if not gone:
-            raise ConfigurationError(f"group {name!r} has no member {member!r}; these are: {', '.join(group.members)}")
-        group.expel(gone)
-        self.look(name)
-
-    def _with_members(self, name: str) -> ClassicGroup:
-        group = self.find(name)
-        if group is None or group.state == EMPTY:
-            raise ConfigurationError(f"group {name!r} has no members in the mock cluster")
-        return group
 
     _BY_NAME: ClassVar[dict[str, Callable[[Groups, Call, Then], None]]] = {
         "DescribeGroups": _describe,

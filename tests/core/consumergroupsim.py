@@ -65,7 +65,7 @@ class ConsumerCoordinator(ConsumerGroupAtCoordinator):
         code = self.check_commit(request.member_id, request.generation_id_or_member_epoch)
         if code:
             return code
-        seat = self.seats[request.member_id]
+        seat = self.members[request.member_id]
         for topic in request.topics:
             for p in topic.partitions:
                 tp = TopicPartition(topic.name, p.partition_index)

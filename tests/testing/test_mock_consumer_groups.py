@@ -245,7 +245,7 @@ def test_members_are_removed_and_groups_divided_anew_by_the_test(cluster: MockCl
     assert (one.ask(), one.epoch) == (0, 2)
     cluster.remove_member("g", "i")
     assert one.ask() == UNKNOWN_MEMBER
-    with pytest.raises(ConfigurationError, match="no member 'i'"):
+    with pytest.raises(ConfigurationError, match="group 'g' has no members"):
         cluster.remove_member("g", "i")
 
 
