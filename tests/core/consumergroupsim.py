@@ -4,7 +4,6 @@ that consume, to which happens what `groupsim` has happen to those of classic gr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 from typing import Any
 from uuid import UUID, uuid5
@@ -17,37 +16,27 @@ from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.groupmachine import GroupMachine
 from gkafka.core.groupstate import Tell
 from gkafka.testing.consumergroups import ConsumerGroup as ConsumerGroupAtCoordinator
-from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from gkafka.wire.groups import Coordinator as Named
-from gkafka.wire.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest
 from gkafka.wire.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
-from tests.core.groupsim import BEAT_S, POLL_S, SESSION_S, Member, World
+from tests.core.groupsim import BEAT_S, POLL_S, SESSION_S, Member, Node, Reply, World
 
 __all__ = ["ConsumerWorld"]
 
-NOT_COORDINATOR, INVALID_REQUEST, UNKNOWN_TOPIC_ID = 16, 42, 100
-Reply = Callable[[Any], None]
+INVALID_REQUEST, UNKNOWN_TOPIC_ID = 42, 100
 
 
-class ConsumerCoordinator(ConsumerGroupAtCoordinator):
-    """node: which broker it is on. Time is set by `pass_time`. strangers: commits of what the member does not have."""
+class ConsumerCoordinator(Node, ConsumerGroupAtCoordinator):
+    """strangers: commits of what the member does not have. hidden: topics whose names the brokers do not tell at present."""
 
     def __init__(self, world: ConsumerWorld) -> None:
         super().__init__(world.ids, session_s=SESSION_S, beat_s=BEAT_S)
-        self.node = 1
-        self.hidden: set[str] = set()  # topics whose names the brokers do not tell at present
-        self.committed: dict[TopicPartition, int] = {}
-        self.regressions: list[tuple[TopicPartition, int, int]] = []
+        self.hidden: set[str] = set()
         self.strangers: list[tuple[str, TopicPartition]] = []
         self._world = world
 
-    def handle(self, node: int, request: Any, reply: Reply) -> None:
-        if isinstance(request, FindCoordinatorRequest):
-            reply(FindCoordinatorResponse(coordinators=[Named(key=request.key, node_id=self.node, host="b", port=self.node)]))
-        elif isinstance(request, MetadataRequest):
+    def serve(self, request: Any, reply: Reply) -> None:
+        if isinstance(request, MetadataRequest):
             reply(MetadataResponse(topics=[self._name(topic.topic_id) for topic in request.topics or ()]))
-        elif node != self.node:
-            reply(ConsumerGroupHeartbeatResponse(error_code=NOT_COORDINATOR))
         else:
             answer = self.heartbeat(request)
             assert answer.error_code != INVALID_REQUEST, request
@@ -59,27 +48,14 @@ class ConsumerCoordinator(ConsumerGroupAtCoordinator):
             return MetadataResponseTopic(error_code=UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         return MetadataResponseTopic(name=name, topic_id=topic_id)
 
-    def commit(self, node: int, request: Any) -> int:
-        if node != self.node:
-            return NOT_COORDINATOR
-        code = self.check_commit(request.member_id, request.generation_id_or_member_epoch)
-        if code:
-            return code
-        seat = self.members[request.member_id]
-        for topic in request.topics:
-            for p in topic.partitions:
-                tp = TopicPartition(topic.name, p.partition_index)
-                if (id_of(tp.topic), tp.partition) not in seat.assigned | seat.pending:
-                    self.strangers.append((request.member_id, tp))
-                if p.committed_offset < self.committed.get(tp, 0):
-                    self.regressions.append((tp, self.committed[tp], p.committed_offset))
-                self.committed[tp] = p.committed_offset
-        return 0
+    def objection(self, request: Any) -> int:
+        return self.check_commit(request.member_id, request.generation_id_or_member_epoch)
 
-    def move(self) -> None:
-        """To the other broker."""
-        super().move()
-        self.node = 3 - self.node
+    def store(self, request: Any, tp: TopicPartition, offset: int) -> None:
+        seat = self.members[request.member_id]
+        if (id_of(tp.topic), tp.partition) not in seat.assigned | seat.pending:
+            self.strangers.append((request.member_id, tp))
+        super().store(request, tp, offset)
 
 
 def id_of(name: str) -> UUID:

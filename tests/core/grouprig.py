@@ -11,7 +11,9 @@ from gkafka.common import TopicPartition
 from gkafka.core.assignors import ASSIGNORS, Assignor
 from gkafka.core.backoff import Backoff
 from gkafka.core.group import Group
+from gkafka.core.groupmachine import GroupMachine
 from gkafka.core.groupstate import Ask, Change, GroupOptions, State, Tell
+from gkafka.exceptions import SocketDisconnectedError
 from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription, by_topic
 from gkafka.wire.groups import (
     FindCoordinatorRequest,
@@ -26,11 +28,12 @@ from gkafka.wire.groups import (
 )
 from gkafka.wire.schema import Message
 
-__all__ = ["RANGE", "Rig", "assignment", "metadata", "partitions"]
+__all__ = ["GONE", "RANGE", "Bench", "Rig", "assignment", "metadata", "partitions"]
 
 RANGE = (ASSIGNORS["range"],)
 COOPERATIVE = (ASSIGNORS["cooperative-sticky"],)
 SESSION_S, REBALANCE_S, BEAT_S, POLL_S = 10.0, 60.0, 3.0, 100.0
+GONE = SocketDisconnectedError("gone")
 M = TypeVar("M", bound=Message)
 
 
@@ -48,24 +51,19 @@ def metadata(*topics: str, owned: Iterable[TopicPartition] = (), generation: int
     return ConsumerProtocolSubscription(topics=list(topics), owned_partitions=by_topic(owned), generation_id=generation).to_bytes(3)
 
 
-class Rig:
-    """asks: what the machine wants to be sent, in order. tells: the callbacks that it wants to be called; the first may be running."""
+class Bench:
+    """A machine, whichever protocol it speaks. asks: what it wants to be sent, in order. tells: the callbacks that it wants to be called; the
+    first may be running.
+    """
 
-    def __init__(self, assignors: Sequence[Assignor] = RANGE, *, topics: Iterable[str] = ("t",), **options: Any) -> None:
-        settings: dict[str, Any] = {
-            "session_timeout_s": SESSION_S,
-            "rebalance_timeout_s": REBALANCE_S,
-            "heartbeat_interval_s": BEAT_S,
-            "max_poll_interval_s": POLL_S,
-        }
-        self.group = Group(GroupOptions("g", assignors, **{**settings, **options}), topics, backoff=Backoff(0.1, 1.0), chance=Random(1))
+    def __init__(self, group: GroupMachine) -> None:
+        self.group = group
         self.now = 1000.0
         self.asks: list[Ask] = []
         self.tells: list[Tell] = []
         self.problems: list[KafkaException] = []
         self.topics: frozenset[str] | None = None
         self.wake_at = 0.0
-        self.keeps_polling = True
 
     # -- the driver --------------------------------------------------------------------------------------------------------
     def poll(self, seconds: float = 0.0) -> None:
@@ -101,22 +99,48 @@ class Rig:
         self.group.on_answer(ask, response, error, self.now)
         self.poll()
 
-    def refuse(self, cls: type[M], code: int, **fields: Any) -> M:
-        """The request is answered with an error."""
-        ask, request = self.take(cls)
-        self.answer(ask, cls.API.response(error_code=code, **fields))
-        return request
-
-    def lose(self, cls: type[M], error: KafkaException) -> M:
+    def lose(self, cls: type[M], error: KafkaException = GONE) -> M:
         """It is never answered."""
         ask, request = self.take(cls)
         self.answer(ask, None, error)
         return request
 
-    # -- what usually happens ------------------------------------------------------------------------------------------------
     def find(self, node: int = 1) -> None:
         ask, _ = self.take(FindCoordinatorRequest)
         self.answer(ask, FindCoordinatorResponse(node_id=node, host="b", port=9092))
+
+    def owned(self) -> list[TopicPartition]:
+        return sorted(self.group.delivered(self.now))
+
+    def commit(self, *numbers: int) -> Any:
+        """A ticket for what is the member's of these, under the terms in force."""
+        terms = self.group.terms
+        return self.group.commit_ticket({tp: terms.get(tp, -1) for tp in partitions(*numbers)}, self.now)
+
+    def changes(self) -> list[tuple[Change, list[int]]]:
+        return [(tell.change, [tp.partition for tp in tell.partitions]) for tell in self.tells]
+
+
+class Rig(Bench):
+    """A member of a classic group."""
+
+    group: Group
+
+    def __init__(self, assignors: Sequence[Assignor] = RANGE, *, topics: Iterable[str] = ("t",), **options: Any) -> None:
+        settings: dict[str, Any] = {
+            "session_timeout_s": SESSION_S,
+            "rebalance_timeout_s": REBALANCE_S,
+            "heartbeat_interval_s": BEAT_S,
+            "max_poll_interval_s": POLL_S,
+        }
+        group = Group(GroupOptions("g", assignors, **{**settings, **options}), topics, backoff=Backoff(0.1, 1.0), chance=Random(1))
+        super().__init__(group)
+
+    def refuse(self, cls: type[M], code: int, **fields: Any) -> M:
+        """The request is answered with an error."""
+        ask, request = self.take(cls)
+        self.answer(ask, cls.API.response(error_code=code, **fields))
+        return request
 
     def join(
         self, generation: int, *, member: str = "m", leader: str = "other", members: Sequence[tuple[str, bytes]] = (), **fields: Any
@@ -154,19 +178,3 @@ class Rig:
         self.told()
         self.beat()
         assert self.group.state is State.STABLE
-
-    def owned(self) -> list[TopicPartition]:
-        return sorted(self.group.delivered(self.now))
-
-    def commit(self, *numbers: int) -> Any:
-        """A ticket for what is owned of these, under the terms in force."""
-        terms = dict(self.group.delivered(self.now))
-        return self.group.commit_ticket({tp: terms.get(tp, self.terms.get(tp, -1)) for tp in partitions(*numbers)}, self.now)
-
-    @property
-    def terms(self) -> dict[TopicPartition, int]:
-        """Of what is being given up, too."""
-        return {**self.group._have.leaving, **self.group._have.owned}
-
-    def changes(self) -> list[tuple[Change, list[int]]]:
-        return [(tell.change, [tp.partition for tp in tell.partitions]) for tell in self.tells]

@@ -27,57 +27,75 @@ from gkafka.wire.groups import (
     JoinGroupRequest,
     SyncGroupRequest,
 )
+from gkafka.wire.metadata import MetadataRequest
 
-__all__ = ["Coordinator", "Member", "World"]
+__all__ = ["LOST", "Coordinator", "Member", "Node", "World"]
 
 NOT_COORDINATOR = 16
 SESSION_S, BEAT_S, POLL_S = 10.0, 1.0, 25.0
 Reply = Callable[[Any], None]
 
 
-class Coordinator(ClassicGroup):
-    """node: which broker it is on. asks_again: a nameless member has to join again with its name (KIP-394). Time is set by `pass_time`."""
+class Node:
+    """What a coordinator in simulated time has besides its group (the other base of its class): node, the broker it is on, and the offsets that
+    it has taken. Time is set by `pass_time`.
+    """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.node = 1
-        self.asks_again = True
         self.committed: dict[TopicPartition, int] = {}
         self.regressions: list[tuple[TopicPartition, int, int]] = []
 
     def handle(self, node: int, request: Any, reply: Reply) -> None:
         if isinstance(request, FindCoordinatorRequest):
             reply(FindCoordinatorResponse(coordinators=[Named(key=request.key, node_id=self.node, host="b", port=self.node)]))
-        elif node != self.node:
-            reply(_refusal(request, NOT_COORDINATOR))
-        elif isinstance(request, JoinGroupRequest):
+        elif node != self.node and not isinstance(request, MetadataRequest):
+            reply(type(request).API.response(error_code=NOT_COORDINATOR))
+        else:
+            self.serve(request, reply)
+
+    def serve(self, request: Any, reply: Reply) -> None:
+        raise NotImplementedError
+
+    def commit(self, node: int, request: Any) -> int:
+        code = NOT_COORDINATOR if node != self.node else self.objection(request)
+        if not code:
+            for topic in request.topics:
+                for p in topic.partitions:
+                    self.store(request, TopicPartition(topic.name, p.partition_index), p.committed_offset)
+        return code
+
+    def objection(self, request: Any) -> int:
+        """Why the group takes no commit like this, 0 if it does."""
+        raise NotImplementedError
+
+    def store(self, request: Any, tp: TopicPartition, offset: int) -> None:
+        if offset < self.committed.get(tp, 0):
+            self.regressions.append((tp, self.committed[tp], offset))
+        self.committed[tp] = offset
+
+    def move(self) -> None:
+        """To the other broker, with what is stored."""
+        super().move()  # type: ignore[misc]
+        self.node = 3 - self.node
+
+
+class Coordinator(Node, ClassicGroup):
+    """asks_again: a nameless member has to join again with its name (KIP-394)."""
+
+    asks_again = True
+
+    def serve(self, request: Any, reply: Reply) -> None:
+        if isinstance(request, JoinGroupRequest):
             self.join(request, JoinGroupRequest.API.stable.high if self.asks_again else 3, reply)
         elif isinstance(request, SyncGroupRequest):
             self.sync(request, 0, reply)
         else:
             reply(self.heartbeat(request) if isinstance(request, HeartbeatRequest) else self.leave(request))
 
-    def commit(self, node: int, request: Any) -> int:
-        if node != self.node:
-            return NOT_COORDINATOR
-        code = self.check_commit(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
-        if not code:
-            for topic in request.topics:
-                for p in topic.partitions:
-                    tp = TopicPartition(topic.name, p.partition_index)
-                    if p.committed_offset < self.committed.get(tp, 0):
-                        self.regressions.append((tp, self.committed[tp], p.committed_offset))
-                    self.committed[tp] = p.committed_offset
-        return code
-
-    def move(self) -> None:
-        """To the other broker, with what is stored."""
-        super().move()
-        self.node = 3 - self.node
-
-
-def _refusal(request: Any, code: int) -> Any:
-    return type(request).API.response(error_code=code)
+    def objection(self, request: Any) -> int:
+        return self.check_commit(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
 
 
 # -- members -----------------------------------------------------------------------------------------------------------

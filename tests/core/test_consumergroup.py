@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from random import Random
-from typing import Any, TypeVar
-from uuid import UUID
+from typing import Any
 
 import pytest
 
@@ -22,136 +19,17 @@ from gkafka.brokererrors import (
     UnsupportedVersion,
 )
 from gkafka.common import TopicPartition
-from gkafka.core.backoff import Backoff
-from gkafka.core.consumergroup import ConsumerGroup
-from gkafka.core.consumergroupstate import IN_GROUP, MOVES, ConsumerGroupOptions
-from gkafka.core.groupstate import Ask, Change, Event, Lane, State, Tell, Verdict
-from gkafka.exceptions import ProtocolError, SocketDisconnectedError
+from gkafka.core.consumergroupstate import IN_GROUP, MOVES
+from gkafka.core.groupstate import Change, Event, Lane, State, Tell, Verdict
+from gkafka.exceptions import ProtocolError
 from gkafka.wire.consumergroups import (
     ConsumerGroupAssignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from gkafka.wire.groups import FindCoordinatorRequest, FindCoordinatorResponse
-from gkafka.wire.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
-from gkafka.wire.schema import Message
-
-T, U = UUID(int=7), UUID(int=8)
-NAMES = {T: "t", U: "u"}
-SESSION_S, REBALANCE_S, BEAT_S, POLL_S = 10.0, 60.0, 3.0, 100.0
-GONE = SocketDisconnectedError("gone")
-M = TypeVar("M", bound=Message)
-
-
-def partitions(*numbers: int, topic: str = "t") -> list[TopicPartition]:
-    return [TopicPartition(topic, number) for number in numbers]
-
-
-def told(request: ConsumerGroupHeartbeatRequest) -> dict[UUID, list[int]] | None:
-    return None if request.topic_partitions is None else {t.topic_id: t.partitions for t in request.topic_partitions}
-
-
-class Rig:
-    """The machine on a bench: the test is its driver, its coordinator and its clock."""
-
-    def __init__(self, topics: Iterable[str] = ("t",), **options: Any) -> None:
-        settings: dict[str, Any] = {"session_timeout_s": SESSION_S, "rebalance_timeout_s": REBALANCE_S, "max_poll_interval_s": POLL_S}
-        self.group = ConsumerGroup(
-            ConsumerGroupOptions("g", **{**settings, **options}), topics, backoff=Backoff(0.1, 1.0), chance=Random(1)
-        )
-        self.now = 1000.0
-        self.asks: list[Ask] = []
-        self.tells: list[Tell] = []
-        self.problems: list[KafkaException] = []
-        self.wake_at = 0.0
-
-    def poll(self, seconds: float = 0.0) -> None:
-        self.now += seconds
-        plan = self.group.poll(self.now)
-        self.asks += plan.asks
-        self.tells += [plan.tell] if plan.tell is not None else []
-        self.problems += plan.problems
-        self.wake_at = plan.wake_at
-
-    def polled(self) -> None:
-        self.group.polled(self.now)
-        self.poll()
-
-    def told(self) -> Tell:
-        """The running callback returns."""
-        tell = self.tells.pop(0)
-        self.group.told(tell)
-        self.poll()
-        return tell
-
-    def wants(self, cls: type[Message]) -> bool:
-        return any(isinstance(ask.request, cls) for ask in self.asks)
-
-    def take(self, cls: type[M]) -> tuple[Ask, M]:
-        ask = next(ask for ask in self.asks if isinstance(ask.request, cls))
-        self.asks.remove(ask)
-        request: Any = ask.request
-        return ask, request
-
-    def answer(self, ask: Ask, response: Any = None, error: KafkaException | None = None) -> None:
-        self.group.on_answer(ask, response, error, self.now)
-        self.poll()
-
-    def find(self, node: int = 1) -> None:
-        ask, _ = self.take(FindCoordinatorRequest)
-        self.answer(ask, FindCoordinatorResponse(node_id=node, host="b", port=9092))
-
-    def name(self, *ids: UUID) -> set[UUID]:
-        """The brokers tell what these topics are called. Returns which were asked for."""
-        ask, request = self.take(MetadataRequest)
-        topics = [MetadataResponseTopic(name=NAMES[topic_id], topic_id=topic_id) for topic_id in ids]
-        asked = [topic.topic_id for topic in request.topics or ()]
-        topics += [MetadataResponseTopic(error_code=100, name=None, topic_id=topic_id) for topic_id in asked if topic_id not in ids]
-        self.answer(ask, MetadataResponse(topics=topics))
-        return set(asked)
-
-    def beat(self, epoch: int, assignment: dict[UUID, list[int]] | None = None, code: int = 0) -> ConsumerGroupHeartbeatRequest:
-        """The next heartbeat, at once or in its time, and its answer."""
-        for _ in range(3):  # it may be polled for something else before
-            if not self.wants(ConsumerGroupHeartbeatRequest):
-                self.poll(max(0.0, self.wake_at - self.now))
-        ask, request = self.take(ConsumerGroupHeartbeatRequest)
-        answer = ConsumerGroupHeartbeatResponse(
-            error_code=code, member_id=request.member_id, member_epoch=epoch, heartbeat_interval_ms=round(BEAT_S * 1000)
-        )
-        if assignment is not None:
-            made = [TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in assignment.items()]
-            answer.assignment = ConsumerGroupAssignment(topic_partitions=made)
-        self.answer(ask, answer)
-        return request
-
-    def lose(self, cls: type[M]) -> M:
-        ask, request = self.take(cls)
-        self.answer(ask, None, GONE)
-        return request
-
-    def stable(self, *numbers: int, epoch: int = 1) -> None:
-        """A member with these partitions; its callback has returned."""
-        self.polled()
-        self.find()
-        self.beat(epoch, {T: list(numbers)} if numbers else {})
-        if numbers:
-            self.name(T)
-        self.told()
-        self.beat(epoch)
-        assert self.group.state is State.STABLE
-        assert self.asks == []
-
-    def owned(self) -> list[TopicPartition]:
-        return sorted(self.group.delivered(self.now))
-
-    def commit(self, *numbers: int) -> Any:
-        terms = {**self.group._have.leaving, **self.group._have.owned}
-        return self.group.commit_ticket({tp: terms.get(tp, -1) for tp in partitions(*numbers)}, self.now)
-
-    def changes(self) -> list[tuple[Change, list[int]]]:
-        return [(tell.change, [tp.partition for tp in tell.partitions]) for tell in self.tells]
+from tests.core.consumergrouprig import BEAT_S, NAMES, SESSION_S, Rig, T, U, told
+from tests.core.grouprig import GONE, partitions
 
 
 # -- joining -----------------------------------------------------------------------------------------------------------
