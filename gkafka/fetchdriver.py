@@ -307,17 +307,18 @@ class FetchDriver:
                 if queue is not None and queue.position is batch.position:
                     queue.put(batch)
                     self.held += batch.size
-            self.tell(errors)
+            if errors:
+                self.tell(errors)
             if stale:
                 self.cluster.metadata.invalidate()
             for tp in asked.partitions:
                 queue = self.queues.get(tp)
-                if queue is not None:
+                if queue is not None and queue.is_empty:
                     queue.catch_up()
+        if batches or errors:
+            self.filled.set()  # who waits with OS threads wakes up when this one sends, and lets go of the interpreter
         share.again = True
         self._kick_share(share)
-        if batches or errors:
-            self.filled.set()
 
     def _look_up(self, share: Fetching, lookup: Lookup) -> None:
         def on_done(response: Any, error: KafkaException | None) -> None:

@@ -324,7 +324,7 @@ class NativeConsumer:
                 queue.is_read()
                 return
             position, before = queue.position, queue.position.buffered
-            done = len(got) < wanted
+            done = len(got) < wanted or not reader.remaining
             position.consumed = max(position.consumed, reader.next_offset if done else got[-1].offset + 1)  # take_next() may be further
             position.consumed_epoch = queue.leader_epoch
             queue.count(0 if done else reader.remaining)

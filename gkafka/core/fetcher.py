@@ -128,7 +128,7 @@ class Fetcher:
     # -- what to ask -----------------------------------------------------------------------------------------------------
     def poll(self, now: float, *, full: bool = False) -> Poll:
         """Fetches and look-ups that may go out now. full: the queues together hold as much as they may, nothing is fetched."""
-        by_broker: dict[int, list[Position]] = {}
+        by_broker: dict[int, list[tuple[Position, int]]] = {}  # with the epochs of their leaders
         resets: dict[int, list[Position]] = {}
         checks: dict[int, list[Position]] = {}
         errors: list[KafkaException] = []
@@ -148,13 +148,14 @@ class Fetcher:
             elif self._was_made_anew(position):
                 if self._begin_anew(position, now, errors):
                     resets.setdefault(leader[0], []).append(position)
-            elif position.state is State.CHECKING or position.may_be_cut(leader[1]):
+            elif position.state is State.CHECKING or (position.fetch_epoch < leader[1] and position.may_be_cut(leader[1])):
                 if not self.lookups.is_asking(position):
                     checks.setdefault(leader[0], []).append(position)
             elif position.buffered >= self.queued_max_messages:
                 partial.add(self._source(position, leader[0], now))
             else:
-                by_broker.setdefault(self._source(position, leader[0], now), []).append(position)
+                source = leader[0] if position.replica < 0 else self._source(position, leader[0], now)
+                by_broker.setdefault(source, []).append((position, leader[1]))
         fetches = []
         for broker_id, positions in by_broker.items():
             if not full and broker_id not in self.busy and now >= self.throttled_until(broker_id):
@@ -189,6 +190,8 @@ class Fetcher:
     def _was_made_anew(self, position: Position) -> bool:
         """Is there another topic of this name, whose offsets are not those of the position? (KIP-516)"""
         known = self.metadata.topic_id(position.tp.topic)
+        if position.topic_id is known:  # nearly always: to compare two ids takes longer than all the rest
+            return False
         if position.topic_id == NO_TOPIC_ID:
             position.topic_id = known
         return position.topic_id != known != NO_TOPIC_ID
@@ -213,29 +216,35 @@ class Fetcher:
         position.reset(EARLIEST)
         return True
 
-    def _ask(self, broker_id: int, positions: list[Position], partial: bool, now: float) -> Asked:
+    def _ask(self, broker_id: int, positions: list[tuple[Position, int]], partial: bool, now: float) -> Asked:
         # The broker fills the answer from the first partition on: each gets its turn to be first.
         self._turn += 1
         start = self._turn % len(positions)
         wanted: dict[TopicPartition, Wanted] = {}
         asked: dict[TopicPartition, tuple[Position, int]] = {}
         names: dict[UUID, str] = {}
-        for position in positions[start:] + positions[:start]:
+        biggest = self._max_bytes
+        topic, topic_id = "", NO_TOPIC_ID
+        for position, epoch in positions[start:] + positions[:start]:
             tp = position.tp
-            leader = self.metadata.leader(*tp)
-            epoch = leader[1] if leader is not None else -1
-            topic_id = self.metadata.topic_id(tp.topic)
-            names[topic_id] = tp.topic
+            if tp.topic != topic:
+                topic, topic_id = tp.topic, self.metadata.topic_id(tp.topic)
+                names[topic_id] = topic
+            if position.max_bytes > biggest:
+                biggest = position.max_bytes
             wanted[tp] = Wanted(topic_id, position.fetch_offset, epoch, position.max_bytes)
             asked[tp] = (position, position.epoch)
             position.in_flight = True
             if epoch >= 0:
                 position.leader_epoch = epoch
-        delta = self.sessions.setdefault(broker_id, FetchSession()).ask(wanted)
+        session = self.sessions.get(broker_id)
+        if session is None:
+            session = self.sessions[broker_id] = FetchSession()
+        delta = session.ask(wanted)
         request = FetchRequest(
             max_wait_ms=min(self._wait_max_ms, PARTIAL_WAIT_MS) if partial else self._wait_max_ms,
             min_bytes=self._min_bytes,
-            max_bytes=max(self._max_bytes, max(p.max_bytes for p in positions)),
+            max_bytes=biggest,
             isolation_level=1 if self.read_committed else 0,
             session_id=delta.session_id,
             session_epoch=delta.session_epoch,
@@ -289,7 +298,7 @@ class Fetcher:
             return [], self._unanswered(asked, error, now), True
         if response.throttle_time_ms > 0:
             self._not_before[asked.broker_id] = now + min(response.throttle_time_ms / 1000, MAX_THROTTLE_S)  # KIP-219
-        refusal = error_for(response.error_code, broker=asked.broker_id, api="Fetch")
+        refusal = error_for(response.error_code, broker=asked.broker_id, api="Fetch") if response.error_code else None
         if refusal is not None:
             if session.refused(refusal):
                 log.info("broker %s: %s: the next fetch names everything", asked.broker_id, refusal)
@@ -343,14 +352,15 @@ class Fetcher:
         self, position: Position, data: PartitionData, asked: Asked, now: float, batches: list[Fetched], errors: list[KafkaException]
     ) -> bool:
         """One partition's part of an answer. Returns whether the metadata is out of date."""
-        error = error_for(
-            data.error_code, topic=position.tp.topic, partition=position.tp.partition, offset=position.fetch_offset, api="Fetch"
-        )
-        if error is not None:
-            return self._refused(position, data, error, asked.broker_id, now, errors)
+        if data.error_code:
+            name, partition = position.tp
+            error = error_for(data.error_code, topic=name, partition=partition, offset=position.fetch_offset, api="Fetch")
+            if error is not None:
+                return self._refused(position, data, error, asked.broker_id, now, errors)
         position.high_watermark, position.stable = data.high_watermark, data.last_stable_offset
         position.trouble = None
-        position.retry.succeeded()
+        if position.retry.failures:
+            position.retry.succeeded()
         stale = data.preferred_read_replica >= 0 and self._redirected(position, data.preferred_read_replica, asked.broker_id, now)
         if data.records is None or not len(data.records):
             return stale

@@ -67,11 +67,12 @@ class FetchSession:
     # -- asking ----------------------------------------------------------------------------------------------------------
     def ask(self, wanted: Mapping[TopicPartition, Wanted]) -> Delta:
         """The next fetch. wanted: all that is asked of the broker, in the order in which it is to fill its answer."""
-        by_id = all(part.topic_id != ZERO_UUID for part in wanted.values())
+        ids = {id(part.topic_id): part.topic_id for part in wanted.values()}  # to compare two takes long: not once for each partition
+        by_id = all(topic_id != ZERO_UUID for topic_id in ids.values())
         if by_id != self._by_id:
             self.lost()  # a session goes by names or by ids, never by both
             self._by_id = by_id
-        if any(tp in wanted and wanted[tp].topic_id != part.topic_id for tp, part in self._held.items()):
+        if any(tp in wanted and _are_two(wanted[tp].topic_id, part.topic_id) for tp, part in self._held.items()):
             # A topic was made again. By name (before Fetch v13) the new one would be taken in and, as the old one, put out again: a broker does
             # it in this order, and says nothing of the partition from then on.
             self.lost()
@@ -120,3 +121,7 @@ class FetchSession:
         self.id, self.epoch = session_id, FIRST
         self._held = {}
         self._served = 0
+
+
+def _are_two(one: UUID, other: UUID) -> bool:
+    return one is not other and one != other

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from gkafka.core.backoff import Backoff, Retry
 from gkafka.exceptions import BrokerError, error_for
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from gkafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from random import Random
 
 __all__ = ["NO_TOPIC_ID", "BrokerInfo", "Metadata", "PartitionInfo", "TopicInfo"]
 
-NO_TOPIC_ID = uuid.UUID(int=0)
+NO_TOPIC_ID = ZERO_UUID
 NEVER = float("inf")
 CALM_S = 2.0
 """Refreshes that are this far apart have nothing to do with each other."""

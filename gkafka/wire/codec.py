@@ -105,11 +105,13 @@ def decoder(cls: type[Struct], version: int, flexible: bool) -> Reader:
     plain, tagged, absent = _split(cls, version)
     scope: dict[str, Any] = {"cls": cls, "new": cls.__new__, "damage": Damage, "malformed": _malformed, **_LENGTHS}
     lines = ["self = new(cls)"]
-    if any(isinstance(step, Field) and _is_inlined(step, version) for step in _steps(plain)):
+    if any(isinstance(step, Field) and _is_read_inline(step, version) for step in _steps(plain)):
         lines.append("limit = len(frame)")
     for field in [*absent, *tagged]:
-        scope[f"default_{field.name}"] = field.default
-        lines.append(f"self.{field.name} = default_{field.name}" + ("()" if field.made_anew else ""))
+        # An answer is read, never changed: its structs at their defaults are one, for all answers. Lists are not.
+        is_list = field.made_anew and field.kind == "array"
+        scope[f"default_{field.name}"] = field.default if is_list else field.fresh()
+        lines.append(f"self.{field.name} = default_{field.name}" + ("()" if is_list else ""))
     lines.append("try:")
     lines += ["    " + line for step in _steps(plain) for line in _decode_lines(step, version, flexible, scope)]
     if flexible:
@@ -129,7 +131,11 @@ def _decode_lines(step: Step, version: int, flexible: bool, scope: dict[str, Any
         return [f"{targets.rstrip()} = read_{first}(frame, position)", f"position += {run.size}"]
     scope[f"read_{step.name}"] = _reader(step, version, flexible)
     general = f"self.{step.name}, position = read_{step.name}(frame, position)"
-    return _inline_decode_lines(step, version, flexible, scope, general) if _is_inlined(step, version) else [general]
+    return _inline_decode_lines(step, version, flexible, scope, general) if _is_read_inline(step, version) else [general]
+
+
+def _is_read_inline(field: Field, version: int) -> bool:
+    return field.kind == "bytes" or _is_inlined(field, version)
 
 
 def _is_inlined(field: Field, version: int) -> bool:
@@ -148,6 +154,9 @@ def _inline_decode_lines(field: Field, version: int, flexible: bool, scope: dict
     if field.kind == "string":
         size = 1
         taken = [f"self.{field.name} = str(frame[{start}:{start} + length], 'utf-8')", f"position = {start} + length"]
+    elif field.kind == "bytes":
+        size = 1
+        taken = [f"self.{field.name} = frame[{start}:{start} + length]", f"position = {start} + length"]
     else:
         size = max(1, _least_size(_struct_of(field), version, flexible))
         scope[f"item_of_{field.name}"] = decoder(_struct_of(field), version, flexible)
