@@ -7,9 +7,10 @@ READY  := $(VENV)/.ready
 BUILT  := $(VENV)/.built
 SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/records/*.pxi gkafka/records/*.h)
 
-# Tests that start Apache Kafka, Spark or the demo; all others are pure. Pure ones often wait, so four run at a time; those of tests/live wait
-# for brokers, and run in three processes with brokers of their own. The faults, Spark and the demo need the machine for themselves.
-WITH_KAFKA := $(wildcard tests/live tests/*/live)
+# Tests that start Apache Kafka, Spark or the demo; all others are pure. Pure ones often wait, so four run at a time; those with Kafka wait
+# for brokers, and run in three processes with brokers of their own: a module at a time, the longest ones first.
+WITH_KAFKA := $(wildcard tests/faults/live tests/spark/live tests/gevent/live tests/examples/live tests/live)
+LIVE := $(PY) -m pytest -q -n 3 --dist loadfile $(WITH_KAFKA)
 PURE := $(PY) -m pytest -q -n 4 --dist loadfile -o faulthandler_timeout=180 $(addprefix --ignore=,$(WITH_KAFKA))
 # What failed beside others is run once more, alone: waits have deadlines, and a busy machine may miss one. Both runs are shown.
 AGAIN := $(PY) -m pytest -q --last-failed --last-failed-no-failures none
@@ -18,7 +19,7 @@ QUICK := -m "not thorough and not soak"
 # Without the longest of these, which `make soak` plays alone.
 UNSOAKED := -m "not soak"
 # The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers
-# that write down what is asked of them.
+# that write down what is asked of them; without what is thorough.
 TWICE := tests/public tests/regressions tests/spark
 OTHERWISE := GKAFKA_IMPL=python GKAFKA_HANDLERS=recording
 
@@ -60,9 +61,8 @@ check: lint  ## lint, types and the tests that need no broker, without the thoro
 
 test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
 	GKAFKA_IMPL=cython $(PURE) $(UNSOAKED) tests || GKAFKA_IMPL=cython $(AGAIN) $(UNSOAKED) tests
-	$(OTHERWISE) $(PURE) $(UNSOAKED) $(TWICE) || $(OTHERWISE) $(AGAIN) $(UNSOAKED) $(TWICE)
-	$(PY) -m pytest -q -n 3 --dist loadfile tests/live || $(AGAIN) tests/live
-	$(PY) -m pytest -q $(filter-out tests/live,$(WITH_KAFKA)) || $(AGAIN) $(filter-out tests/live,$(WITH_KAFKA))
+	$(OTHERWISE) $(PURE) $(QUICK) $(TWICE) || $(OTHERWISE) $(AGAIN) $(QUICK) $(TWICE)
+	$(LIVE) || $(AGAIN) $(WITH_KAFKA)
 	$(PY) examples/demo.py --max-pages $(TEST_PAGES) --out demo-out/test
 
 mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)
