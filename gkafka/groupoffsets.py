@@ -24,7 +24,11 @@ log = logging.getLogger(__name__)
 
 
 class GroupOffsets:
-    """Of one group, "" or None for none: then every call raises ConfigurationError."""
+    """Of one group, "" or None for none: then every call raises ConfigurationError.
+
+    Commits may come at the same time, and none waits for another (those of `progress.py` do): a stop, or a member that gives partitions back,
+    would stand behind all the retries of a commit in the background. So they are numbered.
+    """
 
     def __init__(self, cluster: Cluster, group: str | None) -> None:
         self._cluster, self._handler, self._group = cluster, cluster.handler, group

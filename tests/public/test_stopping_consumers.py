@@ -115,6 +115,21 @@ def test_and_goes_on_with_the_partitions_that_nobody_else_committed(make_cluster
     assert {key: c.offset for key, c in cluster.committed("g").items()} == {("t", 0): 100, ("t", 1): 51}
 
 
+def test_what_the_application_commits_does_not_wait_for_a_commit_in_the_background(
+    client: KafkaClient, cluster: MockCluster, run: Runner
+) -> None:
+    fill(client, numbers(5))
+    cluster.on("OffsetCommit", Error(LOADING))
+    consumer = client.topics["t"].get_simple_consumer(
+        "g", auto_commit_enable=True, auto_commit_interval_ms=100, offsets_channel_backoff_ms=3000
+    )
+    read(consumer, 5)
+    run.until(lambda: cluster.count("OffsetCommit") == 1)
+    consumer.commit_offsets()
+    assert (committed(cluster), cluster.count("OffsetCommit")) == (5, 2), "the first is not tried again before"
+    consumer.stop()
+
+
 def test_b23_a_commit_is_not_tried_again_once_the_partitions_are_anothers(client: KafkaClient, cluster: MockCluster) -> None:
     fill(client, numbers(5))
     consumer = client.topics["t"].get_simple_consumer("g", auto_commit_enable=True, offsets_channel_backoff_ms=10)
