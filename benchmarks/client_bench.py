@@ -839,7 +839,7 @@ def verify(a):
 
 # ----------------------------------------------------------------- runner
 class Stub:
-    def __init__(self, pin):
+    def __init__(self, pin, *options):
         cache = os.path.expanduser(os.environ.get("GKAFKA_CACHE") or "~/.cache/gkafka")
         os.makedirs(cache, exist_ok=True)
         exe = os.path.join(cache, "stub_broker")
@@ -848,7 +848,7 @@ class Stub:
             new = "%s.%d" % (exe, os.getpid())
             subprocess.check_call([os.environ.get("CC", "cc"), "-O2", "-o", new, src])
             os.rename(new, exe)
-        cmd = [exe, "--stdin-exit", "--partitions", "1"]
+        cmd = [exe, "--stdin-exit", "--partitions", "1", *options]
         if pin:
             cmd = ["taskset", "-c", "1", *cmd]
         self.p = subprocess.Popen(cmd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

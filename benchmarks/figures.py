@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import random
 import statistics
 import subprocess
 import sys
@@ -144,15 +145,23 @@ def shown(of: str, values: Iterable[float]) -> str:
 
 # -- tools -----------------------------------------------------------------------------------------------------------------
 class stub_broker:
-    """The address of a stub broker, while it runs."""
+    """The address of a stub broker, while it runs. options: of its command line, say "--brokers", "20"."""
+
+    def __init__(self, *options: str) -> None:
+        self._options = options
 
     def __enter__(self) -> str:
-        sys.path.insert(0, str(HERE))
+        if str(HERE) not in sys.path:
+            sys.path.append(str(HERE))
         import client_bench
 
-        self._stub = client_bench.Stub(False)  # type: ignore[no-untyped-call]
+        self._stub = client_bench.Stub(False, *self._options)  # type: ignore[no-untyped-call]
         address: str = self._stub.addr
         return address
+
+    @property
+    def pid(self) -> int:
+        return int(self._stub.p.pid)
 
     def __exit__(self, *_: object) -> None:
         self._stub.stop()  # type: ignore[no-untyped-call]
@@ -209,6 +218,20 @@ def fill(bootstrap: str, topic: str, partitions: int, count: int) -> None:
         if not i % 1000:
             producer.poll(0)
     assert producer.flush(120) == 0
+
+
+def json_like(count: int, size: int) -> list[bytes]:
+    """Values of so many bytes that compress as JSON of an application does: to a third."""
+    chance = random.Random(7)
+    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(3, 9))) for _ in range(400)]
+
+    def value() -> bytes:
+        text = ""
+        while len(text) < size:
+            text += f'{{"{chance.choice(words)}": "{chance.choice(words)}", "id": {chance.randint(0, 99999)}}}, '
+        return text[:size].encode()
+
+    return [value() for _ in range(count)]
 
 
 def machine() -> str:

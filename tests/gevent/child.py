@@ -6,6 +6,19 @@ if sys.argv[1] == "patched":
     from gevent import monkey
 
     monkey.patch_all()
+elif sys.argv[1] == "patched late":
+    import ssl
+    import warnings
+
+    from gevent import monkey
+
+    import gkafka
+
+    early_context = ssl.create_default_context()
+    assert gkafka.KafkaClient
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # gevent: "Monkey-patching ssl after ssl has already been imported may lead to errors"
+        monkey.patch_all()
 
 import faulthandler
 import gc

@@ -21,18 +21,15 @@ class Ticker:
 
     A large CPU gap: someone burned CPU without yielding. A large wall gap without CPU: a system call blocked the hub, or the machine did
     something else; so a wall gap counts only when it repeats (worst_wall(2): the second largest; `assert_no_stall`).
-    collecting: leave the garbage collector on, in a process that holds no test session.
     """
 
-    def __init__(self, *, collecting: bool = False) -> None:
-        self._collecting = collecting
+    def __init__(self) -> None:
         self.gaps: list[tuple[float, float]] = []
         self._on = True
 
     def __enter__(self) -> Ticker:
         gc.collect()
-        if not self._collecting:
-            gc.disable()  # a collection of the whole test session's objects is no stall of ours
+        gc.disable()  # a collection of the whole test session's objects is no stall of ours
         self._greenlet = gevent.spawn(self._run)
         gevent.sleep(0.003)
         self.gaps.clear()

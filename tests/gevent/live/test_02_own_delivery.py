@@ -1,0 +1,51 @@
+"""2: ten thousand greenlets, each with one record and a wait for its own delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, greenlets, in_child, results, spawn_all
+from tests.live.kafka import KafkaCluster
+from tests.live.peer import Peer
+
+GREENLETS = 10_000
+DEADLINE_S = 1.0
+
+
+def own_deliveries(producer: Any, topic: str) -> list[tuple[int, int]]:
+    """(partition, offset) of the records b"0" to b"9999"."""
+
+    def one(n: int) -> tuple[int, int]:
+        sent = producer.produce(topic, b"%d" % n).result(LIMIT_S)
+        return sent.partition, sent.offset
+
+    return list(results(spawn_all(lambda n=n: one(n) for n in range(GREENLETS))))  # type: ignore[misc]
+
+
+def stalls(hosts: str, topic: str) -> None:
+    with connect(hosts) as client:
+        producer = client.get_producer()
+        producer.produce(topic, b"warm").result(LIMIT_S)
+        places: list[int] = []
+        seen = assert_no_stall(lambda: places.append(len(set(own_deliveries(producer, topic)))), 20)
+        assert set(places) == {GREENLETS}
+        assert min(run.seconds for run in seen) <= DEADLINE_S, "\n".join(map(str, seen))
+
+
+def offsets(hosts: str, topic: str) -> list[tuple[int, int]]:
+    with connect(hosts) as client:
+        return own_deliveries(client.get_producer(), topic)
+
+
+@greenlets
+def test_02_ten_thousand_greenlets_that_wait_for_their_own_record(mode: str, stub: str, stub_topic: Callable[..., str]) -> None:
+    in_child(mode, stalls, stub, stub_topic(4, keeps=False))
+
+
+@greenlets
+def test_02_each_is_told_the_place_of_its_own_record(mode: str, kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(4)
+    told = {tuple(place): b"%d" % n for n, place in enumerate(in_child(mode, offsets, kafka.hosts, topic))}
+    log = {(r.partition, r.offset): r.value for r in Peer(kafka.hosts, kafka.release).read(topic, GREENLETS, 4)}
+    assert told == log

@@ -1,0 +1,87 @@
+"""10: peers that are there and say nothing: each call ends at its configured time, and the hub is free meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import gevent
+import pytest
+
+from benchmarks.figures import stub_broker
+from gkafka.exceptions import KafkaException
+from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, greenlets, in_child
+from tests.net.servers import black_hole, serve
+
+LIMITED_S, LATE_S = 1.0, 0.5
+
+
+def ended_at(limit_s: float, call: Callable[[], Any]) -> None:
+    began = monotonic()
+    with pytest.raises(KafkaException):
+        call()
+    assert limit_s - 0.02 <= monotonic() - began <= limit_s + LATE_S, f"{call} ended after {monotonic() - began:.2f} s"
+
+
+def unreachable(hosts: str) -> None:
+    """A host that never answers, or never accepts."""
+
+    def run() -> None:
+        with connect(hosts, connect_timeout_ms=1000 * LIMITED_S, socket_timeout_ms=1000 * LIMITED_S) as client:
+            producer = client.get_producer(max_block_ms=1000 * LIMITED_S)
+            calls = [
+                lambda: client.connect(LIMITED_S),
+                lambda: client.list_offsets({("t", 0): -1}, timeout=LIMITED_S),
+                lambda: producer.produce("t", b"x"),
+            ]
+            gevent.joinall([gevent.spawn(ended_at, LIMITED_S, call) for call in calls], raise_error=True, timeout=LIMIT_S)
+
+    assert_no_stall(run, 10)
+
+
+def half_open() -> None:
+    """A broker that worked, and now is a process that stands still while its connections live on."""
+    for_all = {"socket_timeout_ms": 1000 * LIMITED_S, "connect_timeout_ms": 1000 * LIMITED_S}
+    broker = stub_broker()
+    with broker as hosts, connect(hosts, **for_all) as client:
+        client.create_topic("t")
+
+        def run() -> None:
+            producer = client.get_producer(request_timeout_ms=600, delivery_timeout_ms=1000 * LIMITED_S)
+            producer.produce("t", b"warm").result(LIMIT_S)
+            os.kill(broker.pid, signal.SIGSTOP)
+            try:
+                delivery = producer.produce("t", b"x")
+                calls = [
+                    lambda: delivery.result(LIMIT_S),
+                    lambda: client.list_offsets({("t", 0): -1}, timeout=LIMITED_S),
+                    lambda: client.fetch_raw("t", 0, 0, timeout=LIMITED_S),
+                    lambda: producer.flush(LIMITED_S),
+                ]
+                gevent.joinall([gevent.spawn(ended_at, LIMITED_S, call) for call in calls], raise_error=True, timeout=LIMIT_S)
+            finally:
+                os.kill(broker.pid, signal.SIGCONT)
+            producer.produce("t", b"after").result(LIMIT_S)
+            producer.close()
+
+        assert_no_stall(run, 10)
+
+
+@greenlets
+def test_10_a_server_that_accepts_and_never_answers(mode: str) -> None:
+    with serve(lambda conn: [None for _ in iter(lambda: conn.recv(4096), b"")]) as port:
+        in_child(mode, unreachable, f"127.0.0.1:{port}")
+
+
+@greenlets
+def test_10_a_host_that_never_accepts(mode: str) -> None:
+    with black_hole() as port:
+        in_child(mode, unreachable, f"127.0.0.1:{port}")
+
+
+@greenlets
+def test_10_a_broker_that_stands_still_while_its_connections_live(mode: str) -> None:
+    in_child(mode, half_open)
