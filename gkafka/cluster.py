@@ -359,7 +359,8 @@ class Cluster:
     def _why(self) -> str:
         """Each host and its last failure, which mostly names the host itself."""
         whys = ((address, why) for address, (_, why) in sorted(self._failures.items()))
-        return "".join(f"; {why}" if address in why.replace("[", "").replace("]", "") else f"; {address}: {why}" for address, why in whys)
+        told = "".join(f"; {why}" if address in why.replace("[", "").replace("]", "") else f"; {address}: {why}" for address, why in whys)
+        return told or f"; no answer yet from {self._addresses()}"
 
     def connect(self, timeout_s: float | None = None) -> None:
         """Reach the cluster: returns once metadata is there."""
@@ -469,10 +470,15 @@ class Cluster:
                 pause = backoff.pause_s(failures, self._chance)
                 if not exc.retriable or (isinstance(exc, UnknownTopicOrPartition) and exc.api == "Metadata"):
                     raise  # what the metadata do not have after fresh ones, a retry does not bring
-                if self._handler.monotonic() + pause >= deadline:
+                left = deadline - self._handler.monotonic()
+                self._pause(min(pause, left))
+                if pause >= left:  # the caller gave this much time, and another one may ask for less than was left
                     raise KafkaTimeoutError(f"{what}: not done in time, last: {exc}", **exc.about) from exc
+
+    def _pause(self, seconds: float) -> None:
+        if seconds > 0:
             self.poll()
-            self._handler.sleep(pause)
+            self._handler.sleep(seconds)
 
     def call_any(self, request: Any, deadline: float, *, max_version: int | None = None) -> tuple[Any, str]:
         """Ask a broker, any broker. Returns its answer, and which it was (host:port)."""

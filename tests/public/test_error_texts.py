@@ -98,7 +98,12 @@ def faults(error: KafkaException, api: str, code: int, about: dict[str, Any], br
 @pytest.fixture
 def no_second_try(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From now on errors that pass are told at once: the pause before the next try is longer than any timeout."""
-    return lambda: monkeypatch.setattr("gkafka.cluster.Backoff", lambda *_: Backoff(3600, 3600))
+
+    def patch() -> None:
+        monkeypatch.setattr("gkafka.cluster.Backoff", lambda *_: Backoff(3600, 3600))
+        monkeypatch.setattr("gkafka.cluster.Cluster._pause", lambda *_: None)  # nor is the rest of the time waited out
+
+    return patch
 
 
 @pytest.mark.parametrize("path", PATHS)
