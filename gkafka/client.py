@@ -37,6 +37,7 @@ __all__ = ["KafkaClient", "TopicEnds"]
 log = logging.getLogger(__name__)
 
 STOP_S = 5.0
+NO_METER = dict.fromkeys(("hub_stall_ms", "hub_stall_longest_ms", "hub_stalls"))
 
 
 class TopicEnds(NamedTuple):
@@ -100,6 +101,7 @@ class KafkaClient:
             hosts, self._handler, exclude_internal_topics=exclude_internal_topics, zookeeper_hosts=zookeeper_hosts, config=self._config
         )
         self._raw: RawFetcher | None = None
+        self._stall_meter = self._handler.stall_meter() if self._config.hub_stall_meter else None
         self._closed = False
         self._undelivered: list[DeliveryError] = []
 
@@ -272,6 +274,7 @@ class KafkaClient:
             "client_id": self._config.client_id,
             "handler": self._handler.name,
             "workers": len(self._handler.workers()),
+            **(NO_METER if self._stall_meter is None else self._stall_meter.stats()),
             **self._cluster.stats(),
             "producers": [e.stats() for e in engines if isinstance(e, NativeProducer)],
             "consumers": [e.stats() for e in engines if not isinstance(e, NativeProducer)],
@@ -299,6 +302,8 @@ class KafkaClient:
                 problem = exc
         # Whoever is killed above leaves the rest to the next close(); one that comes meanwhile waits for the same.
         self._cluster.close()
+        if self._stall_meter is not None:
+            self._stall_meter.stop()
         if self._owns_handler:  # one that was given may serve others: whoever made it stops it
             self._handler.stop(self._handler.monotonic() + STOP_S)
         self._closed = True

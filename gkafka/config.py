@@ -238,6 +238,11 @@ class ClientConfig:
     auto_create_topics: bool = option(
         True, "asking for a topic by name lets the broker create it, where the broker allows that", types=(bool,)
     )
+    hub_stall_meter: bool = option(
+        False,
+        "measure how long greenlets keep gevent's hub from all others, for `stats()['hub_stall_ms']`, and warn above a second; OS threads have no hub",
+        types=(bool,),
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

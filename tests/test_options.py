@@ -65,6 +65,7 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "ssl_keyfile": (TLS, "test_a_client_certificate_with_a_pass_phrase_is_shown"),
         "ssl_password": (TLS, "test_a_client_certificate_with_a_pass_phrase_is_shown"),
         "tls_verify": (TLS, "test_without_verification_anything_goes_and_one_warning_says_so"),
+        "hub_stall_meter": ("handlers/test_stall_meter.py", "test_a_client_measures_its_hub_if_it_is_told_to"),
         "auto_create_topics": (CLIENTS, "test_asking_for_a_topic_creates_it_where_the_broker_and_the_option_allow_that"),
     },
     "ProducerConfig": {

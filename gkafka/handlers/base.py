@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from gkafka.exceptions import ForkedClientError
 from gkafka.handlers import primitives as p
@@ -24,6 +24,7 @@ __all__ = [
     "Address",
     "Buffer",
     "Handler",
+    "StallMeter",
     "Stream",
     "Worker",
 ]
@@ -132,6 +133,18 @@ class Stream(abc.ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.peer}{' closed' if self.closed else ''}>"
+
+
+class StallMeter(Protocol):
+    """How long an event loop was kept from turning."""
+
+    def stats(self) -> dict[str, float]:
+        """hub_stall_ms: of the last minute or two; hub_stall_longest_ms: of all; hub_stalls: how many above a second."""
+        ...
+
+    def stop(self) -> None:
+        """Measure no more."""
+        ...
 
 
 # -- the handler -------------------------------------------------------------------------------------------------------
@@ -255,6 +268,10 @@ class Handler(abc.ABC):
     @abc.abstractmethod
     def offload(self, fn: Callable[..., T], *args: Any) -> T:
         """fn(*args), its result or its error; other workers run meanwhile. For work of >= 0.5 ms that releases the GIL."""
+
+    def stall_meter(self) -> StallMeter | None:
+        """One that measures from now on; None without an event loop of which greenlets could keep each other."""
+        return None
 
     def renewed(self) -> Handler:
         """Another one of the same kind, for a process that was forked from the one that made this."""

@@ -44,6 +44,7 @@ from gkafka.handlers.hubs import (
     Turnstile,
     check_same_process,
 )
+from gkafka.handlers.stallmeter import HubStallMeter
 
 __all__ = ["GEventHandler"]
 
@@ -328,6 +329,11 @@ class GEventHandler(Handler):
         if error is not None:
             raise error
         return value  # type: ignore[no-any-return]
+
+    def stall_meter(self) -> HubStallMeter:
+        meter = HubStallMeter(self)
+        meter.start()
+        return meter
 
     # network
     def getaddrinfo(self, host: str, port: int, deadline: float | None = None) -> list[Address]:
