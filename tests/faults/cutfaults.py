@@ -30,9 +30,8 @@ def topic_made_again(run: GroupRun) -> None:
         run.measure("new_topic_s", time.monotonic())
         run.settled()
     for party in run.parties:
-        if party.kind == "native":
-            beside = [read for diary in party.diaries() for read in diary.reads if read.term.place[0] != run.topic]
-            party.most("beside_s", slowest(beside, began, time.monotonic()))
+        beside = [read for diary in party.diaries() for read in diary.reads if read.term.place[0] != run.topic]
+        party.most("beside_s", slowest(beside, began, time.monotonic()))
 
 
 def log_cut(run: GroupRun) -> None:
@@ -100,7 +99,7 @@ CUT_FAULTS = {
             topic_made_again,
             evidence=("made",),
             bars={"new_topic_s": METADATA_S + 5, "beside_s": 3.0},
-            kinds=("native",),
+            kinds=("managed", "native", "simple"),
             beside=3,
             control=False,
             client_options={"metadata_max_age_ms": METADATA_S * 1000},
