@@ -21,6 +21,8 @@ SESSION_S = 6.0
 REQUEST_S = 4.0
 """A request is given up after that."""
 METADATA_S = 5.0
+RECONNECT_S = 6.0
+"""The longest pause before a broker is tried again: reconnect_backoff_max_ms and its jitter."""
 BOTH = ("threading", "gevent")
 FAILOVER_S = 5.0
 """Until the other nodes have noticed that one is gone, and a partition of it is led and loaded by another."""
@@ -339,7 +341,7 @@ GROUP_FAULTS = {
             "half-open connections",
             half_open,
             evidence=("detected",),
-            bars={"detect_s": REQUEST_S + 1},
+            bars={"detect_s": REQUEST_S + 1, "recovery_s": RECONNECT_S + 2},
             kinds=("managed", "native", "simple"),
             client_options={"socket_timeout_ms": REQUEST_S * 1000},
             options={"request_timeout_ms": REQUEST_S * 1000},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.consumed import DAMAGED, STRANGER, Diary, Findings, Notes, Place, Story, judge, takeover
+from tests.faults.consumed import DAMAGED, STRANGER, Diary, Findings, Notes, Place, Story, judge, takeover, unfolded
 from tests.faults.ledger import Row
 
 HERE: Place = ("t", 0)
@@ -19,7 +19,7 @@ class Writing:
     """A diary that is being written. Each step takes a second."""
 
     def __init__(self, folder: Path, name: str, now: float = 0.0) -> None:
-        self._path, self.notes, self.now = folder / name, Notes(str(folder / name)), now
+        self.path, self.notes, self.now = folder / name, Notes(str(folder / name)), now
 
     def step(self) -> float:
         self.now += 1.0
@@ -48,7 +48,7 @@ class Writing:
         return self
 
     def diary(self, killed: float | None = None) -> Diary:
-        return Diary.load(self._path, killed)
+        return Diary.load(self.path, killed)
 
 
 def judged(*diaries: Diary, log: Any = (6,), rows: list[Row] = ROWS, clean: bool = True) -> Findings:
@@ -167,3 +167,48 @@ def test_times_are_those_of_the_fault(one: Writing, tmp_path: Path) -> None:
 def test_a_note_that_was_cut_off_by_the_end_of_its_process_is_left_out(tmp_path: Path) -> None:
     diary = Diary("one", ['["assigned", 1.0, [["t", 0]]]\n', '["read", 1.0, 2.0, [["t", 0, '])
     assert (len(diary.terms[HERE]), diary.reads) == (1, [])
+
+
+# -- offsets that begin anew ---------------------------------------------------------------------------------------------------
+ANEW = {"t": [200]}
+"""Ids from 200 on were written after the topic was made again, or cut."""
+
+
+def judged_anew(diary: Writing, rows: list[Row], log: list[int]) -> Findings:
+    story = Story([unfolded(row, ANEW) for row in rows], [(HERE, offset) for offset in log], 0.0, END, eras=ANEW)
+    return judge([Diary.load(diary.path, eras=ANEW)], story)
+
+
+def made_again(*offsets: int) -> list[Row]:
+    return [*ROWS, *(Row("t", 0, offset, 200 + offset) for offset in offsets)]
+
+
+def test_a_topic_that_was_made_again_is_read_from_its_start_without_repeating_anything(one: Writing) -> None:
+    one.read(0, 1, 2, 4, 5).commit(6).read(0, id=200).read(1, id=201).commit(2)
+    assert judged_anew(one, made_again(0, 1), [6, -1, 2]).wrong == {}
+
+
+def test_whoever_goes_on_at_the_old_offset_of_a_topic_that_was_made_again_loses_what_is_before_it(one: Writing) -> None:
+    one.read(0, 1, 2, 4, 5).commit(6).read(6, id=206)
+    assert judged_anew(one, made_again(0, 6), [6, -1, 7]).wrong == {"lost": 1, "skips": 1}
+
+
+def test_an_old_offset_that_is_committed_for_the_new_topic_is_a_regression(one: Writing) -> None:
+    one.read(0, 1, 2, 4, 5).commit(6).read(0, id=200).commit(1)
+    assert judged_anew(one, made_again(0), [5, -1, 6, 1]).wrong == {"regressions": 1}
+
+
+def test_a_log_that_was_cut_is_read_on_from_there_and_its_commits_may_fall_once(one: Writing) -> None:
+    one.read(0, 1, 2, 4, 5).commit(6).read(4, id=204).read(5, id=205).commit(6)
+    assert judged_anew(one, made_again(4, 5), [6, 5, 6]).wrong == {}
+    assert judged_anew(one, made_again(4, 5), [6, 5, 6, 4, 6]).wrong == {"regressions": 1}
+
+
+def test_what_was_written_over_what_was_cut_is_lost_for_whoever_does_not_go_back(one: Writing) -> None:
+    one.read(0, 1, 2, 4, 5).commit(6).read(6, id=206)
+    assert judged_anew(one, made_again(4, 5, 6), [6, 7]).wrong == {"lost": 2, "skips": 2}
+
+
+def test_what_a_member_was_told_of_a_cut_log_is_kept(one: Writing) -> None:
+    one.notes.cut(one.step(), HERE, range(4, 6))
+    assert one.diary().cuts == [(HERE, range(4, 6))]
