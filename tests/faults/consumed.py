@@ -131,7 +131,7 @@ class Diary:
         self.reads: list[Read] = []
         self.commits: list[Commit] = []
         self.assigned_at: list[float] = []
-        self.problems: Counter[str] = Counter()
+        self.problems: list[tuple[float, str]] = []
         self.stopped = False
         for line in lines:
             if line.endswith("\n"):
@@ -169,13 +169,13 @@ class Diary:
             _, topic, partition, first, end = note
             self.cuts.append(((topic, partition), range(first, end)))
         elif what == "problem":
-            self.problems[note[1]] += 1
+            self.problems.append((note[0], note[1]))
         else:
             self.stopped = True
 
     def _commit(self, began: float, at: float, offsets: list[Any], error: str) -> None:
         if error:
-            self.problems[f"commit: {error}"] += 1
+            self.problems.append((at, f"commit: {error}"))
             return
         for topic, partition, offset in offsets:
             term = self._term((topic, partition))
@@ -202,7 +202,8 @@ class Findings:
     the partition was revoked or lost; regressions: commits in the group's log behind the one before; mispositioned: partitions whose last commit
     is not where a group that stopped in order stands; stuck: partitions not read to their end.
     rebalances: the most that one member was given something; unowned_s: the longest for which a partition was nobody's; stall_s: the longest
-    from a record's being produced to its first being handed out.
+    from a record's being produced to its first being handed out; errors: that calls raised in the fault's time. Before it, while the members come and
+    the topic is divided, one that commits may be told that a partition is not its any more.
     """
 
     visible: int = 0
@@ -287,7 +288,7 @@ def judge(diaries: Sequence[Diary], story: Story) -> Findings:
     found.stall_s = slowest(reads, story.since, story.until)
     found.commits = sum(len(diary.commits) for diary in diaries)
     found.mispositioned = _mispositioned(reads, visible, story.log) if story.clean else 0
-    found.errors = dict(sum((diary.problems for diary in diaries), Counter()))
+    found.errors = dict(Counter(name for diary in diaries for at, name in diary.problems if at >= story.since))
     return found
 
 

@@ -105,6 +105,11 @@ def test_a_commit_that_failed_holds_nobody_to_it(one: Writing, tmp_path: Path) -
     assert (found.wrong, found.errors) == ({}, {"commit: KafkaTimeoutError": 1})
 
 
+def test_an_error_before_the_faults_time_is_none_of_the_faults(one: Writing) -> None:
+    diary = one.commit(0, "CommitFailedError").read(0, 1, 2, 4, 5).commit(6, "KafkaTimeoutError").diary()
+    assert judge([diary], Story(ROWS, [(HERE, 6)], 3.0, END)).errors == {"commit: KafkaTimeoutError": 1}
+
+
 def test_aborted_and_control_records_are_strangers_and_other_bytes_are_damage(one: Writing) -> None:
     one.read(0, 1, 2).read(3).read(4, 5)
     assert judged(one.diary()).wrong == {"strangers": 1}
