@@ -155,6 +155,7 @@ class Progress:
     ) -> None:
         failures = 0
         last: KafkaException | None = None
+        before = {tp for tp, offset in offsets.items() if self.committed.get(tp) == offset}
         while offsets:
             terms = self._terms()
             mine = {tp: terms[tp] for tp in offsets if tp in terms}
@@ -166,7 +167,8 @@ class Progress:
                 last = self._send(member, ticket, part, epochs, deadline)
                 if last is None:
                     self.committed.update(part)
-                    rest = {tp: offset for tp, offset in offsets.items() if tp not in part}
+                    # What is given back while the commit waits for a rebalance has nothing to lose if all of it was committed before.
+                    rest = {tp: offset for tp, offset in offsets.items() if tp not in part and tp not in before}
                     if rest:
                         raise self._not_mine(rest)
                     return

@@ -15,7 +15,8 @@ from gkafka.common import TopicPartition
 from gkafka.core.standing import Reason
 from gkafka.exceptions import KafkaException, KafkaTimeoutError, SerializationError, UnknownTopicOrPartition
 from gkafka.groupoffsets import GroupOffsets
-from gkafka.testing import Drop, Error, MockCluster
+from gkafka.membership import Member
+from gkafka.testing import Delay, Drop, Error, MockCluster
 from tests.public.aids import Runner, fill
 from tests.public.groupaids import (
     FOUR,
@@ -241,6 +242,35 @@ def test_explain_and_stats_say_where_a_member_stands(
     assert member.stats()["group"]["losses"] == 1
     monkeypatch.undo()
     gate.set()
+
+
+# -- commits that wait for a rebalance -------------------------------------------------------------------------------------------
+def test_a_commit_that_waited_for_a_rebalance_is_no_failure_for_partitions_of_which_all_was_committed_before(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = Member.wait_for
+
+    def wait_and_be_late(member: Member, *given: Any) -> Any:
+        found = waited(member, *given)
+        run.sleep(0.3)  # the partitions are given back meanwhile
+        return found
+
+    filled(connect, cluster, 5)
+    one = join(auto_commit=False)
+    read_all(one, 20)
+    one.commit()
+    fill(connect(cluster), [b"more"], partition=0)
+    read_all(one, 1)
+    run.sleep(0.15)
+    one.consume_batch(timeout_ms=10)  # that is finished, too
+    two = join(auto_commit=False)
+    joins = cluster.count("SyncGroup")
+    cluster.on("SyncGroup", Delay(0.5), times=2)
+    two.consume_batch(timeout_ms=10)
+    run.until(lambda: cluster.count("SyncGroup") > joins)
+    monkeypatch.setattr(Member, "wait_for", wait_and_be_late)
+    one.commit(timeout=10)
+    assert committed(cluster) == {0: 6, 1: 5, 2: 5, 3: 5}
 
 
 # -- topics that are deleted ---------------------------------------------------------------------------------------------------
