@@ -185,7 +185,7 @@ class BalancedConsumer(Balancing):
         self._wake.set()
         self._changed.set()
         worker, self._worker = self._worker, None
-        if worker is not None and worker.is_alive() and not worker.join(STOP_S) and worker.is_alive():
+        if worker is not None and worker.is_alive() and not worker.join(self._patience(STOP_S)) and worker.is_alive():
             return  # it is this worker, or it still waits for an answer: it leaves when that ends
         self._leave()
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gkafka.checks import check_count, check_flag, check_name, check_offset, check_seconds
+from gkafka.checks import check_count, check_flag, check_name, check_offset, check_seconds, check_wait
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, NoPartitionsForConsumerException
 from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, check_protocol
 from gkafka.partition import Partition
@@ -93,6 +93,7 @@ class Balancing(abc.ABC):
         self._partition_count = 0
         self._changed = self._handler.Event()
         cluster.sleepers.add(self._changed)
+        self._end_by: float | None = None  # when close() must be done
         cluster.adopt(self)
         self._make_consumer([]).stop()  # refuses keywords that cannot be, before anybody hears of this member
 
@@ -184,7 +185,7 @@ class Balancing(abc.ABC):
         consumer, self._consumer = self._consumer, None
         if consumer is None:
             return self._left_at
-        consumer.stop()
+        consumer._stop(None if self._end_by is None else self._patience(float("inf")))
         return consumer._stood_at
 
     def _lose(self) -> None:
@@ -315,8 +316,17 @@ class Balancing(abc.ABC):
         """Leave the group. Idempotent."""
 
     def close(self, timeout: float | None = None) -> None:
-        """The same as stop(); how long that takes is bounded by the other timeouts."""
-        self.stop()
+        """The same as stop(). timeout: seconds for all of it; None: it is bounded by the other timeouts."""
+        if timeout is not None:
+            self._end_by = self._handler.monotonic() + check_wait("timeout", timeout)
+        try:
+            self.stop()
+        finally:
+            self._end_by = None
+
+    def _patience(self, usual: float) -> float:
+        """Seconds that one step of the end may take: usually so long, less where close() has to be done before."""
+        return usual if self._end_by is None else min(usual, max(0.0, self._end_by - self._handler.monotonic()))
 
     @property
     def closed(self) -> bool:

@@ -281,13 +281,12 @@ class KafkaClient:
         }
 
     def close(self, timeout: float | None = None) -> None:
-        """Close producers (delivering what they hold), consumers, connections and workers. Idempotent. timeout: seconds for each producer.
+        """Close producers (delivering what they hold), consumers, connections and workers. Idempotent. timeout: seconds for all of it.
 
         Raises DeliveryError if a producer could not deliver everything; everything is closed all the same. If it is cut short (by a
         gevent.Timeout, by Ctrl-C) the next call goes on with what is left.
         """
-        if timeout is not None:
-            check_wait("timeout", timeout)
+        deadline = None if timeout is None else self._handler.monotonic() + check_wait("timeout", timeout)
         if self._closed:
             return
         self._cluster.stop_adopting()
@@ -295,7 +294,7 @@ class KafkaClient:
         # Members of groups first: they commit what the consumers inside them have consumed.
         for engine in sorted(self._cluster.engines, key=lambda engine: not getattr(engine, "is_member", False)):
             try:
-                engine.close(timeout)
+                engine.close(None if deadline is None else max(0.0, deadline - self._handler.monotonic()))
             except DeliveryError as exc:
                 self._undelivered.append(exc)
             except Exception as exc:

@@ -638,6 +638,11 @@ class Cluster:
         with self._lock:
             self._adopting = False
 
+    @property
+    def closed(self) -> bool:
+        """Was it closed?"""
+        return self._closed
+
     def close(self) -> None:
         """Close every connection."""
         self.stop_adopting()

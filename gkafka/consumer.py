@@ -298,21 +298,23 @@ class Consumer:
             self._keeper = self._handler.spawn(_keep_house, weakref.ref(self), due, _name="gkafka-consumer")
 
     # -- life ------------------------------------------------------------------------------------------------------------------
-    def stop(self) -> None:
+    def stop(self, timeout: float | None = None) -> None:
         """Commit what was handed out (with auto_commit), leave the group, stop fetching, end the workers. Idempotent.
 
-        Called by a listener, it takes effect when that returns.
+        timeout: seconds for the commit and the good-bye, None is offsets_channel_socket_timeout_ms. What could not be told in time is logged:
+        messages may then be consumed again. Called by a listener, it takes effect when that returns.
         """
-        self._stop(in_order=True)
+        self._stop(timeout, in_order=True)
 
-    def _stop(self, *, in_order: bool) -> None:
+    def _stop(self, timeout: float | None = None, *, in_order: bool) -> None:
         if self._engine.closed:
             return
         if self._share is None:
             self._engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)
         if in_order:
             self._progress.finish()
-        patience_s = self._cluster.config.offsets_channel_socket_timeout_ms / 1000
+        patience_s = self._cluster.config.offsets_channel_socket_timeout_ms / 1000 if timeout is None else check_wait("timeout", timeout)
+        deadline = self._handler.monotonic() + patience_s
         try:
             self._handler.check_fork()
             if self._share is not None:
@@ -326,7 +328,7 @@ class Consumer:
         self._engine.stop()
         self._wake.set()
         if self._keeper is not None:
-            self._keeper.join(TICK_S * 2)
+            self._keeper.join(min(TICK_S * 2, max(0.0, deadline - self._handler.monotonic())) if timeout is not None else TICK_S * 2)
         self._deserializers.close(TICK_S)
 
     close = stop

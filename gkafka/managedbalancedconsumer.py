@@ -162,7 +162,7 @@ class ManagedBalancedConsumer(Balancing):
         member, self._member = self._member, None
         self._changed.set()
         if member is not None:
-            member.leave("the consumer is stopped", STOP_S)
+            member.leave("the consumer is stopped", self._patience(STOP_S))
             if not member.in_callback:  # else it is stopped when what it has is revoked
                 self._lose()
             self._generation, self._member_id = -1, ""

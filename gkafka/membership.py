@@ -187,7 +187,10 @@ class Member:
         return true()
 
     def leave(self, reason: str, timeout_s: float) -> bool:
-        """Give everything up in order, tell the coordinator, end the workers. False: not within timeout_s; then the session's end does it."""
+        """Give everything up in order, tell the coordinator, end the workers. False: not within timeout_s; then the session's end does it, and the
+        workers end by themselves.
+        """
+        deadline = self._handler.monotonic() + timeout_s
         with self._lock:
             self._group.leave(reason)
         self._wake.set()
@@ -196,7 +199,7 @@ class Member:
         gone = self.wait_for(lambda: self._ended, timeout_s)
         self.abandon()
         for worker in (self._worker, self._caller):
-            worker.join(TICK_S)
+            worker.join(min(TICK_S, max(0.0, deadline - self._handler.monotonic())))
         return gone
 
     @property
@@ -252,7 +255,7 @@ class Member:
         deadline = self._handler.monotonic() + TICK_S
         with self._lock:
             self._group.leave("the consumer was dropped")
-        while self._handler.monotonic() < deadline and self._group.state not in (State.LEFT, State.FATAL):
+        while self._handler.monotonic() < deadline and self._group.state not in (State.LEFT, State.FATAL) and not self._cluster.closed:
             self._wake.clear()
             with self._lock:
                 plan = self._group.poll(self._handler.monotonic())

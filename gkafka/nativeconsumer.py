@@ -71,7 +71,9 @@ class NativeConsumer:
         self._longest_run = GREENLET_RUN if cluster.handler.cooperative else CHUNK
         self._run_until = 0  # of hand_outs: then take_next() gives none, so that consume_batch() is called
         self._reading: Queue | None = None  # whose records consume_batch() has handed out last
-        self.on_close: Callable[[], Callable[[], object] | None] = lambda: None  # a weak reference to the stop() of the skin around this
+        self.on_close: Callable[[], Callable[[float | None], object] | None] = lambda: (
+            None
+        )  # a weak reference to the end of the skin around this
         cluster.adopt(self)
 
     # -- what to read --------------------------------------------------------------------------------------------------------
@@ -429,10 +431,10 @@ class NativeConsumer:
         return self._driver.stopped
 
     def close(self, timeout: float | None = None) -> None:
-        """Stop; what the client calls when it closes."""
+        """Stop; what the client calls when it closes. timeout: seconds for the last commit and the good-bye."""
         stop = self.on_close()
         if stop is not None:
-            stop()
+            stop(timeout)
         self.stop()
 
     def stats(self) -> dict[str, Any]:

@@ -215,6 +215,7 @@ class SimpleConsumer:
         partitions = self.partitions
         engine = NativeConsumer(self._cluster, self._config, reset_policy=self._auto_offset_reset, group=self._group)
         engine.may_deliver = self._may_deliver
+        engine.on_close = weakref.WeakMethod(self._stop)
         engine.start()
         try:
             starts, epochs = self._starts(engine, partitions)
@@ -254,21 +255,26 @@ class SimpleConsumer:
 
     def stop(self) -> None:
         """Commit if auto_commit_enable, stop fetching, end the workers. Idempotent; start() begins again."""
+        self._stop(None)
+
+    def _stop(self, timeout: float | None) -> None:
+        """timeout: seconds for the commit."""
         engine = self._engine
         if engine is None:
             return
+        deadline = self._handler.monotonic() + (self._cluster.config.api_timeout_ms / 1000 if timeout is None else timeout)
         self._running = False
         self._wake.set()
         engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)
         self._stood_at = {p: offset for p, offset in _by_id(engine.positions()).items() if offset >= 0}
         if self._auto_commit_enable and self._may_commit():
             try:
-                self._commit(engine)
+                self._commit(engine, timeout_s=timeout)
             except KafkaException as exc:
                 log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
         self._engine = None
         if self._committer is not None:
-            self._committer.join(TICK_S * 2)
+            self._committer.join(min(TICK_S * 2, max(0.0, deadline - self._handler.monotonic())))
             self._committer = None
 
     def cleanup(self) -> None:
@@ -389,10 +395,10 @@ class SimpleConsumer:
             offsets = {self._tp(_partition_id(p)): check_offset("offset", offset) for p, offset in given}
         self._commit(engine, offsets)
 
-    def _commit(self, engine: NativeConsumer, offsets: dict[TopicPartition, int] | None = None) -> None:
+    def _commit(self, engine: NativeConsumer, offsets: dict[TopicPartition, int] | None = None, *, timeout_s: float | None = None) -> None:
         engine.commit(
             offsets,
-            timeout_s=self._cluster.config.api_timeout_ms / 1000,
+            timeout_s=self._cluster.config.api_timeout_ms / 1000 if timeout_s is None else timeout_s,
             tries=self._retries,
             backoff_s=self._backoff_s,
             generation_id=self._generation_id,

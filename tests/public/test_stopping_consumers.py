@@ -10,10 +10,10 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.common import OffsetType, TopicPartition
-from gkafka.exceptions import ConsumerStoppedException, NoPartitionsForConsumerException
+from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, NoPartitionsForConsumerException
 from gkafka.groupoffsets import GroupOffsets
-from gkafka.testing import Close, Error, MockCluster
-from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
+from gkafka.testing import Close, Drop, Error, MockCluster
+from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read
 
 T0 = TopicPartition("t", 0)
 LOADING = 14
@@ -141,3 +141,54 @@ def test_b23_a_commit_is_not_tried_again_once_the_partitions_are_anothers(client
     assert "another member's" in str(error)
     consumer.stop()
     assert (committed(cluster), cluster.count("OffsetCommit")) == (-1, 1)
+
+
+@pytest.mark.parametrize("kind", ["simple", "managed", "native", "member"])
+def test_the_client_ends_its_consumers_within_the_timeout_whoever_is_silent(
+    cluster: MockCluster, connect: Any, run: Runner, kind: str
+) -> None:
+    client = connect(cluster)
+    fill(connect(cluster), numbers(5))
+    topic = client.topics["t"]
+    make = {
+        "simple": lambda: topic.get_simple_consumer("g", auto_commit_enable=True),
+        "managed": lambda: topic.get_balanced_consumer("g", managed=True, auto_commit_enable=True),
+        "native": lambda: client.get_consumer(),
+        "member": lambda: client.get_consumer("t", "g", auto_offset_reset="earliest"),
+    }
+    consumer = make[kind]()
+    if kind == "native":
+        consumer.assign([T0])
+    read(consumer, 5)
+    for api in ("OffsetCommit", "LeaveGroup", "Heartbeat", "FindCoordinator", "Metadata"):
+        cluster.on(api, Drop(before=True), times=None)
+    with Clock() as clock:
+        client.close(1)
+    assert clock.seconds < 1.5
+    with pytest.raises(ConsumerStoppedException):
+        consumer.consume_batch(1)
+
+
+@pytest.mark.parametrize("kind", ["simple", "managed", "member"])
+def test_the_end_of_the_client_commits_what_was_consumed(cluster: MockCluster, connect: Any, kind: str) -> None:
+    client = connect(cluster)
+    fill(connect(cluster), numbers(5))
+    topic = client.topics["t"]
+    make = {
+        "simple": lambda: topic.get_simple_consumer("g", auto_commit_enable=True),
+        "managed": lambda: topic.get_balanced_consumer("g", managed=True, auto_commit_enable=True),
+        "member": lambda: client.get_consumer("t", "g", auto_offset_reset="earliest"),
+    }
+    consumer = make[kind]()
+    read(consumer, 4)
+    client.close()
+    assert committed(cluster) == 4
+    consumer.stop()
+
+
+def test_a_timeout_of_stop_that_is_none_is_refused(client: KafkaClient) -> None:
+    consumer = client.get_consumer("t")
+    with pytest.raises(ConfigurationError, match="timeout=-1"):
+        consumer.stop(-1)
+    consumer.stop(0)
+    assert consumer.closed
