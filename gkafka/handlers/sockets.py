@@ -29,8 +29,9 @@ def peer_name(address: Address) -> str:
 def numeric(host: str, port: int) -> list[Address] | None:
     """The addresses of a literal IP; None for a name. Asks no resolver, so it never waits."""
     try:
-        # The C function under its own name: gevent never patches it, and with AI_NUMERICHOST it looks nothing up.
-        found = _socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)
+        # The C function under its own name: gevent never patches it, and with AI_NUMERICHOST it looks nothing up. Given a str it would load
+        # all that is needed for names that are not ASCII.
+        found = _socket.getaddrinfo(host.encode() if host.isascii() else host, port, 0, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)
     except (OSError, ValueError):  # gaierror; UnicodeError, an embedded NUL
         return None
     return unique(found)
