@@ -62,7 +62,7 @@ check: lint  ## lint, types and the tests that need no broker, without the thoro
 test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
 	GKAFKA_IMPL=cython $(PURE) $(UNSOAKED) tests || GKAFKA_IMPL=cython $(AGAIN) $(UNSOAKED) tests
 	$(OTHERWISE) $(PURE) $(QUICK) $(TWICE) || $(OTHERWISE) $(AGAIN) $(QUICK) $(TWICE)
-	$(LIVE) || $(AGAIN) $(WITH_KAFKA)
+	$(LIVE) $(UNSOAKED) || $(AGAIN) $(UNSOAKED) $(WITH_KAFKA)
 	$(PY) examples/demo.py --max-pages $(TEST_PAGES) --out demo-out/test
 
 mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)
@@ -77,7 +77,7 @@ bench: $(BUILT)  ## gkafka beside the other clients that are installed, as a tab
 faults: $(BUILT)  ## faults under load on a real three-node Kafka, beside confluent-kafka, as a table (FAULT=F03 for one, SEED=n)
 	$(PY) -m tests.faults $(addprefix --fault ,$(FAULT)) $(addprefix --seed ,$(SEED))
 
-soak: $(BUILT)  ## what has no end, tried longest: 10,000 random schedules of groups, 200,000 pieces of garbage (some minutes)
+soak: $(BUILT)  ## what has no end, tried longest: 10,000 random schedules of groups, 200,000 pieces of garbage, ten minutes of restarts (half an hour)
 	$(PY) -m pytest -q -n 2 -m soak --ignore=tests/live tests
 
 clean:  ## remove what was built; .venv goes, too

@@ -1,0 +1,231 @@
+"""What the soak plays inside its process: a thousand greenlets that produce, four members of a group, and somebody who kills them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from gkafka.exceptions import KafkaException
+from tests.gevent.harness import LIMIT_S, connect, spawn_all
+
+SEEN = struct.Struct("<QHQ")
+"""A line of a diary: the record's id, its partition, its offset."""
+GREENLETS, MEMBERS, PARTITIONS = 1_000, 4, 8
+FILL = bytes(192)
+PAUSE_S = (0.2, 0.8)
+KILL_EVERY_S = 0.05
+LOOK_EVERY_S = 0.5
+MS_BINS = 10
+"""Of the ticker's histogram, per ms; its last bin is for all that is longer."""
+
+
+def value_of(id: int) -> bytes:
+    return id.to_bytes(8, "big") + FILL
+
+
+def id_of(value: bytes) -> int:
+    return int.from_bytes(value[:8], "big")
+
+
+class Diary:
+    """What was seen of records, in a file: in memory it would hide what the client keeps."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO = path.open("wb")
+        self.count = 0
+
+    def write(self, id: int, partition: int, offset: int) -> None:
+        self._file.write(SEEN.pack(id, partition, offset))
+        self.count += 1
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_diary(path: Path) -> Iterator[tuple[int, int, int]]:
+    return SEEN.iter_unpack(path.read_bytes())
+
+
+class Gaps:
+    """A greenlet that should run each millisecond, and how often its CPU and wall gaps were how long."""
+
+    def __init__(self) -> None:
+        self.cpu = [0] * (1000 * MS_BINS)
+        self.wall = [0] * (1000 * MS_BINS)
+
+    def run(self) -> None:
+        import gevent
+
+        while True:
+            wall, cpu = time.perf_counter(), time.thread_time()
+            gevent.sleep(0.001)
+            for bins, gap in ((self.cpu, time.thread_time() - cpu), (self.wall, time.perf_counter() - wall)):
+                bins[min(int(gap * 1000 * MS_BINS), len(bins) - 1)] += 1
+
+    @staticmethod
+    def below(bins: list[int], share: float) -> float:
+        """So many ms at most was that share of the gaps."""
+        wanted, total = share * sum(bins), 0
+        for at, count in enumerate(bins):
+            total += count
+            if total >= wanted:
+                return (at + 1) / MS_BINS
+        return len(bins) / MS_BINS
+
+
+class Writers:
+    """Greenlets that each send one record after the other and wait for it. One that is killed is replaced; its next record is a new one."""
+
+    def __init__(self, producer: Any, topic: str, diary: Diary) -> None:
+        self.producer, self.topic, self.diary = producer, topic, diary
+        self.failures: Counter[str] = Counter()
+        self.killed = 0
+        self.ids = itertools.count(1)
+        self.on = True
+        self.running: list[Any] = []
+
+    def start(self) -> None:
+        self.running = spawn_all([self.work] * GREENLETS)
+
+    def work(self) -> None:
+        import gevent
+
+        while self.on:
+            id = next(self.ids)
+            try:
+                delivered = self.producer.produce(self.topic, value_of(id)).result(LIMIT_S)
+                self.diary.write(id, delivered.partition, delivered.offset)
+            except KafkaException as error:
+                self.failures[f"{type(error).__name__}: {error}"[:200]] += 1
+            gevent.sleep(random.uniform(*PAUSE_S))
+
+    def kill_one(self) -> None:
+        """Wherever it is: inside produce(), while it waits, or between."""
+        import gevent
+
+        at = random.randrange(len(self.running))
+        self.running[at].kill(block=False)
+        self.running[at] = gevent.spawn(self.work)
+        self.killed += 1
+
+    def stop(self) -> None:
+        import gevent
+
+        self.on = False
+        gevent.joinall(self.running, timeout=2 * LIMIT_S)
+        assert all(greenlet.dead for greenlet in self.running), "a writer waits for ever"
+
+
+class Member:
+    """A member of the group: its consumer, and a greenlet that reads. Whoever kills that one gets another, on the same consumer."""
+
+    def __init__(self, hosts: str, topic: str, diary: Diary, furthest: dict[int, int]) -> None:
+        import gevent
+
+        self.client = connect(hosts)
+        self.consumer: Any = self.client.get_consumer(topic, group="soak", auto_offset_reset="earliest")
+        self.diary, self.furthest = diary, furthest
+        self.errors: Counter[str] = Counter()
+        self.on = True
+        self.reader = gevent.spawn(self.read)
+
+    def read(self) -> None:
+        while self.on:
+            try:
+                messages = self.consumer.consume_batch(500, timeout_ms=200)
+            except KafkaException as error:
+                self.errors[f"{type(error).__name__}: {error}"[:200]] += 1
+                continue
+            for message in messages:
+                self.diary.write(id_of(message.value), message.partition_id, message.offset)
+                self.furthest[message.partition_id] = max(self.furthest.get(message.partition_id, -1), message.offset)
+
+    def kill_reader(self) -> None:
+        import gevent
+
+        self.reader.kill(block=False)
+        self.reader = gevent.spawn(self.read)
+
+    def leave(self) -> None:
+        self.on = False
+        self.reader.join(LIMIT_S)
+        assert self.reader.dead, "a reader waits for ever"
+        self.consumer.stop()
+        self.client.close(LIMIT_S)
+
+
+def memory_mb() -> float:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def soak(hosts: str, topic: str, folder: str, seconds: float, rebalance_every_s: float) -> dict[str, Any]:
+    """Play it, until everything is consumed. Diaries: acknowledged and consumed, in the folder."""
+    import gevent
+
+    gevent.get_hub().NOT_ERROR += (KafkaException,)
+    acknowledged, consumed = Diary(Path(folder, "acknowledged")), Diary(Path(folder, "consumed"))
+    gaps, memory, furthest, errors = Gaps(), [], {}, Counter[str]()
+    client = connect(hosts)
+    producer: Any = client.get_producer(acks="all", buffer_bytes=8 << 20)
+    writers = Writers(producer, topic, acknowledged)
+    members = [Member(hosts, topic, consumed, furthest) for _ in range(MEMBERS)]
+    writers.start()
+    ticking = gevent.spawn(gaps.run)
+    began = time.monotonic()
+    rebalanced, killed, looked = began, began, began
+    rounds = 0
+    while (now := time.monotonic()) < began + seconds:
+        gevent.sleep(0.01)
+        if now >= killed + KILL_EVERY_S:
+            killed = now
+            writers.kill_one()
+            if random.random() < 0.1:
+                random.choice(members).kill_reader()
+        if now >= looked + LOOK_EVERY_S:
+            looked = now
+            memory.append((now - began, memory_mb()))
+        if now >= rebalanced + rebalance_every_s:
+            rebalanced, rounds = now, rounds + 1
+            gone = members.pop(0)
+            gone.leave()
+            errors.update(gone.errors)
+            members.append(Member(hosts, topic, consumed, furthest))
+    writers.stop()
+    producer.flush(LIMIT_S)
+    ticking.kill()
+    left = producer.stats()
+    ends = {partition: end for (_, partition), end in client.list_offsets({(topic, p): -1 for p in range(PARTITIONS)}).items()}
+    deadline = time.monotonic() + LIMIT_S
+    while any(furthest.get(partition, -1) + 1 < end for partition, end in ends.items()):
+        assert time.monotonic() < deadline, f"consumed up to {furthest} of {ends}"
+        gevent.sleep(0.1)
+    for member in members:
+        member.leave()
+        errors.update(member.errors)
+    client.close(LIMIT_S)
+    acknowledged.close()
+    consumed.close()
+    return {
+        "acknowledged": acknowledged.count,
+        "consumed": consumed.count,
+        "killed": writers.killed,
+        "rebalances": rounds,
+        "failures": writers.failures,
+        "errors": errors,
+        "unsettled": left["unsettled_records"],
+        "buffer_free": left["buffer_bytes_free"],
+        "cpu_p999_ms": gaps.below(gaps.cpu, 0.999),
+        "cpu_max_ms": gaps.below(gaps.cpu, 1),
+        "wall_p999_ms": gaps.below(gaps.wall, 0.999),
+        "ticks": sum(gaps.cpu),
+        "memory": memory,
+        "workers": len(client.handler.workers()),
+    }

@@ -1,0 +1,113 @@
+"""30: a thousand greenlets produce and four members consume while the broker restarts, members come and go, and greenlets are killed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from array import array
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.gevent.harness import PATCHED, UNPATCHED, in_child
+from tests.gevent.live.soak import PARTITIONS, id_of, read_diary, soak
+from tests.live.kafka import KafkaCluster
+from tests.live.pool import skip_if_told
+
+STALL_MS = 20
+GROWTH_MB_PER_MIN = 1.0
+WARM_S = 20
+"""Until then buffers and tables grow to their size."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "seconds"),
+    [(UNPATCHED, 60), *(pytest.param(mode, 600, marks=[pytest.mark.soak, pytest.mark.timeout(1800)]) for mode in (UNPATCHED, PATCHED))],
+)
+def test_30_nothing_acknowledged_is_lost_and_nothing_is_there_twice(mode: str, seconds: float, tmp_path: Path) -> None:
+    """A minute has one restart and a change of the group every 6 s; ten minutes have one restart each minute and a change every 20 s."""
+    skip_if_told()
+    with KafkaCluster("4.2.0") as kafka, ThreadPoolExecutor(1) as beside:
+        kafka.create_topic("soak", PARTITIONS)
+        every_s = 20 if seconds > 100 else 6
+        told = beside.submit(in_child, mode, soak, kafka.hosts, "soak", str(tmp_path), seconds, every_s, timeout=seconds + 300)
+        restarts = restart_each_minute(kafka, seconds, told)
+        result = told.result()
+        print({key: value for key, value in result.items() if key != "memory"}, f"{restarts=}")
+        check_log(kafka.hosts, result, tmp_path)
+    check_process(result, seconds)
+
+
+def restart_each_minute(kafka: KafkaCluster, seconds: float, playing: Any) -> int:
+    """In turn asked to end, and killed. Returns how often."""
+    began, times = time.monotonic(), 0
+    while time.monotonic() < began + seconds and not playing.done():
+        time.sleep(0.2)
+        if time.monotonic() >= began + 25 + 60 * times and time.monotonic() < began + seconds - 20:
+            kafka.kill(1, signal.SIGTERM if times % 2 else signal.SIGKILL)
+            kafka.restart(1)
+            times += 1
+    return times
+
+
+def check_log(hosts: str, result: dict[str, Any], folder: Path) -> None:
+    log = read_log(hosts)
+    ids = [id for partition in log for id in partition]
+    assert len(set(ids)) == len(ids), f"{len(ids) - len(set(ids))} records are in the log twice"
+    assert result["acknowledged"] > 1000
+    lost = [line for line in read_diary(folder / "acknowledged") if not is_there(log, *line)]
+    assert not lost, f"{len(lost)} of {result['acknowledged']} acknowledged records are not where they should be: {lost[:5]}"
+    seen = {(partition, offset) for _, partition, offset in read_diary(folder / "consumed")}
+    missed = [(p, offset) for p, partition in enumerate(log) for offset in range(len(partition)) if (p, offset) not in seen]
+    assert not missed, f"{len(missed)} records were never consumed: {missed[:5]}"
+    wrong = [line for line in read_diary(folder / "consumed") if not is_there(log, *line)]
+    assert not wrong, f"consumed, and not so in the log: {wrong[:5]}"
+
+
+def is_there(log: Sequence[Sequence[int]], id: int, partition: int, offset: int) -> bool:
+    return offset < len(log[partition]) and log[partition][offset] == id
+
+
+def read_log(hosts: str) -> list[array[int]]:
+    """The ids of each partition by offset, as confluent-kafka reads them."""
+    consumer = Consumer({"bootstrap.servers": hosts, "group.id": "eyes", "enable.auto.commit": False, "log_level": 2})
+    parts = [TopicPartition("soak", p, 0) for p in range(PARTITIONS)]
+    ends = [consumer.get_watermark_offsets(part, timeout=30)[1] for part in parts]
+    consumer.assign(parts)
+    log = [array("Q") for _ in parts]
+    deadline = time.monotonic() + 120
+    while sum(map(len, log)) < sum(ends):
+        assert time.monotonic() < deadline, f"{sum(map(len, log))} of {sum(ends)} records were read"
+        for message in consumer.consume(10_000, 1.0):
+            assert message.error() is None, message.error()
+            ids = log[message.partition()]
+            assert message.offset() == len(ids), "a gap in the log"
+            ids.append(id_of(message.value()))
+    consumer.close()
+    return log
+
+
+def check_process(result: dict[str, Any], seconds: float) -> None:
+    assert result["failures"] == {}, "what was accepted was delivered, restarts or not"
+    assert result["unsettled"] == 0
+    assert result["killed"] > 2 * seconds
+    assert result["rebalances"] >= seconds / 30
+    assert result["cpu_p999_ms"] <= STALL_MS
+    growth = slope(result["memory"])
+    if seconds > 100:  # in a minute the noise is larger than what is looked for
+        assert growth < GROWTH_MB_PER_MIN, f"{growth:.2f} MB/min: {result['memory'][:: len(result['memory']) // 20]}"
+    else:
+        warm = [mb for at, mb in result["memory"] if at > WARM_S]
+        assert max(warm) < 1.3 * warm[0], f"{warm[:: len(warm) // 10]}"
+
+
+def slope(memory: list[tuple[float, float]]) -> float:
+    """MB per minute, by least squares, of what comes after the first tenth."""
+    points = [(at, mb) for at, mb in memory if at > max(WARM_S, memory[-1][0] / 10)]
+    middle, mean = sum(at for at, _ in points) / len(points), sum(mb for _, mb in points) / len(points)
+    above = sum((at - middle) * (mb - mean) for at, mb in points)
+    return 60 * above / sum((at - middle) ** 2 for at, _ in points)
