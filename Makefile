@@ -78,7 +78,7 @@ faults: $(BUILT)  ## faults under load on a real three-node Kafka, beside conflu
 	$(PY) -m tests.faults $(addprefix --fault ,$(FAULT)) $(addprefix --seed ,$(SEED))
 
 soak: $(BUILT)  ## what has no end, tried longest: 10,000 random schedules of groups, 200,000 pieces of garbage, ten minutes of restarts (half an hour)
-	$(PY) -m pytest -q -n 2 -m soak --ignore=tests/live tests
+	$(PY) -m pytest -q -n 2 -m soak -o faulthandler_timeout=2000 --ignore=tests/live tests
 
 clean:  ## remove what was built; .venv goes, too
 	rm -rf $(VENV) build dist demo-out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

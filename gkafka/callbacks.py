@@ -31,8 +31,8 @@ Callback = tuple[int, Callable[[Any], Any]]
 
 TICK_S = 1.0
 """Longest sleep of the worker: forks and dropped producers are noticed within it."""
-CHUNK = 100
-"""After so many callbacks, and after the last of a batch, others get their turn."""
+TURN_S = 0.002
+"""After callbacks that took so long, and after the last of a batch, others get their turn."""
 LOOK_AGAIN_S = 0.005
 GRACE_S = 0.5
 """How long a close waits at least for callbacks that are due."""
@@ -165,15 +165,20 @@ class Callbacks:
 
     def _run(self, whole: Batch, callbacks: deque[Callback]) -> None:
         """Call them one by one: what is left when this is killed was not called."""
+        turn_ends = self._handler.monotonic() + TURN_S
         while callbacks:
             index, fn = callbacks.popleft()
             try:
                 fn(records.Delivery(whole, index))
-            except BaseException:
+            except BaseException as error:
+                if self._handler.cooperative and isinstance(error, (KeyboardInterrupt, SystemExit)):
+                    self._called += 1
+                    raise  # a signal came while this was on CPU; the end of the worker takes it to the main greenlet, whom it is meant for
                 log.exception("a delivery callback failed")
             self._called += 1
-            if len(callbacks) % CHUNK == 0:
+            if not callbacks or self._handler.monotonic() >= turn_ends:
                 self._handler.checkpoint()
+                turn_ends = self._handler.monotonic() + TURN_S
 
     def let_go(self) -> bool:
         """For a callback that needs memory: let go of the records of one delivered batch, of that whose turn comes last. False: none holds any."""

@@ -77,17 +77,21 @@ def _flush_at_exit() -> None:
 
     The hook is older than those of the program, so that they run first; workers are daemons and still run.
     """
-    holding = [producer for producer in list(_living) if producer.holds_records]
+    # Where somebody else has called it before Python does, it is over.
+    holding = [producer for producer in list(_living) if producer.holds_records and not producer.reported]
     deadlines = [producer.handler.monotonic() + producer.config.exit_timeout_ms / 1000 for producer in holding]
     for producer in holding:
         with contextlib.suppress(KafkaException):  # its hub has ended
             producer.handler.call_soon_threadsafe(producer.send_now)
-    for producer, deadline in zip(holding, deadlines, strict=True):
-        try:
-            _flush(producer, deadline)
-        except Exception:
-            log.exception("the last flush of %r failed", producer)
-        _report(producer)
+    try:
+        for producer, deadline in zip(holding, deadlines, strict=True):
+            try:
+                _flush(producer, deadline)
+            except Exception:
+                log.exception("the last flush of %r failed", producer)
+    finally:  # a second Ctrl-C ends the wait, not the word on what is left
+        for producer in holding:
+            _report(producer)
 
 
 def _ask_others() -> None:

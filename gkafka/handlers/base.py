@@ -43,6 +43,9 @@ class Worker(abc.ABC):
     stop_requested: set by stop(); the function's owner looks at it, nothing ends a worker from outside.
     """
 
+    QUIET: ClassVar[tuple[type[BaseException], ...]] = (ForkedClientError,)
+    """Ends that are no failures: in a forked child the worker is a copy that has to go."""
+
     def __init__(self, name: str, run: Callable[[], object], on_failure: Callable[[BaseException], object] | None) -> None:
         self.name = name
         self.stop_requested = False
@@ -70,8 +73,7 @@ class Worker(abc.ABC):
 
     def _report(self, error: BaseException) -> None:
         if self._on_failure is None:
-            # In a forked child the worker is a copy that has to go: that is no failure.
-            level = logging.DEBUG if isinstance(error, ForkedClientError) else logging.ERROR
+            level = logging.DEBUG if isinstance(error, self.QUIET) else logging.ERROR
             log.log(level, "worker %r ended by %s", self.name, type(error).__name__, exc_info=error)
             return
         try:

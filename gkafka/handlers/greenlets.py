@@ -50,6 +50,7 @@ __all__ = ["GEventHandler"]
 
 T = TypeVar("T")
 READ, WRITE = 1, 2
+SIGNALLED = (KeyboardInterrupt, SystemExit)
 SEND_TURN = 1 << 19  # bytes for one system call: the kernel would copy many megabytes in one go, with the hub waiting
 POOL_THREADS = 2  # codec jobs at once; more threads only take the GIL from the hub
 POOL_IDLE_S = 30  # then its threads end: a client that was dropped without close() leaves none behind
@@ -57,6 +58,8 @@ POOL_IDLE_S = 30  # then its threads end: a client that was dropped without clos
 
 class GreenletWorker(Worker):
     """A greenlet. Its `ended` flag lets any thread join it."""
+
+    QUIET: ClassVar[tuple[type[BaseException], ...]] = (*Worker.QUIET, *SIGNALLED)  # what signals raise goes on to the main greenlet
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class GreenletWorker(Worker):
 
     def _main(self) -> None:
         error = self._body()
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        if isinstance(error, SIGNALLED):
             # A signal arrived while this greenlet was running. It is meant for the main greenlet; re-raised from here it would get
             # there too, but only after gevent has printed a traceback.
             self._hub.loop.run_callback(self._hub.handle_system_error, type(error), error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import textwrap
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import DeliveryError, KafkaException, KafkaTimeoutError, ProducerStoppedException
 from gkafka.testing import Delay, MockCluster
+from tests.handlers.hub import Ticker, run_script
 from tests.public.aids import LIMIT_S, Clock, Runner, fill, stored, stored_values
 
 
@@ -239,3 +241,60 @@ def test_callbacks_are_called_although_their_worker_could_not_be_started_at_firs
     producer.flush(LIMIT_S)
     assert called == [delivery]
     assert refused
+
+
+SIGNALLED = """
+    import signal, sys, os, time
+    import gevent
+    from gkafka import KafkaClient
+    from gkafka.testing import MockCluster
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+    called = []
+
+    def callback(delivery):
+        called.append(delivery.result(0).offset)
+        if len(called) == 2:
+            os.kill(os.getpid(), NUMBER)
+            while True:
+                pass
+
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler="gevent")
+    producer = client.get_producer(on_delivery=callback)
+    try:
+        for _ in range(5):
+            producer.produce("t", b"v")
+        gevent.sleep(20)
+    except (KeyboardInterrupt, SystemExit) as error:
+        print(type(error).__name__)
+    client.close(10)
+    print(called)
+    cluster.close()
+"""
+
+
+@pytest.mark.parametrize("patch", ["", "from gevent import monkey; monkey.patch_all()"], ids=["unpatched", "patched"])
+@pytest.mark.parametrize(("number", "error"), [("signal.SIGINT", "KeyboardInterrupt"), ("signal.SIGTERM", "SystemExit")])
+def test_a_signal_that_finds_a_callback_on_cpu_reaches_the_main_greenlet(patch: str, number: str, error: str) -> None:
+    """It was taken for a failure of the callback, and the program went on. The other callbacks are called."""
+    out = run_script(f"{patch}\n{textwrap.dedent(SIGNALLED)}".replace("NUMBER", number))
+    assert out.splitlines() == [error, "[0, 1, 2, 3, 4]"]
+
+
+def test_callbacks_that_take_long_let_others_have_their_turn(client: KafkaClient, run: Runner) -> None:
+    """Each is one stall of a hub, not a hundred of them."""
+    if not run.gevent:
+        pytest.skip("threads have their turns anyway")
+
+    def burn(delivery: Any) -> None:
+        until = time.perf_counter() + 0.01
+        while time.perf_counter() < until:
+            pass
+
+    producer = client.get_producer(on_delivery=burn, linger_ms=60_000)
+    for _ in range(60):
+        producer.produce("t", b"v")
+    with Ticker() as ticker:
+        producer.flush(LIMIT_S)
+    assert ticker.worst_cpu < 0.1

@@ -174,6 +174,16 @@ def test_a_process_of_multiprocessing_sends_what_its_producers_hold(handler: str
     assert script(CHILD, handler, patched) == ["0 100"]
 
 
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_what_was_called_at_the_end_is_not_called_again_by_python(cluster: MockCluster, handler: str) -> None:
+    """A process that multiprocessing has spawned calls both: it waited for exit_timeout_ms twice, and said twice what was left."""
+    cluster.on("Produce", Delay(60), times=None)
+    program = PRODUCE.replace("**OPTIONS", "exit_timeout_ms=700") + "\nfrom gkafka import lifetime\nlifetime._flush_at_exit()\n"
+    said, took = run_to_its_end(cluster, program, handler, False)
+    assert took < 0.6
+    assert said.count("1000 undelivered record(s)") == 1
+
+
 UWSGI = """
     import types
     uwsgi = sys.modules["uwsgi"] = types.ModuleType("uwsgi")

@@ -129,9 +129,9 @@ class Member:
     def __init__(self, hosts: str, topic: str, diary: Diary, furthest: dict[int, int]) -> None:
         import gevent
 
-        self.client = connect(hosts)
-        self.consumer: Any = self.client.get_consumer(topic, group="soak", auto_offset_reset="earliest")
-        self.diary, self.furthest = diary, furthest
+        self.client: Any = connect(hosts)
+        self.consumer: Any = None
+        self.topic, self.diary, self.furthest = topic, diary, furthest
         self.errors: Counter[str] = Counter()
         self.on = True
         self.reader = gevent.spawn(self.read)
@@ -139,6 +139,8 @@ class Member:
     def read(self) -> None:
         while self.on:
             try:
+                if self.consumer is None:  # made while the broker was down, it is tried again
+                    self.consumer = self.client.get_consumer(self.topic, group="soak", auto_offset_reset="earliest")
                 messages = self.consumer.consume_batch(500, timeout_ms=200)
             except KafkaException as error:
                 self.errors[f"{type(error).__name__}: {error}"[:200]] += 1
@@ -157,7 +159,6 @@ class Member:
         self.on = False
         self.reader.join(LIMIT_S)
         assert self.reader.dead, "a reader waits for ever"
-        self.consumer.stop()
         self.client.close(LIMIT_S)
 
 

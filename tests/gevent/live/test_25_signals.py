@@ -1,0 +1,120 @@
+"""25: SIGINT and SIGTERM reach a program that has records pending. It ends within seconds, they are sent first, and no library worker fails aloud."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from gkafka.testing import Delay, MockCluster
+from tests.gevent.harness import HANDLERS, LIMIT_S, PATCHED, greenlets_and_threads
+from tests.gevent.live.recipes import Program
+from tests.live.kafka import KafkaCluster
+from tests.live.peer import Peer
+
+ENDS_WITHIN_S = 5
+AT_ONCE_S = 1
+PENDING = 1_000
+
+BEGIN = """
+import atexit, signal, sys, time
+from gkafka import KafkaClient
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+hosts, handler, topic = sys.argv[1:4]
+client = KafkaClient(hosts, handler=handler)
+producer = client.get_producer(linger_ms=60_000)
+for number in range(int(sys.argv[4])):
+    producer.produce(topic, b"%d" % number)
+"""
+IDLE = "client.handler.sleep(3600)"
+CONSUMING = """
+consumer = client.get_consumer(topic)
+print("ready", flush=True)
+consumer.consume(3_600_000)
+"""
+# The worker for callbacks is nearly always on CPU; the program itself waits.
+BUSY = """
+def burn(delivery):
+    until = time.perf_counter() + 0.02
+    while time.perf_counter() < until:
+        pass
+
+burning = client.get_producer(on_delivery=burn, exit_timeout_ms=1000)
+for _ in range(5000):
+    burning.produce(topic, b"burning")
+client.handler.sleep(3600)
+"""
+STATES = {"idle": IDLE, "consuming": CONSUMING, "busy": BUSY}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Starts a program and waits until it is where a signal is to find it."""
+    started: list[Program] = []
+
+    def run(mode: str, state: str, hosts: str, topic: str, pending: int = PENDING) -> Program:
+        patch = "from gevent import monkey\nmonkey.patch_all()\n" if mode == PATCHED else ""
+        ready = "" if '"ready"' in state else 'print("ready", flush=True)\n'
+        source = patch + BEGIN + ready + dedent(state)
+        program = Program([sys.executable, "-W", "error", "-c", source, hosts, HANDLERS[mode], topic, str(pending)], tmp_path)
+        started.append(program)
+        program.wait_until(lambda: "ready" in program.said(), "ready")
+        return program
+
+    yield run
+    for program in started:
+        program.__exit__()
+
+
+def ended(program: Program, within_s: float) -> None:
+    began = time.monotonic()
+    try:
+        program.process.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"it goes on:\n{program.said()}") from None
+    took = time.monotonic() - began
+    assert took <= within_s, f"{took:.1f} s:\n{program.said()}"
+
+
+@greenlets_and_threads
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_25_a_signal_ends_the_program_soon_and_what_is_pending_is_sent(
+    mode: str, state: str, number: signal.Signals, start: Callable[..., Program], kafka: KafkaCluster, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    program = start(mode, STATES[state], kafka.hosts, topic)
+    time.sleep(0.3)  # it is in the middle of what it does
+    program.process.send_signal(number)
+    ended(program, ENDS_WITHIN_S)
+    said = program.said()
+    assert "failed with" not in said, said
+    # The program's own KeyboardInterrupt, and nothing of a worker's.
+    assert said.count("Traceback") == (number == signal.SIGINT), said
+    assert program.process.returncode == (-signal.SIGINT if number == signal.SIGINT else 0), said
+    peer = Peer(kafka.hosts, kafka.release)
+    peer.wait_for(topic, PENDING)
+    log = [record.value for record in peer.read_all(topic) if record.value != b"burning"]
+    assert log == [b"%d" % at for at in range(PENDING)]
+
+
+@greenlets_and_threads
+def test_25_a_second_sigint_ends_it_at_once(mode: str, start: Callable[..., Program]) -> None:
+    with MockCluster(topics={"t": 1}) as cluster:
+        cluster.on("Produce", Delay(60), times=None)
+        program = start(mode, 'atexit.register(print, "ending", flush=True)\n' + IDLE, cluster.bootstrap, "t", 10)
+        program.process.send_signal(signal.SIGINT)
+        program.wait_until(lambda: "ending" in program.said(), "ending")
+        time.sleep(0.3)
+        assert program.process.poll() is None, program.said()
+        program.process.send_signal(signal.SIGINT)
+        ended(program, AT_ONCE_S)
+        assert "failed with" not in program.said(), program.said()
+        assert "10 undelivered record(s)" in program.said(), program.said()
