@@ -130,13 +130,13 @@ class Member:
             self._group.subscribe(topics)
         self._wake.set()
 
-    def commit_ticket(self, partitions: Mapping[TopicPartition, int]) -> tuple[Ticket | None, bool]:
+    def commit_ticket(self, partitions: Mapping[TopicPartition, int], until: float) -> tuple[Ticket | None, bool]:
         """The right to commit what was delivered under these terms, which ends with `on_commit`, and whether this is a moment for commits: if so,
-        what gets no ticket is not this member's.
+        what gets no ticket is not this member's. until: the commit is over by then (monotonic seconds).
         """
         with self._lock:
             now = self._handler.monotonic()
-            return self._group.commit_ticket(partitions, now), self._group.takes_commits(now)
+            return self._group.commit_ticket(partitions, now, until), self._group.takes_commits(now)
 
     @property
     def takes_commits(self) -> bool:

@@ -67,7 +67,7 @@ class NativeConsumer:
         self._offsets = GroupOffsets(cluster, group)
         # Asked before records are handed out: are the partitions, for sure, this consumer's? None: there is nobody else.
         self.may_deliver: Callable[[], bool] | None = None
-        self.hand_outs = 0  # how often records were handed out
+        self.hand_outs = 0  # how often records were handed out, or were about to be
         self._longest_run = GREENLET_RUN if cluster.handler.cooperative else CHUNK
         self._run_until = 0  # of hand_outs: then take_next() gives none, so that consume_batch() is called
         self._reading: Queue | None = None  # whose records consume_batch() has handed out last
@@ -268,14 +268,11 @@ class NativeConsumer:
             return None
         if (self.may_deliver is not None and not self.may_deliver()) or (reader := reading.reader) is None:
             return None
+        self.hand_outs += 1  # before the step: who takes the partition away looks at it afterwards, and must find what was handed out
         if records.STEPS_ARE_WHOLE:
-            message = reader.step(reading)
-        else:
-            with self._taking, self._lock:
-                message = reader.step(reading)
-        if message is not None:
-            self.hand_outs += 1
-        return message
+            return reader.step(reading)
+        with self._taking, self._lock:
+            return reader.step(reading)
 
     def _wait_filled(self, seconds: float) -> None:
         self._filled.clear()

@@ -40,6 +40,8 @@ SNAPSHOT_S = 0.1
 """How often it is written down what is finished: not for each of a million messages."""
 PAUSES = Backoff(0.05, 1.0)
 LOOK_S = 1.0
+GRACE_S = 1.0
+"""So long after its deadline a commit is taken for one that was interrupted."""
 FENCES = (FencedInstanceId, FencedMemberEpoch, GroupIdNotFound, IllegalGeneration, UnknownMemberId)
 Terms = Callable[[], Mapping[TopicPartition, int]]
 
@@ -159,7 +161,7 @@ class Progress:
         while offsets:
             terms = self._terms()
             mine = {tp: terms[tp] for tp in offsets if tp in terms}
-            ticket, is_moment = member.commit_ticket(mine)
+            ticket, is_moment = member.commit_ticket(mine, deadline + GRACE_S)
             if ticket is None and (is_moment or not mine):
                 raise member.error or self._not_mine(offsets)
             if ticket is not None:

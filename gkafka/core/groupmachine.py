@@ -179,15 +179,15 @@ class GroupMachine(abc.ABC):
         """Is this a moment for commits? If not, there may be one after the rebalance; if so, what gets no ticket is not the member's any more."""
         return self.state in self._committing and self.generation != NO_GENERATION and now < self._lease.ends_at
 
-    def commit_ticket(self, partitions: Mapping[TopicPartition, int], now: float) -> Ticket | None:
+    def commit_ticket(self, partitions: Mapping[TopicPartition, int], now: float, until: float = NEVER) -> Ticket | None:
         """The right to commit what was delivered under these terms, as far as it is still the member's; None if not at this moment.
 
-        Each ticket ends with `on_commit`: what is given up is not free before.
+        Each ticket ends with `on_commit`: what is given up is not free before, or before `until`: a caller that is interrupted may never say.
         """
         allowed = self._have.may_commit(partitions) if self.takes_commits(now) else None
         if not allowed:
             return None
-        ticket = Ticket(self.generation, self._name, allowed)
+        ticket = Ticket(self.generation, self._name, allowed, until)
         self._commits.append(ticket)
         return ticket
 
@@ -200,7 +200,8 @@ class GroupMachine(abc.ABC):
 
     def on_commit(self, ticket: Ticket, error: KafkaException | None, now: float) -> Verdict:
         """What the worst error of a commit's answer, or the lack of one, means."""
-        self._commits.remove(ticket)
+        if ticket in self._commits:
+            self._commits.remove(ticket)
         if error is None:
             return Verdict.DONE
         if isinstance(error, self._passing):
@@ -227,6 +228,7 @@ class GroupMachine(abc.ABC):
         return Plan(asks, self._have.next(), self._wanted_topics, problems, self._wake_at(now))
 
     def _watch_clock(self, now: float) -> None:
+        self._commits = [ticket for ticket in self._commits if now < ticket.until]
         if self.state in self._in_group and now >= self._polled_at + self.options.max_poll_interval_s:
             self._idle()
         # Who has nothing loses nothing: it may have been parked, or without a coordinator, for longer than a session.
@@ -314,6 +316,7 @@ class GroupMachine(abc.ABC):
 
     def _wake_at(self, now: float) -> float:
         times = self._flying.wakes_at(now)
+        times += [ticket.until for ticket in self._commits]
         if self.state in self._in_group:
             times.append(self._polled_at + self.options.max_poll_interval_s)
         if self.generation != NO_GENERATION and self._have.any:

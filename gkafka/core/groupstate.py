@@ -168,11 +168,12 @@ class Plan(NamedTuple):
 
 # -- commits -----------------------------------------------------------------------------------------------------------
 class Ticket(NamedTuple):
-    """The right to commit offsets of these partitions, as this member of this generation."""
+    """The right to commit offsets of these partitions, as this member of this generation. until: nothing waits for the commit from then on."""
 
     generation: int
     member_id: str
     partitions: frozenset[TopicPartition]
+    until: float = NEVER
 
 
 class Verdict(enum.Enum):

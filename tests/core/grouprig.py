@@ -112,10 +112,10 @@ class Bench:
     def owned(self) -> list[TopicPartition]:
         return sorted(self.group.delivered(self.now))
 
-    def commit(self, *numbers: int) -> Any:
+    def commit(self, *numbers: int, within: float = float("inf")) -> Any:
         """A ticket for what is the member's of these, under the terms in force."""
         terms = self.group.terms
-        return self.group.commit_ticket({tp: terms.get(tp, -1) for tp in partitions(*numbers)}, self.now)
+        return self.group.commit_ticket({tp: terms.get(tp, -1) for tp in partitions(*numbers)}, self.now, self.now + within)
 
     def changes(self) -> list[tuple[Change, list[int]]]:
         return [(tell.change, [tp.partition for tp in tell.partitions]) for tell in self.tells]

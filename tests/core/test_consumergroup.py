@@ -120,6 +120,20 @@ def test_what_is_taken_back_is_told_and_committed_before_it_is_free() -> None:
     assert (rig.group.state, rig.group.generation) == (State.STABLE, 2)
 
 
+def test_a_commit_of_which_nobody_tells_the_end_holds_what_is_given_up_until_its_time_is_over() -> None:
+    rig = Rig()
+    rig.stable(0, 1)
+    rig.beat(1, {T: [0]})
+    ticket = rig.commit(1, within=2.0)
+    rig.told()
+    rig.poll(1.5)
+    assert not rig.wants(ConsumerGroupHeartbeatRequest)
+    assert rig.wake_at == pytest.approx(rig.now + 0.5)
+    rig.poll(0.5)
+    assert told(rig.beat(2)) == {T: [0]}
+    assert rig.group.on_commit(ticket, None, rig.now) is Verdict.DONE, "late, and none the worse"
+
+
 def test_what_is_new_is_taken_when_the_old_is_given_up() -> None:
     rig = Rig()
     rig.stable(0)
