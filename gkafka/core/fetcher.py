@@ -206,13 +206,12 @@ class Fetcher:
             return False
         name, partition = position.tp
         text = f"{name}-{partition}: the topic was deleted and made again: offset {position.consumed} was one of the old topic"
-        position.topic_id = self.metadata.topic_id(name)
-        position.leave_replica()
         if self.reset_policy is None:
             position.halt()
             errors.append(TopicRecreatedError(text, topic=name, partition=partition, offset=position.consumed))
             return False
         log.warning("%s; going on from the start of the new one", text)
+        position.begin_anew(self.metadata.topic_id(name))
         position.reset(EARLIEST)
         return True
 

@@ -17,6 +17,8 @@ from gkafka.core.backoff import Retry
 from gkafka.core.metadata import NO_TOPIC_ID
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from gkafka.brokererrors import KafkaException
 
 __all__ = ["Position", "State"]
@@ -112,6 +114,13 @@ class Position:
         self.buffered = 0
         self.trouble = None
         self.retry.succeeded()
+
+    def begin_anew(self, topic_id: UUID) -> None:
+        """The offset was one of another topic: in this one it says nothing, and must not be committed."""
+        self.topic_id = topic_id
+        self.fetch_offset = self.consumed = -1
+        self.fetch_epoch = self.consumed_epoch = -1
+        self.leave_replica()
 
     def halt(self) -> None:
         """Stop fetching: the application has to decide (seek, or drop the partition). What was fetched before is still handed out."""

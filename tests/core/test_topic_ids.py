@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from gkafka.core.metadata import NO_TOPIC_ID
 from gkafka.core.positions import State
 from gkafka.exceptions import TopicRecreatedError
 from gkafka.wire.fetch import FetchableTopicResponse, FetchResponse
@@ -93,6 +94,8 @@ def test_a_seek_after_that_is_in_the_new_topic() -> None:
     rig.round(b"")
     made_anew(rig)
     rig.poll()
+    assert rig[0].topic_id == TOPIC_ID  # the offset is still one of that: it must not be committed for the new one
+    rig[0].topic_id = NO_TOPIC_ID  # as NativeConsumer.seek() does
     rig[0].seek(3)
     assert rig.ask().request.topics[0].topic_id == NEW_ID
 

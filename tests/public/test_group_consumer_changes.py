@@ -292,6 +292,27 @@ def test_a_deleted_topic_holds_up_no_commit_of_another_and_its_offsets_are_not_t
         assert (committed(cluster), committed(cluster, "u")) == ({}, {0: 5})
 
 
+def test_while_the_start_of_a_topic_that_was_made_again_is_looked_up_nothing_is_committed_for_it(
+    make_cluster: Callable[..., MockCluster], connect: Connect, run: Runner
+) -> None:
+    cluster = make_cluster(1, {"t": 1})
+    filled(connect, cluster, 5, [0])
+    client = connect(cluster, auto_create_topics=False)
+    with client.get_consumer("t", "g", auto_commit=False) as member:
+        read_all(member, 5)
+        asked = cluster.count("ListOffsets")
+        cluster.on("ListOffsets", Delay(0.5))
+        cluster.delete_topic("t")
+        cluster.create_topic("t", 1)
+        settle(run, lambda: cluster.count("ListOffsets") > asked, member)
+        member.commit(timeout=5)
+        assert (committed(cluster), member.position(FOUR[0])) == ({}, -1)
+        filled(connect, cluster, 2, [0])
+        assert read_all(member, 2) == [(0, 0), (0, 1)]
+        member.commit(timeout=5)
+        assert committed(cluster) == {0: 2}
+
+
 def test_to_a_broker_that_cannot_tell_topics_of_one_name_apart_nothing_of_an_old_one_is_committed(
     make_cluster: Callable[..., MockCluster], connect: Connect, run: Runner
 ) -> None:
