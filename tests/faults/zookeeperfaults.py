@@ -40,16 +40,11 @@ def away(run: GroupRun, go: Callable[[], None], come: Callable[[], None], second
     gone = time.monotonic()
     go()
     run.pause(seconds)
-    note_deliveries(run, gone)
+    for party in run.parties:
+        party.most("delivers_s", max((read.at for diary in party.diaries() for read in diary.reads), default=gone) - gone)
     come()
     run.measure("recovery_s", time.monotonic())
     run.settled()
-
-
-def note_deliveries(run: GroupRun, gone: float) -> None:
-    """ZooKeeper has been away since then: how long after that something was handed out still."""
-    for party in run.parties:
-        party.most("delivers_s", max((read.at for diary in party.diaries() for read in diary.reads), default=gone) - gone)
 
 
 def sessions_expire(run: GroupRun) -> None:
@@ -133,9 +128,7 @@ def both_away(run: GroupRun) -> None:
             kill()
             run.counts["kills"] += 1
             run.pause(1.0)
-        gone = time.monotonic() - 1.0
         run.pause(2 * SESSION_S)
-        note_deliveries(run, gone)
         run.stage.cluster.restart_zookeeper()
         run.pause(1.0)
         run.stage.restart(1)
@@ -201,6 +194,6 @@ ZOOKEEPER_FAULTS = {
             quiet=("threading/zookeeper", "gevent/zookeeper"),
             stage=ZooKeeperStage,
         ),
-        _shared("F21-both", "broker and ZooKeeper killed", both_away, evidence=("kills",), bars=AWAY),
+        _shared("F21-both", "broker and ZooKeeper killed", both_away, evidence=("kills",), bars={"recovery_s": RECOVERY_S}),
     )
 }
