@@ -12,7 +12,7 @@ import dataclasses
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -201,7 +201,7 @@ class Findings:
     written; double_ms: for how long two members had the same partition; late_reads, late_commits: handed out, or committed with success, after
     the partition was revoked or lost; regressions: commits in the group's log behind the one before; mispositioned: partitions whose last commit
     is not where a group that stopped in order stands; stuck: partitions not read to their end.
-    rebalances: the most that one member was given something; unowned_s: the longest for which a partition was nobody's; stall_s: the longest
+    longest_double_ms: the longest of these times; rebalances: the most that one member was given something; unowned_s: the longest for which a partition was nobody's; stall_s: the longest
     from a record's being produced to its first being handed out; errors: that calls raised in the fault's time. Before it, while the members come and
     the topic is divided, one that commits may be told that a partition is not its any more.
     """
@@ -216,6 +216,7 @@ class Findings:
     strangers: int = 0
     damaged: int = 0
     double_ms: float = 0.0
+    longest_double_ms: float = 0.0
     late_reads: int = 0
     late_commits: int = 0
     regressions: int = 0
@@ -282,7 +283,8 @@ def judge(diaries: Sequence[Diary], story: Story) -> Findings:
         _follow(found, diary, visible)
     _look_back(found, reads, [commit for diary in diaries for commit in diary.commits])
     terms = _by_place(diaries)
-    found.double_ms = round(sum(map(_overlap_ms, terms.values())), 1)
+    overlaps = [overlap for held in terms.values() for overlap in _overlaps_ms(held)]
+    found.double_ms, found.longest_double_ms = round(sum(overlaps), 1), round(max(overlaps, default=0.0), 1)
     found.unowned_s = round(max((_unowned(held, story) for held in terms.values()), default=0.0), 2)
     found.rebalances = max((sum(story.since < at < story.until for at in d.assigned_at) for d in diaries), default=0)
     found.stall_s = slowest(reads, story.since, story.until)
@@ -351,13 +353,11 @@ def _by_place(diaries: Iterable[Diary]) -> dict[Place, list[Term]]:
     return {place: sorted(held, key=lambda term: term.start) for place, held in terms.items()}
 
 
-def _overlap_ms(terms: Sequence[Term]) -> float:
-    total = 0.0
+def _overlaps_ms(terms: Sequence[Term]) -> Iterator[float]:
     for n, first in enumerate(terms):
         for second in terms[n + 1 :]:
             if second.member != first.member:
-                total += max(0.0, min(first.over, second.over) - second.start)
-    return total * 1000
+                yield max(0.0, min(first.over, second.over) - second.start) * 1000
 
 
 def _unowned(terms: Sequence[Term], story: Story) -> float:

@@ -126,7 +126,7 @@ def test_whoever_goes_on_after_another_began_makes_two_owners(one: Writing, tmp_
     one.now += 3
     one.read(1).lost()
     found = judged(one.diary(), two.read(1, 2, 4, 5).diary())
-    assert found.wrong == {"double_ms": 3000.0}
+    assert (found.wrong, found.longest_double_ms) == ({"double_ms": 3000.0}, 3000.0)
 
 
 def test_a_member_that_lost_its_partition_and_used_it_no_more_makes_no_two_owners(one: Writing, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from tests.faults.stage import ZooKeeperStage
 
 __all__ = ["ZOOKEEPER_FAULTS"]
 
+EXPIRES = 5
+"""Sessions of each group that end, in the long form."""
 SESSION_S = 4.0
 """Of the members with ZooKeeper. What is frozen here longer than a node's own session (18 s) would end that, too."""
 
@@ -49,7 +51,7 @@ def away(run: GroupRun, go: Callable[[], None], come: Callable[[], None], second
 
 def sessions_expire(run: GroupRun) -> None:
     """ZooKeeper ends a member's session: another client closes it under the same id and password."""
-    for _ in range(5 if run.long else 1):
+    for _ in range(EXPIRES if run.long else 1):
         run.settled()
         victims = run.victims()
         before = {member.name: session(member) for _, member in victims}
@@ -137,7 +139,8 @@ def both_away(run: GroupRun) -> None:
 
 
 BEAT_MS = SESSION_S * 1000 / 6 + 500
-"""A session that is ended from outside, before its time: a member finds out when it asks the next time."""
+"""A session that is ended from outside, before its time: a member finds out when it asks the next time. Until then it consumes its two partitions
+beside their new owners, and commits: a broker has nothing to tell members by that have no coordinator, so its commit may come behind one of theirs."""
 RECOVERY_S = 2 * SESSION_S + 5
 AWAY = {"delivers_s": SESSION_S, "recovery_s": RECOVERY_S}
 _shared = functools.partial(GroupFault, kinds=("zookeeper",), session_s=SESSION_S, control=False, stage=ZooKeeperStage)
@@ -172,8 +175,8 @@ ZOOKEEPER_FAULTS = {
             "a session expires",
             sessions_expire,
             evidence=("expired",),
-            bars={"recovery_s": RECOVERY_S},
-            tolerates={"double_ms": BEAT_MS},
+            bars={"recovery_s": RECOVERY_S, "longest_double_ms": BEAT_MS},
+            tolerates={"double_ms": float("inf"), "regressions": 2 * EXPIRES},
             short=True,
         ),
         _shared(
