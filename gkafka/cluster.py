@@ -329,7 +329,7 @@ class Cluster:
 
     def _wait(self, ready: Callable[[], bool], deadline: float, what: str) -> None:
         """Poll until ready() or the deadline. Raises KafkaTimeoutError, or NoBrokersAvailableError if no host ever answered."""
-        self._handler.check_fork()
+        self._handler.start()
         if not ready():
             self._ask_zookeeper(deadline)
         while not ready():

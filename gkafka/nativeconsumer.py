@@ -233,13 +233,14 @@ class NativeConsumer:
         without its buffer. Raises CorruptRecordError naming topic, partition and offset (nothing is skipped: seek past it to go on), and
         other errors that stand in the way of a partition; records before the error were handed out.
         """
+        # Before anything is taken: a caller that is killed here has lost nothing. And before anything is raised: one that tries again at once would
+        # keep the hub from whoever could mend it.
+        self._handler.checkpoint()
         self._check_running()
         if max_messages is not None and (isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1):
             raise ConfigurationError(f"max_messages={max_messages!r}: must be a whole number, 1 or more")
         wanted = DEFAULT_BATCH if max_messages is None else max_messages
         deadline = None
-        # Before anything is taken: a caller that is killed here has lost nothing.
-        self._handler.checkpoint()
         while True:
             self._raise_errors()
             with self._taking:
