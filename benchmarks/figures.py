@@ -163,6 +163,11 @@ class stub_broker:
     def pid(self) -> int:
         return int(self._stub.p.pid)
 
+    @property
+    def command(self) -> list[str]:
+        """The program and its arguments."""
+        return list(self._stub.p.args)
+
     def __exit__(self, *_: object) -> None:
         self._stub.stop()  # type: ignore[no-untyped-call]
 

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter, process_time, thread_time
 from typing import Any
 
@@ -27,6 +28,8 @@ from tests.handlers.hub import ROOT, Ticker
 UNPATCHED, PATCHED, LATE, THREADS = "unpatched", "patched", "patched late", "threads"
 greenlets = pytest.mark.parametrize("mode", [UNPATCHED, PATCHED])
 """A test of GEventHandler, in a process that nobody patched and in one that `patch_all()` did."""
+even_late = pytest.mark.parametrize("mode", [UNPATCHED, PATCHED, LATE])
+"""The same, and one that was patched after gkafka was imported (19)."""
 greenlets_and_threads = pytest.mark.parametrize("mode", [UNPATCHED, PATCHED, THREADS])
 """The same, and ThreadingHandler."""
 
@@ -57,6 +60,19 @@ def in_child(
     assert done.returncode == 0, f"{where}, {mode}: exit {done.returncode}\n{said}"
     assert "Traceback" not in done.stderr, f"{where}, {mode}: \n{said}"
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def in_children(modes: Iterable[str], scenario: Callable[..., Any], *arguments: Any, timeout: float = 90.0) -> dict[str, Any]:
+    """The same in a process for each mode, all at once: for scenarios that mostly wait."""
+    with ThreadPoolExecutor() as pool:
+        running = {each: pool.submit(in_child, each, scenario, *arguments, timeout=timeout) for each in modes}
+        return {each: job.result() for each, job in running.items()}
+
+
+def run_suite(*arguments: str) -> None:
+    """In a child: tests that are there for an unpatched process. arguments: pytest's."""
+    code = pytest.main(["-q", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0", *arguments])
+    assert code == 0, f"pytest: {code}"
 
 
 mode = UNPATCHED

@@ -59,6 +59,12 @@ class Peer:
 
     def read(self, topic: str, count: int, partitions: int = 1) -> list[Seen]:
         """All records of the topic, by partition and offset. AssertionError unless they are `count`."""
+        seen = self.read_all(topic, partitions)
+        assert len(seen) == count, f"{len(seen)} records in {topic}, expected {count}"
+        return seen
+
+    def read_all(self, topic: str, partitions: int = 1) -> list[Seen]:
+        """All records of the topic, by partition and offset."""
         consumer = Consumer({**self._settings, "group.id": "peer", "enable.auto.commit": False, "check.crcs": True})
         # Asked before the first fetch: a broker serves one request of a connection at a time, and a fetch may park.
         ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=DEADLINE_S)[1] for p in range(partitions)]
@@ -73,7 +79,6 @@ class Peer:
                 seen.append(self._seen(message))
                 nexts[seen[-1].partition] = seen[-1].offset + 1
         consumer.close()
-        assert len(seen) == count, f"{len(seen)} records in {topic}, expected {count}"
         return sorted(seen, key=lambda record: record[:2])
 
     def read_all(self, topic: str) -> list[Seen]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from tests.gevent.harness import LIMIT_S, assert_no_stall, at, connect, greenlets, in_child, results, spawn_all
+from tests.gevent.harness import LIMIT_S, assert_no_stall, at, connect, even_late, in_child, results, spawn_all
 
 WRITERS, EACH = 5000, 10
 P99_S = 0.3
@@ -45,6 +45,6 @@ def sync_sends(hosts: str, topic: str) -> None:
         assert min(p99 for _, p99 in rounds) <= P99_S, f"p99 of a send: {rounds}"
 
 
-@greenlets
+@even_late
 def test_01_five_thousand_greenlets_that_send_and_wait(mode: str, stub: str, stub_topic: Callable[..., str]) -> None:
     in_child(mode, sync_sends, stub, stub_topic(4, keeps=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, greenlets, in_child, results, spawn_all
+from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, even_late, greenlets, in_child, results, spawn_all
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 
@@ -38,7 +38,7 @@ def offsets(hosts: str, topic: str) -> list[tuple[int, int]]:
         return own_deliveries(client.get_producer(), topic)
 
 
-@greenlets
+@even_late
 def test_02_ten_thousand_greenlets_that_wait_for_their_own_record(mode: str, stub: str, stub_topic: Callable[..., str]) -> None:
     in_child(mode, stalls, stub, stub_topic(4, keeps=False))
 

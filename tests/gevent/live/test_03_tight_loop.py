@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, greenlets, in_child
+from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, even_late, in_child
 
 RECORDS = 100_000
 
@@ -25,6 +25,6 @@ def tight_loop(hosts: str, topic: str) -> None:
         assert producer.stats()["failed_records"] == 0
 
 
-@greenlets
+@even_late
 def test_03_a_tight_loop_of_produce_leaves_the_hub_to_others(mode: str, stub: str, stub_topic: Callable[..., str]) -> None:
     in_child(mode, tight_loop, stub, stub_topic(4, keeps=False))

@@ -10,7 +10,7 @@ import gevent
 
 from gkafka.exceptions import KafkaException
 from gkafka.testing import MockCluster
-from tests.gevent.harness import GOOD_RUNS, LIMIT_S, RUNS, assert_no_stall, connect, greenlets, in_child
+from tests.gevent.harness import GOOD_RUNS, LATE, LIMIT_S, PATCHED, RUNS, UNPATCHED, assert_no_stall, connect, in_children
 
 TIMEOUT_S, EARLY_S, LATE_S = 3.0, 0.02, 0.2
 Calls = dict[str, Callable[[], Any]]
@@ -82,6 +82,5 @@ def broker_down() -> None:
         assert times[GOOD_RUNS - 1] <= TIMEOUT_S + LATE_S, f"{what}: {times}"
 
 
-@greenlets
-def test_04_calls_end_at_their_timeout_when_all_brokers_are_down(mode: str) -> None:
-    in_child(mode, broker_down)
+def test_04_calls_end_at_their_timeout_when_all_brokers_are_down() -> None:
+    in_children([UNPATCHED, PATCHED, LATE], broker_down)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import gevent
 
-from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, greenlets, in_child
+from tests.gevent import harness
+from tests.gevent.harness import LATE, LIMIT_S, PATCHED, UNPATCHED, assert_no_stall, connect, in_children
 from tests.live.kafka import KafkaCluster
 
 POLL_S = 5.0
@@ -18,7 +19,7 @@ def polls(hosts: str, topic: str) -> None:
         groups = iter(range(9))
 
         def run() -> None:
-            group = f"{topic}-{next(groups)}"
+            group = f"{topic}-{harness.mode}-{next(groups)}".replace(" ", "-")
             shares: list[int] = []
 
             def comes_and_goes() -> None:
@@ -37,6 +38,5 @@ def polls(hosts: str, topic: str) -> None:
         assert_no_stall(run, 10)
 
 
-@greenlets
-def test_05_waiting_for_records_while_the_group_rebalances(mode: str, kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
-    in_child(mode, polls, kafka.hosts, new_topic(4))
+def test_05_waiting_for_records_while_the_group_rebalances(kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
+    in_children([UNPATCHED, PATCHED, LATE], polls, kafka.hosts, new_topic(4))

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.figures import json_like
 from gkafka.exceptions import KafkaException
-from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, greenlets, in_child
+from tests.gevent.harness import LIMIT_S, PATCHED, UNPATCHED, assert_no_stall, connect, greenlets, in_child, in_children
 
 SLOW_S = 2.0
 HOST = "a-host-with-a-slow-resolver"
@@ -75,9 +75,8 @@ def held_thread_pool(hosts: str, topic: str) -> None:
         gevent.joinall(held, timeout=LIMIT_S)
 
 
-@greenlets
-def test_09_a_slow_resolver_stalls_nobody_and_has_a_deadline(mode: str, stub: str) -> None:
-    in_child(mode, slow_resolver, int(stub.rpartition(":")[2]))
+def test_09_a_slow_resolver_stalls_nobody_and_has_a_deadline(stub: str) -> None:
+    in_children([UNPATCHED, PATCHED], slow_resolver, int(stub.rpartition(":")[2]))
 
 
 @greenlets

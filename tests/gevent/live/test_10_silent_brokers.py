@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.figures import stub_broker
 from gkafka.exceptions import KafkaException
-from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, greenlets, in_child
+from tests.gevent.harness import LIMIT_S, PATCHED, UNPATCHED, assert_no_stall, connect, in_children
 from tests.net.servers import black_hole, serve
 
 LIMITED_S, EARLY_S, LATE_S = 1.0, 0.1, 0.5
@@ -70,18 +70,15 @@ def half_open() -> None:
         assert_no_stall(run, 10)
 
 
-@greenlets
-def test_10_a_server_that_accepts_and_never_answers(mode: str) -> None:
+def test_10_a_server_that_accepts_and_never_answers() -> None:
     with serve(lambda conn: [None for _ in iter(lambda: conn.recv(4096), b"")]) as port:
-        in_child(mode, unreachable, f"127.0.0.1:{port}")
+        in_children([UNPATCHED, PATCHED], unreachable, f"127.0.0.1:{port}")
 
 
-@greenlets
-def test_10_a_host_that_never_accepts(mode: str) -> None:
+def test_10_a_host_that_never_accepts() -> None:
     with black_hole() as port:
-        in_child(mode, unreachable, f"127.0.0.1:{port}")
+        in_children([UNPATCHED, PATCHED], unreachable, f"127.0.0.1:{port}")
 
 
-@greenlets
-def test_10_a_broker_that_stands_still_while_its_connections_live(mode: str) -> None:
-    in_child(mode, half_open)
+def test_10_a_broker_that_stands_still_while_its_connections_live() -> None:
+    in_children([UNPATCHED, PATCHED], half_open)

@@ -1,0 +1,101 @@
+"""13: greenlets that are killed or timed out at random inside send and poll, on real Kafka: nothing is lost, skipped, torn or leaked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import gevent
+
+from tests.gevent.harness import LIMIT_S, connect, greenlets, in_child
+from tests.live.kafka import KafkaCluster
+from tests.live.peer import Peer
+
+SENDERS, EACH = 50, 40
+RECORDS = 3000
+
+
+def killed_sends(hosts: str, topic: str) -> list[list[Any]]:
+    """[value, partition, offset] of each record that was accepted, as its delivery tells."""
+    chance = Random(13)
+    accepted: dict[str, Any] = {}
+    cut = [0]
+    with connect(hosts) as client:
+        producer = client.get_producer(linger_ms=2, batch_bytes=2000, buffer_bytes=16_384, max_request_bytes=4096)
+
+        def send(value: str) -> None:
+            accepted[value] = delivery = producer.produce(topic, value.encode(), key=value.encode())
+            delivery.result(LIMIT_S)
+
+        def work(n: int) -> None:
+            for i in range(EACH):
+                with gevent.Timeout(chance.uniform(0, 0.02), False):
+                    send(f"{n}-{i}" + "." * 100)
+                    continue
+                cut[0] += 1
+
+        workers = [gevent.spawn(work, n) for n in range(SENDERS)]
+        for victim in chance.sample(workers, SENDERS // 5):
+            gevent.sleep(chance.uniform(0, 0.01))
+            victim.kill(block=False)
+        gevent.joinall(workers, timeout=LIMIT_S)
+        assert cut[0] > 100, f"only {cut[0]} sends were cut off: that proves nothing"
+        producer.flush(LIMIT_S)
+        told = [[value, *delivery.result(0)[1:3]] for value, delivery in accepted.items()]
+        stats = producer.stats()
+        assert (stats["unsettled_records"], stats["buffer_bytes_free"], stats["failed_records"]) == (0, 16_384, 0), stats
+        in_flight = [c["in_flight"] for b in client.stats()["brokers"] for c in b["connections"] if c["role"] == "produce"]
+        assert not any(in_flight), f"requests that nobody counts down: {in_flight}"
+        after = producer.produce(topic, b"after").result(LIMIT_S)
+        return [*told, ["after", after.partition, after.offset]]
+
+
+def killed_polls(hosts: str, topic: str) -> None:
+    chance = Random(14)
+    cut = 0
+    with connect(hosts) as client:
+        with client.get_producer(batch_bytes=1000) as producer:
+            for n in range(RECORDS):
+                producer.produce(topic, b"%d" % n)
+        with client.get_consumer(fetch_message_max_bytes=500, queued_max_messages=20) as consumer:
+            consumer.assign({(topic, 0): 0})
+            got: list[bytes] = []
+
+            def poll(size: int) -> None:
+                got.extend(m.value for m in consumer.consume_batch(size, 1000))
+
+            while len(got) < RECORDS:
+                if chance.random() < 0.5:
+                    with gevent.Timeout(chance.uniform(0, 0.0015), False):
+                        poll(chance.choice([1, 7, 30]))
+                        continue
+                else:
+                    victim = gevent.spawn(poll, chance.choice([1, 7, 30]))
+                    victim.join(chance.uniform(0, 0.0015))
+                    if victim.successful():
+                        continue
+                    victim.kill()
+                cut += 1
+                assert consumer.position((topic, 0)) in (len(got), -1), "the position is what was handed out"
+            assert got == [b"%d" % n for n in range(RECORDS)]
+    assert cut > 5, f"only {cut} polls were cut off: that proves nothing"
+
+
+@greenlets
+def test_13_sends_may_be_killed_anywhere(mode: str, kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(3)
+    told = in_child(mode, killed_sends, kafka.hosts, topic)
+    peer = Peer(kafka.hosts, kafka.release)
+    log = {(r.partition, r.offset): (r.value or b"").decode() for r in peer.read_all(topic, 3)}
+    assert max(Counter(log.values()).values()) == 1, "nothing is there twice"
+    assert all(log.get((partition, offset)) == value for value, partition, offset in told), "each acknowledgement is of a record in the log"
+    assert len(log) - len(told) <= SENDERS // 5 + SENDERS, (
+        "only a call that was cut off while it accepted leaves a record that nobody holds"
+    )
+
+
+@greenlets
+def test_13_polls_may_be_killed_anywhere(mode: str, kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
+    in_child(mode, killed_polls, kafka.hosts, new_topic())

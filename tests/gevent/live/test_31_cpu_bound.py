@@ -1,0 +1,76 @@
+"""31: an application that computes without yielding keeps its partitions for less than a session, and is told what was measured; for longer
+it loses them, and goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import monotonic, thread_time
+
+from tests.gevent import harness
+from tests.gevent.harness import LIMIT_S, PATCHED, UNPATCHED, connect, in_children
+from tests.live.kafka import KafkaCluster
+
+SESSION_S = 6.0
+SHORT_S, LONG_S = 2.5, 8.0
+"""Of a session of 45 s, 10 and 60 s would do the same."""
+
+
+class Told(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+def burn(seconds: float) -> None:
+    began = monotonic()
+    end = thread_time() + seconds
+    while thread_time() < end and monotonic() - began < seconds:
+        pass
+
+
+def computes(hosts: str, topic: str) -> None:
+    log, events = Told(), list[str]()
+    logging.getLogger("gkafka").addHandler(log)
+    with connect(hosts, hub_stall_meter=True) as client:
+        options = {"session_timeout_ms": 1000 * SESSION_S, "heartbeat_interval_ms": 1000, "auto_commit_interval_ms": 100}
+        consumer = client.get_consumer(
+            topic,
+            f"{topic}-{harness.mode}",
+            **options,
+            on_assigned=lambda *_: events.append("assigned"),
+            on_lost=lambda *_: events.append("lost"),
+            on_revoked=lambda *_: events.append("revoked"),
+        )
+        producer = client.get_producer()
+
+        def next_record(value: bytes) -> None:
+            producer.produce(topic, value).result(LIMIT_S)
+            deadline = monotonic() + LIMIT_S
+            while True:
+                assert monotonic() < deadline, f"{value!r} was not consumed; {events}"
+                message = consumer.consume(500)
+                if message is not None and message.value == value:
+                    return
+
+        next_record(b"first")
+        consumer.consume(1500)  # it is finished with, and committed
+        burn(SHORT_S)
+        next_record(b"second")
+        assert events == ["assigned"], f"less than a session costs nothing: {events}"
+        stall = client.stats()["hub_stall_ms"]
+        assert stall >= 1000 * SHORT_S - 100
+        assert any("gevent's hub stood still for" in text for text in log.texts), log.texts
+        burn(LONG_S)
+        next_record(b"third")
+        assert events == ["assigned", "lost", "assigned"], events
+        assert client.stats()["hub_stalls"] == 2
+
+
+def test_31_computing_is_told_and_more_than_a_session_of_it_costs_the_partitions(
+    kafka: KafkaCluster, new_topic: Callable[..., str]
+) -> None:
+    in_children([UNPATCHED, PATCHED], computes, kafka.hosts, new_topic())
