@@ -81,13 +81,6 @@ class Peer:
         consumer.close()
         return sorted(seen, key=lambda record: record[:2])
 
-    def read_all(self, topic: str) -> list[Seen]:
-        """What partition 0 of the topic holds now."""
-        consumer = Consumer({**self._settings, "group.id": "peer", "enable.auto.commit": False})
-        end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S)[1]
-        consumer.close()
-        return self.read(topic, end)
-
     def wait_for(self, topic: str, count: int) -> None:
         """Until partition 0 holds `count` records: nobody says when those of acks=0 are there."""
         consumer = Consumer({**self._settings, "group.id": "peer", "enable.auto.commit": False})
