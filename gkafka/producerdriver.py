@@ -72,7 +72,8 @@ class ProducerDriver:
     idle_s: longest sleep of the worker while nothing is unsettled.
 
     A signal handler's exception may end a caller between any two steps. It leaves a note then and keeps its turn, so that nobody drives before
-    the worker, which no signal interrupts, has made the bookkeeping true again (`mend`); outcomes are told by workers alone (`finish`).
+    the worker, which no signal interrupts, has made the bookkeeping true again (`mend`); outcomes are told by workers alone (`finish`). Under gevent
+    the worker itself may be hit, and the next one mends.
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, appender: Appender, *, acks: int, codec: int, level: int | None) -> None:
@@ -152,6 +153,21 @@ class ProducerDriver:
     def _worker_died(self, error: BaseException) -> None:
         """Without its worker nothing lingers or times out: everybody is told at once."""
         self.end_with(ProduceFailureError(f"the producer's worker was ended by {type(error).__name__}: {error}; make a new producer"))
+
+    def _worker_was_interrupted(self, error: BaseException) -> bool:
+        """Under gevent a signal handler's exception is raised in whatever greenlet is on CPU, and goes on to the main one. If it was the
+        worker, another one puts right what it left half done, and goes on. False: it was no signal, or none can be started any more.
+        """
+        if not self.cooperative or not isinstance(error, (KeyboardInterrupt, SystemExit)):
+            return False
+        log.info("the producer's worker was interrupted by %s: another one goes on", type(error).__name__)
+        self.suspect(self._turn.get(TURN))
+        self._worker, self._unclaimed = None, [None]
+        try:
+            self.start()
+        except KafkaException:
+            return False
+        return True
 
     def warm(self, topic: str, partition: int) -> None:
         """Have the connection to a batch's leader open while the batch lingers. (At the interpreter's end none can be opened any more.)"""
@@ -605,9 +621,10 @@ def _wake(batch: Batch) -> None:
 def _died(ref: weakref.ref[ProducerDriver]) -> Callable[[BaseException], None]:
     def on_failure(error: BaseException) -> None:
         driver = ref()
-        if driver is not None and not isinstance(error, ForkedClientError):
-            log.error("the producer's worker ended by %s", type(error).__name__, exc_info=error)
-            driver._worker_died(error)
+        if driver is None or isinstance(error, ForkedClientError) or driver._worker_was_interrupted(error):
+            return
+        log.error("the producer's worker ended by %s", type(error).__name__, exc_info=error)
+        driver._worker_died(error)
 
     return on_failure
 

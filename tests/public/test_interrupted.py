@@ -91,6 +91,8 @@ class Gun:
     shots: where it hit, as "file:line".
     """
 
+    raises: type[BaseException] = Shot
+
     def __init__(self) -> None:
         self.left = 0
         self.shots: list[str] = []
@@ -115,7 +117,7 @@ class Gun:
         if self.left <= 0 and not is_in_finalizer(frame):
             self.shots.append(f"{frame.f_code.co_filename[len(PACKAGE) :]}:{frame.f_lineno}")
             sys.settrace(None)
-            raise Shot
+            raise self.raises
         return self._line
 
 
