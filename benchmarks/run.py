@@ -1,6 +1,6 @@
 """`make bench`: gkafka beside the Kafka clients that are installed, and the figures that it has to reach.
 
-    python benchmarks/run.py [--quick] [--only stub,real,pure,hub,memory,spark,producing,consuming] [--json FILE]
+    python benchmarks/run.py [--quick] [--only stub,real,pure,hub,memory,spark,producing,consuming,greenlets] [--json FILE]
 
 Other load moves absolute rates by half: only ratios within a round count, and a figure is their median over the rounds. The stub
 broker (stub_broker.c) answers as fast as the wire, so that the client is what is measured; `real` and the rest start Apache Kafka.
@@ -39,6 +39,7 @@ from benchmarks.figures import (
     versions,
     worker,
 )
+from benchmarks.greenlets import TESTS, one_round
 from tests.live.kafka import KafkaNode
 
 SPARK_ROWS = 2_000_000
@@ -209,6 +210,27 @@ def idle(effort: Effort) -> Iterator[Figure]:
     yield Figure("CPU of an idle producer, threads and gevent", used, 0.5, "%", len(runs), failed(runs), at_least=False)
 
 
+def greenlets(effort: Effort) -> Iterator[Figure]:
+    """What thousands of greenlets see of gkafka; beside other clients by benchmarks/greenlets.py. As in tests/gevent, without the garbage collector."""
+    gates: dict[int, dict[str, float]] = {
+        1: {"stall_ms": 20, "rate": 20_000, "p99_ms": 300},
+        2: {"stall_ms": 20},
+        3: {"stall_ms": 10},
+        6: {"stall_ms": 20, "rate": 60_000},
+        7: {"stall_ms": 20},
+    }
+    for number, wanted in gates.items():
+        cells = [one_round("native", number, n, "--uncollected") for n in range(effort.rounds)]
+        for key, gate in wanted.items():
+            what, unit = GREENLETS_UNITS[key]
+            note = failed(cells)
+            best = max if key == "stall_ms" else statistics.median
+            measured = None if note else best(cell[key] for cell in cells)
+            yield Figure(f"{TESTS[number][0]}: {what}", measured, gate, unit, effort.rounds, note, at_least=key == "rate")
+
+
+GREENLETS_UNITS = {"stall_ms": ("longest stall", "ms"), "rate": ("rate", "/s"), "p99_ms": ("p99 of a wait", "ms")}
+
 SECTIONS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "stub": stub,
     "real": real,
@@ -218,6 +240,7 @@ SECTIONS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "spark": spark,
     "producing": producing,
     "consuming": consuming,
+    "greenlets": greenlets,
 }
 
 
