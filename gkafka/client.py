@@ -97,6 +97,8 @@ class KafkaClient:
         check_flag("exclude_internal_topics", exclude_internal_topics)
         check_flag("ignore_rdkafka", ignore_rdkafka)
         self._handler = resolve_handler(handler, use_greenlets=use_greenlets)
+        if self._handler.cooperative:
+            import gkafka.consumer  # noqa: F401  # now: at the first get_consumer() the hub would stand still for the 75 ms that it takes
         self._owns_handler = self._handler is not handler
         self._cluster = Cluster(
             hosts, self._handler, exclude_internal_topics=exclude_internal_topics, zookeeper_hosts=zookeeper_hosts, config=self._config
