@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -30,6 +31,11 @@ SESSION_S, BURNS, BURN_S = 6.0, 40, 0.2
 def listeners(hosts: str, topic: str) -> None:
     """Each in a group of its own, all at once. Whoever is not stopped consumes afterwards."""
     took: dict[str, float] = {}
+    told: list[str] = []
+    log = logging.Handler(logging.ERROR)
+    log.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("gkafka").addHandler(log)
+    logging.getLogger("gkafka").propagate = False
 
     def one(what: str) -> None:
         client = connect(hosts)
@@ -67,6 +73,7 @@ def listeners(hosts: str, topic: str) -> None:
     for job in jobs.values():
         job.get(block=False)
     assert took.keys() == LISTENERS.keys()
+    assert ["listener failed" in text for text in told] == [True], f"the one that raises is told, and no other: {told}"
     assert all(seconds < 5.5 for seconds in took.values()), took
 
 
