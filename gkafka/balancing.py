@@ -207,7 +207,7 @@ class Balancing(abc.ABC):
                     f"post_rebalance_callback returned {offsets!r}: must be a dict of offsets by partition id, or None"
                 )
             self._go_on_from({p: check_offset("offset", offset, low=-2) for p, offset in offsets.items()})
-        except Exception as exc:
+        except BaseException as exc:
             log.exception("group %s: post_rebalance_callback failed", self._group)
             self._error = exc
         finally:

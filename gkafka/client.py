@@ -38,6 +38,8 @@ __all__ = ["KafkaClient", "TopicEnds"]
 log = logging.getLogger(__name__)
 
 STOP_S = 5.0
+GRACE_S = 0.25
+"""How long the workers of a client have for their end after the timeout of close()."""
 NO_METER = dict.fromkeys(("hub_stall_ms", "hub_stall_longest_ms", "hub_stalls"))
 
 
@@ -309,7 +311,9 @@ class KafkaClient:
         if self._stall_meter is not None:
             self._stall_meter.stop()
         if self._owns_handler:  # one that was given may serve others: whoever made it stops it
-            self._handler.stop(self._handler.monotonic() + STOP_S)
+            # Whoever is in a listener or a callback ends when that returns.
+            until = self._handler.monotonic() + STOP_S
+            self._handler.stop(until if deadline is None else min(until, max(deadline, self._handler.monotonic() + GRACE_S)))
         self._closed = True
         self._raise_undelivered()
         if problem is not None:
@@ -327,6 +331,8 @@ class KafkaClient:
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None) -> None:
+        if exc_type is not None:
+            self._cluster.in_order = False
         self.close()
 
 

@@ -115,6 +115,7 @@ class Cluster:
         self._failures: dict[str, tuple[int, str]] = {}
         self._coordinators: dict[str, int] = {}
         self._listed_at = -float("inf")
+        self.in_order = True  # False: the application was left by an exception, what it was at work on is not finished
         self._closed = False
         self.versions: Versions | None = None
         self._waiting: dict[str, int] = {}

@@ -72,6 +72,7 @@ class Consumer:
         self._progress = Progress(cluster, self._engine, self._group)
         self._share: Share | None = None
         self._source: NativeConsumer | Share = self._engine  # what moves and stops partitions: with a group that has a say in it
+        self._slice_ms = min(TICK_S * 1000, config.max_poll_interval_ms / 3)  # who waits in a call asks for messages all the time
         self._error: BaseException | None = None
         self._keeper: Any = None
         self._wake = self._handler.Event()
@@ -103,7 +104,13 @@ class Consumer:
         else:
             given = dict.fromkeys(_partitions(partitions))
         self._check_running()
-        starts, epochs, problems = starts_of(self._engine, given, self._policy, self._timeout_s(timeout))
+        deadline = self._handler.monotonic() + self._timeout_s(timeout)
+        for tp in given:
+            there = self._cluster.wait_for_topic(tp.topic, deadline).partitions
+            if tp.partition not in there:
+                text = f"topic {tp.topic!r} has no partition {tp.partition}: it has {min(there)} to {max(there)}"
+                raise ConfigurationError(text, topic=tp.topic, partition=tp.partition)
+        starts, epochs, problems = starts_of(self._engine, given, self._policy, max(0.0, deadline - self._handler.monotonic()))
         if problems:
             raise problems[0]
         if self._keeper is not None:
@@ -193,7 +200,7 @@ class Consumer:
                 self._share.called(now)
             left_ms = max(0.0, (deadline - self._handler.monotonic()) * 1000)
             # In steps, so that partitions that come into being are noticed.
-            messages = self._engine.consume_batch(wanted, min(left_ms, TICK_S * 1000))
+            messages = self._engine.consume_batch(wanted, min(left_ms, self._slice_ms))
             if messages and self._deserializers.are_given:
                 messages = self._deserializers.apply(self._go_back, messages, self._timeout_s(None))
             now = self._handler.monotonic()
@@ -309,11 +316,12 @@ class Consumer:
     def _stop(self, timeout: float | None = None, *, in_order: bool) -> None:
         if self._engine.closed:
             return
+        patience_s = self._cluster.config.offsets_channel_socket_timeout_ms / 1000 if timeout is None else check_wait("timeout", timeout)
+        in_order = in_order and self._cluster.in_order
         if self._share is None:
             self._engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)
         if in_order:
             self._progress.finish()
-        patience_s = self._cluster.config.offsets_channel_socket_timeout_ms / 1000 if timeout is None else check_wait("timeout", timeout)
         deadline = self._handler.monotonic() + patience_s
         try:
             self._handler.check_fork()

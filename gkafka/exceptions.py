@@ -221,7 +221,9 @@ class CommitFailedError(KafkaException):
 
 
 class AssignmentError(KafkaException):
-    """The assignor of a consumer group failed, or gave partitions to the wrong members; a built-in one made the assignment instead."""
+    """The assignor of a consumer group failed, or gave partitions to the wrong members: a built-in one made the assignment instead. Without its
+    user data there is no joining, and the member ends.
+    """
 
 
 class NoMessagesConsumedError(KafkaException):

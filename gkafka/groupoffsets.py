@@ -37,7 +37,7 @@ class GroupOffsets:
 
     def _group_name(self) -> str:
         if not self._group:
-            raise ConfigurationError("this needs a consumer group: give consumer_group=")
+            raise ConfigurationError("this needs a consumer group: give group= (consumer_group= to pykafka's)")
         return self._group
 
     def commit(

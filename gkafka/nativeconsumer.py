@@ -8,6 +8,7 @@ the machine splits it into batches and makes the next request, which is sent bef
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,7 @@ class NativeConsumer:
         self._longest_run = GREENLET_RUN if cluster.handler.cooperative else CHUNK
         self._run_until = 0  # of hand_outs: then take_next() gives none, so that consume_batch() is called
         self._reading: Queue | None = None  # whose records consume_batch() has handed out last
+        self._pid = os.getpid()
         self.on_close: Callable[[], Callable[[float | None], object] | None] = lambda: (
             None
         )  # a weak reference to the end of the skin around this
@@ -261,10 +263,10 @@ class NativeConsumer:
         """The next record of the batch that is being read, in a fraction of the time that consume_batch(1) takes.
 
         None: there is none, or something is to be looked at that this does not ask for each of a million records. Then consume_batch() is to
-        be called: it waits, opens batches, meets errors, counts, gives other partitions and greenlets their turn, knows the process again.
+        be called: it waits, opens batches, meets errors, counts, gives other partitions and greenlets their turn, raises in a forked child.
         """
         driver, reading = self._driver, self._reading
-        if self.hand_outs >= self._run_until or reading is None or driver.errors or driver.stopped:
+        if self.hand_outs >= self._run_until or reading is None or driver.errors or driver.stopped or os.getpid() != self._pid:
             self._run_until = self.hand_outs + self._longest_run
             return None
         if (self.may_deliver is not None and not self.may_deliver()) or (reader := reading.reader) is None:
@@ -389,7 +391,7 @@ class NativeConsumer:
     def _check_running(self) -> None:
         self._handler.check_fork()
         if self._driver.stopped:
-            raise ConsumerStoppedException("the consumer was stopped: make a new one, or call start()")
+            raise ConsumerStoppedException("the consumer was stopped: make a new one; pykafka's can also start() again")
 
     # -- committed offsets -----------------------------------------------------------------------------------------------------
     def commit(

@@ -256,7 +256,7 @@ class Share:
             return
         try:
             listener(consumer, sorted(partitions))
-        except Exception as exc:
+        except BaseException as exc:
             log.exception("group %r: a listener failed", self._group)
             self._on_problem(exc)
 

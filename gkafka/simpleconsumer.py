@@ -142,6 +142,8 @@ class SimpleConsumer:
         self._wanted = self._check_partitions(partitions)
         self._engine: NativeConsumer | None = None
         self._stood_at: dict[int, int] = {}  # partition -> next offset, where the last run ended
+        # By call: where the consumer stood when it began. What the deserializer has not done with is not handed out.
+        self._at_work: dict[object, dict[TopicPartition, int]] = {}
         self._error: KafkaException | None = None
         self._running = False
         self._committer: Any = None
@@ -266,7 +268,7 @@ class SimpleConsumer:
         self._running = False
         self._wake.set()
         engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)
-        self._stood_at = {p: offset for p, offset in _by_id(engine.positions()).items() if offset >= 0}
+        self._stood_at = {p: offset for p, offset in _by_id(self._stands(engine)).items() if offset >= 0}
         if self._auto_commit_enable and self._may_commit():
             try:
                 self._commit(engine, timeout_s=timeout)
@@ -324,6 +326,16 @@ class SimpleConsumer:
     def _next(self, wanted: int | None, block: bool, timeout_ms: float, unblock_event: Any) -> list[Any]:
         self._raise_worker_exceptions()
         engine = self._running_engine()
+        if self._deserializer is None:
+            return self._take(engine, wanted, block, timeout_ms, unblock_event)
+        call = object()
+        self._at_work[call] = engine.positions()
+        try:
+            return self._deserialize(engine, self._take(engine, wanted, block, timeout_ms, unblock_event), self._deserializer)
+        finally:
+            del self._at_work[call]
+
+    def _take(self, engine: NativeConsumer, wanted: int | None, block: bool, timeout_ms: float, unblock_event: Any) -> list[Message]:
         slice_ms = timeout_ms if block else 0
         deadline = None if timeout_ms < 0 else self._handler.monotonic() + timeout_ms / 1000
         while True:
@@ -335,7 +347,7 @@ class SimpleConsumer:
             if unblock_event is not None and unblock_event.is_set():
                 break
             self._raise_worker_exceptions()
-        return messages if self._deserializer is None else self._deserialize(engine, messages, self._deserializer)
+        return messages
 
     def _deserialize(
         self, engine: NativeConsumer, messages: Sequence[Message], deserializer: Callable[[Any, Any], tuple[Any, Any]]
@@ -397,7 +409,7 @@ class SimpleConsumer:
 
     def _commit(self, engine: NativeConsumer, offsets: dict[TopicPartition, int] | None = None, *, timeout_s: float | None = None) -> None:
         engine.commit(
-            offsets,
+            self._stands(engine) if offsets is None and self._at_work else offsets,
             timeout_s=self._cluster.config.api_timeout_ms / 1000 if timeout_s is None else timeout_s,
             tries=self._retries,
             backoff_s=self._backoff_s,
@@ -406,6 +418,13 @@ class SimpleConsumer:
             allowed=self._may_commit,
         )
         self._committed_at = self._handler.monotonic()
+
+    def _stands(self, engine: NativeConsumer) -> dict[TopicPartition, int]:
+        """The next offset of each partition that the application has not got."""
+        stands = engine.positions()
+        for before in list(self._at_work.values()):
+            stands.update((tp, min(offset, stands[tp])) for tp, offset in before.items() if tp in stands)
+        return stands
 
     def fetch_offsets(self) -> list[tuple[int, OffsetFetchPartitionResponse]]:
         """(partition id, committed offset) of this consumer's partitions, and go on from there (documented)."""

@@ -31,7 +31,7 @@ from gkafka.core.groupleader import make, read_members
 from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers
 from gkafka.core.grouprequests import Membership, heartbeat, join, leave, sync
 from gkafka.core.groupstate import IN_GROUP, MOVES, NEVER, NO_GENERATION, Ask, Event, GroupOptions, Lane, State, Ticket, Verdict
-from gkafka.exceptions import ProtocolError
+from gkafka.exceptions import AssignmentError, ProtocolError
 from gkafka.wire.consumerprotocol import flattened, read_assignment
 from gkafka.wire.groups import JoinGroupRequest, SyncGroupRequestAssignment
 from gkafka.wire.schema import Message
@@ -156,7 +156,11 @@ class Group(GroupMachine):
         if not self._may_ask(Kind.ROUND, now):
             return None
         if self.state is State.JOINING:
-            request: Message = self._join()
+            try:
+                request: Message = self._join()
+            except AssignmentError as error:
+                self._break(error)
+                return None
         elif self.state is State.SYNCING:
             assert self._protocol is not None  # JOINED comes with it
             request = sync(self._membership(), self._protocol, self._made)

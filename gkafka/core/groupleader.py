@@ -59,8 +59,10 @@ def _tried(assignor: Assignor, topics: Topics, members: Sequence[GroupMember]) -
     made = cause = None
     try:
         made = assignor.assign(topics, members)
+        if isinstance(made, Mapping):
+            made = {name: list(partitions) for name, partitions in made.items()}  # an iterator could be read but once
         objection = None if assignor is ASSIGNORS.get(assignor.name) else _objection(made, assignor, topics, members)
-    except Exception as error:
+    except BaseException as error:
         objection, cause = f"raised {type(error).__name__}: {error}", error
     if objection is None:
         return made, None

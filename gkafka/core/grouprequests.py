@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gkafka.common import TopicPartition
 from gkafka.core.assignors import Assignor
 from gkafka.core.groupstate import GroupOptions
+from gkafka.exceptions import AssignmentError
 from gkafka.wire.consumerprotocol import CONSUMER, ConsumerProtocolSubscription, by_topic
 from gkafka.wire.groups import (
     HeartbeatRequest,
@@ -46,7 +47,10 @@ def join(
     last_generation: int,
     reason: str | None,
 ) -> JoinGroupRequest:
-    """owned: what it keeps while it joins. last: its last assignment, as far as it has not lost it, of last_generation."""
+    """owned: what it keeps while it joins. last: its last assignment, as far as it has not lost it, of last_generation.
+
+    Raises AssignmentError for an assignor, which may be the user's, that has no user data to give.
+    """
     options = member.options
     had = by_topic(sorted(owned))
     protocols = [
@@ -54,7 +58,7 @@ def join(
             name=assignor.name,
             metadata=ConsumerProtocolSubscription(
                 topics=sorted(topics),
-                user_data=assignor.user_data(sorted(topics), last, last_generation),
+                user_data=_user_data(assignor, sorted(topics), last, last_generation),
                 owned_partitions=had,
                 generation_id=last_generation,
                 rack_id=options.rack,
@@ -84,6 +88,17 @@ def sync(member: Membership, assignor: Assignor, made: list[SyncGroupRequestAssi
         protocol_name=assignor.name,
         assignments=made,
     )
+
+
+def _user_data(assignor: Assignor, topics: Sequence[str], last: Sequence[TopicPartition] | None, generation: int) -> bytes | None:
+    advice = "mend it, or name another one in assignors="
+    try:
+        data = assignor.user_data(topics, last, generation)
+    except BaseException as error:
+        raise AssignmentError(f"assignor {assignor.name!r}: user_data() raised {type(error).__name__}: {error}; {advice}") from error
+    if data is not None and not isinstance(data, (bytes, bytearray, memoryview)):
+        raise AssignmentError(f"assignor {assignor.name!r}: user_data() returned {data!r:.80}, which is neither bytes nor None; {advice}")
+    return data
 
 
 def heartbeat(member: Membership) -> HeartbeatRequest:

@@ -221,3 +221,23 @@ def test_a_forked_child_is_told_by_consume_at_once(handler: str) -> None:
         handler,
     )
     assert lines == ["0 1", "True", "2"]
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_forked_child_that_iterates_is_told_at_once(handler: str) -> None:
+    lines = script(
+        """
+    with MockCluster(1, {"t": 1}) as brokers, KafkaClient(brokers.bootstrap, handler=HANDLER) as client:
+        with client.get_producer() as producer:
+            for i in range(100):
+                producer.produce("t", b"%d" % i)
+        for consumer in (client.get_consumer("t"), client.topics["t"].get_simple_consumer()):
+            messages = iter(consumer)
+            print([next(messages).offset for _ in range(5)])
+            print("ForkedClientError" in in_child(lambda: str(next(messages).offset)))
+            print(next(messages).offset)
+            consumer.stop()
+    """,
+        handler,
+    )
+    assert lines == ["[0, 1, 2, 3, 4]", "True", "5"] * 2
