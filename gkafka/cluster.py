@@ -330,7 +330,7 @@ class Cluster:
 
     def _wait(self, ready: Callable[[], bool], deadline: float, what: str) -> None:
         """Poll until ready() or the deadline. Raises KafkaTimeoutError, or NoBrokersAvailableError if no host ever answered."""
-        self._handler.start()
+        self._handler.start()  # raises in a forked child, and where gevent patched the process since
         if not ready():
             self._ask_zookeeper(deadline)
         while not ready():

@@ -105,11 +105,11 @@ class Consumer:
             given = dict.fromkeys(_partitions(partitions))
         self._check_running()
         deadline = self._handler.monotonic() + self._timeout_s(timeout)
-        for tp in given:
-            there = self._cluster.wait_for_topic(tp.topic, deadline).partitions
-            if tp.partition not in there:
-                text = f"topic {tp.topic!r} has no partition {tp.partition}: it has {min(there)} to {max(there)}"
-                raise ConfigurationError(text, topic=tp.topic, partition=tp.partition)
+        there = {topic: self._cluster.wait_for_topic(topic, deadline).partitions for topic in {tp.topic for tp in given}}
+        for topic, partition in given:
+            if partition not in (known := there[topic]):
+                text = f"topic {topic!r} has no partition {partition}: it has {min(known)} to {max(known)}"
+                raise ConfigurationError(text, topic=topic, partition=partition)
         starts, epochs, problems = starts_of(self._engine, given, self._policy, max(0.0, deadline - self._handler.monotonic()))
         if problems:
             raise problems[0]
@@ -336,7 +336,7 @@ class Consumer:
         self._engine.stop()
         self._wake.set()
         if self._keeper is not None:
-            self._keeper.join(min(TICK_S * 2, max(0.0, deadline - self._handler.monotonic())) if timeout is not None else TICK_S * 2)
+            self._keeper.join(min(TICK_S * 2, max(0.0, deadline - self._handler.monotonic())))
         self._deserializers.close(TICK_S)
 
     close = stop

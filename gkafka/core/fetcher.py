@@ -134,6 +134,7 @@ class Fetcher:
         errors: list[KafkaException] = []
         partial: set[int] = set()
         missing = False
+        # For each partition of each fetch: what nearly always needs no call is asked without one.
         for position in self.positions.values():
             if position.state is State.HALTED or position.paused:
                 continue

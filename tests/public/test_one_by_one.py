@@ -205,37 +205,19 @@ def test_threads_that_iterate_and_threads_that_take_batches_get_every_record_onc
 
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
-def test_a_forked_child_is_told_by_consume_at_once(handler: str) -> None:
+@pytest.mark.parametrize("call", ["consumer.consume()", "next(messages)"])
+def test_a_forked_child_is_told_at_once(handler: str, call: str) -> None:
     lines = script(
-        """
-    with MockCluster(1, {"t": 1}) as brokers, KafkaClient(brokers.bootstrap, handler=HANDLER) as client:
-        with client.get_producer() as producer:
-            for i in range(10):
-                producer.produce("t", b"%d" % i)
-        consumer = client.get_consumer("t")
-        print(consumer.consume().offset, consumer.consume().offset)
-        print("Forked" in in_child(lambda: str(consumer.consume().offset)))
-        print(consumer.consume().offset)
-        consumer.stop()
-    """,
-        handler,
-    )
-    assert lines == ["0 1", "True", "2"]
-
-
-@pytest.mark.parametrize("handler", ["threading", "gevent"])
-def test_a_forked_child_that_iterates_is_told_at_once(handler: str) -> None:
-    lines = script(
-        """
-    with MockCluster(1, {"t": 1}) as brokers, KafkaClient(brokers.bootstrap, handler=HANDLER) as client:
+        f"""
+    with MockCluster(1, {{"t": 1}}) as brokers, KafkaClient(brokers.bootstrap, handler=HANDLER) as client:
         with client.get_producer() as producer:
             for i in range(100):
                 producer.produce("t", b"%d" % i)
         for consumer in (client.get_consumer("t"), client.topics["t"].get_simple_consumer()):
             messages = iter(consumer)
-            print([next(messages).offset for _ in range(5)])
-            print("ForkedClientError" in in_child(lambda: str(next(messages).offset)))
-            print(next(messages).offset)
+            print([{call}.offset for _ in range(5)])
+            print("ForkedClientError" in in_child(lambda: str({call}.offset)))
+            print({call}.offset)
             consumer.stop()
     """,
         handler,

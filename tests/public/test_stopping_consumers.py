@@ -143,22 +143,27 @@ def test_b23_a_commit_is_not_tried_again_once_the_partitions_are_anothers(client
     assert (committed(cluster), cluster.count("OffsetCommit")) == (-1, 1)
 
 
+def consumer_of(client: KafkaClient, kind: str) -> Any:
+    """One that commits by itself, in the group "g"; "native": assigned by hand, without a group."""
+    if kind == "native":
+        consumer = client.get_consumer()
+        consumer.assign([T0])
+        return consumer
+    if kind == "member":
+        return client.get_consumer("t", "g", auto_offset_reset="earliest")
+    topic = client.topics["t"]
+    if kind == "managed":
+        return topic.get_balanced_consumer("g", managed=True, auto_commit_enable=True)
+    return topic.get_simple_consumer("g", auto_commit_enable=True)
+
+
 @pytest.mark.parametrize("kind", ["simple", "managed", "native", "member"])
 def test_the_client_ends_its_consumers_within_the_timeout_whoever_is_silent(
     cluster: MockCluster, connect: Any, run: Runner, kind: str
 ) -> None:
     client = connect(cluster)
     fill(connect(cluster), numbers(5))
-    topic = client.topics["t"]
-    make = {
-        "simple": lambda: topic.get_simple_consumer("g", auto_commit_enable=True),
-        "managed": lambda: topic.get_balanced_consumer("g", managed=True, auto_commit_enable=True),
-        "native": lambda: client.get_consumer(),
-        "member": lambda: client.get_consumer("t", "g", auto_offset_reset="earliest"),
-    }
-    consumer = make[kind]()
-    if kind == "native":
-        consumer.assign([T0])
+    consumer = consumer_of(client, kind)
     read(consumer, 5)
     for api in ("OffsetCommit", "LeaveGroup", "Heartbeat", "FindCoordinator", "Metadata"):
         cluster.on(api, Drop(before=True), times=None)
@@ -173,13 +178,7 @@ def test_the_client_ends_its_consumers_within_the_timeout_whoever_is_silent(
 def test_the_end_of_the_client_commits_what_was_consumed(cluster: MockCluster, connect: Any, kind: str) -> None:
     client = connect(cluster)
     fill(connect(cluster), numbers(5))
-    topic = client.topics["t"]
-    make = {
-        "simple": lambda: topic.get_simple_consumer("g", auto_commit_enable=True),
-        "managed": lambda: topic.get_balanced_consumer("g", managed=True, auto_commit_enable=True),
-        "member": lambda: client.get_consumer("t", "g", auto_offset_reset="earliest"),
-    }
-    consumer = make[kind]()
+    consumer = consumer_of(client, kind)
     read(consumer, 4)
     client.close()
     assert committed(cluster) == 4
