@@ -29,7 +29,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
     error_for,
 )
-from gkafka.hosts import parse_hosts, parse_source_address
+from gkafka.hosts import parse_hosts, parse_proxy_url, parse_source_address
 from gkafka.net.buffers import BufferPool
 from gkafka.producermemory import ProducerMemory
 from gkafka.protocol.admin import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsSpec, DescribeGroupResponse
@@ -89,10 +89,12 @@ class Cluster:
             **(ssl_config.client_options() if ssl_config is not None else {}),
         )
         check_security(self.config)
+        if self.config.proxy_url is not None:
+            parse_proxy_url(self.config.proxy_url)
         if self.config.security_protocol == "SSL":
-            from gkafka.net.tls import check_files  # ssl is imported only by those who use it
+            from gkafka.net.tlscontext import check_tls  # ssl is imported only by those who use it
 
-            check_files(self.config)
+            check_tls(self.config)
         self._buffers = BufferPool(handler.Lock())  # one for all connections: its bound is the client's
         Versions.for_broker(self.config.broker_version)  # one that is not known is told now and not when the first connection opens
         self._zookeeper_hosts = None if zookeeper_hosts is None else check_text("zookeeper_hosts", zookeeper_hosts)

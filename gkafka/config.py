@@ -24,7 +24,9 @@ __all__ = [
     "check",
     "check_security",
     "ineffective_tls_option",
+    "is_pem_text",
     "options_table",
+    "unconfirmed_tls_option",
 ]
 
 C = TypeVar("C")
@@ -67,14 +69,15 @@ def option(
     aliases: tuple[str, ...] = (),
     none: bool = False,
     secret: bool = False,
+    pem: bool = False,
 ) -> Any:
     """One option.
 
     low, high: inclusive bounds of a number; names: texts that stand for something, beside what types allows; none: None is a value too; aliases: other spellings that are accepted; secret: a text is
-    kept as a Secret and the field stays out of the repr.
+    kept as a Secret and the field stays out of the repr; pem: the path of a file, or the text of one, which may be a key and is kept as a Secret.
     """
     meta: dict[str, Any] = {"doc": doc, "low": low, "high": high, "choices": choices, "names": names, "types": types}
-    meta |= {"aliases": aliases, "none": none, "secret": secret}
+    meta |= {"aliases": aliases, "none": none, "secret": secret, "pem": pem}
     return dataclasses.field(default=default, metadata=meta, repr=not secret)
 
 
@@ -142,8 +145,18 @@ def build(cls: type[C], given: Mapping[str, Any], *, where: str) -> C:
         if name in values:
             raise ConfigurationError(f"{where}: {key!r} is given twice (it is another spelling of {name!r})")
         checked = check(name, value, fields[name].metadata, whole=str(fields[name].type).startswith("int"))
-        values[name] = Secret(checked) if fields[name].metadata["secret"] and isinstance(checked, str) else checked
+        values[name] = _kept(checked, fields[name].metadata)
     return cls(**values)
+
+
+def _kept(value: Any, meta: Mapping[str, Any]) -> Any:
+    secret = isinstance(value, str) and (meta["secret"] or (meta["pem"] and is_pem_text(value)))
+    return Secret(value) if secret else value
+
+
+def is_pem_text(value: str) -> bool:
+    """Whether an option holds what would stand in a PEM file, and not the path of one."""
+    return "-----BEGIN " in value
 
 
 INTO_THE_CONTEXT = {
@@ -151,7 +164,11 @@ INTO_THE_CONTEXT = {
     "ssl_certfile": "load_cert_chain()",
     "ssl_keyfile": "load_cert_chain()",
     "ssl_password": "load_cert_chain()",
+    "ssl_crlfile": "load_verify_locations() and verify_flags",
+    "ssl_ciphers": "set_ciphers()",
+    "ssl_check_hostname": "check_hostname",
     "tls_verify": "check_hostname and verify_mode",
+    "allow_unverified_tls": "check_hostname and verify_mode",
 }
 """Options of TLS that a user's `ssl_context` leaves nothing to do for, and where it takes the same."""
 
@@ -160,9 +177,19 @@ def ineffective_tls_option(options: Mapping[str, Any]) -> str | None:
     """The name of an option that asks for TLS while security_protocol (PLAINTEXT if it is not there) turns it off."""
     if options.get("security_protocol", "PLAINTEXT") != "PLAINTEXT":
         return None
-    files = ("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
-    given = [name for name in files if options.get(name) is not None]
-    return given[0] if given else "tls_verify" if options.get("tls_verify", True) is False else None
+    settings = ("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_crlfile", "ssl_ciphers")
+    given = [name for name in settings if options.get(name) is not None] + _checks_turned_off(options)
+    return given[0] if given else None
+
+
+def unconfirmed_tls_option(options: Mapping[str, Any]) -> str | None:
+    """The name of an option that turns a check of TLS off, without the second word that this takes."""
+    off = [] if options.get("allow_unverified_tls", False) else _checks_turned_off(options)
+    return off[0] if off else None
+
+
+def _checks_turned_off(options: Mapping[str, Any]) -> list[str]:
+    return [name for name in ("tls_verify", "ssl_check_hostname") if options.get(name, True) is False]
 
 
 def check_security(config: ClientConfig) -> None:
@@ -175,6 +202,12 @@ def check_security(config: ClientConfig) -> None:
         )
     if config.ssl_context is not None:
         _check_beside_context(config)
+    name = unconfirmed_tls_option({f.name: getattr(config, f.name) for f in dataclasses.fields(config)})
+    if name is not None:
+        raise ConfigurationError(
+            f"{name}=False gives up what makes TLS safe against whoever is in between: set allow_unverified_tls=True too if that is meant, "
+            f"or leave {name} out and give the brokers' authority, ssl_cafile=..."
+        )
 
 
 def _check_beside_context(config: ClientConfig) -> None:
@@ -228,13 +261,43 @@ class ClientConfig:
     ssl_context: Any = option(
         None, "an ssl.SSLContext, used unchanged, in place of the other `ssl_` options and `tls_verify`: with them it is refused", none=True
     )
-    ssl_cafile: str | None = option(None, "PEM file of the authorities to trust; the system's if not given", none=True, types=(str,))
-    ssl_certfile: str | None = option(None, "PEM file of this client's certificate", none=True, types=(str,))
-    ssl_keyfile: str | None = option(None, "PEM file of its key", none=True, types=(str,))
+    ssl_cafile: str | None = option(
+        None, "PEM file of the authorities to trust, or its text; the system's if not given", none=True, types=(str,), pem=True
+    )
+    ssl_certfile: str | None = option(
+        None, "PEM file of this client's certificate and those between it and its authority, or its text", none=True, types=(str,), pem=True
+    )
+    ssl_keyfile: str | None = option(
+        None, "PEM file of its key, or its text; not needed if the key is in `ssl_certfile`", none=True, types=(str,), pem=True
+    )
     ssl_password: str | Callable[[], str] | None = option(
         None, "pass phrase of the key, or a callable that gives it", none=True, secret=True, types=(str, Callable)
     )
-    tls_verify: bool = option(True, "check the broker's certificate and host name; False takes a warning", types=(bool,))
+    ssl_crlfile: str | None = option(
+        None,
+        "PEM file of the revocation lists of the authorities that sign the brokers' certificates, or its text; a broker whose authority has none there is refused",
+        none=True,
+        types=(str,),
+        pem=True,
+    )
+    ssl_ciphers: str | None = option(
+        None, "the ciphers of TLS 1.2 that are offered, in OpenSSL's form; those of TLS 1.3 are always offered", none=True, types=(str,)
+    )
+    ssl_check_hostname: bool = option(
+        True, "check the host name in the broker's certificate; False takes `allow_unverified_tls` and a warning", types=(bool,)
+    )
+    tls_verify: bool = option(
+        True, "check the broker's certificate and host name; False takes `allow_unverified_tls` and a warning", types=(bool,)
+    )
+    allow_unverified_tls: bool = option(False, "the second word that `tls_verify=False` and `ssl_check_hostname=False` take", types=(bool,))
+    proxy_url: str | None = option(
+        None,
+        "socks5:// or http://[user:password@]host:port: connections to brokers go through this proxy (HTTP: by CONNECT), which also looks "
+        "their names up; ZooKeeper's do not",
+        none=True,
+        secret=True,
+        types=(str,),
+    )
     auto_create_topics: bool = option(
         True, "asking for a topic by name lets the broker create it, where the broker allows that", types=(bool,)
     )

@@ -13,7 +13,7 @@ from collections import deque
 from typing import Any
 
 from gkafka.checks import check_count, check_seconds
-from gkafka.config import ClientConfig, build
+from gkafka.config import ClientConfig, Secret, build, is_pem_text
 from gkafka.exceptions import ConfigurationError, KafkaException, ProtocolError, SocketDisconnectedError
 from gkafka.handlers import Handler, Stream, ThreadingHandler
 from gkafka.net.buffers import BufferPool, FrameReader
@@ -34,13 +34,13 @@ class SslConfig:
     """TLS for `KafkaClient(ssl_config=...)`. Documented: pykafka 2.8 connection.
 
     cafile: PEM file of the authorities to trust. certfile, keyfile: PEM files of this client's certificate and key (None: none, or the key
-    is in certfile). password: pass phrase of the key. The broker's certificate and its host name are checked, unlike in pykafka.
+    is in certfile). Each may be the text of such a file. password: pass phrase of the key. The broker's certificate and its host name are checked, unlike in pykafka.
     """
 
     def __init__(self, cafile: str, certfile: str | None = None, keyfile: str | None = None, password: str | bytes | None = None) -> None:
-        self.cafile = cafile
-        self.certfile = certfile
-        self.keyfile = keyfile
+        self.cafile, self.certfile, self.keyfile = (
+            Secret(f) if isinstance(f, str) and is_pem_text(f) else f for f in (cafile, certfile, keyfile)
+        )
         self._password = password.decode() if isinstance(password, bytes) else password
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class SslConfig:
         gkafka itself does not use this, but `net/tls.py`, which suits both handlers: a socket made here blocks the calling thread.
         Raises ConfigurationError naming a file that cannot be used, ssl.SSLError if the handshake fails.
         """
-        from gkafka.net.tls import make_context  # ssl is imported only by those who use it
+        from gkafka.net.tlscontext import make_context  # ssl is imported only by those who use it
 
         context = make_context(build(ClientConfig, self.client_options(), where="SslConfig"))
         context.check_hostname = server_hostname is not None

@@ -50,6 +50,7 @@ __all__ = [
     "ProducerStoppedException",
     "ProtocolClientError",
     "ProtocolError",
+    "ProxyError",
     "RdKafkaException",
     "RdKafkaStoppedException",
     "RecordTooLarge",
@@ -120,6 +121,12 @@ class ConnectionFailedError(SocketDisconnectedError):
 
 class TlsError(ConnectionFailedError):
     """TLS with this peer cannot work as it is configured: a certificate, a host name, a version. Trying again does not help."""
+
+    retriable = False
+
+
+class ProxyError(ConnectionFailedError):
+    """The proxy of proxy_url refuses: its credentials, its rules, or it is no such proxy. Trying again does not help."""
 
     retriable = False
 

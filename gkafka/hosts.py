@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["parse_hosts", "parse_source_address"]
+__all__ = ["Proxy", "parse_hosts", "parse_proxy_url", "parse_source_address"]
 
 
 def parse_hosts(hosts: str) -> list[tuple[str, int]]:
@@ -57,3 +61,49 @@ def parse_source_address(source_address: str) -> tuple[str, int] | None:
     if not host or not _is_port(port):
         raise ConfigurationError(f"source_address={source_address!r}: must be host:port with a port from 0 to 65535")
     return host, int(port or 0)
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """What a proxy_url says. kind: "socks5" or "http"."""
+
+    kind: str
+    host: str
+    port: int
+    username: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def where(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def credentials(self) -> tuple[str, str]:
+        return self.username or "", self.password or ""
+
+
+PROXY_KINDS = {"socks5": "socks5", "socks5h": "socks5", "http": "http"}
+
+
+def parse_proxy_url(url: str) -> Proxy:
+    """Raises ConfigurationError, which shows no more of the URL than its scheme: the rest may be credentials."""
+    scheme, slashes, rest = str.partition(url, "://")
+    userinfo, at, place = rest.rpartition("@")
+    shown = f"proxy_url={scheme + '://***'!r}" if slashes else "proxy_url"
+    form = "must be socks5://host:port or http://host:port, with user:password@ before the host if the proxy wants that"
+    if not slashes or scheme.lower() not in PROXY_KINDS:
+        raise ConfigurationError(f"{shown}: {form}; no other kind of proxy is known")
+    host, port = _split(place.removesuffix("/"))
+    if not host or not port or not _is_port(port) or port == "0" or any(c in host for c in "/?#\\@"):
+        raise ConfigurationError(f"{shown}: {form}; the port is from 1 to 65535")
+    if not at:
+        return Proxy(PROXY_KINDS[scheme.lower()], host, int(port))
+    username, password = (unquote(part) for part in userinfo.partition(":")[::2])
+    for text in (username, password):
+        if not 1 <= len(text.encode()) <= 255 or re.search(r"[\0-\x1f\x7f]", text):
+            raise ConfigurationError(
+                f"{shown}: a user name and a password are needed, each of 1 to 255 bytes and without control characters"
+            )
+    if ":" in username:
+        raise ConfigurationError(f"{shown}: a user name with a colon cannot be told from the password")
+    return Proxy(PROXY_KINDS[scheme.lower()], host, int(port), username, password)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gkafka.config import ClientConfig
 from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError
 from gkafka.handlers.base import Address, Handler, Stream
+from gkafka.hosts import Proxy, parse_proxy_url
 
 __all__ = ["open_stream"]
 
@@ -12,16 +13,17 @@ __all__ = ["open_stream"]
 def open_stream(handler: Handler, host: str, port: int, *, deadline: float, config: ClientConfig) -> Stream:
     """Connect to the first address of a host that answers; with security_protocol=SSL, the handshake included.
 
-    Each address gets an equal share of the time that is left. Raises ConnectionFailedError naming every address that was tried and
-    why it failed; its subclass TlsError, without trying further addresses, if the peer's certificate or TLS itself is at fault.
+    With proxy_url it is the proxy's addresses that are tried; the proxy finds the host. Each address gets an equal share of the time that is left. Raises ConnectionFailedError naming every address that was tried and
+    why it failed; its subclasses TlsError and ProxyError, without trying further addresses, if the peer's certificate, TLS itself or the proxy is at fault.
     """
-    addresses = _resolve(handler, host, port, deadline)
+    proxy = None if config.proxy_url is None else parse_proxy_url(config.proxy_url)
+    addresses = _resolve(handler, host, port, deadline) if proxy is None else _resolve_proxy(handler, proxy, host, port, deadline)
     failures: list[str] = []
     cause: OSError | None = None
     for index, address in enumerate(addresses):
         now = handler.monotonic()
         try:
-            return _connect(handler, host, port, address, now + (deadline - now) / (len(addresses) - index), config)
+            return _connect(handler, host, port, address, now + (deadline - now) / (len(addresses) - index), config, proxy)
         except (KafkaTimeoutError, SocketDisconnectedError, OSError) as exc:
             if isinstance(exc, ConnectionFailedError) and not exc.retriable:
                 raise
@@ -37,18 +39,39 @@ def _resolve(handler: Handler, host: str, port: int, deadline: float) -> list[Ad
         raise ConnectionFailedError(str(exc), broker=f"{host}:{port}") from exc
 
 
-def _connect(handler: Handler, host: str, port: int, address: Address, deadline: float, config: ClientConfig) -> Stream:
+def _resolve_proxy(handler: Handler, proxy: Proxy, host: str, port: int, deadline: float) -> list[Address]:
+    try:
+        return _resolve(handler, proxy.host, proxy.port, deadline)
+    except ConnectionFailedError as exc:
+        raise ConnectionFailedError(f"{host}:{port}: its proxy cannot be reached: {exc}", broker=f"{host}:{port}") from exc
+
+
+def _connect(
+    handler: Handler, host: str, port: int, address: Address, deadline: float, config: ClientConfig, proxy: Proxy | None
+) -> Stream:
     stream = handler.create_connection(
         address,
         deadline,
         source_address=config.source_address,
         keepalive_idle_s=config.keepalive_idle_s if config.keepalive else None,
     )
+    if proxy is not None:
+        _tunnel(stream, proxy, host, port, deadline)
     if config.security_protocol != "SSL":
         return stream
     from gkafka.net.tls import start_tls  # ssl is imported only by those who use it
 
     return start_tls(handler, stream, host, port, deadline=deadline, config=config)
+
+
+def _tunnel(stream: Stream, proxy: Proxy, host: str, port: int, deadline: float) -> None:
+    from gkafka.net.proxy import open_tunnel  # only for those who have one
+
+    try:
+        open_tunnel(stream, proxy, host, port, deadline)
+    except BaseException:
+        stream.close()
+        raise
 
 
 def _reason(address: Address, exc: OSError, seconds: float) -> str:

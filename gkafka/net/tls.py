@@ -7,165 +7,21 @@ made from them would block the hub), and reader and writer never wait inside one
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import ssl
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterator, Sequence
+from typing import Final, cast
 
-from gkafka.config import ClientConfig, Secret
-from gkafka.exceptions import ConfigurationError, ConnectionFailedError, ForkedClientError, SocketDisconnectedError, TlsError
+from gkafka.config import ClientConfig
+from gkafka.exceptions import ConnectionFailedError, ForkedClientError, SocketDisconnectedError, TlsError
 from gkafka.handlers.base import Buffer, Handler, Stream
 from gkafka.handlers.sockets import drop, flatten
+from gkafka.net.tlscontext import contexts
 
-__all__ = ["TlsStream", "make_context", "start_tls"]
+__all__ = ["TlsStream", "start_tls"]
 
-log = logging.getLogger(__name__)
 RECORD: Final = 16384  # most plaintext in one TLS record
 INPUT: Final = 65536  # ciphertext taken from the stream at once; what OpenSSL holds undecrypted is bounded by it
 TURN: Final = 262144  # plaintext encrypted before the lock is given up and other workers get a turn
-
-
-# -- contexts ----------------------------------------------------------------------------------------------------------
-def make_context(config: ClientConfig) -> ssl.SSLContext:
-    """The SSLContext that a client's options describe; a user's `ssl_context` as it is.
-
-    TLS 1.2 or newer; certificate and host name are checked unless tls_verify=False. Raises ConfigurationError naming the file.
-    """
-    if config.ssl_context is not None:
-        return _users_context(config.ssl_context)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if not config.tls_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    elif config.ssl_cafile is not None:
-        _load("ssl_cafile", config.ssl_cafile, lambda: context.load_verify_locations(config.ssl_cafile))
-    else:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    _load_own_certificate(context, config, _pass_phrase(config))
-    return context
-
-
-def check_files(config: ClientConfig) -> None:
-    """Raise ConfigurationError, naming the file, for what is wrong with the options already before there is a connection.
-
-    A pass phrase that the user's function gives is not asked for: its key is looked at with the first connection.
-    """
-    if config.ssl_context is not None:
-        _users_context(config.ssl_context)
-        return
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if config.ssl_cafile is not None:
-        _load("ssl_cafile", config.ssl_cafile, lambda: context.load_verify_locations(config.ssl_cafile))
-    with contextlib.suppress(_AskedLater):
-        _load_own_certificate(context, config, _ask_later if callable(config.ssl_password) else _pass_phrase(config))
-
-
-class _AskedLater(Exception):
-    """The key is encrypted."""
-
-
-def _ask_later() -> str:
-    raise _AskedLater
-
-
-def _users_context(context: Any) -> ssl.SSLContext:
-    if not isinstance(context, ssl.SSLContext) and not hasattr(context, "wrap_bio"):
-        raise ConfigurationError(f"ssl_context={context!r}: must be an ssl.SSLContext")
-    return context  # type: ignore[no-any-return]
-
-
-def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig, pass_phrase: Callable[[], str]) -> None:
-    cert, key = config.ssl_certfile, config.ssl_keyfile
-    if cert is None:
-        if key is not None:
-            raise ConfigurationError(f"ssl_keyfile={key!r} without ssl_certfile: give the PEM file of the certificate too")
-        return
-    for option, path in (("ssl_certfile", cert), ("ssl_keyfile", key)):
-        if path is not None:
-            _check_pem(option, path)
-    _load("ssl_certfile" if key is None else "ssl_keyfile", key or cert, lambda: context.load_cert_chain(cert, key, pass_phrase))
-
-
-def _check_pem(option: str, path: str) -> None:
-    try:
-        with open(path, "rb") as file:
-            start = file.read(65536)
-    except OSError as exc:
-        raise ConfigurationError(f"{option}={path!r}: {exc.strerror}") from exc
-    if b"-----BEGIN " not in start:
-        raise ConfigurationError(
-            f"{option}={path!r}: not a PEM file. PKCS12 and Java key stores have to be converted: "
-            "openssl pkcs12 -in store.p12 -out client.pem -nodes"
-        )
-
-
-def _pass_phrase(config: ClientConfig) -> Callable[[], str]:
-    # Always a function: without one, OpenSSL asks for the pass phrase on the terminal and waits there.
-    def give() -> str:
-        given = config.ssl_password
-        if given is None:
-            raise ConfigurationError(f"ssl_keyfile={config.ssl_keyfile or config.ssl_certfile!r} is encrypted: give ssl_password")
-        text = given() if callable(given) else given
-        return text.reveal() if isinstance(text, Secret) else text
-
-    return give
-
-
-def _load(option: str, path: str, load: Callable[[], object]) -> None:
-    try:
-        load()
-    except FileNotFoundError as exc:
-        raise ConfigurationError(f"{option}={path!r}: there is no such file") from exc
-    except ssl.SSLError as exc:
-        hint = {
-            "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
-            "NO_CERTIFICATE_OR_CRL_FOUND": "the file holds no certificate in PEM form",
-            "BAD_DECRYPT": "ssl_password does not open the key",
-            "BAD_PASSWORD_READ": "ssl_password does not open the key",
-            "": "ssl_password does not open the key, or the file is damaged",  # OpenSSL 3 gives no reason for an encrypted PKCS8 key
-        }.get(exc.reason or "", str(exc.reason))
-        raise ConfigurationError(f"{option}={path!r}: {hint}") from exc
-    except OSError as exc:
-        raise ConfigurationError(f"{option}={path!r}: {exc.strerror or exc}") from exc
-
-
-class _Contexts:
-    """The contexts of the clients in use; made anew when one of their files has changed, so that a renewed certificate is taken up."""
-
-    def __init__(self, keep: int = 32) -> None:
-        self._keep = keep
-        self._made: OrderedDict[int, tuple[ClientConfig, tuple[Any, ...], ssl.SSLContext]] = OrderedDict()
-
-    def get(self, handler: Handler, config: ClientConfig) -> ssl.SSLContext:
-        stamp = tuple(_mtime(path) for path in (config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile))
-        known = self._made.get(id(config))  # an entry holds its config, so no other can have this id
-        if known is not None and known[1] == stamp:
-            return known[2]
-        if known is None and not config.tls_verify and config.ssl_context is None:
-            log.warning(
-                "tls_verify=False: neither certificates nor host names of brokers are checked; whoever is in between can read and change all"
-            )
-        # Reading the system's authorities takes OpenSSL many milliseconds, without the GIL. A function of the user's stays in this worker.
-        context = make_context(config) if callable(config.ssl_password) else handler.offload(make_context, config)
-        self._made[id(config)] = (config, stamp, context)
-        while len(self._made) > self._keep:
-            self._made.popitem(last=False)
-        return context
-
-
-def _mtime(path: str | None) -> int | None:
-    if path is None:
-        return None
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return None  # make_context says what is wrong with it
-
-
-_contexts = _Contexts()
 
 
 # -- the handshake -----------------------------------------------------------------------------------------------------
@@ -176,7 +32,7 @@ def start_tls(handler: Handler, stream: Stream, host: str, port: int, *, deadlin
     KafkaTimeoutError, ConfigurationError.
     """
     try:
-        context = _contexts.get(handler, config)
+        context = contexts.get(handler, config)
         tls = TlsStream(handler, stream, context, server_name(host), f"{host}:{port}")
         tls.handshake(deadline)
     except BaseException:
@@ -220,6 +76,10 @@ def _certificate_hint(exc: ssl.SSLCertVerificationError) -> str:
         return "the broker needs a new certificate"
     if exc.verify_code in (2, 18, 19, 20, 21):  # the issuer is unknown, or the certificate is its own issuer
         return "give the authority that signed it: ssl_cafile=..."
+    if exc.verify_code == 23:  # X509_V_ERR_CERT_REVOKED
+        return "its authority took it back, as ssl_crlfile says: the broker needs a new certificate"
+    if exc.verify_code in (3, 11, 12):  # no list of this authority, not yet valid, out of date
+        return "ssl_crlfile must hold the newest list of the authority that signed it"
     return "the broker's certificate, or the authorities in ssl_cafile, have to be changed"
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gkafka.common import IsolationLevel
-from gkafka.config import ClientConfig, ConsumerConfig, check, ineffective_tls_option
+from gkafka.config import ClientConfig, ConsumerConfig, check, ineffective_tls_option, unconfirmed_tls_option
 from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_hosts
 from gkafka.spark.offsets import whole_number
@@ -222,7 +222,7 @@ def _security_protocol(name: str, text: str) -> str:
 def _endpoint_identification(name: str, text: str) -> str:
     if text.lower() != "https":
         raise ConfigurationError(
-            f"kafka.{name}={text!r}: the broker's name is always checked; kafka.tls.verify=false gives up all checks of its certificate"
+            f"kafka.{name}={text!r}: the broker's name is checked; kafka.ssl.check.hostname=false with kafka.allow.unverified.tls=true gives that up"
         )
     return text
 
@@ -261,6 +261,13 @@ def _check_security(client: Mapping[str, Any], spelled: Mapping[str, str]) -> No
         raise ConfigurationError(
             f"{name} without TLS: kafka.security.protocol is PLAINTEXT, which sends everything in clear text; "
             f"set kafka.security.protocol=SSL, or leave {name} out"
+        )
+    option = unconfirmed_tls_option(client)
+    if option is not None:
+        name = f"kafka.{spelled[option]}"
+        raise ConfigurationError(
+            f"{name}=false gives up what makes TLS safe against whoever is in between: set kafka.allow.unverified.tls=true too if that is meant, "
+            f"or leave {name} out and give the brokers' authority, kafka.ssl.truststore.location with kafka.ssl.truststore.type=PEM"
         )
 
 

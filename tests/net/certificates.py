@@ -19,7 +19,7 @@ PASS_PHRASE = "open sesame"
 
 
 class Certificates:
-    """Paths of PEM files in a folder. Names of servers: good, wrong_host, expired, future, unknown_ca, self_signed."""
+    """Paths of PEM files in a folder. Names of servers: good, wrong_host, expired, future, unknown_ca, self_signed, revoked."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -34,6 +34,11 @@ class Certificates:
         self._leaf("self_signed", hosts, None)
         self._leaf("client", ["client"], self._ca)
         self._encrypted("client")
+        revoked = self._leaf("revoked", hosts, self._ca)
+        self._revocations("revoked.crl", self._ca, [revoked])
+        self._revocations("stale.crl", self._ca, [revoked], start=-10, end=-1)
+        self._revocations("empty.crl", self._ca, [])
+        self._revocations("other_ca.crl", self._other_ca, [])
 
     def path(self, name: str) -> str:
         return str(self.folder / name)
@@ -70,7 +75,7 @@ class Certificates:
 
     def _leaf(
         self, name: str, hosts: list[str], ca: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None, start: int = -1, end: int = 30
-    ) -> None:
+    ) -> x509.Certificate:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _name(name)
         issuer, signer = (ca[0].subject, ca[1]) if ca else (subject, key)
@@ -85,6 +90,27 @@ class Certificates:
         self._write(f"{name}.pem", cert.public_bytes(serialization.Encoding.PEM))
         plain = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         self._write(f"{name}.key", plain)
+        return cert
+
+    def _revocations(
+        self,
+        name: str,
+        ca: tuple[x509.Certificate, ec.EllipticCurvePrivateKey],
+        revoked: list[x509.Certificate],
+        start: int = -1,
+        end: int = 30,
+    ) -> None:
+        now = datetime.datetime.now(datetime.timezone.utc)
+        builder = (
+            x509.CertificateRevocationListBuilder().issuer_name(ca[0].subject).last_update(now + start * DAY).next_update(now + end * DAY)
+        )
+        for cert in revoked:
+            entry = x509.RevokedCertificateBuilder().serial_number(cert.serial_number).revocation_date(now + start * DAY).build()
+            builder = builder.add_revoked_certificate(entry)
+        self._write(name, builder.sign(ca[1], hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+    def text(self, name: str) -> str:
+        return (self.folder / name).read_text()
 
     def _encrypted(self, name: str) -> None:
         key: Any = serialization.load_pem_private_key((self.folder / f"{name}.key").read_bytes(), None)

@@ -8,6 +8,7 @@ import os
 import pathlib
 import socket
 import ssl
+import tempfile
 import threading
 import time
 import warnings
@@ -18,11 +19,12 @@ import gevent.ssl
 import greenlet
 import pytest
 
-from gkafka.config import ClientConfig, Secret
+from gkafka.config import ClientConfig, Secret, build
 from gkafka.exceptions import ConfigurationError, ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError, TlsError
 from gkafka.handlers import Handler, Stream, resolve_handler
 from gkafka.net.stream import open_stream
-from gkafka.net.tls import TlsStream, make_context, server_name
+from gkafka.net.tls import TlsStream, server_name
+from gkafka.net.tlscontext import make_context
 from tests.handlers.hub import assert_no_stall, run_script
 from tests.net.certificates import PASS_PHRASE, Certificates
 from tests.net.servers import echo, serve
@@ -101,6 +103,7 @@ def test_the_zone_of_an_address_is_no_part_of_its_name() -> None:
         ("future", "not yet valid", "have to be changed"),
         ("unknown_ca", "unable to get local issuer", "ssl_cafile="),
         ("self_signed", "self-signed", "ssl_cafile="),
+        ("revoked", "revoked", "needs a new certificate"),
     ],
 )
 def test_a_bad_certificate_is_refused_by_name_with_the_next_step(
@@ -109,8 +112,9 @@ def test_a_bad_certificate_is_refused_by_name_with_the_next_step(
     reached: list[bytes] = []
     with tls_server(certs.server(name), lambda conn: reached.append(conn.recv(10))) as port:
         monkeypatch.setattr(handler, "getaddrinfo", lambda *_: [(socket.AF_INET, ("127.0.0.1", port))] * 3)
+        config = tls_config(certs, ssl_crlfile=certs.path("revoked.crl") if name == "revoked" else None)
         with pytest.raises(TlsError) as caught:
-            connect(handler, port, tls_config(certs), host="kafka.example")
+            connect(handler, port, config, host="kafka.example")
     text = str(caught.value)
     assert text.startswith(f"kafka.example:{port}: certificate verify failed: ")
     assert says in text
@@ -156,9 +160,80 @@ def test_without_verification_anything_goes_and_one_warning_says_so(
             with connect(handler, port, config) as stream:
                 stream.send_all([b"x"])
                 assert read(stream, 1) == b"x"
-    warned = [r for r in caplog.records if r.levelno == logging.WARNING and r.name == "gkafka.net.tls"]
+    warned = [r for r in caplog.records if r.levelno == logging.WARNING and r.name == "gkafka.net.tlscontext"]
     assert len(warned) == 1
     assert "tls_verify=False" in warned[0].getMessage()
+
+
+def test_without_the_host_names_check_the_name_is_still_asked_for_and_one_warning_says_so(
+    handler: Handler, certs: Certificates, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[str | None] = []
+    context = certs.server("wrong_host")
+    context.sni_callback = lambda _sock, name, _context: asked.append(name)
+    config = tls_config(certs, ssl_check_hostname=False)
+    with tls_server(context) as port:
+        monkeypatch.setattr(handler, "getaddrinfo", lambda *_: [(socket.AF_INET, ("127.0.0.1", port))])
+        for _ in range(2):
+            connect(handler, port, config, host="kafka.example").close()
+    assert asked == ["kafka.example"] * 2
+    warned = [r for r in caplog.records if r.levelno == logging.WARNING and r.name == "gkafka.net.tlscontext"]
+    assert ["ssl_check_hostname=False" in r.getMessage() for r in warned] == [True]
+    with tls_server(certs.server("unknown_ca")) as port, pytest.raises(TlsError, match="certificate verify failed"):
+        connect(handler, port, config)
+
+
+@pytest.mark.parametrize(
+    ("crlfile", "server", "says"),
+    [
+        ("revoked.crl", "good", None),
+        ("revoked.crl", "revoked", "revoked"),
+        ("other_ca.crl", "good", "ssl_crlfile must hold the newest list of the authority"),
+        ("stale.crl", "good", "ssl_crlfile must hold the newest list of the authority"),
+    ],
+)
+@pytest.mark.parametrize("as_text", [False, True], ids=["file", "text"])
+def test_ssl_crlfile_says_who_was_revoked(
+    handler: Handler, certs: Certificates, crlfile: str, server: str, says: str | None, as_text: bool
+) -> None:
+    config = tls_config(certs, ssl_crlfile=certs.text(crlfile) if as_text else certs.path(crlfile))
+    with tls_server(certs.server(server)) as port:
+        if says is None:
+            connect(handler, port, config).close()
+        else:
+            with pytest.raises(TlsError, match=says):
+                connect(handler, port, config)
+
+
+def test_ssl_ciphers_are_those_that_are_offered(handler: Handler, certs: Certificates) -> None:
+    offered: list[str] = []
+    context = certs.server(maximum_version=ssl.TLSVersion.TLSv1_2)
+
+    def talk(conn: Any) -> None:
+        offered.extend(name for name, *_ in conn.shared_ciphers())
+        echo(conn)
+
+    with (
+        tls_server(context, talk) as port,
+        connect(handler, port, tls_config(certs, ssl_ciphers="ECDHE-ECDSA-AES256-GCM-SHA384")) as stream,
+    ):
+        stream.send_all([b"x"])
+        assert read(stream, 1) == b"x"
+    assert [name for name in offered if not name.startswith("TLS_")] == ["ECDHE-ECDSA-AES256-GCM-SHA384"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_an_address_is_looked_for_among_the_addresses_of_the_certificate(
+    handler: Handler, certs: Certificates, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    for server, fine in (("good", True), ("wrong_host", False)):
+        with tls_server(certs.server(server)) as port:
+            monkeypatch.setattr(handler, "getaddrinfo", lambda *_, port=port: [(socket.AF_INET, ("127.0.0.1", port))])
+            if fine:
+                connect(handler, port, tls_config(certs), host=host).close()
+            else:
+                with pytest.raises(TlsError, match="IP address mismatch"):
+                    connect(handler, port, tls_config(certs), host=host)
 
 
 def test_an_old_version_of_tls_is_refused(handler: Handler, certs: Certificates) -> None:
@@ -224,6 +299,37 @@ def test_a_client_certificate_with_a_pass_phrase_is_shown(handler: Handler, cert
     assert names == [((("commonName", "client"),),)]
 
 
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("together", [True, False], ids=["one text", "two texts"])
+def test_everything_may_be_pem_text(
+    handler: Handler, certs: Certificates, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, in_memory: bool, together: bool
+) -> None:
+    names: list[Any] = []
+    if not in_memory:
+        monkeypatch.delattr(os, "memfd_create")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cert, key = certs.text("client.pem"), certs.text("client.locked.key")
+    options = {"ssl_certfile": cert + key} if together else {"ssl_certfile": cert, "ssl_keyfile": key}
+    config = build(
+        ClientConfig,
+        {"security_protocol": "SSL", "ssl_cafile": certs.text("ca.pem"), "ssl_password": PASS_PHRASE, **options},
+        where="here",
+    )
+
+    def talk(conn: Any) -> None:
+        names.append(conn.getpeercert()["subject"])
+        echo(conn)
+
+    descriptors = len(os.listdir("/proc/self/fd"))
+    make_context(config)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    with tls_server(certs.asking_for_clients(), talk) as port, connect(handler, port, config) as stream:
+        stream.send_all([b"x"])
+        assert read(stream, 1) == b"x"
+    assert names == [((("commonName", "client"),),)]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_missing_client_certificate_is_named(handler: Handler, certs: Certificates, version: ssl.TLSVersion) -> None:
     # With TLS 1.3 the client's handshake is over before the server refuses it: the first read says so.
@@ -240,7 +346,7 @@ def test_a_missing_client_certificate_is_named(handler: Handler, certs: Certific
     [
         ({"ssl_cafile": "missing.pem"}, "ssl_cafile='.*missing.pem': there is no such file"),
         ({"ssl_cafile": "good.key"}, "ssl_cafile='.*good.key': the file holds no certificate"),
-        ({"ssl_certfile": "missing.pem"}, "ssl_certfile='.*missing.pem': No such file"),
+        ({"ssl_certfile": "missing.pem"}, "ssl_certfile='.*missing.pem': there is no such file"),
         ({"ssl_certfile": "client.p12"}, "client.p12': not a PEM file. PKCS12 .*openssl pkcs12"),
         ({"ssl_keyfile": "client.key"}, "ssl_keyfile='.*client.key' without ssl_certfile"),
         ({"ssl_certfile": "client.pem", "ssl_keyfile": "good.key"}, "the key does not belong to the certificate"),
@@ -289,6 +395,55 @@ def test_a_renewed_file_is_taken_up_by_the_next_connection(handler: Handler, cer
         authorities.write_bytes(pathlib.Path(certs.ca).read_bytes())
         os.utime(authorities, ns=(1, 1))
         connect(handler, port, config).close()
+
+
+def test_a_certificate_is_exchanged_without_a_pause(
+    handler: Handler, certs: Certificates, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Certificate and key are two files, so for a moment they do not belong together: what was shown before is shown until they do."""
+    shown: list[Any] = []
+    cert, key = tmp_path / "me.pem", tmp_path / "me.key"
+
+    def write(path: pathlib.Path, name: str) -> None:
+        path.with_suffix(".new").write_text(certs.text(name))
+        path.with_suffix(".new").rename(path)
+
+    def talk(conn: Any) -> None:
+        shown.append(conn.getpeercert()["subject"][0][0][1])
+        echo(conn)
+
+    def use(port: int) -> None:
+        with connect(handler, port, config) as stream:
+            stream.send_all([b"x"])
+            assert read(stream, 1) == b"x"
+
+    write(cert, "client.pem")
+    write(key, "client.key")
+    config = tls_config(certs, ssl_certfile=str(cert), ssl_keyfile=str(key))
+    with tls_server(certs.asking_for_clients(), talk) as port:
+        use(port)
+        write(cert, "good.pem")
+        use(port)
+        assert "the key does not belong to the certificate" in caplog.text
+        write(key, "good.key")
+        use(port)
+        cert.unlink()
+        use(port)
+    assert shown == ["client", "client", "good", "good"]
+
+
+def test_a_revocation_counts_from_the_next_connection_on(handler: Handler, certs: Certificates, tmp_path: pathlib.Path) -> None:
+    lists = tmp_path / "lists.pem"
+    lists.write_text(certs.text("other_ca.crl") + certs.text("empty.crl"))
+    config = tls_config(certs, ssl_crlfile=str(lists))
+    with tls_server(certs.server("revoked")) as port:
+        connect(handler, port, config).close()
+        lists.write_text(certs.text("revoked.crl"))
+        with pytest.raises(TlsError, match="revoked"):
+            connect(handler, port, config)
+        lists.unlink()  # and what says whom to trust is never replaced by what it was before
+        with pytest.raises(ConfigurationError, match="there is no such file"):
+            connect(handler, port, config)
 
 
 # -- it is a stream like any other -------------------------------------------------------------------------------------

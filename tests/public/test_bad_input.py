@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.checks import check_topic_name
+from gkafka.config import ClientConfig, build
 from gkafka.connection import SslConfig
 from gkafka.exceptions import ConfigurationError, KafkaException
 from gkafka.spark.options import parse
@@ -83,6 +85,9 @@ def test_of_a_client(options: dict[str, Any], words: str) -> None:
         {"ssl_password": lambda: "hush"},
         {"ssl_context": ssl.create_default_context()},
         {"ssl_context": "x"},
+        {"ssl_crlfile": "/list.pem"},
+        {"ssl_ciphers": "ECDHE"},
+        {"ssl_check_hostname": False},
         {"tls_verify": False},
     ],
     ids=lambda given: next(iter(given)),
@@ -108,9 +113,18 @@ def test_of_pykafkas_tls_in_clear_text() -> None:
     [
         ({"ssl_cafile": "missing.pem"}, "missing.pem': there is no such file"),
         ({"ssl_cafile": "good.key"}, "good.key': the file holds no certificate"),
-        ({"ssl_cafile": "missing.pem", "tls_verify": False}, "missing.pem': there is no such file"),
-        ({"ssl_certfile": "missing.pem"}, "missing.pem': No such file"),
-        ({"ssl_certfile": "client.pem", "ssl_keyfile": "missing.key"}, "missing.key': No such file"),
+        ({"ssl_cafile": "missing.pem", "tls_verify": False, "allow_unverified_tls": True}, "missing.pem': there is no such file"),
+        ({"ssl_cafile": "client.p12"}, "client.p12': not a PEM file. PKCS12 and Java key stores have to be converted: keytool"),
+        ({"ssl_certfile": "client.p12"}, "client.p12': not a PEM file. PKCS12 and Java key stores have to be converted: openssl pkcs12"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "client.p12"}, "client.p12': not a PEM file"),
+        ({"ssl_crlfile": "missing.crl"}, "missing.crl': there is no such file"),
+        ({"ssl_crlfile": "good.pem"}, "good.pem': it holds no revocation list"),
+        ({"ssl_ciphers": "NONE-OF-THESE"}, "ssl_ciphers='NONE-OF-THESE'"),
+        ({"ssl_ciphers": ""}, "ssl_ciphers=''"),
+        ({"tls_verify": False}, "allow_unverified_tls=True"),
+        ({"ssl_check_hostname": False}, "ssl_check_hostname=False gives up"),
+        ({"ssl_certfile": "missing.pem"}, "missing.pem': there is no such file"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "missing.key"}, "missing.key': there is no such file"),
         ({"ssl_keyfile": "client.key"}, "client.key' without ssl_certfile"),
         ({"ssl_certfile": "client.pem", "ssl_keyfile": "good.key"}, "the key does not belong to the certificate"),
         ({"ssl_certfile": "client.pem", "ssl_keyfile": "good.key", "ssl_password": lambda: "x"}, "does not belong to the certificate"),
@@ -127,6 +141,14 @@ def test_of_tls_files(certificates: Certificates, handler: str, options: dict[st
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize("option", ["tls_verify", "ssl_check_hostname"])
+def test_of_checks_that_are_turned_off_with_one_word(option: str) -> None:
+    off = {"security_protocol": "SSL", option: False}
+    refused(lambda: KafkaClient("localhost:1", handler="threading", **off), f"{option}=False", "allow_unverified_tls=True", "ssl_cafile=")
+    refused(lambda: KafkaClient("localhost:1", handler="threading", **off, allow_unverified_tls=False), f"{option}=False")
+    KafkaClient("localhost:1", handler="threading", **off, allow_unverified_tls=True).close()
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -135,7 +157,11 @@ def test_of_tls_files(certificates: Certificates, handler: str, options: dict[st
         ("ssl_keyfile", "/me.key"),
         ("ssl_password", "hush"),
         ("ssl_password", lambda: "hush"),
+        ("ssl_crlfile", "/list.pem"),
+        ("ssl_ciphers", "ECDHE"),
+        ("ssl_check_hostname", False),
         ("tls_verify", False),
+        ("allow_unverified_tls", True),
     ],
 )
 def test_of_tls_beside_a_context_that_is_used_unchanged(option: str, value: Any) -> None:
@@ -162,6 +188,34 @@ def test_of_pykafkas_tls_beside_other_options_of_tls(option: str) -> None:
     assert f"ssl_config together with {option}" in str(caught.value)
     assert "SslConfig(cafile" in str(caught.value)
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ssl_cafile": "good.key"}, "ssl_cafile (PEM text): the file holds no certificate"),
+        ({"ssl_crlfile": "good.pem"}, "ssl_crlfile (PEM text): it holds no revocation list"),
+        ({"ssl_keyfile": "client.key"}, "ssl_keyfile (PEM text) without ssl_certfile"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "good.key"}, "ssl_keyfile (PEM text): the key does not belong to the certificate"),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "client.locked.key"}, "ssl_keyfile (PEM text) is encrypted: give ssl_password"),
+    ],
+)
+def test_of_tls_texts_that_are_not_shown(certificates: Certificates, options: dict[str, str], words: str) -> None:
+    texts = {option: certificates.text(name) for option, name in options.items()}
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaClient("localhost:1", handler="threading", security_protocol="SSL", **texts)
+    told = "".join(traceback.format_exception(caught.value))
+    assert words in told
+    for text in texts.values():
+        assert text.splitlines()[1] not in told
+
+
+def test_a_key_is_in_no_repr(certificates: Certificates) -> None:
+    key, cert = certificates.text("client.key"), certificates.text("client.pem")
+    config = build(ClientConfig, {"security_protocol": "SSL", "ssl_certfile": cert + key, "ssl_keyfile": key}, where="here")
+    ours = SslConfig(certificates.ca, cert, key)
+    for shown in (repr(config), str(config), repr(ours), repr(vars(ours)), str(ours.client_options())):
+        assert key.splitlines()[1] not in shown
 
 
 def test_of_a_pass_phrase() -> None:

@@ -227,7 +227,7 @@ def test_a_property_becomes_a_client_option(name: str, text: str, option: str, v
     [
         ("ssl.key.password", "secret", "ssl_password", "secret"),
         ("ssl.cafile", "/ca.pem", "ssl_cafile", "/ca.pem"),
-        ("tls.verify", "false", "tls_verify", False),
+        ("ssl.crlfile", "/revoked.pem", "ssl_crlfile", "/revoked.pem"),
     ],
 )
 def test_a_property_of_tls_needs_tls(name: str, text: str, option: str, value: Any) -> None:
@@ -239,6 +239,15 @@ def test_a_property_of_tls_needs_tls(name: str, text: str, option: str, value: A
         assert f"kafka.{name} " in str(caught.value)
         assert "set kafka.security.protocol=SSL" in str(caught.value)
         assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "option"), [("tls.verify", "tls_verify"), ("ssl.check.hostname", "ssl_check_hostname")])
+def test_checks_of_tls_are_turned_off_with_two_words(name: str, option: str) -> None:
+    given = {**LEAST, "kafka.security.protocol": "SSL", f"kafka.{name}": "false"}
+    with pytest.raises(ConfigurationError, match=rf"^kafka\.{name}=false gives up .*kafka\.allow\.unverified\.tls=true"):
+        parse(given)
+    found = parse({**given, "kafka.allow.unverified.tls": "true"})
+    assert dict(found.kafka.client) == {option: False, "allow_unverified_tls": True, "security_protocol": "SSL"}
 
 
 def test_pem_stores_become_files() -> None:
@@ -271,7 +280,7 @@ def test_the_properties_of_fetches() -> None:
         ("ssl.keystore.location", "/store.jks", "set kafka.ssl.keystore.type=PEM"),
         ("ssl.truststore.password", "x", "has no password; leave it out"),
         ("ssl.keystore.key", "-----BEGIN", "write it to a file on every node"),
-        ("ssl.endpoint.identification.algorithm", "", "the broker's name is always checked"),
+        ("ssl.endpoint.identification.algorithm", "", "the broker's name is checked"),
         ("request.timeout.ms", "soon", "must be a whole number"),
         ("request.timeout.ms", "0", "must be 1 or more"),
         ("fetch.max.bytes", "0", "must be 1 or more"),

@@ -1,0 +1,295 @@
+"""From a client's options to an ssl.SSLContext: certificates and keys as files or as PEM text, revocation lists, what is checked.
+
+What cannot be used is told before there is a connection. Files are read anew when they have changed, so that a renewed certificate is
+taken up by the next connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import ssl
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gkafka.config import ClientConfig, Secret, is_pem_text
+from gkafka.exceptions import ConfigurationError
+from gkafka.handlers.base import Handler
+
+__all__ = ["check_tls", "contexts", "make_context"]
+
+log = logging.getLogger(__name__)
+
+FILES: Final = ("ssl_cafile", "ssl_crlfile", "ssl_certfile", "ssl_keyfile")
+PassPhrase = Callable[[], "str | bytes"]
+
+
+def make_context(config: ClientConfig) -> ssl.SSLContext:
+    """The SSLContext that a client's options describe; a user's `ssl_context` as it is.
+
+    TLS 1.2 or newer; certificate and host name are checked unless tls_verify=False. Raises ConfigurationError naming the option.
+    """
+    if config.ssl_context is not None:
+        return _users_context(config.ssl_context)
+    context = _trusting(config)
+    if config.tls_verify and config.ssl_cafile is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    _load_own_certificate(context, config, _pass_phrase(config))
+    return context
+
+
+def check_tls(config: ClientConfig) -> None:
+    """Raise ConfigurationError, naming the option, for what is wrong already before there is a connection.
+
+    A pass phrase that the user's function gives is not asked for: its key is looked at with the first connection.
+    """
+    if config.ssl_context is not None:
+        _users_context(config.ssl_context)
+        return
+    context = _trusting(config)
+    with contextlib.suppress(_AskedLater):
+        _load_own_certificate(context, config, _ask_later if callable(config.ssl_password) else _pass_phrase(config))
+
+
+class _AskedLater(Exception):
+    """The key is encrypted."""
+
+
+def _ask_later() -> str:
+    raise _AskedLater
+
+
+def _users_context(context: Any) -> ssl.SSLContext:
+    if not isinstance(context, ssl.SSLContext) and not hasattr(context, "wrap_bio"):
+        raise ConfigurationError(f"ssl_context={context!r}: must be an ssl.SSLContext")
+    return context  # type: ignore[no-any-return]
+
+
+# -- what is checked of a broker ---------------------------------------------------------------------------------------
+def _trusting(config: ClientConfig) -> ssl.SSLContext:
+    """All of the context but the system's authorities, which take long to read, and the client's own certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = config.tls_verify and config.ssl_check_hostname
+    if not config.tls_verify:
+        context.verify_mode = ssl.CERT_NONE
+    if config.ssl_ciphers is not None:
+        _set_ciphers(context, config.ssl_ciphers)
+    # Also what will not be used is looked at: a file that is named and not there is a mistake.
+    if config.ssl_cafile is not None:
+        with _pem("ssl_cafile", config.ssl_cafile) as pem:
+            pem.load(lambda: context.load_verify_locations(pem.path))
+    if config.ssl_crlfile is not None:
+        _load_revocations(context, config.ssl_crlfile)
+    return context
+
+
+def _set_ciphers(context: ssl.SSLContext, ciphers: str) -> None:
+    try:
+        context.set_ciphers(ciphers)
+    except (ssl.SSLError, ValueError) as exc:
+        raise ConfigurationError(f"ssl_ciphers={ciphers!r}: must be a list of ciphers in OpenSSL's form; none of these is known") from exc
+
+
+def _load_revocations(context: ssl.SSLContext, crlfile: str) -> None:
+    before = context.cert_store_stats()["crl"]
+    with _pem("ssl_crlfile", crlfile) as pem:
+        pem.load(lambda: context.load_verify_locations(pem.path))
+        if context.cert_store_stats()["crl"] == before:
+            raise ConfigurationError(f"{pem.name}: it holds no revocation list in PEM form (-----BEGIN X509 CRL-----)")
+    # The broker's own certificate, as documented; lists of the authorities above it need not be there.
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+
+
+# -- the client's own certificate --------------------------------------------------------------------------------------
+def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig, pass_phrase: PassPhrase) -> None:
+    if config.ssl_certfile is None:
+        if config.ssl_keyfile is not None:
+            raise ConfigurationError(
+                f"{_name('ssl_keyfile', config.ssl_keyfile)} without ssl_certfile: give the PEM file of the certificate too"
+            )
+        return
+    with _pem("ssl_certfile", config.ssl_certfile) as cert:
+        if config.ssl_keyfile is None:
+            cert.load(lambda: context.load_cert_chain(cert.path, None, pass_phrase))
+            return
+        with _pem("ssl_keyfile", config.ssl_keyfile) as key:
+            key.load(lambda: context.load_cert_chain(cert.path, key.path, pass_phrase))
+
+
+def _pass_phrase(config: ClientConfig) -> PassPhrase:
+    # Always a function: without one, OpenSSL asks for the pass phrase on the terminal and waits there.
+    def give() -> str | bytes:
+        given = config.ssl_password
+        if given is None:
+            option = "ssl_certfile" if config.ssl_keyfile is None else "ssl_keyfile"
+            raise ConfigurationError(f"{_name(option, getattr(config, option))} is encrypted: give ssl_password")
+        text = given() if callable(given) else given
+        if not isinstance(text, (str, bytes)):
+            raise ConfigurationError(f"ssl_password: the function must return the pass phrase as str, not {type(text).__name__}")
+        return text.reveal() if isinstance(text, Secret) else text
+
+    return give
+
+
+# -- PEM, in files or as text ------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Pem:
+    """A file for OpenSSL to read. name: how an error calls it; a text is not shown."""
+
+    name: str
+    path: str
+
+    def load(self, load: Callable[[], object]) -> None:
+        try:
+            load()
+        except ssl.SSLError as exc:
+            hint = {
+                "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
+                "NO_CERTIFICATE_OR_CRL_FOUND": "the file holds no certificate in PEM form",
+                "BAD_DECRYPT": "ssl_password does not open the key",
+                "BAD_PASSWORD_READ": "ssl_password does not open the key",
+                "": "ssl_password does not open the key, or the file is damaged",  # OpenSSL 3 gives no reason for an encrypted PKCS8 key
+            }.get(exc.reason or "", f"the file is damaged, or not what the option takes ({exc.reason})")
+            raise ConfigurationError(f"{self.name}: {hint}") from exc
+        except OSError as exc:
+            raise ConfigurationError(f"{self.name}: {exc.strerror or exc}") from exc
+        except ConfigurationError:
+            raise
+        except ValueError as exc:  # OpenSSL takes pass phrases up to 1,024 bytes
+            raise ConfigurationError(f"{self.name}: {exc}") from exc
+
+
+def _name(option: str, value: str) -> str:
+    return f"{option} (PEM text)" if is_pem_text(value) else f"{option}={value!r}"
+
+
+@contextlib.contextmanager
+def _pem(option: str, value: str) -> Iterator[_Pem]:
+    name = _name(option, value)
+    if is_pem_text(value):
+        with _file_of(str.encode(value)) as path:
+            yield _Pem(name, path)
+        return
+    _check_file(option, value)
+    yield _Pem(name, value)
+
+
+@contextlib.contextmanager
+def _file_of(text: bytes) -> Iterator[str]:
+    """The path of a file with this text: OpenSSL reads own certificates and revocation lists from nowhere else.
+
+    In memory where there are such files (Linux), else a temporary one that only this user may read.
+    """
+    fd, path, on_disk = _new_file()
+    try:
+        with os.fdopen(fd, "wb", closefd=False) as file:
+            file.write(text)
+        yield path
+    finally:
+        os.close(fd)
+        if on_disk:
+            os.unlink(path)
+
+
+def _new_file() -> tuple[int, str, bool]:
+    """(descriptor, path, whether it is on a disk)."""
+    if hasattr(os, "memfd_create"):
+        with contextlib.suppress(OSError):
+            fd = os.memfd_create("gkafka-pem")
+            path = f"/proc/self/fd/{fd}"
+            if os.path.exists(path):
+                return fd, path, False
+            os.close(fd)
+    return (*tempfile.mkstemp(prefix="gkafka-", suffix=".pem"), True)
+
+
+def _check_file(option: str, path: str) -> None:
+    try:
+        with open(path, "rb") as file:
+            start = file.read(65536)
+    except FileNotFoundError as exc:
+        raise ConfigurationError(f"{option}={path!r}: there is no such file") from exc
+    except OSError as exc:
+        raise ConfigurationError(f"{option}={path!r}: {exc.strerror}") from exc
+    except ValueError as exc:  # a NUL in it
+        raise ConfigurationError(f"{option}={path!r}: {exc}") from exc
+    if b"-----BEGIN " not in start:
+        raise ConfigurationError(f"{option}={path!r}: not a PEM file. PKCS12 and Java key stores have to be converted: {CONVERT[option]}")
+
+
+_CA_COMMAND = "keytool -exportcert -rfc -keystore store.jks -alias ca -file ca.pem, or openssl pkcs12 -in store.p12 -nokeys -out ca.pem"
+_OWN_COMMAND = (
+    "openssl pkcs12 -in store.p12 -out client.pem -nodes (a JKS first: "
+    "keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 -deststoretype PKCS12)"
+)
+CONVERT: Final = {
+    "ssl_cafile": _CA_COMMAND,
+    "ssl_crlfile": "openssl crl -inform DER -in list.crl -out list.pem",
+    "ssl_certfile": _OWN_COMMAND,
+    "ssl_keyfile": _OWN_COMMAND,
+}
+
+
+# -- contexts of clients in use ----------------------------------------------------------------------------------------
+Stamp = tuple["tuple[int, int, int] | None", ...]
+
+
+class _Contexts:
+    """The contexts of the clients in use; made anew when one of their files has changed, so that a renewed certificate is taken up."""
+
+    def __init__(self, keep: int = 32) -> None:
+        self._keep = keep
+        self._made: OrderedDict[int, tuple[ClientConfig, Stamp, ssl.SSLContext]] = OrderedDict()
+
+    def get(self, handler: Handler, config: ClientConfig) -> ssl.SSLContext:
+        """Raises ConfigurationError. A pair of certificate and key that is just being exchanged is taken up when it fits again."""
+        stamp = tuple(_stamp(getattr(config, option)) for option in FILES)
+        known = self._made.get(id(config))  # an entry holds its config, so no other can have this id
+        if known is not None and known[1] == stamp:
+            return known[2]
+        if known is None:
+            _warn_of_what_is_not_checked(config)
+        try:
+            # Reading the system's authorities takes OpenSSL many milliseconds, without the GIL. A function of the user's stays in this worker.
+            context = make_context(config) if callable(config.ssl_password) else handler.offload(make_context, config)
+        except ConfigurationError as exc:
+            if known is None or known[1][:2] != stamp[:2]:  # whom to trust is never what it was before
+                raise
+            log.warning("%s: the certificate before it is shown until the files can be used", exc)
+            context = known[2]
+        self._made[id(config)] = (config, stamp, context)
+        while len(self._made) > self._keep:
+            self._made.popitem(last=False)
+        return context
+
+
+def _warn_of_what_is_not_checked(config: ClientConfig) -> None:
+    if config.ssl_context is not None:
+        return
+    if not config.tls_verify:
+        log.warning(
+            "tls_verify=False: neither certificates nor host names of brokers are checked; whoever is in between can read and change all"
+        )
+    elif not config.ssl_check_hostname:
+        log.warning(
+            "ssl_check_hostname=False: the host names of brokers are not checked; whoever has any certificate of these authorities can read "
+            "and change all"
+        )
+
+
+def _stamp(value: str | None) -> tuple[int, int, int] | None:
+    if value is None or is_pem_text(value):
+        return None
+    try:
+        found = os.stat(value)
+    except (OSError, ValueError):
+        return None  # make_context says what is wrong with it
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+contexts: Final = _Contexts()
