@@ -21,6 +21,15 @@ __all__ = ["TlsStream", "start_tls"]
 
 RECORD: Final = 16384  # most plaintext in one TLS record
 INPUT: Final = 65536  # ciphertext taken from the stream at once; what OpenSSL holds undecrypted is bounded by it
+OURS: Final = (
+    "bad certificate",
+    "unsupported certificate",
+    "certificate revoked",
+    "certificate expired",
+    "certificate unknown",
+    "unknown ca",
+)
+"""Alerts of a server that speak of the client's certificate."""
 TURN: Final = 262144  # plaintext encrypted before the lock is given up and other workers get a turn
 
 
@@ -65,7 +74,9 @@ def explain(exc: ssl.SSLError, where: str, what: str) -> TlsError:
         )
     if "ALERT" in reason:
         alert = reason.rpartition("ALERT_")[2].replace("_", " ").lower()
-        return TlsError(f"{where}: the server refused the handshake with the TLS alert {alert!r}", broker=where)
+        # What Java says to a client without a certificate is "bad certificate", too.
+        hint = ": it wants a certificate of this client that it knows the authority of, ssl_certfile=..." if alert in OURS else ""
+        return TlsError(f"{where}: the server refused the handshake with the TLS alert {alert!r}{hint}", broker=where)
     return TlsError(f"{where}: {what}: {reason or exc}", broker=where)
 
 

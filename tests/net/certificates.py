@@ -19,7 +19,7 @@ PASS_PHRASE = "open sesame"
 
 
 class Certificates:
-    """Paths of PEM files in a folder. Names of servers: good, wrong_host, expired, future, unknown_ca, self_signed, revoked."""
+    """Paths of PEM files in a folder. Names of servers: good, wrong_host, expired, future, unknown_ca, self_signed, revoked, and reissued, which is good's name from other_ca."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -33,6 +33,8 @@ class Certificates:
         self._leaf("unknown_ca", hosts, self._other_ca)
         self._leaf("self_signed", hosts, None)
         self._leaf("client", ["client"], self._ca)
+        self._leaf("renewed", ["client"], self._ca)
+        self._leaf("reissued", hosts, self._other_ca, subject="good")
         self._encrypted("client")
         revoked = self._leaf("revoked", hosts, self._ca)
         self._revocations("revoked.crl", self._ca, [revoked])
@@ -74,14 +76,20 @@ class Certificates:
         return cert, key
 
     def _leaf(
-        self, name: str, hosts: list[str], ca: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None, start: int = -1, end: int = 30
+        self,
+        name: str,
+        hosts: list[str],
+        ca: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None,
+        start: int = -1,
+        end: int = 30,
+        subject: str = "",
     ) -> x509.Certificate:
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = _name(name)
-        issuer, signer = (ca[0].subject, ca[1]) if ca else (subject, key)
+        named = _name(subject or name)
+        issuer, signer = (ca[0].subject, ca[1]) if ca else (named, key)
         names = [_general_name(host) for host in hosts]
         cert = (
-            self._builder(subject, issuer, key, start, end)
+            self._builder(named, issuer, key, start, end)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
