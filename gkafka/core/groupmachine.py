@@ -89,6 +89,22 @@ class GroupMachine(abc.ABC):
     What a protocol says of itself: _moves, its states; _in_group, those of a member; _committing, those in which its coordinator takes commits;
     _fences, the errors by which it is none any more; _passing, those of a commit that need only be tried again. _readers: what to do
     with the answer to each kind of request, and with a refusal or the lack of one.
+
+    How a membership ends, with the hooks of a protocol in the order in which they are called:
+
+        the owner stops it    leave(): LEAVE, what it has is given up, _prepare_farewell(); then, by _go_on() and _asks(): callbacks and commits
+                              come to their end, the farewell is sent and answered or given up, GONE
+        the application is    _part(), IDLE; the farewell goes out while it is AWAY; polled(): _begin(), WANTED
+        silent
+        its own clock         _lapsed(): _lose() or _part(), then _reset(); of one that is LEAVING: _lose(), no farewell, and GONE as above
+        the coordinator       _put_out(): _lose(), its name if that is gone, too, then _reset(); of one that is LEAVING: _lose(), no farewell, and
+        does not know it      GONE as above
+        nothing can be done   _break(): the error is reported, _lose(), no request or farewell counts any more, BROKEN
+
+    _part() is _lose() with a farewell of the membership that ends; who writes it by what _lose() forgets, writes it first. _reset() is _begin(),
+    then RESET. So in each of them what it has is lost before the state changes, and the move is the last step: whoever is asked in between
+    (`delivered`, `commit_ticket`) gives nothing. A protocol that overrides _lose() calls the one here first. A member that is joining already,
+    under no name of the membership that ended, goes on with that and is not reset.
     """
 
     options: GroupOptions | ConsumerGroupOptions

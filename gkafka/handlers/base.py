@@ -183,7 +183,6 @@ class Handler(abc.ABC):
         _on_failure(error) gets whatever ends the target other than a return, KeyboardInterrupt and the like included.
         Raises ClientClosedError after stop(), ForkedClientError in a child process.
         """
-        raise NotImplementedError
 
     # primitives
     @staticmethod
