@@ -23,6 +23,7 @@ from gkafka.balancing import Balancing, Callback
 from gkafka.checks import check_seconds
 from gkafka.common import OffsetType
 from gkafka.exceptions import KafkaException, PartitionOwnedError, ZooKeeperError
+from gkafka.hosts import parse_zookeeper
 from gkafka.membershipprotocol import leader_id, share_of
 from gkafka.partition import Partition
 from gkafka.zookeeper import Registry, check_client, check_path, close_client, open_client
@@ -117,7 +118,10 @@ class BalancedConsumer(Balancing):
             },
         )
         check_path("consumer_group", self._group)
-        self._hosts = zookeeper_hosts if zookeeper_hosts is not None else zookeeper_connect
+        self._hosts_option = "zookeeper_connect" if zookeeper_hosts is None else "zookeeper_hosts"
+        self._hosts = zookeeper_connect if zookeeper_hosts is None else zookeeper_hosts
+        if zookeeper is None:  # else they are ignored, as documented
+            parse_zookeeper(self._hosts_option, self._hosts)
         self._session_s = check_seconds("zookeeper_connection_timeout_ms", zookeeper_connection_timeout_ms, low=1) / 1000
         self._given = zookeeper if zookeeper is None else check_client(zookeeper, self._handler)
         self._consumer_id = f"{platform.node()}:{uuid.uuid4()}"
@@ -135,6 +139,7 @@ class BalancedConsumer(Balancing):
         self._wake = self._handler.Event()
         cluster.sleepers.add(self._wake)
         self._worker: Any = None
+        cluster.adopt(self)  # whole: the client ends it
         if auto_start:
             self.start()
 
@@ -162,7 +167,7 @@ class BalancedConsumer(Balancing):
 
     def _setup_zookeeper(self, zookeeper_connect: Any, timeout: float) -> Any:
         """A connection to ZooKeeper, or the one that was given (documented)."""
-        return self._given if self._given is not None else open_client(zookeeper_connect, timeout, self._handler)
+        return self._given if self._given is not None else open_client(zookeeper_connect, timeout, self._handler, what=self._hosts_option)
 
     @staticmethod
     def _build_watch_callback(fn: Callable[[Any], None], proxy: weakref.ref[Any]) -> Callable[[], None]:
@@ -200,13 +205,23 @@ class BalancedConsumer(Balancing):
                 registry.release(self._claimed)
                 registry.leave()
         finally:
-            self._claimed = set()
+            self._claimed, self._awaited = set(), set()
             self._lease_until = 0.0
             self._close()
 
     # -- the worker's ----------------------------------------------------------------------------------------------------------
     def _may_deliver(self) -> bool:
         return self._handler.monotonic() < self._lease_until
+
+    def _standing(self) -> str:
+        if self._registry is None:
+            return "away from ZooKeeper"
+        if not self._may_deliver():
+            return f"ZooKeeper has not said in time that member {self._consumer_id} still stands there"
+        return f"member {self._consumer_id} stands in ZooKeeper with {len(self._claimed)} partitions"
+
+    def _share(self) -> set[int]:
+        return self._claimed.copy()
 
     def _divide_anew(self, reason: str) -> None:
         log.debug("group %s: %s", self._group, reason)
@@ -302,6 +317,7 @@ class BalancedConsumer(Balancing):
 
     def _count_tries(self, owned: set[int]) -> None:
         """Others still own a part of this member's share: it is tried again after the pause, and when they give it back."""
+        self._awaited = owned
         if not owned:
             self._tries = 0
             return

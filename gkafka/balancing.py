@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gkafka.checks import check_count, check_flag, check_name, check_offset, check_seconds, check_wait
-from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, NoPartitionsForConsumerException
+from gkafka.checks import check_count, check_flag, check_name, check_offset, check_pairs, check_seconds, check_wait
+from gkafka.common import TopicPartition
+from gkafka.core.standing import Reason
+from gkafka.exceptions import CommitFailedError, ConfigurationError, ConsumerStoppedException, NoPartitionsForConsumerException
+from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
 from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, check_protocol
 from gkafka.partition import Partition
-from gkafka.simpleconsumer import SimpleConsumer
+from gkafka.simpleconsumer import PAIRS, SimpleConsumer, partition_id_of
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -30,6 +33,9 @@ SLICE_S = 0.1
 """Longest wait for messages without a look whether the partitions are still this member's."""
 LOOK_EVERY_S = 1.0
 """How often whoever consumes looks around."""
+
+OF_THE_GROUP = {"partitions", "generation_id", "consumer_id"}
+"""SimpleConsumer's keywords that a member cannot be given."""
 
 Offsets = Mapping[int, int]
 Callback = Callable[[Any, dict[int, int], dict[int, int]], "Offsets | None"]
@@ -63,6 +69,8 @@ class Balancing(abc.ABC):
         membership_protocol: Any,
         keywords: dict[str, Any],
     ) -> None:
+        for name in OF_THE_GROUP & keywords.keys():
+            raise ConfigurationError(f"{name}={keywords[name]!r}: the group says that to its members; leave it out")
         check_flag("auto_start", auto_start)
         if check_flag("use_rdkafka", use_rdkafka):
             from gkafka.topic import require_compiled
@@ -86,6 +94,7 @@ class Balancing(abc.ABC):
         self._keywords = {**keywords, "auto_commit_enable": auto_commit_enable}
         self._consumer: SimpleConsumer | None = None
         self._left_at: dict[int, int] = {}  # partition -> next offset, of partitions that are still this member's and not consumed now
+        self._awaited: set[int] = set()  # of its share, what another member still has
         self._error: BaseException | None = None
         self._calling: Any = None  # who runs the callback
         self._running = False
@@ -94,8 +103,9 @@ class Balancing(abc.ABC):
         self._changed = self._handler.Event()
         cluster.sleepers.add(self._changed)
         self._end_by: float | None = None  # when close() must be done
-        cluster.adopt(self)
-        self._make_consumer([]).stop()  # refuses keywords that cannot be, before anybody hears of this member
+        self._make_consumer(None).stop()  # refuses keywords that cannot be, before anybody hears of this member
+        if not auto_commit_enable:
+            self._keywords.pop("auto_commit_interval_ms")  # that it has nothing to do was told now, and not at each rebalance
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (consumer_group={self._group})>"
@@ -118,17 +128,42 @@ class Balancing(abc.ABC):
         consumer = self._consumer
         return consumer.held_offsets if consumer is not None else {}
 
+    def explain(self) -> Explanation:
+        """For each partition of this member's share, in plain words and as data, why it is or is not being delivered, and where the member stands."""
+        consumer, standing, error = self._consumer, self._standing(), self._error
+        reports = {} if consumer is None else dict(consumer.explain().partitions)
+        if self._running:
+            if not self._may_deliver():
+                reports = not_ours(reports, standing)
+            for p in self._share():
+                reports.setdefault(TopicPartition(self._topic.name, p), not_started(error or "a rebalance is under way"))
+            for p in self._awaited.copy():
+                text = f"it is in this member's share, and another member of group {self._group!r} still owns it; it is tried again"
+                reports[TopicPartition(self._topic.name, p)] = PartitionReport(Reason.NOT_OURS, text)
+        else:
+            standing = "the consumer is not running: start() joins"
+        raised = "" if error is None else f"; the next call raises {type(error).__name__}: {error}"
+        return Explanation(reports, f"group {self._group}: {standing}{raised}")
+
     # -- what is this member's -------------------------------------------------------------------------------------------------
+    @abc.abstractmethod
+    def _standing(self) -> str:
+        """Where the member stands, in plain words."""
+
+    @abc.abstractmethod
+    def _share(self) -> Collection[int]:
+        """The partitions that the group has as this member's, whether they are consumed yet or not."""
+
     @abc.abstractmethod
     def _may_deliver(self) -> bool:
         """Are the partitions this member's, for sure, at this moment?"""
 
-    def _make_consumer(self, partitions: Iterable[int]) -> SimpleConsumer:
+    def _make_consumer(self, partitions: Iterable[int] | None) -> SimpleConsumer:
         consumer = SimpleConsumer(
             self._topic,
             self._cluster,
             consumer_group=self._group,
-            partitions=list(partitions),
+            partitions=None if partitions is None else list(partitions),
             consumer_timeout_ms=0,
             auto_start=False,
             reset_offset_on_start=self._reset_on_start,
@@ -233,7 +268,7 @@ class Balancing(abc.ABC):
         Waits while the group is being balanced and while this member has no partition. Raises ConsumerStoppedException after stop(), and what a
         worker met.
         """
-        messages = self._next(1, self._timeout_ms if block else 0)
+        messages = self._next(1, self._timeout_ms if check_flag("block", block) else 0)
         return messages[0] if messages else None
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
@@ -298,9 +333,19 @@ class Balancing(abc.ABC):
     def commit_offsets(self, partition_offsets: Iterable[tuple[Partition | int, int]] | None = None) -> None:
         """Commit where this member stands, or (partition, next offset) pairs of its partitions.
 
-        Raises NoPartitionsForConsumerException while it has none: they may be another member's, whose commits must stand.
+        Raises NoPartitionsForConsumerException while it has none, CommitFailedError for one of the topic's that it has not: they may be another
+        member's, whose commits must stand.
         """
-        self._mine("commit_offsets").commit_offsets(partition_offsets)
+        consumer = self._mine("commit_offsets")
+        if partition_offsets is None:
+            consumer.commit_offsets()
+            return
+        pairs = check_pairs("partition_offsets", partition_offsets, PAIRS)
+        others = {partition_id_of(self._topic, p) for p, _ in pairs} & self._topic.partitions.keys() - consumer.partitions.keys()
+        if others:
+            text = f"partition(s) {sorted(others)} of {self._topic.name!r} are not this member's of group {self._group!r}: whoever has them commits them"
+            raise CommitFailedError(text, topic=self._topic.name, partition=min(others), group=self._group)
+        consumer.commit_offsets(pairs)
 
     def reset_offsets(self, partition_offsets: Iterable[tuple[Partition | int, int]] | None = None) -> None:
         """Go on from other offsets; see SimpleConsumer.reset_offsets."""

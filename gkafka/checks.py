@@ -119,14 +119,14 @@ def check_name(name: str, value: Any) -> str:
     return text
 
 
-def check_topic_name(name: Any) -> str:
-    """A topic's name by Kafka's rule; bytes are decoded.
+def check_topic_name(name: Any, what: str = "topic") -> str:
+    """A topic's name by Kafka's rule; bytes are decoded. what: the argument.
 
     Source: org.apache.kafka.common.internals.Topic.validate.
     """
-    text = check_text("topic", name)
+    text = check_text(what, name)
     if TOPIC_NAME.fullmatch(text) is None or text in (".", ".."):
-        raise ConfigurationError(f"topic={name!r}: {TOPIC_RULE}")
+        raise ConfigurationError(f"{what}={name!r}: {TOPIC_RULE}")
     return text
 
 

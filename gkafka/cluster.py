@@ -29,7 +29,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
     error_for,
 )
-from gkafka.hosts import parse_hosts, parse_proxy_url, parse_source_address
+from gkafka.hosts import parse_hosts, parse_proxy_url, parse_source_address, parse_zookeeper
 from gkafka.net.buffers import BufferPool
 from gkafka.producermemory import ProducerMemory
 from gkafka.protocol.admin import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsSpec, DescribeGroupResponse
@@ -97,6 +97,8 @@ class Cluster:
             check_tls(self.config)
         self._buffers = BufferPool(handler.Lock())  # one for all connections: its bound is the client's
         Versions.for_broker(self.config.broker_version)  # one that is not known is told now and not when the first connection opens
+        if zookeeper_hosts is not None:
+            parse_zookeeper("zookeeper_hosts", zookeeper_hosts)  # what can be no address is told now
         self._zookeeper_hosts = None if zookeeper_hosts is None else check_text("zookeeper_hosts", zookeeper_hosts)
         self._bootstrap: list[Broker] = []
         if self._zookeeper_hosts is None:
@@ -188,11 +190,15 @@ class Cluster:
 
     def update(self) -> None:
         """Refresh brokers and all topics from current metadata. Raises NoBrokersAvailableError or KafkaTimeoutError."""
-        with self._lock:
-            listing = self.metadata.want_everything()
-        self._wait(lambda: self.metadata.listings >= listing, self._deadline(None), "fresh metadata")
+        self.list_topics(self._deadline(None))
         self._listed_at = self._handler.monotonic()
         self._topics.refresh()
+
+    def list_topics(self, deadline: float) -> None:
+        """Have a list of all topics that is asked for from now on, in `metadata`; nothing is created by that. Raises as update() does."""
+        with self._lock:
+            listing = self.metadata.want_everything()
+        self._wait(lambda: self.metadata.listings >= listing, deadline, "fresh metadata")
 
     def get_group_coordinator(self, consumer_group: str | bytes) -> Broker:
         """The broker that keeps the group's members and offsets. Asks anew each time."""

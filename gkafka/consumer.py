@@ -17,6 +17,7 @@ from gkafka.checks import (
     check_offset,
     check_partition,
     check_seconds,
+    check_text,
     check_timestamp,
     check_topic_name,
     check_wait,
@@ -61,9 +62,8 @@ class Consumer:
         self._cluster, self._config, self._handler = cluster, config, cluster.handler
         self._group = check_name("group", group) if group is not None else None
         self._subscription = Subscription(cluster, topics)
-        check_group_options(config, sharing=self._group is not None and topics is not None)
-        if config.auto_commit and self._group is None:
-            raise ConfigurationError("auto_commit=True needs a group")
+        check_group_options(config, group=self._group, sharing=self._group is not None and topics is not None)
+        check_text("client_rack", config.client_rack)
         self._policy = POLICIES[config.auto_offset_reset]
         self._deserializers = Deserializers(cluster, config)
         self._engine = NativeConsumer(cluster, config, reset_policy=self._policy, group=self._group)
@@ -245,11 +245,15 @@ class Consumer:
 
     def pause(self, partitions: Iterable[Any]) -> None:
         """Hand nothing of these out and fetch nothing of them until resume()."""
-        self._source.pause(_partitions(partitions))
+        named = _partitions(partitions)
+        self._check_running()
+        self._source.pause(named)
 
     def resume(self, partitions: Iterable[Any]) -> None:
         """Go on with paused partitions from where they stand."""
-        self._source.resume(_partitions(partitions))
+        named = _partitions(partitions)
+        self._check_running()
+        self._source.resume(named)
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""

@@ -46,7 +46,7 @@ class Deserializers:
         self._key, self._value = config.key_deserializer, config.value_deserializer
         self._dead_letter: str | Callable[[Any, Any], Any] | None = config.dead_letter
         if isinstance(self._dead_letter, str):
-            check_topic_name(self._dead_letter)
+            check_topic_name(self._dead_letter, "dead_letter")
         if (self._mode == "dlq") != (self._dead_letter is not None):
             raise ConfigurationError(
                 f"on_deserialize_error={self._mode!r} with dead_letter={self._dead_letter!r}: 'dlq' needs dead_letter=, a topic or a callable "

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gkafka.exceptions import KafkaException
     from gkafka.fetchdriver import FetchDriver, Fetching
 
-__all__ = ["Explanation", "PartitionReport", "Watchdog", "explain"]
+__all__ = ["Explanation", "PartitionReport", "Watchdog", "explain", "not_ours", "not_started", "stopped"]
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +57,34 @@ class Explanation:
 
 def explain(driver: FetchDriver, now: float) -> dict[TopicPartition, PartitionReport]:
     """A report for every partition that is read. now: monotonic seconds."""
+    if driver.stopped:
+        return stopped({tp: queue.position.consumed for tp, queue in list(driver.queues.items())})
     with driver.lock:
         errors = {TopicPartition(e.topic or "", -1 if e.partition is None else e.partition): e for e in driver.errors}
-        return {tp: _report(driver, queue, errors.get(tp), now) for tp, queue in driver.queues.items()}
+        reports = {tp: _report(driver, queue, errors.get(tp), now) for tp, queue in driver.queues.items()}
+    return (
+        reports
+        if driver.may_deliver is None or driver.may_deliver()
+        else not_ours(reports, "this member has not heard of its group in time")
+    )
+
+
+def stopped(stood: Mapping[TopicPartition, int]) -> dict[TopicPartition, PartitionReport]:
+    """Of a consumer that does not run. stood: the next offset of each partition, -1 where it is not known."""
+    texts = {tp: f"the consumer is stopped{f' at offset {offset}' if offset >= 0 else ''}" for tp, offset in stood.items()}
+    return {tp: PartitionReport(Reason.STOPPED, texts[tp], offset) for tp, offset in stood.items()}
+
+
+def not_ours(reports: Mapping[TopicPartition, PartitionReport], why: str) -> dict[TopicPartition, PartitionReport]:
+    """The same, of a member whose partitions may be others' at this moment."""
+    text = f"nothing is handed out while others may have the partition: {why}"
+    return {tp: report._replace(reason=Reason.NOT_OURS, text=text) for tp, report in reports.items()}
+
+
+def not_started(trouble: BaseException | str) -> PartitionReport:
+    """Of a partition that is the member's and has no offset to start from yet. trouble: what stands in the way."""
+    error = trouble if isinstance(trouble, BaseException) else None
+    return PartitionReport(Reason.NO_START, f"its offset to start from is not known yet; last: {trouble}", error=error)
 
 
 def _report(driver: FetchDriver, queue: Queue, waiting: KafkaException | None, now: float) -> PartitionReport:

@@ -69,6 +69,7 @@ class FetchDriver:
         self.started = False
         self.held = 0
         self.fetches = 0
+        self.may_deliver: Callable[[], bool] | None = None  # see NativeConsumer.ask_before_delivery
         self.watchdog = Watchdog(config.stall_warning_ms / 1000) if config.stall_warning_ms else None
         self._watch_at = 0.0
         self.shares = [self._make_share(i, reset_policy) for i in range(config.num_consumer_fetchers)]

@@ -22,6 +22,8 @@ __all__ = ["GroupOffsets", "is_final", "starts_of"]
 
 log = logging.getLogger(__name__)
 
+DELETED = "its topic was deleted"
+
 
 class GroupOffsets:
     """Of one group, "" or None for none: then every call raises ConfigurationError.
@@ -59,7 +61,8 @@ class GroupOffsets:
         topic_ids: of the topics that the offsets belong to, where they are known.
 
         What a later call commits is not tried again: it would take the group back. Raises NoPartitionsForConsumerException where it is not allowed;
-        when all else is committed, UnknownTopicOrPartition for a topic that is not there any more, or is another one of the name.
+        when all else is committed, UnknownTopicOrPartition for a topic that is not there, or not any more, or is another one of the name, and for a
+        partition that the topic does not have.
         """
         group = self._group_name()
         wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
@@ -74,7 +77,7 @@ class GroupOffsets:
         def attempt() -> None:
             for tp in [tp for tp in wanted if self._newest[tp] > number]:
                 del wanted[tp]
-            gone = [tp for tp in wanted if self._is_another(tp.topic, ids.get(tp, NO_TOPIC_ID))]
+            gone = {tp: DELETED for tp in wanted if self._is_another(tp.topic, ids.get(tp, NO_TOPIC_ID))}
             named = {tp: (offset, "") for tp, offset in wanted.items() if tp not in gone}
             if named:
                 if not allowed():
@@ -83,9 +86,9 @@ class GroupOffsets:
                 request = commit_request(group, named, generation_id=generation_id, member_id=member_id, epochs=epochs, topic_ids=ids)
                 request.group_instance_id = instance_id
                 response, coordinator = self._cluster.call_coordinator(group, request, deadline)
-                gone += self._take(wanted, read_commit(response, ids, group=group, broker=coordinator))
-            for tp in gone:
-                text = f"{tp.topic}-{tp.partition}: offset {wanted[tp]} is not committed: its topic was deleted"
+                gone |= self._take(wanted, read_commit(response, ids, group=group, broker=coordinator), deadline)
+            for tp, why in gone.items():
+                text = f"{tp.topic}-{tp.partition}: offset {wanted[tp]} is not committed: {why}"
                 raise UnknownTopicOrPartition(text, topic=tp.topic, partition=tp.partition, group=group, api="Metadata")
             for topic, partition in wanted:
                 text = f"the answer to an offset commit leaves {topic}-{partition} out"
@@ -94,23 +97,35 @@ class GroupOffsets:
         deadline = self._handler.monotonic() + timeout_s
         self._with_tries(f"committing offsets of group {group!r}", attempt, deadline, tries, backoff_s)
 
-    def _take(self, wanted: dict[TopicPartition, int], answers: Mapping[TopicPartition, BrokerError | None]) -> list[TopicPartition]:
-        """Take what is committed out of what is wanted. Returns what never will be; raises the first other error."""
-        gone: list[TopicPartition] = []
-        errors: list[BrokerError] = []
-        for tp, error in answers.items():
-            if error is None:
-                wanted.pop(tp, None)
-            elif isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)) and self._is_missing(tp.topic):
-                gone.append(tp)
-            else:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+    def _take(
+        self, wanted: dict[TopicPartition, int], answers: Mapping[TopicPartition, BrokerError | None], deadline: float
+    ) -> dict[TopicPartition, str]:
+        """Take what is committed out of what is wanted. Returns what never will be, and why; raises the first other error."""
+        for tp in [tp for tp, error in answers.items() if error is None]:
+            wanted.pop(tp, None)
+        errors = {tp: error for tp, error in answers.items() if error is not None}
+        unknown = [tp for tp, error in errors.items() if isinstance(error, (UnknownTopicOrPartition, UnknownTopicId))]
+        gone = dict.fromkeys((tp for tp in unknown if self._is_missing(tp.topic)), DELETED)
+        strange = [tp for tp in unknown if tp not in gone and self._is_absent(tp)]
+        if strange:  # nobody has told of these, so nobody will ask for them again: one look at everything there is
+            self._cluster.list_topics(deadline)
+            gone |= {tp: self._what_there_is(tp.topic) for tp in strange if self._is_absent(tp)}
+        for error in (error for tp, error in errors.items() if tp not in gone):
+            raise error
         return gone
 
     def _is_missing(self, topic: str) -> bool:
         return isinstance(self._cluster.metadata.topic_error(topic), UnknownTopicOrPartition)
+
+    def _is_absent(self, tp: TopicPartition) -> bool:
+        info = self._cluster.metadata.topics.get(tp.topic)
+        return info is None or (tp.partition not in info.partitions and (info.error is None or self._is_missing(tp.topic)))
+
+    def _what_there_is(self, topic: str) -> str:
+        info = self._cluster.metadata.topic(topic)
+        if info is None:
+            return "there is no such topic; create it, or check the name"
+        return f"the topic has no such partition, only {min(info.partitions)} to {max(info.partitions)}"
 
     def _is_another(self, topic: str, id_: UUID) -> bool:
         """Was the topic of that id made again? Brokers before 4.1 would take its offsets for those of the new one."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote
 
+from gkafka.checks import check_text
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["Proxy", "parse_hosts", "parse_proxy_url", "parse_source_address"]
+__all__ = ["Proxy", "parse_hosts", "parse_proxy_url", "parse_source_address", "parse_zookeeper"]
 
 
 def parse_hosts(hosts: str) -> list[tuple[str, int]]:
@@ -107,3 +109,30 @@ def parse_proxy_url(url: str) -> Proxy:
     if ":" in username:
         raise ConfigurationError(f"{shown}: a user name with a colon cannot be told from the password")
     return Proxy(PROXY_KINDS[scheme.lower()], host, int(port), username, password)
+
+
+def parse_zookeeper(what: str, hosts: Any) -> tuple[str, str]:
+    """("h1,h2:2181", "chroot/deep") of "h1,h2:2181/chroot/deep", "" without a chroot. what: the option's name. Raises ConfigurationError."""
+    if not isinstance(hosts, (str, bytes)):
+        raise ConfigurationError(f"{what}={hosts!r}: must be a text such as 'host:port,host:port/chroot'")
+    servers, _, chroot = check_text(what, hosts).partition("/")
+    named = [part.strip() for part in servers.split(",") if part.strip()]
+    if not named:
+        raise ConfigurationError(f"{what}={hosts!r}: give at least one host:port of ZooKeeper")
+    for part in named:
+        _check_zookeeper(what, hosts, part)
+    chroot = chroot.strip("/")
+    if "," in chroot:
+        raise ConfigurationError(f"{what}={hosts!r}: a chroot stands once, behind the last address, as in host:port,host:port/chroot")
+    if chroot and any(step in ("", ".", "..") or not step.isprintable() for step in chroot.split("/")):
+        raise ConfigurationError(f"{what}={hosts!r}: {'/' + chroot!r} is no path in ZooKeeper: give host:port,host:port/chroot")
+    return ",".join(named), chroot
+
+
+def _check_zookeeper(what: str, hosts: str | bytes, part: str) -> None:
+    many = part.count(":") > 1 and not part.startswith("[")
+    host, port = ("", "") if many else _split(part)
+    if not host or not _is_port(port) or port == "0" or any(c in host for c in "?#\\@"):
+        raise ConfigurationError(
+            f"{what}={hosts!r}: {part!r} must be host:port with a port from 1 to 65535 (an IPv6 address as [address]:port), separated by commas"
+        )

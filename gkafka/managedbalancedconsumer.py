@@ -115,6 +115,7 @@ class ManagedBalancedConsumer(Balancing):
             )
         self._assignor = _assignor(self._membership_protocol, topic)
         self._waiting_since = 0.0
+        cluster.adopt(self)  # whole: the client ends it
         if auto_start:
             self.start()
 
@@ -211,7 +212,7 @@ class ManagedBalancedConsumer(Balancing):
         self._error = error
         self._changed.set()
 
-    def _make_consumer(self, partitions: Iterable[int]) -> SimpleConsumer:
+    def _make_consumer(self, partitions: Iterable[int] | None) -> SimpleConsumer:
         self._keywords.update(generation_id=self._generation, consumer_id=self._member_id)
         return super()._make_consumer(partitions)
 
@@ -223,6 +224,14 @@ class ManagedBalancedConsumer(Balancing):
     def _may_commit(self) -> bool:
         # What is revoked is this member's until the callback for it returns.
         return self._revoking or self._may_deliver()
+
+    def _standing(self) -> str:
+        member = self._member
+        return "no member" if member is None else member.explain()
+
+    def _share(self) -> set[int]:
+        member = self._member
+        return set() if member is None else {tp.partition for tp in member.terms}
 
     def _divide_anew(self, reason: str) -> None:
         if self._member is not None:

@@ -66,7 +66,6 @@ class NativeConsumer:
         self._taking = self._handler.Lock()
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
-        # Asked before records are handed out: are the partitions, for sure, this consumer's? None: there is nobody else.
         self.may_deliver: Callable[[], bool] | None = None
         self.hand_outs = 0  # how often records were handed out, or were about to be
         self._longest_run = GREENLET_RUN if cluster.handler.cooperative else CHUNK
@@ -77,6 +76,10 @@ class NativeConsumer:
             None
         )  # a weak reference to the end of the skin around this
         cluster.adopt(self)
+
+    def ask_before_delivery(self, may_deliver: Callable[[], bool] | None) -> None:
+        """may_deliver(): are the partitions, for sure, this consumer's? Asked before records are handed out. None: there is nobody else."""
+        self.may_deliver = self._driver.may_deliver = may_deliver
 
     # -- what to read --------------------------------------------------------------------------------------------------------
     def assign(

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gkafka.checks import check_name
 from gkafka.common import TopicPartition
 from gkafka.config import NativeConsumerConfig
 from gkafka.core.assignors import ASSIGNORS, Assignor
@@ -24,7 +25,7 @@ from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Change, GroupOptions, Tell
 from gkafka.core.standing import Reason
 from gkafka.exceptions import ConfigurationError, KafkaException, UnsupportedVersion
-from gkafka.explaining import Explanation, PartitionReport
+from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
 from gkafka.groupoffsets import starts_of
 from gkafka.membership import Member, rebalance_timeout_s
 from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest
@@ -108,7 +109,7 @@ class Share:
             machine=machine,
         )
         progress.commit_as(self._member, self.terms.copy, config.group_instance_id)
-        engine.may_deliver = _delivers(self._member)
+        engine.ask_before_delivery(_delivers(self._member))
         self._member.polled()
 
     # -- called by whoever consumes -----------------------------------------------------------------------------------------------
@@ -192,13 +193,11 @@ class Share:
         """What the engine knows, as the group changes it."""
         reports = dict(found.partitions)
         if not self._member.delivers:
-            text = "nothing is handed out while others may have the partition: " + self._member.explain()
-            reports = {tp: report._replace(reason=Reason.NOT_OURS, text=text) for tp, report in reports.items()}
+            reports = not_ours(reports, self._member.explain())
         for tp in self._held_back.copy() & reports.keys():
             reports[tp] = reports[tp]._replace(text="waiting for on_assigned to return")
         for tp, trouble in self._unplaced.copy().items():
-            text = f"its offset to start from is not known yet; last: {trouble or 'the coordinator was not asked yet'}"
-            reports[tp] = PartitionReport(Reason.NO_START, text, error=trouble)
+            reports[tp] = not_started(trouble or "the coordinator was not asked yet")
         for tp, (offset, _) in self._leaving.copy().items():
             text = f"being given up at offset {offset}: when the application asks for more messages, or on_revoked returns, another member gets it"
             reports[tp] = PartitionReport(Reason.LEAVING, text, offset)
@@ -446,8 +445,17 @@ def _check_supported(cluster: Cluster) -> None:
             raise UnsupportedVersion(f"{exc}: {UNSUPPORTED}", api=exc.api, broker=exc.broker) from None
 
 
-def check_group_options(config: NativeConsumerConfig, *, sharing: bool) -> None:
+def check_group_options(config: NativeConsumerConfig, *, group: str | None, sharing: bool) -> None:
     """Raise ConfigurationError for options of a group that do not go together, or have nothing to do. sharing: are topics shared?"""
+    if group is None and config.auto_commit:
+        raise ConfigurationError("auto_commit=True needs a group: give group=, or leave it out")
+    if group is None or config.auto_commit is False:
+        without = "without a group" if group is None else "with auto_commit=False"
+        why = f"has nothing to do: nothing is committed in the background {without}; leave it out"
+        _check_alone(config, ("auto_commit_interval_ms",), why)
+    for name in ("group_instance_id", "group_remote_assignor"):
+        if getattr(config, name) is not None:
+            check_name(name, getattr(config, name))
     if not sharing:
         why = "has nothing to do: it is for consumers that share topics with others of their group; give topics and group, or leave it out"
         _check_alone(config, OF_GROUPS, why)

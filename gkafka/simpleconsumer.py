@@ -32,6 +32,7 @@ from gkafka.exceptions import (
     OffsetRequestFailedError,
     SerializationError,
 )
+from gkafka.explaining import Explanation, stopped
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.ownedpartition import OwnedPartition
 from gkafka.partition import Partition
@@ -47,6 +48,7 @@ __all__ = ["OffsetFetchPartitionResponse", "OwnedPartition", "SimpleConsumer"]
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
+AUTO_COMMIT_INTERVAL_MS = 60 * 1000
 NOTHING_CONSUMED = -2
 """What held_offsets shows for a partition of which nothing was consumed and nothing is committed (pykafka's value)."""
 
@@ -76,7 +78,7 @@ class SimpleConsumer:
         fetch_message_max_bytes: int = 1024 * 1024,
         num_consumer_fetchers: int = 1,
         auto_commit_enable: bool = False,
-        auto_commit_interval_ms: int = 60 * 1000,
+        auto_commit_interval_ms: int = AUTO_COMMIT_INTERVAL_MS,
         queued_max_messages: int = 2000,
         fetch_min_bytes: int = 1,
         fetch_error_backoff_ms: int = 500,
@@ -125,10 +127,16 @@ class SimpleConsumer:
             },
             where="SimpleConsumer()",
         )
+        check_text("client_rack", self._config.client_rack)
         self._topic, self._cluster, self._handler = topic, cluster, cluster.handler
-        self._group = check_name("consumer_group", consumer_group) if consumer_group not in (None, "", b"") else None
-        if auto_commit_enable and not self._group:
+        self._group = check_name("consumer_group", consumer_group) if consumer_group is not None else None
+        if auto_commit_enable and self._group is None:
             raise ConfigurationError("auto_commit_enable=True needs a consumer_group")
+        if not auto_commit_enable and auto_commit_interval_ms != AUTO_COMMIT_INTERVAL_MS:
+            log.warning(
+                "auto_commit_interval_ms=%r: nothing is committed in the background without auto_commit_enable=True; give that, or leave it out",
+                auto_commit_interval_ms,
+            )
         self._auto_commit_enable, self._auto_commit_interval_ms = auto_commit_enable, auto_commit_interval_ms
         self._backoff_s, self._retries = (
             offsets_channel_backoff_ms / 1000,
@@ -162,7 +170,9 @@ class SimpleConsumer:
             return None
         if not isinstance(partitions, Iterable) or isinstance(partitions, (str, bytes)):
             raise ConfigurationError(f"partitions={partitions!r}: must be a list of Partition objects or ids, or None for all")
-        ids = [_partition_id(p) for p in partitions]
+        ids = [partition_id_of(self._topic, p) for p in partitions]
+        if not ids:
+            raise ConfigurationError("partitions=[]: name at least one partition; None is all of them")
         known = self._topic.partitions
         for p in ids:
             if p not in known:
@@ -208,6 +218,13 @@ class SimpleConsumer:
     def _tp(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic.name, partition)
 
+    def explain(self) -> Explanation:
+        """For each partition, in plain words and as data, why it is or is not being delivered."""
+        engine = self._engine
+        if engine is None:
+            return Explanation(stopped({self._tp(p): self._stood_at.get(p, -1) for p in self.partitions}))
+        return engine.explain()
+
     # -- life ----------------------------------------------------------------------------------------------------------------
     def start(self) -> None:
         """Find the start offsets and begin to fetch. Called by the constructor unless auto_start=False."""
@@ -216,7 +233,7 @@ class SimpleConsumer:
             return
         partitions = self.partitions
         engine = NativeConsumer(self._cluster, self._config, reset_policy=self._auto_offset_reset, group=self._group)
-        engine.may_deliver = self._may_deliver
+        engine.ask_before_delivery(self._may_deliver)
         engine.on_close = weakref.WeakMethod(self._stop)
         engine.start()
         try:
@@ -306,6 +323,8 @@ class SimpleConsumer:
 
         Raises ConsumerStoppedException after stop(), CorruptRecordError naming the place of damaged bytes, and what a worker met.
         """
+        if block is not True or unblock_event is not None:
+            _check_wait(block, unblock_event)
         self._handler.check_fork()
         if self._deserializer is None and (message := self._next_ready()) is not None:
             return message
@@ -404,7 +423,7 @@ class SimpleConsumer:
         offsets = None
         if partition_offsets is not None:
             given = check_pairs("partition_offsets", partition_offsets, PAIRS)
-            offsets = {self._tp(_partition_id(p)): check_offset("offset", offset) for p, offset in given}
+            offsets = {self._tp(partition_id_of(self._topic, p)): check_offset("offset", offset) for p, offset in given}
         self._commit(engine, offsets)
 
     def _commit(self, engine: NativeConsumer, offsets: dict[TopicPartition, int] | None = None, *, timeout_s: float | None = None) -> None:
@@ -449,7 +468,7 @@ class SimpleConsumer:
         pairs: list[tuple[Any, Any]] = [(p, self._auto_offset_reset) for p in self.partitions]
         if partition_offsets is not None:
             pairs = check_pairs("partition_offsets", partition_offsets, PAIRS)
-        wanted = {self._tp(_partition_id(p)): check_timestamp("offset", value) for p, value in pairs}
+        wanted = {self._tp(partition_id_of(self._topic, p)): check_timestamp("offset", value) for p, value in pairs}
         try:
             found = self._cluster.list_offsets({(tp.topic, tp.partition): value for tp, value in wanted.items()})
         except KafkaException as exc:
@@ -494,12 +513,23 @@ class SimpleConsumer:
 PAIRS = "[(partition, offset)]"
 
 
+def _check_wait(block: Any, unblock_event: Any) -> None:
+    check_flag("block", block)
+    if unblock_event is not None and not callable(getattr(unblock_event, "is_set", None)):
+        raise ConfigurationError(f"unblock_event={unblock_event!r}: must be an event, with is_set()")
+
+
 def _by_id(positions: dict[TopicPartition, int]) -> dict[int, int]:
     return {tp.partition: offset for tp, offset in positions.items()}
 
 
-def _partition_id(partition: Any) -> int:
-    return partition.id if isinstance(partition, Partition) else check_partition("partition", partition)
+def partition_id_of(topic: Topic, partition: Any) -> int:
+    """The id of a Partition object of the topic, or of what is an id."""
+    if not isinstance(partition, Partition):
+        return check_partition("partition", partition)
+    if partition.topic.name != topic.name:
+        raise ConfigurationError(f"{partition!r} is of another topic, this consumer consumes {topic.name!r}")
+    return partition.id
 
 
 FIRST_TIMESTAMP_MS = 1_000_000_000_000

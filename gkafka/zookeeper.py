@@ -14,9 +14,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from gkafka.checks import check_seconds, check_text
+from gkafka.checks import check_seconds
 from gkafka.exceptions import ConfigurationError, KafkaException, ZooKeeperError
-from gkafka.hosts import parse_hosts
+from gkafka.hosts import parse_hosts, parse_zookeeper
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
@@ -43,20 +43,20 @@ def open_client(
     """A connected KazooClient whose workers are of the handler's kind; a chroot that is missing is made, if it may be.
 
     hosts: "host:port,host:port/chroot"; timeout_ms: for the connection, and of the session; what, limit: the options that these two are. Raises
-    ZooKeeperError.
+    ConfigurationError for what is no address, ZooKeeperError where nobody answers.
     """
     kazoo = _kazoo()
     timeout_s = check_seconds("zookeeper_connection_timeout_ms", timeout_ms, low=1) / 1000
-    servers, slash, chroot = check_text(what, hosts).partition("/")
+    servers, chroot = parse_zookeeper(what, hosts)
     client = kazoo.client.KazooClient(servers, timeout=timeout_s, handler=_kazoo_handler(handler))
     _note_session(client)
     deadline = handler.monotonic() + timeout_s
     try:
         client.start_async().wait(timeout=timeout_s)
-        if client.connected and slash and chroot:
+        if client.connected and chroot:
             if make_chroot:
                 _result(client.ensure_path_async(f"/{chroot}"), max(0.1, deadline - handler.monotonic()))
-            client.chroot = f"/{chroot.strip('/')}"
+            client.chroot = f"/{chroot}"
         if not client.connected:
             raise ZooKeeperError("no connection")
     except BaseException as exc:

@@ -36,6 +36,7 @@ class Reason(enum.Enum):
     OPEN_TRANSACTION = "open transaction"
     NOT_OURS = "not ours"
     LEAVING = "being given up"
+    STOPPED = "stopped"
 
 
 def reason_of(fetcher: Fetcher, position: Position, now: float, *, full: bool) -> Reason:

@@ -10,7 +10,8 @@ from kazoo.client import KazooClient
 
 from gkafka import KafkaClient, zookeeper
 from gkafka.balancedconsumer import BalancedConsumer
-from gkafka.common import OffsetType
+from gkafka.common import OffsetType, TopicPartition
+from gkafka.core.standing import Reason
 from gkafka.membershipprotocol import GroupMembershipProtocol, decide_partitions_range
 from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
@@ -283,3 +284,24 @@ def test_what_arrives_when_the_lease_ended_while_the_caller_waited_is_not_handed
     assert waiting.result() == []
     member._lease_until = lease + 60
     assert [message.value for message in read(member, 2)] == [b"a", b"b"], "nor is it lost"
+
+
+def test_explain_tells_what_is_anothers_yet_what_is_lost_and_what_the_next_call_raises(join: Join, zoo: Zoo, keeper: ZooClient) -> None:
+    other = another_first(zoo, keeper)
+    zoo.nodes.update(dict.fromkeys(("/consumers/g/owners", OWNERS), (b"", zoo.nodes[IDS][1])))
+    zoo.put(f"{OWNERS}/1-1", LAST.encode(), other)
+    member = join(rebalance_max_retries=0, rebalance_backoff_ms=60_000)
+    found = member.explain()
+    assert found.group.startswith(
+        f"group g: member {member._consumer_id} stands in ZooKeeper with 1 partitions; the next call raises PartitionOwnedError"
+    )
+    assert {tp.partition: report.reason for tp, report in found.partitions.items() if tp.partition != 0} == {1: Reason.NOT_OURS}
+    assert "another member of group 'g' still owns it" in found.partitions[TopicPartition("t", 1)].text
+    assert found.partitions[TopicPartition("t", 0)].reason is not Reason.NOT_OURS
+    member._lease_until = 0.0
+    found = member.explain()
+    assert "ZooKeeper has not said in time" in found.partitions[TopicPartition("t", 0)].text
+    assert found.partitions[TopicPartition("t", 0)].reason is Reason.NOT_OURS
+    member.stop()
+    assert str(member.explain()).startswith("group g: the consumer is not running: start() joins")
+    assert not member.explain().partitions

@@ -538,10 +538,11 @@ def test_threads_of_a_client_are_daemons_and_named(cluster: MockCluster) -> None
 def test_what_a_broker_refuses_names_the_place_and_the_next_step(client: KafkaClient, cluster: MockCluster) -> None:
     consumer = client.topics["t"].get_simple_consumer(consumer_group="g", offsets_commit_max_retries=0)
     cluster.on("Produce", Error(32))
+    cluster.on("OffsetCommit", Error(3))
     there = f"on broker {cluster.bootstrap}"
     told = {
         f"Fetch t-0 offset 50 {there}: error 1: ": (lambda: client.fetch_raw("t", 0, 50), "list_offsets()"),
-        f"OffsetCommit t-99 of group 'g' {there}: error 3: ": (lambda: consumer.commit_offsets([(99, 1)]), "check the topic's name"),
+        f"OffsetCommit t-0 of group 'g' {there}: error 3: ": (lambda: consumer.commit_offsets([(0, 1)]), "check the topic's name"),
         f"DeleteTopics nope {there}: error 3: ": (lambda: client.delete_topic("nope"), "check the topic's name"),
         f"CreateTopics t {there}: error 36: ": (lambda: client.create_topic("t"), "choose another name"),
         "Produce t-0: error 32: ": (lambda: client.get_producer().produce("t", b"x").result(5), "milliseconds since the epoch"),

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient
+from gkafka.brokererrors import error_for
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
 from gkafka.core.standing import Reason
 from gkafka.exceptions import OffsetOutOfRangeError
+from gkafka.managedbalancedconsumer import ManagedBalancedConsumer
 from gkafka.testing import Delay, Error, MockCluster
 from tests.public.aids import Runner, fill, read
 
@@ -133,3 +135,74 @@ def test_stall_warning_ms_tells_once_of_a_partition_that_has_stood_still(
     consumer.seek(T0, 2)
     run.until(lambda: consumer.stats()["stall_warnings"] == 2)
     assert quiet.stats()["stall_warnings"] == 0
+
+
+# -- pykafka's consumers -----------------------------------------------------------------------------------------------------------
+def test_a_simple_consumer_explains_itself_running_and_stopped(client: KafkaClient, run: Runner) -> None:
+    fill(client, [b"%d" % i for i in range(5)])
+    consumer = client.topics["t"].get_simple_consumer(consumer_timeout_ms=1000)
+    assert "5 messages from offset 0 on" in becomes(run, consumer, Reason.READY)
+    assert consumer.explain().group == ""
+    read(consumer, 3)
+    consumer.stop()
+    report = consumer.explain().partitions[T0]
+    assert (report.reason, report.position) == (Reason.STOPPED, 3)
+    assert str(consumer.explain()) == "t-0: the consumer is stopped at offset 3"
+    consumer.start()
+    read(consumer, 5)
+    assert "up to offset 5" in becomes(run, consumer, Reason.CAUGHT_UP)
+    consumer.stop()
+
+
+def test_a_consumer_that_was_never_started_says_so(client: KafkaClient) -> None:
+    topic = client.topics["t"]
+    assert str(topic.get_simple_consumer(auto_start=False).explain()) == "t-0: the consumer is stopped"
+    managed = topic.get_balanced_consumer("g", managed=True, auto_start=False)
+    assert str(managed.explain()) == "group g: the consumer is not running: start() joins\nno partition is read"
+
+
+def test_the_watchdog_tells_of_a_simple_consumers_partition(client: KafkaClient, run: Runner, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="gkafka.explaining")
+    fill(client, [b"x"] * 5)
+    with client.topics["t"].get_simple_consumer(stall_warning_ms=200):
+        run.until(lambda: "t-0 has stood still for 0.2 s: 5 messages from offset 0 on" in caplog.text)
+
+
+def test_a_managed_member_explains_where_it_stands_and_what_it_waits_for(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(client, [b"x"] * 5)
+    cluster.on("OffsetFetch", Error(14), times=None)
+    topic = client.topics["t"]
+    options = {"rebalance_max_retries": 0, "rebalance_backoff_ms": 50, "offsets_commit_max_retries": 0, "consumer_timeout_ms": 100}
+    consumer = topic.get_balanced_consumer("g", managed=True, **options)
+    run.until(lambda: "OffsetFetch of group 'g'" in becomes(run, consumer, Reason.NO_START))
+    assert consumer.explain().group.startswith("group g: in the group, generation 1, member ")
+    run.until(lambda: f"; the next call raises {type(error_for(14)).__name__}: OffsetFetch" in consumer.explain().group)
+    cluster.clear_script()
+    run.until(lambda: reason(consumer) is Reason.READY)
+    with monkeypatch.context() as patch:
+        patch.setattr(ManagedBalancedConsumer, "_may_deliver", lambda self: False)
+        assert "nothing is handed out while others may have the partition: in the group" in becomes(run, consumer, Reason.NOT_OURS)
+    consumer.stop()
+    assert str(consumer.explain()).startswith("group g: the consumer is not running: start() joins")
+    assert not consumer.explain().partitions
+
+
+def test_a_native_consumer_that_was_stopped_says_so(make: Make, run: Runner) -> None:
+    consumer = make(None)
+    consumer.assign({T0: 0})
+    consumer.stop()
+    assert reason(consumer) is Reason.STOPPED
+
+
+def test_the_watchdog_does_not_blame_an_application_that_is_given_nothing(
+    client: KafkaClient, run: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="gkafka.explaining")
+    fill(client, [b"x"] * 5)
+    consumer = client.topics["t"].get_simple_consumer(auto_start=False, stall_warning_ms=200)
+    consumer._may_deliver = lambda: False
+    consumer.start()
+    run.until(lambda: "t-0 has stood still for 0.2 s: nothing is handed out while others may have the partition" in caplog.text)
+    consumer.stop()
