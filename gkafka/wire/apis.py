@@ -28,6 +28,7 @@ __all__ = [
     "Request",
     "RequestHeader",
     "Versions",
+    "api_of",
     "decode_request",
     "decode_request_header",
     "decode_response",
@@ -65,6 +66,7 @@ APIS: dict[int, Api] = {
         txn.TxnOffsetCommitRequest,
     )
 }
+"""All but those of administration (`gkafka.wire.adminapis`)."""
 API_VERSIONS = ApiVersionsResponse.API
 UNSUPPORTED_VERSION = UnsupportedVersion.code
 MAX_FRAME = 2**31 - 1
@@ -102,6 +104,18 @@ class Request(NamedTuple):
     correlation_id: int
     client_id: str | None
     message: Message
+
+
+def api_of(key: int) -> Api:
+    """The API with this key, those of administration too. Raises UnsupportedVersion for one that the tables lack."""
+    found = APIS.get(key)
+    if found is None:
+        from gkafka.wire.adminapis import ADMIN_APIS  # tables that most programs never use
+
+        found = ADMIN_APIS.get(key)
+    if found is None:
+        raise UnsupportedVersion(f"API {key} is not known here")
+    return found
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -228,9 +242,7 @@ def decode_request(frame: Buffer) -> Request:
     Raises UnsupportedVersion if the tables lack the API or the version (`decode_request_header` still reads the start), else ProtocolError.
     """
     key, version, correlation_id = decode_request_header(frame)
-    if key not in APIS:
-        raise UnsupportedVersion(f"API {key} is not known here")
-    api = APIS[key]
+    api = api_of(key)
     flexible = _shape(api, version).flexible
     frame = memoryview(frame).cast("B")
     what = f"{api.name} request v{version}"

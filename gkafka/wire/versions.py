@@ -54,8 +54,38 @@ _TABLE = """
     4.1       13    18     10   13      9       9      6    9      4     5    5      6     5      4      7      6       5     5     4     5     5     1    1      4
     4.2       13    18     11   13     10      10      6    9      4     5    5      6     5      4      7      6       5     5     4     5     5     1    1      4
 """
+# The same of the APIs of administration (`gkafka.wire.adminapis`): key, name, and the releases that brought a newer version.
+_ADMIN_TABLE = """
+    21  DeleteRecords                 0.11.0:0  2.0:1  2.6:2
+    27  WriteTxnMarkers               0.11.0:0  2.8:1  4.2:2
+    29  DescribeAcls                  0.11.0:0  2.0:1  2.5:2  3.3:3
+    30  CreateAcls                    0.11.0:0  2.0:1  2.5:2  3.3:3
+    31  DeleteAcls                    0.11.0:0  2.0:1  2.5:2  3.3:3
+    32  DescribeConfigs               0.11.0:0  1.1:1  2.0:2  2.6:3  2.8:4
+    33  AlterConfigs                  0.11.0:0  2.0:1  2.8:2
+    34  AlterReplicaLogDirs           1.0:0     2.0:1  2.8:2
+    35  DescribeLogDirs               1.0:0     2.0:1  2.6:2  3.2:3  3.3:4
+    37  CreatePartitions              1.0:0     2.0:1  2.5:2  2.7:3
+    42  DeleteGroups                  1.1:0     2.0:1  2.4:2
+    43  ElectLeaders                  2.2:0     2.4:2
+    44  IncrementalAlterConfigs       2.3:0     2.4:1
+    45  AlterPartitionReassignments   2.4:0     4.1:1
+    46  ListPartitionReassignments    2.4:0
+    47  OffsetDelete                  2.4:0
+    48  DescribeClientQuotas          2.6:0     2.8:1
+    49  AlterClientQuotas             2.6:0     2.8:1
+    50  DescribeUserScramCredentials  2.7:0
+    51  AlterUserScramCredentials     2.7:0
+    55  DescribeQuorum                3.3:1     3.9:2
+    57  UpdateFeatures                2.7:0     3.3:1  4.0:2
+    60  DescribeCluster               2.8:0     3.7:1  4.0:2
+    61  DescribeProducers             2.8:0
+    65  DescribeTransactions          3.0:0
+    66  ListTransactions              3.0:0     3.8:1  4.1:2
+    75  DescribeTopicPartitions       3.8:0
+"""
 # KIP-896: what Kafka 4 no longer serves. Its ApiVersions answer names Produce 0-2 all the same, for librdkafka's sake (KAFKA-18659).
-_OLDEST_OF_KAFKA_4 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 23: 2}
+_OLDEST_OF_KAFKA_4 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1}
 
 Release = tuple[int, ...]
 
@@ -134,10 +164,17 @@ class Versions:
 
 def _parse_table() -> dict[Release, dict[int, int]]:
     _, keys, *rows = (line.split() for line in _TABLE.strip().splitlines())
-    return {
+    table: dict[Release, dict[int, int]] = {
         _numbers(release): {int(key): int(newest) for key, newest in zip(keys[1:], row, strict=True) if newest != "-"}
         for release, *row in rows
     }
+    for key, _, *steps in (line.split() for line in _ADMIN_TABLE.strip().splitlines()):
+        for since, _, newest in (step.partition(":") for step in steps):
+            first = _numbers(since)
+            for release, row in table.items():
+                if release >= first:
+                    row[int(key)] = int(newest)
+    return table
 
 
 def _numbers(text: str) -> Release:

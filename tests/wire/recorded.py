@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
+from gkafka.wire.adminapis import ADMIN_APIS
 from gkafka.wire.apis import APIS, Message
 from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from gkafka.wire.schema import Field, Struct
@@ -19,7 +20,8 @@ CLIENT_ID = "golden-é"
 RECORDS = bytes(i * 7 & 0xFF for i in range(300))
 S = TypeVar("S", bound=Struct)
 NAMES = {"Enable2Pc": "enable_2pc"}
-MESSAGES: dict[str, type[Message]] = {cls.__name__: cls for api in APIS.values() for cls in (api.request, api.response)}
+EVERY_API = {**APIS, **ADMIN_APIS}
+MESSAGES: dict[str, type[Message]] = {cls.__name__: cls for api in EVERY_API.values() for cls in (api.request, api.response)}
 EMBEDDED = {cls.__name__: cls for cls in (ConsumerProtocolSubscription, ConsumerProtocolAssignment)}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from gkafka.exceptions import SerializationError, UnsupportedVersion
 from gkafka.wire.admin import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 from gkafka.wire.apis import APIS, Versions, decode_request, decode_response, encode_request, encode_response
+from gkafka.wire.clusteradmin import FeatureUpdateKey, UpdateFeaturesRequest
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from gkafka.wire.groups import (
     Coordinator,
@@ -38,7 +41,7 @@ from gkafka.wire.offsets import (
 from gkafka.wire.primitives import UNCOPIED_FROM
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gkafka.wire.schema import Message, message, string
-from tests.wire.recorded import golden
+from tests.wire.recorded import EVERY_API, golden
 
 
 def over_the_wire(sent: Message, version: int) -> Any:
@@ -257,11 +260,32 @@ def test_a_found_offset_is_read_alike_at_every_version(version: int) -> None:
     assert [answer(70), answer(0), answer(-1)] == [70, 0, -1]
 
 
+def test_a_downgrade_of_a_feature_is_said_as_each_version_says_it() -> None:
+    """KIP-778: version 0 knows one kind of downgrade, and has no word for an unsafe one."""
+    safe = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="f", max_version_level=1, upgrade_type=2)])
+    unsafe = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="f", max_version_level=1, upgrade_type=3)])
+    assert over_the_wire(safe, 1) == safe
+    assert over_the_wire(safe, 0).feature_updates == [FeatureUpdateKey(feature="f", max_version_level=1, allow_downgrade=True)]
+    with pytest.raises(UnsupportedVersion, match="upgrade_type"):
+        over_the_wire(unsafe, 0)
+
+
+def test_tables_of_administration_are_read_when_one_is_asked_for() -> None:
+    code = """if True:
+        import sys
+        from gkafka.wire import apis
+        assert "gkafka.wire.access" not in sys.modules
+        assert apis.api_of(29).name == "DescribeAcls"
+        assert "gkafka.wire.access" in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_every_default_request_can_be_sent_to_every_release() -> None:
     """A request made without a thought for versions finds one on every broker that has its API."""
     for release in ("0.8.2", "0.9.0", "0.10.0", "0.11.0", "1.1", "2.8", "3.9", "4.2"):
         versions = Versions.for_broker(release)
-        for api in APIS.values():
+        for api in EVERY_API.values():
             if api.key in versions.ranges:
                 request = api.request()
                 encode_request(request, versions.pick_for(request), 1, "me")

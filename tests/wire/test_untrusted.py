@@ -12,7 +12,6 @@ import pytest
 
 from gkafka.exceptions import KafkaException, ProtocolError, UnsupportedVersion
 from gkafka.wire.apis import (
-    APIS,
     Api,
     decode_request,
     decode_request_header,
@@ -27,7 +26,7 @@ from gkafka.wire.metadata import MetadataRequest, MetadataResponse
 from gkafka.wire.produce import ProduceResponse
 from gkafka.wire.schema import Message
 from tests.effort import quick_and_thorough
-from tests.wire.recorded import MESSAGES, Golden, golden
+from tests.wire.recorded import EVERY_API, MESSAGES, Golden, golden
 
 every_message = pytest.mark.parametrize("cls", MESSAGES.values(), ids=lambda cls: cls.__name__)
 LIES = [
@@ -236,7 +235,7 @@ def test_the_fullest_frame_of_64_kib_takes_little_time_and_memory(api: Api, vers
 def test_a_frame_shorter_than_a_header_is_a_protocol_error(size: int) -> None:
     with pytest.raises(ProtocolError):
         decode_request_header(bytes(size))
-    for api in APIS.values():
+    for api in EVERY_API.values():
         for version in api.versions.each():
             with pytest.raises(ProtocolError):
                 decode_response(api, version, bytes(min(size, 3)))
@@ -308,7 +307,7 @@ def test_records_are_bounded_by_what_is_left(claimed: int) -> None:
 
 def test_only_errors_of_gkafka_leave_the_decoder_on_noise() -> None:
     chance = random.Random(20)
-    cells = [(api, version) for api in APIS.values() for version in api.versions.each()]
+    cells = [(api, version) for api in EVERY_API.values() for version in api.versions.each()]
     for _ in range(20_000):
         api, version = chance.choice(cells)
         noise = chance.randbytes(chance.randrange(80))

@@ -8,7 +8,9 @@ from uuid import UUID
 import pytest
 
 from gkafka.exceptions import ConfigurationError, UnsupportedVersion
-from gkafka.wire.apis import APIS, Versions
+from gkafka.wire import versions
+from gkafka.wire.adminapis import ADMIN_APIS
+from gkafka.wire.apis import Versions
 from gkafka.wire.apiversions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
 from gkafka.wire.fetch import FetchRequest, FetchTopic, ForgottenTopic
 from gkafka.wire.metadata import MetadataRequest
@@ -30,6 +32,7 @@ from gkafka.wire.txn import (
     resumes_producers,
     speaks_v2,
 )
+from tests.wire.recorded import EVERY_API
 
 METADATA, FETCH, PRODUCE = MetadataRequest.API, FetchRequest.API, ProduceRequest.API
 RELEASES = [
@@ -149,9 +152,35 @@ def test_a_newer_release_serves_at_least_as_new_versions_and_kafka_4_dropped_old
     for older, newer in itertools.pairwise(tables):
         assert all(newer[key][1] >= newest for key, (_, newest) in older.items())
     newest = Versions.for_broker("4.2")
-    assert {key: newest.ranges[key][1] for key in APIS} == {key: api.stable.high for key, api in APIS.items()}
+    assert {key: newest.ranges[key][1] for key in EVERY_API} == {key: api.stable.high for key, api in EVERY_API.items()}
     assert newest.ranges[PRODUCE.key] == (3, 13)
     assert newest.ranges[FETCH.key] == (4, 18)
+
+
+def test_the_table_of_administration_names_the_apis_by_their_keys() -> None:
+    rows = [line.split()[:2] for line in versions._ADMIN_TABLE.strip().splitlines()]
+    assert {int(key): name for key, name in rows} == {key: api.name for key, api in ADMIN_APIS.items()}
+
+
+@pytest.mark.parametrize(
+    ("release", "key", "newest"),
+    [
+        ("0.10.2", 32, None),
+        ("0.11.0", 32, 0),
+        ("1.1", 32, 1),
+        ("2.8", 32, 4),
+        ("2.3", 45, None),
+        ("2.4", 45, 0),
+        ("4.0", 45, 0),
+        ("4.1", 45, 1),
+        ("2.8", 61, 0),
+        ("3.9", 27, 1),
+        ("4.2", 27, 2),
+    ],
+)
+def test_a_release_serves_administration_as_new_as_it_is(release: str, key: int, newest: int | None) -> None:
+    """As ApiKeys of kafka-clients has it at each of these releases."""
+    assert Versions.for_broker(release).ranges.get(key, (0, None))[1] == newest
 
 
 @pytest.mark.parametrize(
@@ -222,7 +251,7 @@ def test_a_broker_says_which_kind_of_transactions_is_switched_on() -> None:
 
 
 def test_a_transaction_of_the_old_kind_keeps_to_the_versions_before_the_new_one() -> None:
-    newest = {api.name: newest_without_v2(api) for api in APIS.values() if newest_without_v2(api) is not None}
+    newest = {api.name: newest_without_v2(api) for api in EVERY_API.values() if newest_without_v2(api) is not None}
     assert newest == {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}
 
 

@@ -46,7 +46,11 @@ public class Record {
     static final String[] APIS = {
         "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup",
         "SyncGroup", "DescribeGroups", "ListGroups", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ApiVersions", "CreateTopics", "DeleteTopics", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn",
-        "EndTxn", "TxnOffsetCommit", "OffsetForLeaderEpoch"};
+        "EndTxn", "TxnOffsetCommit", "OffsetForLeaderEpoch", "CreatePartitions", "DeleteRecords", "DescribeTopicPartitions", "DescribeConfigs",
+        "AlterConfigs", "IncrementalAlterConfigs", "DescribeClientQuotas", "AlterClientQuotas", "DescribeAcls", "CreateAcls", "DeleteAcls",
+        "DescribeUserScramCredentials", "AlterUserScramCredentials", "ElectLeaders", "AlterPartitionReassignments",
+        "ListPartitionReassignments", "DescribeLogDirs", "AlterReplicaLogDirs", "ListTransactions", "DescribeTransactions",
+        "DescribeProducers", "WriteTxnMarkers", "DescribeCluster", "DescribeQuorum", "UpdateFeatures", "DeleteGroups", "OffsetDelete"};
     static final String[] EMBEDDED = {"ConsumerProtocolSubscription", "ConsumerProtocolAssignment"};
     static final String[] KINDS = {"default", "nulls", "rich"};
     static final String CLIENT_ID = "golden-é";
@@ -143,6 +147,8 @@ public class Record {
         if (kind == boolean.class || kind == Boolean.class) return !(Boolean) before;
         if (kind == byte.class || kind == Byte.class) return (byte) (count % 2 == 0 ? -2 - count % 100 : 2 + count % 100);
         if (kind == short.class || kind == Short.class) return (short) (count % 2 == 0 ? -1000 - count : 1000 + count);
+        if (kind == double.class || kind == Double.class) return count * 1.25e100;
+        if (wire == org.apache.kafka.common.protocol.types.Type.UINT16) return 60000 + count;
         if (kind == int.class || kind == Integer.class) return count % 2 == 0 ? -1000000 - count : 1000000 + count;
         if (kind == long.class || kind == Long.class) return count % 2 == 0 ? -5000000000L - count : 5000000000L + count;
         if (kind == String.class) return (count % 2 == 0 ? "grüße-✓-" : "name-") + count + (count % 5 == 0 ? "x".repeat(150) : "");
