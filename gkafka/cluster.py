@@ -566,11 +566,18 @@ class Cluster:
         self._coordinators.pop(group, None)
 
     def list_offsets(
-        self, wanted: Mapping[tuple[str, int], int], deadline: float | None = None, *, max_offsets: int = 1, isolation_level: int = 0
+        self,
+        wanted: Mapping[tuple[str, int], int],
+        deadline: float | None = None,
+        *,
+        max_offsets: int = 1,
+        isolation_level: int = 0,
+        times: dict[tuple[str, int], int] | None = None,
     ) -> dict[tuple[str, int], list[int]]:
         """Offsets for timestamps: -1 the end, -2 the beginning, else ms since the epoch: the first record at or after it.
 
         Brokers before 0.10.1 answer a list for a timestamp (at most max_offsets); newer ones one offset, [] where no record is that new.
+        times: takes in the timestamps of the records at these offsets, where the broker tells them.
         """
         deadline = self._deadline(None) if deadline is None else deadline
         found: dict[tuple[str, int], list[int]] = {}
@@ -592,13 +599,19 @@ class Cluster:
                     )
                 )
             for broker, topics in by_broker.items():
-                self._list_offsets_of(broker, list(topics.values()), isolation_level, deadline, found)
+                self._list_offsets_of(broker, list(topics.values()), isolation_level, deadline, found, times)
 
         self.retrying("offsets", attempt, deadline)
         return found
 
     def _list_offsets_of(
-        self, broker: Broker, topics: list[ListOffsetsTopic], isolation_level: int, deadline: float, found: dict[tuple[str, int], list[int]]
+        self,
+        broker: Broker,
+        topics: list[ListOffsetsTopic],
+        isolation_level: int,
+        deadline: float,
+        found: dict[tuple[str, int], list[int]],
+        times: dict[tuple[str, int], int] | None,
     ) -> None:
         request = ListOffsetsRequest(isolation_level=isolation_level, topics=topics)
         try:
@@ -620,6 +633,8 @@ class Cluster:
                     found[topic.name, p.partition_index] = list(p.old_style_offsets)
                 else:
                     found[topic.name, p.partition_index] = [p.offset] if p.offset >= 0 else []
+                    if times is not None:
+                        times[topic.name, p.partition_index] = p.timestamp
         if problem is not None:
             raise problem
 

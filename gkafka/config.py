@@ -256,6 +256,9 @@ class ClientConfig:
     keepalive: bool = option(True, "TCP keepalive after 60 s of silence", types=(bool,))
     keepalive_idle_s: int = option(60, "silence before the first keepalive probe, in seconds", low=1, high=32767)
     source_address: tuple[str, int] | None = option(None, "local (host, port) of the sockets", none=True, types=(tuple,))
+    socket_options: tuple[tuple[int, int, int | bytes], ...] = option(
+        (), "(level, option, value) for setsockopt(), set on each connection before it is made, in this order", types=(tuple, list)
+    )
     broker_version: str = option("0.9.0", "the broker's version if it cannot be asked; '0.9.0' means: ask first", types=(str,))
     security_protocol: str = option("PLAINTEXT", "PLAINTEXT or SSL", choices=("PLAINTEXT", "SSL"))
     ssl_context: Any = option(

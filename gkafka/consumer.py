@@ -162,13 +162,13 @@ class Consumer:
     def consume(self, timeout_ms: float | None = None) -> Any | None:
         """The next message; None after timeout_ms (None: consume_timeout_ms) without one. Raises what consume_batch() raises."""
         self._handler.check_fork()
-        if timeout_ms is None and (message := self._next_ready()) is not None:
+        if timeout_ms is None and (message := self.next_ready()) is not None:
             return message
         messages = self.consume_batch(1, timeout_ms)
         return messages[0] if messages else None
 
-    def _next_ready(self) -> Message | None:
-        """The next message if it lies at hand and nothing else is to be done first."""
+    def next_ready(self) -> Message | None:
+        """For skins: the next message if it lies at hand and nothing else is to be done first."""
         if self._error is not None or self._deserializers.are_given:
             return None
         if self._group is not None:
@@ -213,7 +213,7 @@ class Consumer:
     def __iter__(self) -> Iterator[Any]:
         """Messages, until stop()."""
         while True:
-            message = self._next_ready()
+            message = self.next_ready()
             if message is None:
                 if self.closed:
                     return
@@ -277,8 +277,16 @@ class Consumer:
         return {tp: offsets[0] if (offsets := found.get((tp.topic, tp.partition))) else -1 for tp in asked}
 
     # -- commits ---------------------------------------------------------------------------------------------------------------
-    def commit(self, offsets: Mapping[Any, int] | None = None, *, timeout: float | None = None) -> None:
-        """Commit where this consumer stands, or (topic, partition) -> the next offset to consume. timeout: seconds.
+    def commit(
+        self,
+        offsets: Mapping[Any, int] | None = None,
+        *,
+        timeout: float | None = None,
+        notes: Mapping[TopicPartition, str] | None = None,
+        epochs: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        """Commit where this consumer stands, or (topic, partition) -> the next offset to consume. timeout: seconds. notes: texts that the group
+        keeps with offsets; epochs: of the leaders that wrote what stands before them, where this consumer does not know better.
 
         Raises CommitFailedError for partitions that are not this member's any more; when all else is committed, UnknownTopicOrPartition for a
         topic that was deleted.
@@ -286,7 +294,7 @@ class Consumer:
         given = None
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}
-        self._progress.commit(self.positions if given is None else given, self._timeout_s(timeout))
+        self._progress.commit(self.positions if given is None else given, self._timeout_s(timeout), notes=notes, epochs=epochs)
 
     def committed(self, partition: Any, *, timeout: float | None = None) -> int:
         """The offset that the group has committed of a (topic, partition), -1 where there is none. timeout: seconds."""
@@ -308,7 +316,36 @@ class Consumer:
             due = float("inf") if self._config.auto_commit is False else 0.0
             self._keeper = self._handler.spawn(_keep_house, weakref.ref(self), due, _name="gkafka-consumer")
 
+    # -- for skins -------------------------------------------------------------------------------------------------------------
+    def hand_out(self, message_class: type[Message], key: Any = None, value: Any = None, make: Any = None) -> None:
+        """Messages of this class from now on; or with functions (topic, bytes) for keys and values what make(message, key, value) gives."""
+        self._engine.message_class = message_class
+        if key is not None or value is not None:
+            self._deserializers.use(key, value, make)
+
+    def tell_of_commits(self, told: Callable[[Mapping[TopicPartition, int], KafkaException | None], object]) -> None:
+        """Call told(offsets, error or None) after each commit in the background."""
+        self._progress.told = told
+
+    def wait_for_position(self, tp: TopicPartition, timeout_s: float) -> int | None:
+        """The offset of the next record, as soon as it is known; None if that takes longer."""
+        deadline = self._handler.monotonic() + timeout_s
+        while (position := self.position(tp)) < 0:
+            left = deadline - self._handler.monotonic()
+            if left <= 0:
+                return None
+            self._engine.wait_for_starts(min(left, TICK_S))
+        return position
+
+    def high_watermark(self, tp: TopicPartition) -> int | None:
+        """The offset behind the last record, as the last fetch told it; None before."""
+        return self._engine.high_watermark(tp)
+
     # -- life ------------------------------------------------------------------------------------------------------------------
+    def abandon(self, timeout: float | None = None) -> None:
+        """stop() that does not count what the last call returned as finished."""
+        self._stop(timeout, in_order=False)
+
     def stop(self, timeout: float | None = None) -> None:
         """Commit what was handed out (with auto_commit), leave the group, stop fetching, end the workers. Idempotent.
 

@@ -22,6 +22,8 @@ __all__ = ["Deserialized", "Deserializers"]
 log = logging.getLogger(__name__)
 
 GoBack = Callable[[TopicPartition, int], object]
+Function = Callable[[str, bytes], Any]
+"""(topic, bytes) -> what they mean."""
 
 
 class Deserialized:
@@ -43,7 +45,8 @@ class Deserializers:
 
     def __init__(self, cluster: Cluster, config: NativeConsumerConfig) -> None:
         self._cluster, self._mode = cluster, config.on_deserialize_error
-        self._key, self._value = config.key_deserializer, config.value_deserializer
+        self._key, self._value = _of_data(config.key_deserializer), _of_data(config.value_deserializer)
+        self._make: Callable[[Message, Any, Any], Any] = Deserialized
         self._dead_letter: str | Callable[[Any, Any], Any] | None = config.dead_letter
         if isinstance(self._dead_letter, str):
             check_topic_name(self._dead_letter, "dead_letter")
@@ -58,6 +61,10 @@ class Deserializers:
             )
         self._producer: NativeProducer | None = None
         self.failed = 0
+
+    def use(self, key: Function | None, value: Function | None, make: Callable[[Message, Any, Any], Any]) -> None:
+        """For skins: functions (topic, bytes) in place of the options, and what is made of a message, its key and its value."""
+        self._key, self._value, self._make = key, value, make
 
     @property
     def are_given(self) -> bool:
@@ -94,13 +101,13 @@ class Deserializers:
             raise
         return [item for _, item in done]
 
-    def _deserialized(self, message: Message) -> Deserialized:
+    def _deserialized(self, message: Message) -> Any:
         key, value = message.key, message.value
         if key is not None and self._key is not None:
-            key = self._key(key)
+            key = self._key(message.topic, key)
         if value is not None and self._value is not None:
-            value = self._value(value)
-        return Deserialized(message, key, value)
+            value = self._value(message.topic, value)
+        return self._make(message, key, value)
 
     def _stop_before(
         self,
@@ -172,6 +179,10 @@ class Deserializers:
         if producer is not None:
             with contextlib.suppress(DeliveryError):  # told before
                 producer.close(timeout)
+
+
+def _of_data(deserializer: Callable[[bytes], Any] | None) -> Function | None:
+    return None if deserializer is None else lambda _, data: deserializer(data)
 
 
 def give_back(go_back: GoBack, messages: Sequence[Message]) -> None:

@@ -55,10 +55,11 @@ class GroupOffsets:
         allowed: Callable[[], bool] = lambda: True,
         instance_id: str | None = None,
         topic_ids: Mapping[TopicPartition, UUID] | None = None,
+        notes: Mapping[TopicPartition, str] | None = None,
     ) -> None:
         """Commit offsets: the next ones to consume. epochs: of the leaders that wrote what stands before them, by which whoever goes on there
         learns of a log that was cut (KIP-320). tries: None is until timeout_s. allowed: may it still be committed? Asked before each try.
-        topic_ids: of the topics that the offsets belong to, where they are known.
+        topic_ids: of the topics that the offsets belong to, where they are known. notes: texts that the group keeps with offsets.
 
         What a later call commits is not tried again: it would take the group back. Raises NoPartitionsForConsumerException where it is not allowed;
         when all else is committed, UnknownTopicOrPartition for a topic that is not there, or not any more, or is another one of the name, and for a
@@ -78,7 +79,7 @@ class GroupOffsets:
             for tp in [tp for tp in wanted if self._newest[tp] > number]:
                 del wanted[tp]
             gone = {tp: DELETED for tp in wanted if self._is_another(tp.topic, ids.get(tp, NO_TOPIC_ID))}
-            named = {tp: (offset, "") for tp, offset in wanted.items() if tp not in gone}
+            named = {tp: (offset, (notes or {}).get(tp, "")) for tp, offset in wanted.items() if tp not in gone}
             if named:
                 if not allowed():
                     text = f"nothing more is committed for group {group!r}: the partitions may be another member's by now"

@@ -67,6 +67,7 @@ class NativeConsumer:
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
         self.may_deliver: Callable[[], bool] | None = None
+        self.message_class: type[Message] = records.Message  # of what is handed out, from the next batch on
         self.hand_outs = 0  # how often records were handed out, or were about to be
         self._longest_run = GREENLET_RUN if cluster.handler.cooperative else CHUNK
         self._run_until = 0  # of hand_outs: then take_next() gives none, so that consume_batch() is called
@@ -204,6 +205,19 @@ class NativeConsumer:
                 self._driver.kick()
                 self._filled.wait(min(left, 0.1))
         self._raise_errors(starting=True)
+
+    def wait_for_starts(self, seconds: float) -> None:
+        """Wait until something is known that was not, a moment at most."""
+        self._check_running()
+        self._raise_errors(starting=True)
+        self._filled.clear()
+        self._driver.kick()
+        self._filled.wait(min(seconds, 0.1))
+
+    def high_watermark(self, tp: TopicPartition) -> int | None:
+        """The offset behind a partition's last record, as the last fetch told it; None before."""
+        known = self._queue(tp).position.high_watermark
+        return known if known >= 0 else None
 
     def position(self, tp: TopicPartition) -> int:
         """The offset of the next record that this consumer will hand out, -1 while it is not known."""
@@ -358,6 +372,7 @@ class NativeConsumer:
                 queue.context,
                 check_crcs=self.config.check_crcs,
                 min_offset=max(batch.skip_to, queue.position.consumed),
+                message_class=self.message_class,
             )
             return reader
 

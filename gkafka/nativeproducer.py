@@ -129,6 +129,7 @@ class NativeProducer(TransactionCalls):
         self._closed = False
         # One compiled call for each record, with no Python frame between.
         self.produce = self._appender.produce  # type: ignore[method-assign]
+        self.send = self._appender.send
 
     def produce(
         self,
@@ -149,6 +150,16 @@ class NativeProducer(TransactionCalls):
         """
         delivery: Delivery = self._appender.produce(topic, value, key, partition, timestamp, headers)
         return delivery
+
+    def end_batch(self, topic: str, partition: int) -> None:
+        """Let the partition's open batch take no more records: it goes out as it is."""
+        with self._slow_lock:
+            self._roll(topic, partition)
+        self._driver.kick()
+
+    def answer_with(self, future_class: type[Delivery], refused: Callable[[KafkaException], Any]) -> None:
+        """For skins: what `send`, which is `Appender.send`, gives back."""
+        self._appender.answer_with(future_class, refused)
 
     # -- options -----------------------------------------------------------------------------------------------------------
     @staticmethod

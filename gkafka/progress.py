@@ -58,6 +58,7 @@ class Progress:
         self._instance_id: str | None = None
         self._line: deque[Any] = deque()  # an event for each commit: the first has its turn
         self._at = -float("inf")
+        self.told: Callable[[Mapping[TopicPartition, int], KafkaException | None], object] | None = None  # of each commit in the background
         self.finished: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.seen = 0
@@ -90,16 +91,26 @@ class Progress:
         there will be another time. patient: there will be none, the end of a rebalance is waited for.
         """
 
-        def news() -> dict[TopicPartition, int]:
-            return {tp: offset for tp, offset in self.finished.items() if offset >= 0 and self.committed.get(tp) != offset}
+        taken: dict[TopicPartition, int] = {}
 
-        if news():
-            try:
-                self._in_turn(news, {}, timeout_s, patient=patient)
-            except UnknownTopicOrPartition as exc:
-                if not is_final(exc):
-                    raise
-                log.info("group %r: %s", self._group, exc)
+        def news() -> dict[TopicPartition, int]:
+            nonlocal taken
+            taken = {tp: offset for tp, offset in self.finished.items() if offset >= 0 and self.committed.get(tp) != offset}
+            return taken
+
+        if not news():
+            return
+        problem: KafkaException | None = None
+        try:
+            self._in_turn(news, {}, timeout_s, patient=patient)
+        except KafkaException as exc:
+            problem = exc
+            if not isinstance(exc, UnknownTopicOrPartition) or not is_final(exc):
+                raise
+            log.info("group %r: %s", self._group, exc)
+        finally:
+            if self.told is not None and taken:
+                self.told(taken, problem)
 
     def commit(
         self,
@@ -107,11 +118,12 @@ class Progress:
         timeout_s: float,
         *,
         epochs: Mapping[TopicPartition, int] | None = None,
+        notes: Mapping[TopicPartition, str] | None = None,
         patient: bool = True,
     ) -> None:
         """Commit these: the next offsets to consume. A function is called when it is this commit's turn: one before it may have committed more
         than what stood when it was called. epochs: of the leaders that wrote what stands before them, of partitions that are not
-        consumed any more. patient: wait for the end of a rebalance that is under way, else leave it.
+        consumed any more. notes: texts that are kept with offsets. patient: wait for the end of a rebalance that is under way, else leave it.
 
         Raises CommitFailedError for partitions that are not this member's any more.
         """
@@ -121,11 +133,12 @@ class Progress:
             self.finished.update((tp, offset) for tp, offset in wanted.items() if tp in self.finished)
             return {tp: offset for tp, offset in wanted.items() if offset >= 0}
 
-        self._in_turn(given, epochs or {}, timeout_s, patient=patient)
+        self._in_turn(given, {"epochs": epochs or {}, "notes": notes or {}}, timeout_s, patient=patient)
 
     def _in_turn(
-        self, what: Callable[[], dict[TopicPartition, int]], epochs: Mapping[TopicPartition, int], timeout_s: float, *, patient: bool
+        self, what: Callable[[], dict[TopicPartition, int]], beside: Mapping[str, Any], timeout_s: float, *, patient: bool
     ) -> None:
+        """beside: `epochs` and `notes` for engine.commit()."""
         deadline = self._handler.monotonic() + timeout_s
         mine = self._handler.Event()
         try:
@@ -133,10 +146,10 @@ class Progress:
             self._await_turn(mine, deadline)
             offsets = what()
             if self._member is None:
-                self._engine.commit(offsets, epochs=epochs, timeout_s=max(0.0, deadline - self._handler.monotonic()))
+                self._engine.commit(offsets, **beside, timeout_s=max(0.0, deadline - self._handler.monotonic()))
                 self.committed.update(offsets)
             else:
-                self._commit_as(self._member, offsets, epochs, deadline, patient)
+                self._commit_as(self._member, offsets, beside, deadline, patient)
         finally:  # whoever is interrupted anywhere in here leaves no turn taken
             if mine in self._line:
                 self._line.remove(mine)
@@ -153,7 +166,7 @@ class Progress:
             mine.wait(min(left, LOOK_S))
 
     def _commit_as(
-        self, member: Member, offsets: dict[TopicPartition, int], epochs: Mapping[TopicPartition, int], deadline: float, patient: bool
+        self, member: Member, offsets: dict[TopicPartition, int], beside: Mapping[str, Any], deadline: float, patient: bool
     ) -> None:
         failures = 0
         last: KafkaException | None = None
@@ -166,7 +179,7 @@ class Progress:
                 raise member.error or self._not_mine(offsets)
             if ticket is not None:
                 part = {tp: offset for tp, offset in offsets.items() if tp in ticket.partitions}
-                last = self._send(member, ticket, part, epochs, deadline)
+                last = self._send(member, ticket, part, beside, deadline)
                 if last is None:
                     self.committed.update(part)
                     # What is given back while the commit waits for a rebalance has nothing to lose if all of it was committed before.
@@ -187,14 +200,14 @@ class Progress:
                 self._handler.sleep(min(left, PAUSES.pause_s(failures, self._handler.random())))
 
     def _send(
-        self, member: Member, ticket: Ticket, part: dict[TopicPartition, int], epochs: Mapping[TopicPartition, int], deadline: float
+        self, member: Member, ticket: Ticket, part: dict[TopicPartition, int], beside: Mapping[str, Any], deadline: float
     ) -> KafkaException | None:
         """One try. Returns the error of one that is to be tried again."""
         error: KafkaException | None = None
         try:
             self._engine.commit(
                 part,
-                epochs=epochs,
+                **beside,
                 timeout_s=max(0.0, deadline - self._handler.monotonic()),
                 tries=0,
                 generation_id=ticket.generation,

@@ -43,6 +43,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "groupoffsets",
             "progress",
             "sharing",
+            "skins",
             "subscribing",
             "nativeconsumer",
             "nativeproducer",
@@ -64,7 +65,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "zookeeper",
         ),
     ),
-    (6, ("spark", "testing")),
+    (6, ("kafka", "spark", "testing")),
 ]
 FLOOR = {name: floor for floor, names in FLOORS for name in names}
 # Guests use floors 5 and 0. Spark and testing also read the wire and the records, as the house says.

@@ -12,11 +12,31 @@ from typing import Any
 from gkafka.exceptions import ConnectionFailedError
 from gkafka.handlers.base import Address, Buffer
 
-__all__ = ["begin_connect", "drop", "end_connect", "flatten", "head", "lookup", "numeric", "peer_name", "resolve_error", "send_once"]
+__all__ = [
+    "NO_DELAY",
+    "begin_connect",
+    "buffer_options",
+    "drop",
+    "end_connect",
+    "flatten",
+    "head",
+    "lookup",
+    "numeric",
+    "peer_name",
+    "resolve_error",
+    "send_once",
+]
 
 IOV_MAX = 1024  # POSIX's least value of sysconf(SC_IOV_MAX) in practice: one sendmsg takes no more buffers
 IN_PROGRESS = {errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY, errno.EAGAIN, 10035}  # 10035: WSAEWOULDBLOCK
 HAS_SENDMSG = hasattr(_socket.socket, "sendmsg")
+NO_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def buffer_options(receive_bytes: int | None, send_bytes: int | None) -> list[tuple[int, int, int]]:
+    """(level, option, value) for the sizes of a socket's buffers; None leaves the system's."""
+    sizes = ((socket.SO_RCVBUF, receive_bytes), (socket.SO_SNDBUF, send_bytes))
+    return [(socket.SOL_SOCKET, option, size) for option, size in sizes if size is not None]
 
 
 def peer_name(address: Address) -> str:

@@ -53,6 +53,7 @@ def _connect(
         address,
         deadline,
         source_address=config.source_address,
+        sockopts=config.socket_options,
         keepalive_idle_s=config.keepalive_idle_s if config.keepalive else None,
     )
     if proxy is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gkafka.exceptions import RecordTooLarge, SerializationError, UnsupportedCodec
+from gkafka.exceptions import ConfigurationError, RecordTooLarge, SerializationError, UnsupportedCodec
 
 __all__ = ["check_record", "record_size"]
 
@@ -14,6 +14,14 @@ LEAST_BEYOND = 256  # memory of a batch that is beyond the limits: one record, o
 MAX_BATCH_BYTES = 1 << 30  # sizes are int32 on the wire, and a codec may add to them
 
 Headers = list[tuple[str, "bytes | None"]]
+
+
+class NothingToSend(ConfigurationError, AssertionError):
+    """A record without a key and without a value, where kafka-python takes none (its 1.4 says AssertionError, newer ones ValueError)."""
+
+
+def nothing_to_send(topic: Any) -> NothingToSend:
+    return NothingToSend(f"a record for {topic!r} with neither a key nor a value: give one of them")
 
 
 def check_record(topic: str, value: Any, key: Any = None, headers: Any = None) -> tuple[bytes | None, bytes | None, Headers | None]:

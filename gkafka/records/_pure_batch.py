@@ -535,7 +535,9 @@ def _write_producer(memory: Memory, producer_id: int, producer_epoch: int, base_
 
 # -- one record's view ---------------------------------------------------------------------------------------------------
 class Delivery:
-    """What became of one record: number `index` of `batch`. Two deliveries of the same record are equal."""
+    """What became of one record: number `index` of `batch`. Two deliveries of the same record are equal. A subclass adds methods, and no
+    attributes (`__slots__ = ()`).
+    """
 
     __slots__ = ("batch", "index")
 
@@ -625,4 +627,4 @@ class Delivery:
         batch = self.batch.part(self.index)
         error = batch.error
         state = "pending" if not batch.done else "delivered" if error is None else f"failed: {type(error).__name__}"
-        return f"<Delivery {self.topic}-{self.partition} #{self.index}: {state}>"
+        return f"<{type(self).__name__} {self.topic}-{self.partition} #{self.index}: {state}>"

@@ -205,7 +205,10 @@ class Shared:
 
 
 class Message:
-    """A record as read. Holds its own copy of key and value; headers are cut when asked for. Not to be assigned to."""
+    """A record as read. Holds its own copy of key and value; headers are cut when asked for. Not to be assigned to.
+
+    A subclass adds methods, and no attributes (`__slots__ = ()`).
+    """
 
     __slots__ = ("_headers", "_shared", "key", "offset", "size", "timestamp", "value")
 
@@ -281,7 +284,7 @@ class Message:
         return restore, (self.topic, self.partition_id, *fields)
 
     def __repr__(self) -> str:
-        return f"<Message {self.topic}[{self.partition_id}] offset {self.offset}, {self.size} bytes>"
+        return f"<{type(self).__name__} {self.topic}[{self.partition_id}] offset {self.offset}, {self.size} bytes>"
 
 
 common.Message.register(Message)
@@ -310,13 +313,24 @@ class Records:
 
     buffer, header: what was scanned. context: the messages' `.topic`, `.partition_id` and `.partition`. min_offset: records
     before it are left out (a fetch answers with whole batches). max_bytes: what the batch may decompress to,
-    by default 64 MiB or 8 times the buffer, whichever is more.
+    by default 64 MiB or 8 times the buffer, whichever is more. message_class: Message, or a subclass of it, of what is taken.
 
     The checksum is verified by the first take. What is found damaged raises CorruptRecordError once all good records before it were
     taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec.
     """
 
-    __slots__ = ("_buffer", "_check_crcs", "_cursor", "_error", "_header", "_max_bytes", "_min_offset", "_next_offset", "_shared")
+    __slots__ = (
+        "_buffer",
+        "_check_crcs",
+        "_cursor",
+        "_error",
+        "_header",
+        "_max_bytes",
+        "_message_class",
+        "_min_offset",
+        "_next_offset",
+        "_shared",
+    )
 
     def __init__(
         self,
@@ -327,7 +341,11 @@ class Records:
         check_crcs: bool = True,
         min_offset: int = -1,
         max_bytes: int | None = None,
+        message_class: type[Message] = Message,
     ) -> None:
+        if not (isinstance(message_class, type) and issubclass(message_class, Message)):
+            raise TypeError(f"message_class={message_class!r}: must be Message or a subclass of it")
+        self._message_class = message_class
         data = memoryview(buffer).cast("B")
         check_bounds(data, header)
         self._buffer: memoryview | None = data
@@ -368,7 +386,7 @@ class Records:
         messages: list[Message] = []
         try:
             cursor = self._cursor or self._open(self._buffer)
-            error: KafkaException | None = cursor.read(Message, self._shared, n, self._min_offset, messages.append)
+            error: KafkaException | None = cursor.read(self._message_class, self._shared, n, self._min_offset, messages.append)
         except KafkaException as failed:
             error = failed
         if messages:
@@ -393,7 +411,7 @@ class Records:
         if queue.reader is not self or position.epoch != queue.epoch or position.paused:
             return None
         messages: list[Message] = []
-        error = cursor.read(Message, self._shared, 1, self._min_offset, messages.append)
+        error = cursor.read(self._message_class, self._shared, 1, self._min_offset, messages.append)
         if error is not None:
             self._fail(error)  # take() tells
         if not messages:

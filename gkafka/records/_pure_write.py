@@ -6,12 +6,13 @@ Memory is counted exactly as the compiled half counts its buffers, so that a pro
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from time import time_ns
 from typing import Any
 from zlib import crc32
 
-from gkafka.exceptions import BufferFull
+from gkafka.exceptions import BrokerError, BufferFull, KafkaException, RecordTooLarge
 from gkafka.records._check import (
     LEAST_BEYOND,
     MAX_BATCH_BYTES,
@@ -20,6 +21,7 @@ from gkafka.records._check import (
     check_record,
     check_sizes,
     check_timestamp,
+    nothing_to_send,
     record_size,
     too_large,
 )
@@ -90,6 +92,8 @@ class Appender:
         self.max_record_bytes = max_record_bytes
         self.initial_bytes = min(initial_bytes, batch_bytes, buffer_bytes)
         self.fast = True
+        self._future_class: type[Delivery] = Delivery
+        self._refused: Callable[[KafkaException], Any] | None = None
         self.crc32 = False  # choose by CRC-32 of the key in place of murmur2; an empty key is none then
         self._every = self._left = 0
         self._pid = os.getpid()
@@ -124,6 +128,26 @@ class Appender:
         if index < 0:
             return self.owner.produce_slow(topic, value, key, partition, timestamp, headers)
         return Delivery(batch, index)
+
+    def send(
+        self, topic: Any, value: Any = None, key: Any = None, headers: Any = None, partition: Any = None, timestamp_ms: Any = None
+    ) -> Any:
+        """The same with the arguments in kafka-python's order, and with what `answer_with` says. Value and key cannot both be None."""
+        if value is None and key is None:
+            raise nothing_to_send(topic)
+        try:
+            delivery = self.produce(topic, value, key, partition, timestamp_ms, headers)
+        except (BrokerError, RecordTooLarge) as error:
+            if self._refused is None:
+                raise
+            return self._refused(error)
+        return self._future_class(delivery.batch, delivery.index)
+
+    def answer_with(self, future_class: type[Delivery], refused: Callable[[KafkaException], Any] | None = None) -> None:
+        """What `send` gives back: a delivery of this subclass of Delivery; for a record that the broker or a size limit refuses refused(error)."""
+        if not (isinstance(future_class, type) and issubclass(future_class, Delivery)):
+            raise TypeError(f"future_class={future_class!r}: must be Delivery or a subclass of it")
+        self._future_class, self._refused = future_class, refused
 
     def _partition(self, found: Topic, key: Any) -> int:
         if key is None:

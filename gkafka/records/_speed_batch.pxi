@@ -618,11 +618,11 @@ cdef object _new_tuple = tuple.__new__
 
 
 # -- one record's view ---------------------------------------------------------------------------------------------------
-@cython.final
 @cython.no_gc
 @cython.freelist(256)
 cdef class Delivery:
-    """What became of one record: number `index` of `batch`. Two deliveries of the same record are equal.
+    """What became of one record: number `index` of `batch`. Two deliveries of the same record are equal. A subclass adds methods, and no
+    attributes (`__slots__ = ()`).
 
     Not tracked by the garbage collector: a cycle through it ends when its batch does (callbacks are dropped then).
     """
@@ -720,7 +720,14 @@ cdef class Delivery:
     def __repr__(self):
         cdef Batch batch = self.its_batch().part(self.index)
         state = "pending" if not batch.done else "delivered" if batch.error is None else f"failed: {type(batch.error).__name__}"
-        return f"<Delivery {batch.topic}-{batch.partition} #{self.index}: {state}>"
+        return f"<{type(self).__name__} {batch.topic}-{batch.partition} #{self.index}: {state}>"
+
+
+cdef inline Delivery delivery_of(type its_class, Batch batch, int index):
+    cdef Delivery delivery = Delivery.__new__(Delivery) if its_class is Delivery else <Delivery> its_class.__new__(its_class)
+    delivery.batch = batch
+    delivery.index = index
+    return delivery
 
 
 cdef inline Delivery new_delivery(Batch batch):

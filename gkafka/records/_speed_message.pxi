@@ -183,13 +183,12 @@ cdef inline bint read_message(bytes_at p, bytes_at limit, bint check_crcs, int64
     return r.value_size >= -1 and headers_of(r) == r.end
 
 
-@cython.final
 @cython.no_gc
 @cython.freelist(1024)
 cdef class Message:
     """A record as read: a view of the fetched buffer. Key, value and headers are cut when asked for, each time anew.
 
-    A message keeps its buffer alive; `detach()` gives one that does not.
+    A message keeps its buffer alive; `detach()` gives one that does not. A subclass adds methods, and no attributes (`__slots__ = ()`).
     """
 
     cdef Source source
@@ -286,7 +285,7 @@ cdef class Message:
 
     def detach(self):
         """A message with its own copy of key, value and headers, which does not keep the fetched buffer alive."""
-        cdef Message message = Message.__new__(Message)
+        cdef Message message = new_message(type(self))
         cdef Source source = source_of(self)
         cdef Py_ssize_t to_value = self.value_at - self.key_at
         cdef Py_ssize_t size = to_value + (self.value_size if self.value_size > 0 else 0) + self.tail
@@ -313,7 +312,11 @@ cdef class Message:
         return _message.restore, (self.topic, self.partition_id, *fields)
 
     def __repr__(self):
-        return f"<Message {self.topic}[{self.partition_id}] offset {self.offset}, {self.size} bytes>"
+        return f"<{type(self).__name__} {self.topic}[{self.partition_id}] offset {self.offset}, {self.size} bytes>"
+
+
+cdef inline Message new_message(type its_class):
+    return Message.__new__(Message) if its_class is Message else <Message> its_class.__new__(its_class)
 
 
 cdef inline Source source_of(Message message):

@@ -85,7 +85,7 @@ cdef class Records:
 
     buffer, header: what was scanned. context: the messages' `.topic`, `.partition_id` and `.partition`. min_offset: records
     before it are left out (a fetch answers with whole batches). max_bytes: what the batch may decompress to,
-    by default 64 MiB or 8 times the buffer, whichever is more.
+    by default 64 MiB or 8 times the buffer, whichever is more. message_class: Message, or a subclass of it, of what is taken.
 
     The checksum is verified by the first take. What is found damaged raises CorruptRecordError once all good records before it were
     taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec.
@@ -96,6 +96,7 @@ cdef class Records:
     cdef object context
     cdef object error
     cdef object max_bytes
+    cdef type message_class
     cdef Head head
     cdef bint check_crcs
     cdef bint taking         # take() is under way: an allocation in there may let another thread run
@@ -108,7 +109,10 @@ cdef class Records:
     cdef int64_t base        # what is added to a message's offset
     cdef int64_t previous    # the last offset as it stands, -1 before the first
 
-    def __init__(self, buffer, BatchHeader header not None, context, *, bint check_crcs=True, int64_t min_offset=-1, max_bytes=None):
+    def __init__(self, buffer, BatchHeader header not None, context, *, bint check_crcs=True, int64_t min_offset=-1, max_bytes=None, message_class=Message):
+        if not (isinstance(message_class, type) and issubclass(message_class, Message)):
+            raise TypeError(f"message_class={message_class!r}: must be Message or a subclass of it")
+        self.message_class = message_class
         self.view = bytes_view(buffer)
         self.head = header.head
         check_bounds(self.view, header)
@@ -169,7 +173,7 @@ cdef class Records:
         queue: `reader`, which must be this, `epoch`, and `position` with the same `epoch`, `paused` and `consumed`. Takes from batches of
         format 2 that were opened, and leaves the last record.
         """
-        cdef Message message = Message.__new__(Message)  # the only thing in here that may let others run
+        cdef Message message = new_message(self.message_class)  # the only thing in here that may let others run
         cdef object position = queue.position
         cdef RecordAt r
         if self.taking or self.source is None or self.head.magic != 2:
@@ -236,6 +240,8 @@ cdef class Records:
         cdef int64_t fixed = self.head.max_timestamp, min_offset = self.min_offset
         cdef bint log_append_time = self.head.log_append_time, good = True
         cdef Source source = self.source
+        cdef type message_class = self.message_class
+        cdef bint plain = message_class is Message
         cdef Message message
         cdef RecordAt r
         while left and n:
@@ -246,7 +252,7 @@ cdef class Records:
             previous = <int32_t> r.offset
             left -= 1
             if base + r.offset >= min_offset:
-                message = Message.__new__(Message)
+                message = Message.__new__(Message) if plain else new_message(message_class)
                 fill(message, source, &r, base, fixed if log_append_time else r.timestamp)
                 messages.append(message)
                 n -= 1
@@ -267,7 +273,7 @@ cdef class Records:
             self.previous = r.offset
             self.left -= 1
             if self.base + r.offset >= self.min_offset:
-                message = Message.__new__(Message)
+                message = new_message(self.message_class)
                 message.source = self.source
                 message.key_at = r.key
                 message.value_at = r.value

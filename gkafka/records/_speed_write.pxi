@@ -13,8 +13,8 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdlib cimport free, malloc, realloc
 
-from gkafka.exceptions import BufferFull, KafkaTimeoutError
-from gkafka.records._check import LEAST_BEYOND, MIN_BATCH_BYTES, check_capacity, check_record, check_seal, check_sizes, check_timestamp, record_size, too_large
+from gkafka.exceptions import BrokerError, BufferFull, KafkaTimeoutError, RecordTooLarge
+from gkafka.records._check import LEAST_BEYOND, MIN_BATCH_BYTES, check_capacity, check_record, check_seal, check_sizes, check_timestamp, nothing_to_send, record_size, too_large
 from gkafka.records._legacy_write import check_legacy, decode_message_set, encode_message_set
 from gkafka.records._results import Record, RecordMetadata, fresh_error, run_callback
 from gkafka.records._split import cuts
@@ -64,6 +64,8 @@ cdef class Appender:
     cdef long forks
     cdef _Pool pool
     cdef dict topics
+    cdef type future_class
+    cdef object refused
     cdef object last_name  # the str object that was looked up last, and what it led to
     cdef _Topic last_topic
     cdef object __weakref__
@@ -76,6 +78,7 @@ cdef class Appender:
         self.max_record_bytes = max_record_bytes
         self.initial_bytes = min(initial_bytes, batch_bytes, buffer_bytes)
         self.fast = True
+        self.future_class = Delivery
         self.forks = gkafka_forks
         self.topics = {}
         self.pool = _Pool.__new__(_Pool)
@@ -95,6 +98,36 @@ cdef class Appender:
 
         partition None: by murmur2 of the key (or `crc32`), without a key the topic's sticky one. timestamp: ms, None for now.
         """
+        cdef Batch batch = self.append_fast(topic, value, key, partition, timestamp, headers)
+        if batch is None:
+            return self.owner.produce_slow(topic, value, key, partition, timestamp, headers)
+        return new_delivery(batch)
+
+    def send(self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
+        """The same with the arguments in kafka-python's order, and with what `answer_with` says. Value and key cannot both be None."""
+        cdef Batch batch
+        cdef Delivery delivery
+        if value is None and key is None:
+            raise nothing_to_send(topic)
+        batch = self.append_fast(topic, value, key, partition, timestamp_ms, headers)
+        if batch is not None:
+            return delivery_of(self.future_class, batch, batch.count - 1)
+        try:
+            delivery = <Delivery?> self.owner.produce_slow(topic, value, key, partition, timestamp_ms, headers)
+        except (BrokerError, RecordTooLarge) as error:
+            if self.refused is None:
+                raise
+            return self.refused(error)
+        return delivery_of(self.future_class, delivery.batch, delivery.index)
+
+    def answer_with(self, type future_class not None, refused=None):
+        """What `send` gives back: a delivery of this subclass of Delivery; for a record that the broker or a size limit refuses refused(error)."""
+        if not issubclass(future_class, Delivery):
+            raise TypeError(f"future_class={future_class!r}: must be Delivery or a subclass of it")
+        self.future_class, self.refused = future_class, refused
+
+    cdef inline Batch append_fast(self, topic, value, key, partition, timestamp, headers):
+        """The batch whose last record it is now; None: it needs more."""
         cdef _Topic found
         cdef Batch batch
         cdef PyObject* entry
@@ -107,15 +140,15 @@ cdef class Appender:
                 self.owner.checkpoint()
             self.left -= 1
         if not self.fast or self.forks != gkafka_forks:
-            return self.slow(topic, value, key, partition, timestamp, headers)
+            return None
 
         found = self.last_topic
         if topic is not self.last_name or found is None:
             if not PyUnicode_CheckExact(topic):
-                return self.slow(topic, value, key, partition, timestamp, headers)
+                return None
             entry = PyDict_GetItemWithError(self.topics, topic)
             if entry == NULL:
-                return self.slow(topic, value, key, partition, timestamp, headers)
+                return None
             found = <_Topic> entry
             self.last_name = topic
             self.last_topic = found
@@ -134,10 +167,10 @@ cdef class Appender:
         else:
             number = -1
         if number < 0 or number >= found.partitions:
-            return self.slow(topic, value, key, partition, timestamp, headers)
+            return None
         entry = <PyObject*> PyList_GET_ITEM(found.batches, number)
         if <object> entry is None:
-            return self.slow(topic, value, key, partition, timestamp, headers)
+            return None
         batch = <Batch> entry
 
         if timestamp is None:
@@ -147,11 +180,8 @@ cdef class Appender:
         else:
             stamp = -1
         if stamp < 0 or _put(batch, value, key, headers, stamp, self.max_record_bytes) != DONE:
-            return self.slow(topic, value, key, partition, timestamp, headers)
-        return new_delivery(batch)
-
-    cdef object slow(self, topic, value, key, partition, timestamp, headers):
-        return self.owner.produce_slow(topic, value, key, partition, timestamp, headers)
+            return None
+        return batch
 
     def append(self, str topic not None, int partition, value, key, timestamp_ms, headers):
         """Append to a partition's open batch. None: there is none, or the record does not fit into it.

@@ -87,6 +87,9 @@ _ADMIN_TABLE = """
 # KIP-896: what Kafka 4 no longer serves. Its ApiVersions answer names Produce 0-2 all the same, for librdkafka's sake (KAFKA-18659).
 _OLDEST_OF_KAFKA_4 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1}
 
+# By which releases are told apart: those that every broker of a release has, however it is configured.
+_EVERYDAY = frozenset((*range(4), *range(8, 17), 18, 19, 20, *range(22, 27), 28))
+
 Release = tuple[int, ...]
 
 
@@ -127,6 +130,14 @@ class Versions:
         release = _release(broker_version)
         ranges = {key: (_OLDEST_OF_KAFKA_4.get(key, 0) if release[0] >= 4 else 0, newest) for key, newest in _ROWS[release].items()}
         return cls(ranges, f"Kafka {broker_version}")
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The newest release of Kafka that speaks no more than this, as (2, 8): told by the APIs that all clients use."""
+        return max((release for release, row in _ROWS.items() if self._covers(row)), default=min(_ROWS))
+
+    def _covers(self, row: Mapping[int, int]) -> bool:
+        return all(self.ranges.get(key, (0, -1))[1] >= newest for key, newest in row.items() if key in _EVERYDAY)
 
     def supports(self, api: Api, version: int) -> bool:
         """Whether both sides have this version."""

@@ -1,0 +1,112 @@
+"""Commits of a KafkaConsumer that nobody waits for, and who is told of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gkafka.common import TopicPartition
+from gkafka.kafka.consumer.lookups import check_partition
+from gkafka.kafka.errors import IllegalStateError, KafkaError, WrongTypeError
+from gkafka.kafka.future import Future
+from gkafka.kafka.protocol.commit import OffsetCommitResponse
+from gkafka.kafka.structs import OffsetAndMetadata
+from gkafka.skins import Handler
+
+__all__ = ["Commits", "default_callback", "offsets_of"]
+
+log = logging.getLogger(__name__)
+
+Callback = Callable[[Any, Any], object]
+
+
+def default_callback(offsets: Any, response: Any) -> bool:
+    """Does nothing."""
+    return True
+
+
+class Commits:
+    """One worker commits, in the order in which it was asked. callback: told of every commit in the background that has none of its own."""
+
+    def __init__(self, handler: Handler, callback: Callback) -> None:
+        self._handler, self._callback = handler, callback
+        self._queue: Any = None
+        self._worker: Any = None
+        self._ended = False
+
+    def later(self, offsets: dict[TopicPartition, Any], commit: Callable[[], object], callback: Callback | None) -> Future:
+        """Have commit() called. The future and the callback (offsets, response) get what comes of it."""
+        if callback is not None and not callable(callback):
+            raise WrongTypeError(f"callback={callback!r}: must be callable with (offsets, response)")
+        if self._ended:
+            raise IllegalStateError("commit_async() after close()")
+        if self._worker is None:
+            self._queue = self._handler.Queue()
+            self._worker = self._handler.spawn(_work, self._queue, _name="gkafka-commits")
+        future = Future(self._handler)
+
+        def do() -> None:
+            try:
+                commit()
+            except Exception as exc:
+                self._tell(callback or self._callback, offsets, exc)
+                future.failure(exc)
+            else:
+                response = _response(offsets)
+                self._tell(callback or self._callback, offsets, response)
+                future.success(response)
+
+        self._queue.put(do)
+        return future
+
+    def done(self, offsets: Mapping[TopicPartition, int], error: KafkaError | None) -> None:
+        """Of a commit of the consumer's own, every auto_commit_interval_ms."""
+        given = {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
+        self._tell(self._callback, given, error if error is not None else _response(given))
+
+    def finish(self, timeout_s: float) -> None:
+        """Take no more, and wait for those that were asked for."""
+        self._ended = True
+        if self._worker is not None:
+            self._queue.put(None)
+            self._worker.join(timeout_s)
+
+    @staticmethod
+    def _tell(callback: Callback, offsets: Any, response: Any) -> None:
+        try:
+            callback(offsets, response)
+        except Exception:
+            log.exception("a callback of a commit failed")
+
+
+def _work(queue: Any) -> None:
+    while (do := queue.get()) is not None:
+        do()
+
+
+def _response(offsets: Mapping[TopicPartition, object]) -> OffsetCommitResponse:
+    topics: dict[str, list[tuple[int, int]]] = {}
+    for topic, partition in offsets:
+        topics.setdefault(topic, []).append((partition, 0))
+    return OffsetCommitResponse(list(topics.items()))
+
+
+def offsets_of(given: Any) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str], dict[TopicPartition, int]]:
+    """{TopicPartition: OffsetAndMetadata} as offsets, texts and leader epochs."""
+    if not isinstance(given, Mapping):
+        raise WrongTypeError(f"offsets={given!r}: must be {{TopicPartition: OffsetAndMetadata}}")
+    plain: dict[TopicPartition, int] = {}
+    notes: dict[TopicPartition, str] = {}
+    epochs: dict[TopicPartition, int] = {}
+    for key, entry in given.items():
+        tp = check_partition(key)
+        if not isinstance(entry, tuple) or len(entry) < 2 or isinstance(entry[0], bool) or not isinstance(entry[0], int):
+            raise WrongTypeError(f"offsets[{tp}]={entry!r}: must be an OffsetAndMetadata(offset, metadata)")
+        if entry[1] is not None and not isinstance(entry[1], str):
+            raise WrongTypeError(f"offsets[{tp}]={entry!r}: its metadata must be a str")
+        plain[tp], notes[tp] = entry[0], entry[1] or ""
+        epoch = entry[2] if len(entry) > 2 else getattr(entry, "leader_epoch", -1)
+        if isinstance(epoch, int) and epoch >= 0:
+            epochs[tp] = epoch
+    return plain, notes, epochs

@@ -1,0 +1,500 @@
+"""KafkaConsumer (kafka.consumer.group): kafka-python's consumer on gkafka's native one."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from gkafka.checks import check_seconds, check_topic_name
+from gkafka.client import KafkaClient
+from gkafka.common import TopicPartition
+from gkafka.consumer import Consumer
+from gkafka.exceptions import ConfigurationError, ForkedClientError, KafkaException
+from gkafka.kafka import options as o
+from gkafka.kafka.consumer.commits import Commits, default_callback, offsets_of
+from gkafka.kafka.consumer.fetcher import LazyRecord, whole
+from gkafka.kafka.consumer.lookups import Lookups, check_partition, check_partitions
+from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
+from gkafka.kafka.errors import IllegalArgumentError, IllegalStateError, WrongTypeError
+from gkafka.kafka.future import Future
+from gkafka.kafka.metrics import flat
+from gkafka.kafka.serializer import as_function, end
+from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
+from gkafka.skins import GroupMetadata, RangeAssignor, RoundRobinAssignor
+
+__all__ = ["KafkaConsumer"]
+
+log = logging.getLogger(__name__)
+
+NAMES = {
+    "fetch_min_bytes": "fetch_min_bytes",
+    "fetch_max_wait_ms": "fetch_wait_max_ms",
+    "fetch_max_bytes": "fetch_max_bytes",
+    "max_partition_fetch_bytes": "fetch_message_max_bytes",
+    "request_timeout_ms": "request_timeout_ms",
+    "retry_backoff_ms": "fetch_error_backoff_ms",
+    "auto_commit_interval_ms": "auto_commit_interval_ms",
+    "check_crcs": "check_crcs",
+    "isolation_level": "isolation_level",
+    "client_rack": "client_rack",
+    "max_poll_interval_ms": "max_poll_interval_ms",
+}
+OF_MEMBERS = {
+    "session_timeout_ms": "session_timeout_ms",
+    "heartbeat_interval_ms": "heartbeat_interval_ms",
+    "group_instance_id": "group_instance_id",
+}
+OLD_POLICIES = {"smallest": "earliest", "largest": "latest"}
+TICK_MS = 1000.0
+
+
+class KafkaConsumer:
+    """Consumes records of topics, alone or as the member of a group. Several workers may use it at once: each record goes to one of them.
+
+    topics: to subscribe to; without, call subscribe() or assign(). Keyword arguments: DEFAULT_CONFIG, as kafka-python 1.4 documents them; of newer
+    versions isolation_level, group_instance_id, client_rack, allow_auto_create_topics and the sasl_ options. handler: "auto", "threading", "gevent" or a Handler.
+    Raises ConfigurationError for an option that is none or would have no effect, NoBrokersAvailable if no broker answers (without api_version).
+    Reference: kafka-python 1.4, KafkaConsumer.
+    """
+
+    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = {
+        **o.CLIENT,
+        "group_id": None,
+        "group_instance_id": None,
+        "key_deserializer": None,
+        "value_deserializer": None,
+        "fetch_min_bytes": 1,
+        "fetch_max_wait_ms": 500,
+        "fetch_max_bytes": 52428800,
+        "max_partition_fetch_bytes": 1048576,
+        "auto_offset_reset": "latest",
+        "enable_auto_commit": True,
+        "auto_commit_interval_ms": 5000,
+        "default_offset_commit_callback": default_callback,
+        "check_crcs": True,
+        "isolation_level": "read_uncommitted",
+        "client_rack": "",
+        "partition_assignment_strategy": [RangeAssignor, RoundRobinAssignor],
+        "max_poll_records": 500,
+        "max_poll_interval_ms": 300000,
+        "session_timeout_ms": 10000,
+        "heartbeat_interval_ms": 3000,
+        "consumer_timeout_ms": float("inf"),
+        "skip_double_compressed_messages": False,
+        "exclude_internal_topics": True,
+    }
+
+    def __init__(self, *topics: str, **configs: Any) -> None:
+        self._closed = True  # until it is complete
+        self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()")
+        self._check_options()
+        self._key = as_function(self.config["key_deserializer"], "deserialize")
+        self._value = as_function(self.config["value_deserializer"], "deserialize")
+        self._consumer: Consumer | None = None
+        self._listener: ConsumerRebalanceListener | None = None
+        self._subscribed: set[str] | re.Pattern[str] | None = None
+        self._assigned = False
+        self._iterator: Iterator[Any] | None = None
+        self._client = KafkaClient(
+            exclude_internal_topics=self.config["exclude_internal_topics"], **o.client_options(self.config, named="kafka-python-%d")
+        )
+        self._handler = self._client.handler
+        self._lookups = Lookups(self._client, self.config)
+        self._commits = Commits(self._handler, self.config["default_offset_commit_callback"])
+        try:
+            if self.config["api_version"] in (None, "auto"):
+                self._client.connect(check_seconds("api_version_auto_timeout_ms", self.config["api_version_auto_timeout_ms"]) / 1000)
+            self._closed = False
+            if topics:
+                self.subscribe(topics)
+        except BaseException:
+            self._closed = True
+            self._client.close(0)
+            raise
+
+    def _check_options(self) -> None:
+        c = self.config
+        if c["skip_double_compressed_messages"] not in (True, False):
+            raise ConfigurationError(f"skip_double_compressed_messages={c['skip_double_compressed_messages']!r}: must be True or False")
+        if not isinstance(c["max_poll_records"], int) or isinstance(c["max_poll_records"], bool) or c["max_poll_records"] < 1:
+            raise ConfigurationError(f"max_poll_records={c['max_poll_records']!r}: must be a whole number, 1 or more")
+        if c["group_instance_id"] is not None and c["group_id"] is None:
+            raise ConfigurationError(f"group_instance_id={c['group_instance_id']!r} needs a group: give group_id")
+        if not callable(c["default_offset_commit_callback"]):
+            raise ConfigurationError(
+                f"default_offset_commit_callback={c['default_offset_commit_callback']!r}: must be callable with (offsets, response)"
+            )
+
+    def __repr__(self) -> str:
+        of: list[Any] = sorted(self.subscription() or ()) or sorted(self.assignment())
+        return f"<{type(self).__name__} group_id={self.config['group_id']!r} {of}{' closed' if self._closed else ''}>"
+
+    # -- what is read ----------------------------------------------------------------------------------------------------------
+    def _make(self, topics: Any) -> Consumer:
+        c = self.config
+        group = c["group_id"]
+        taken = o.native(c, NAMES)
+        policy = OLD_POLICIES.get(c["auto_offset_reset"], c["auto_offset_reset"])
+        taken["auto_offset_reset"] = (
+            policy if policy in ("earliest", "latest") else "none"
+        )  # documented: any other value raises the exception
+        taken["auto_commit"] = bool(c["enable_auto_commit"]) if group is not None else None
+        taken["queued_max_messages"] = max(2000, c["max_poll_records"])
+        if group is not None and topics is not None:
+            taken.update(o.native(c, OF_MEMBERS))
+            taken["assignors"] = [one() if isinstance(one, type) else one for one in c["partition_assignment_strategy"]]
+            taken.update(on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
+        else:
+            del taken["max_poll_interval_ms"]
+        if group is None or c["enable_auto_commit"] is False:
+            del taken["auto_commit_interval_ms"]
+        return self._prepared(self._client.get_consumer(topics, group, **taken))
+
+    def _prepared(self, consumer: Consumer) -> Consumer:
+        consumer.hand_out(LazyRecord, self._key, self._value, whole)
+        consumer.tell_of_commits(self._commits.done)
+        self._consumer = consumer
+        return consumer
+
+    def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: ConsumerRebalanceListener | None = None) -> None:
+        """Read these topics, or those that a pattern matches (from their beginning, as re.match does), and no others. With a group_id the members of the group share their
+        partitions. listener: told of rebalances, in place of an earlier one.
+
+        Raises IllegalStateError after assign(), IllegalArgumentError (an AssertionError) without topics and pattern or with both, WrongTypeError for
+        another listener than a ConsumerRebalanceListener.
+        """
+        self._check_open()
+        if self._assigned:
+            raise IllegalStateError("subscribe() after assign(): call unsubscribe() first")
+        if isinstance(topics, str):
+            raise WrongTypeError(f"topics={topics!r}: must be a list of names")
+        names = list(topics)
+        if bool(names) == (pattern is not None):
+            raise IllegalArgumentError(f"subscribe(topics={names!r}, pattern={pattern!r}): give either topics or a pattern")
+        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
+            raise WrongTypeError(f"listener={listener!r}: must be a ConsumerRebalanceListener")
+        given: Any
+        if pattern is not None:
+            self._subscribed = given = _pattern(pattern)
+        else:
+            given = [check_topic_name(name) for name in names]
+            self._subscribed = set(given)
+        self._drop(commit=True)
+        self._listener = listener
+        self._make(given)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others, without sharing. An empty list reads none. Raises IllegalStateError after subscribe()."""
+        self._check_open()
+        if self._subscribed is not None:
+            raise IllegalStateError("assign() after subscribe(): call unsubscribe() first")
+        wanted = check_partitions(partitions)
+        if not wanted:
+            self.unsubscribe()
+            return
+        consumer = self._consumer if self._consumer is not None else self._make(None)
+        consumer.assign(wanted, timeout=self.config["request_timeout_ms"] / 1000)
+        self._assigned = True
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more: leave the group, forget topics and partitions."""
+        self._check_open()
+        self._drop(commit=True)
+        self._subscribed, self._assigned, self._listener = None, False, None
+
+    def _drop(self, *, commit: bool) -> None:
+        consumer, self._consumer = self._consumer, None
+        self._iterator = None
+        if consumer is not None:
+            self._stop(consumer, commit=commit)
+
+    def _stop(self, consumer: Consumer, *, commit: bool, timeout: float | None = None) -> None:
+        consumer.stop(timeout) if commit else consumer.abandon(timeout)
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read: those of assign(), or this member's share, which is empty before it has one."""
+        return set(self._consumer.assignment()) if self._consumer is not None else set()
+
+    def subscription(self) -> set[str] | None:
+        """The topics that are subscribed to: with a pattern those that match now; None without a subscription."""
+        if isinstance(self._subscribed, re.Pattern):
+            known = self._client.cluster.metadata.topics
+            return {name for name in list(known) if self._subscribed.fullmatch(name)}
+        return None if self._subscribed is None else set(self._subscribed)
+
+    def _on_assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._consumer is None:  # the group was faster than the constructor
+            self._prepared(consumer)
+        if self._listener is not None:
+            self._listener.on_partitions_assigned(set(partitions))
+
+    def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._listener is not None:
+            self._listener.on_partitions_revoked(set(partitions))
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._listener is not None:
+            self._listener.on_partitions_lost(set(partitions))
+
+    # -- consuming -------------------------------------------------------------------------------------------------------------
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[Any]]:
+        """Records by partition, as soon as there are some; {} if none came within timeout_ms. max_records: at most so many, None is
+        max_poll_records. The call says that what the last one returned is finished."""
+        self._check_open()
+        if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or timeout_ms < 0:
+            raise IllegalArgumentError(f"timeout_ms={timeout_ms!r}: must be a number, 0 or more")
+        wanted = self.config["max_poll_records"] if max_records is None else max_records
+        if isinstance(wanted, bool) or not isinstance(wanted, int):
+            raise WrongTypeError(f"max_records={wanted!r}: must be a whole number, 1 or more")
+        if wanted < 1:
+            raise IllegalArgumentError(f"max_records={wanted!r}: must be 1 or more")
+        consumer = self._consumer
+        if consumer is None:
+            self._handler.sleep(min(timeout_ms, TICK_MS) / 1000)
+            return {}
+        taken = consumer.consume_batch(wanted, min(timeout_ms, 1e9))
+        return self._by_partition(taken) if taken else {}
+
+    def _by_partition(self, taken: list[Any]) -> dict[TopicPartition, list[Any]]:
+        """A batch holds the records of each partition in one piece."""
+        found: dict[TopicPartition, list[Any]] = {}
+        start, last = 0, taken[-1]
+        while start < len(taken):
+            first = taken[start]
+            tp = TopicPartition(first.topic, first.partition)
+            stop = len(taken) if tp == (last.topic, last.partition) else _end_of(taken, tp, start)
+            part = taken if not start and stop == len(taken) else taken[start:stop]
+            found[tp] = part
+            start = stop
+        return found
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._records()
+
+    def __next__(self) -> Any:
+        if self._iterator is None:
+            self._iterator = self._records()
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            self._iterator = None
+            raise
+
+    def _records(self) -> Iterator[Any]:
+        """Records until none came for consumer_timeout_ms, or close()."""
+        patience = self.config["consumer_timeout_ms"] / 1000
+        clock = self._handler.monotonic
+        until = clock() + patience
+        while not self._closed:
+            consumer = self._consumer
+            record = consumer.next_ready() if consumer is not None else None
+            if record is None:
+                left = until - clock()
+                if left <= 0:
+                    return
+                if consumer is None:
+                    self._handler.sleep(min(left, TICK_MS / 1000))
+                    continue
+                record = consumer.consume(min(left * 1000, TICK_MS))
+                if record is None:
+                    continue
+            yield record
+            if patience != float("inf"):
+                until = clock() + patience
+
+    # -- positions -------------------------------------------------------------------------------------------------------------
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
+        """The offset of the next record; None if it is not known within timeout_ms (None: request_timeout_ms)."""
+        consumer, tp = self._of(partition)
+        wait_s = (self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms) / 1000
+        return consumer.wait_for_position(tp, wait_s)
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The offset that the next record produced gets, as the last fetch told it; None before."""
+        consumer, tp = self._of(partition)
+        return consumer.high_watermark(tp)
+
+    def _of(self, partition: Any) -> tuple[Consumer, TopicPartition]:
+        tp = check_partition(partition)
+        if self._consumer is None or tp not in self._consumer.assignment():
+            raise NotAssigned(f"{tp.topic}-{tp.partition} is not assigned to this consumer")
+        return self._consumer, tp
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on from an offset. Raises an AssertionError that is a ValueError, too, for an offset that is none and a partition that is not assigned."""
+        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+            raise IllegalArgumentError(f"offset={offset!r}: must be a whole number, 0 or more")
+        consumer, tp = self._of(partition)
+        consumer.seek(tp, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on from the oldest record of these partitions, or of all that are assigned."""
+        self._seek_all(partitions, -2)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the newest record of these partitions, or of all that are assigned."""
+        self._seek_all(partitions, -1)
+
+    def _seek_all(self, partitions: tuple[TopicPartition, ...], offset: int) -> None:
+        chosen = [self._of(one) for one in partitions or sorted(self.assignment())]
+        if not chosen:
+            raise NotAssigned("no partitions are assigned to this consumer")
+        for consumer, tp in chosen:
+            consumer.seek(tp, offset)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these until resume(). The group notices nothing."""
+        for consumer, tp in [self._of(one) for one in partitions]:
+            consumer.pause([tp])
+
+    def paused(self) -> set[TopicPartition]:
+        """What is paused."""
+        return self._consumer.paused() if self._consumer is not None else set()
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with what was paused."""
+        for consumer, tp in [self._of(one) for one in partitions]:
+            consumer.resume([tp])
+
+    # -- commits ---------------------------------------------------------------------------------------------------------------
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_ms: float | None = None) -> None:
+        """Commit what was handed out, or {TopicPartition: OffsetAndMetadata}: the next offset to consume. Returns when it is done.
+
+        Raises CommitFailedError for partitions that are not this member's any more, other KafkaErrors for what cannot be mended. timeout_ms: None is
+        request_timeout_ms.
+        """
+        consumer = self._committing()
+        timeout_s = (self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms) / 1000
+        if offsets is None:
+            consumer.commit(timeout=timeout_s)
+            return
+        plain, notes, epochs = offsets_of(offsets)
+        consumer.commit(plain, timeout=timeout_s, notes=notes, epochs=epochs)
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, callback: Callable[[Any, Any], object] | None = None
+    ) -> Future:
+        """The same in the background, in the order of the calls. callback(offsets, response) and the future get an OffsetCommitResponse or the exception."""
+        consumer = self._committing()
+        if offsets is None:
+            given = {tp: OffsetAndMetadata(offset, "") for tp, offset in consumer.positions().items() if offset >= 0}
+        else:
+            given = dict(offsets)
+        plain, notes, epochs = offsets_of(given)
+        timeout_s = self.config["request_timeout_ms"] / 1000
+        return self._commits.later(given, lambda: consumer.commit(plain, timeout=timeout_s, notes=notes, epochs=epochs), callback)
+
+    def _committing(self) -> Consumer:
+        self._check_open()
+        if self.config["group_id"] is None:
+            raise IllegalStateError("commit() without a group: give group_id")
+        if self._consumer is None:
+            raise IllegalStateError("commit() before subscribe() or assign(): there is nothing to commit")
+        return self._consumer
+
+    def committed(self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None) -> Any:
+        """The offset that the group has committed, None where there is none. metadata: as OffsetAndMetadata."""
+        self._check_open()
+        tp = check_partition(partition)
+        if self.config["group_id"] is None:
+            raise IllegalStateError("committed() without a group: give group_id")
+        return self._lookups.committed(tp, with_metadata=metadata, timeout_ms=timeout_ms)
+
+    def group_metadata(self) -> GroupMetadata:
+        """For KafkaProducer.send_offsets_to_transaction()."""
+        consumer = self._committing()
+        return consumer.group_metadata()
+
+    # -- looking up ------------------------------------------------------------------------------------------------------------
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The oldest offset of each. Positions stay. Raises KafkaTimeoutError after request_timeout_ms."""
+        self._check_open()
+        return self._lookups.offsets(check_partitions(partitions), -2)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each. Positions stay. Raises KafkaTimeoutError after request_timeout_ms."""
+        self._check_open()
+        return self._lookups.offsets(check_partitions(partitions), -1)
+
+    def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """{TopicPartition: ms} to the first record at or after that; None where there is none. Raises an error that is a ValueError for a negative time,
+        UnsupportedVersionError for brokers before 0.10.1."""
+        self._check_open()
+        return self._lookups.for_times(timestamps)
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """The partitions of a topic; an empty set for one that is not there."""
+        self._check_open()
+        return self._lookups.partitions(topic)
+
+    def topics(self) -> set[str]:
+        """The topics that there are, as far as this user may see them."""
+        self._check_open()
+        return self._lookups.topics()
+
+    def bootstrap_connected(self) -> bool:
+        """Did a broker answer?"""
+        return self._client.cluster.versions is not None
+
+    def metrics(self, raw: bool = False) -> dict[str, Any]:
+        """Counters by group, as {"consumer-metrics": {name: number}}. raw: `stats()` of the native client instead."""
+        stats = self._client.stats()
+        return stats if raw else {"consumer-metrics": flat(stats["consumers"][0]) if stats["consumers"] else {}}
+
+    # -- the end ---------------------------------------------------------------------------------------------------------------
+    def _check_open(self) -> None:
+        self._handler.check_fork()
+        if self._closed:
+            raise IllegalStateError("KafkaConsumer is closed: make a new one")
+
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """Commit what was handed out (with enable_auto_commit, unless autocommit=False), leave the group and end. Idempotent. timeout_ms: None is
+        request_timeout_ms."""
+        if self._closed:
+            return
+        self._closed = True
+        timeout_s = (self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms) / 1000
+        deadline = self._handler.monotonic() + timeout_s
+        try:
+            self._commits.finish(timeout_s)
+            consumer, self._consumer = self._consumer, None
+            if consumer is not None:
+                self._stop(consumer, commit=autocommit, timeout=max(0.0, deadline - self._handler.monotonic()))
+        except ForkedClientError:
+            pass  # the membership is the parent's
+        except KafkaException as exc:
+            log.warning("close: %s", exc)
+        self._client.close(max(0.0, deadline - self._handler.monotonic()))
+        end(self.config["key_deserializer"])
+        end(self.config["value_deserializer"])
+
+    def __enter__(self) -> KafkaConsumer:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: Any) -> None:
+        self.close(autocommit=exc_type is None)
+
+
+class NotAssigned(IllegalArgumentError, IllegalStateError):
+    """A partition that is not assigned to this consumer."""
+
+
+def _pattern(given: Any) -> re.Pattern[str]:
+    try:
+        return re.compile(f"(?:{given.pattern if isinstance(given, re.Pattern) else given}).*", re.DOTALL)
+    except (re.error, TypeError) as exc:
+        raise IllegalArgumentError(f"pattern={given!r}: {exc}") from exc
+
+
+def _end_of(taken: list[Any], tp: TopicPartition, start: int) -> int:
+    """Where the run of a partition's records ends."""
+    low, high = start, len(taken) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (taken[middle].topic, taken[middle].partition) == tp:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -1,0 +1,89 @@
+"""What a KafkaConsumer asks the cluster beside consuming, and the checks of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gkafka.checks import check_topic_name
+from gkafka.client import KafkaClient
+from gkafka.common import TopicPartition
+from gkafka.exceptions import KafkaTimeoutError, UnknownTopicOrPartition
+from gkafka.groupoffsets import GroupOffsets
+from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
+from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
+
+__all__ = ["Lookups", "check_partition", "check_partitions"]
+
+
+def check_partition(given: Any) -> TopicPartition:
+    """A (topic, partition) pair. Raises WrongTypeError for anything else."""
+    if not isinstance(given, tuple) or len(given) != 2 or isinstance(given[1], bool) or not isinstance(given[1], int):
+        raise WrongTypeError(f"partition={given!r}: must be a TopicPartition(topic, partition)")
+    return TopicPartition(check_topic_name(given[0]), given[1])
+
+
+def check_partitions(given: Any) -> list[TopicPartition]:
+    """A list of such pairs."""
+    if isinstance(given, (str, bytes, tuple)) and not (isinstance(given, tuple) and all(isinstance(one, tuple) for one in given)):
+        raise WrongTypeError(f"partitions={given!r}: must be a list of TopicPartition")
+    if not isinstance(given, Iterable):
+        raise WrongTypeError(f"partitions={given!r}: must be a list of TopicPartition")
+    return [check_partition(one) for one in given]
+
+
+class Lookups:
+    """Each call ends after request_timeout_ms. options: a KafkaConsumer's."""
+
+    def __init__(self, client: KafkaClient, options: Mapping[str, Any]) -> None:
+        self._client, self._options = client, options
+        self._offsets = GroupOffsets(client.cluster, options["group_id"])
+
+    def _deadline(self) -> float:
+        return self._client.handler.monotonic() + float(self._options["request_timeout_ms"]) / 1000
+
+    @property
+    def _level(self) -> int:
+        return 1 if self._options["isolation_level"] == "read_committed" else 0
+
+    def offsets(self, partitions: list[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        """The earliest (-2) or the next (-1) offset of each."""
+        asked = {(tp.topic, tp.partition): which for tp in partitions}
+        found = self._client.cluster.list_offsets(asked, self._deadline(), isolation_level=self._level) if asked else {}
+        return {tp: found[tp][0] for tp in partitions if found.get(tp)}
+
+    def for_times(self, timestamps: Any) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time, for each."""
+        if not isinstance(timestamps, Mapping):
+            raise WrongTypeError(f"timestamps={timestamps!r}: must be {{TopicPartition: milliseconds}}")
+        asked: dict[tuple[str, int], int] = {}
+        for key, at in timestamps.items():
+            tp = check_partition(key)
+            if isinstance(at, bool) or not isinstance(at, (int, float)):
+                raise WrongTypeError(f"timestamps[{tp}]={at!r}: must be milliseconds since the epoch")
+            if at < 0:
+                raise IllegalArgumentError(f"timestamps[{tp}]={at!r}: must be milliseconds since the epoch, 0 or more")
+            asked[tp] = int(at)
+        times: dict[tuple[str, int], int] = {}
+        found = self._client.cluster.list_offsets(asked, self._deadline(), isolation_level=self._level, times=times) if asked else {}
+        return {TopicPartition(*key): OffsetAndTimestamp(found[key][0], times.get(key, -1)) if found.get(key) else None for key in asked}
+
+    def committed(self, tp: TopicPartition, *, with_metadata: bool, timeout_ms: float | None) -> Any:
+        """What the group has committed, None where there is nothing."""
+        wait_s = (self._options["request_timeout_ms"] if timeout_ms is None else timeout_ms) / 1000
+        entry = self._offsets.committed([tp], timeout_s=wait_s)[tp]
+        if entry.offset < 0:
+            return None
+        return OffsetAndMetadata(entry.offset, entry.metadata, entry.leader_epoch) if with_metadata else entry.offset
+
+    def partitions(self, topic: str) -> set[int]:
+        """A topic's partitions, an empty set without such a topic."""
+        try:
+            return set(self._client.cluster.wait_for_topic(check_topic_name(topic), self._deadline()).partitions)
+        except (KafkaTimeoutError, UnknownTopicOrPartition):
+            return set()
+
+    def topics(self) -> set[str]:
+        """All topics."""
+        self._client.update_cluster()
+        return set(self._client.topics)

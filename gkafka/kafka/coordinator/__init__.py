@@ -1,0 +1,1 @@
+"""What members of groups agree on (kafka.coordinator)."""

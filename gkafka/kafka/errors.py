@@ -1,0 +1,188 @@
+"""kafka-python's names of what is raised (kafka.errors). Each is one of gkafka's own exceptions, so that either name catches it.
+
+KafkaError is gkafka's KafkaException: everything that gkafka raises is one. What 1.4 documents as an AssertionError and newer versions as a
+ValueError is both.
+"""
+
+from __future__ import annotations
+
+from gkafka import exceptions as _ours
+from gkafka.exceptions import CommitFailedError, ConfigurationError, KafkaException, KafkaTimeoutError, LogTruncationError
+from gkafka.records._check import NothingToSend
+
+__all__ = [  # and a name for each code of the broker's errors, below
+    "BrokerResponseError",
+    "CommitFailedError",
+    "IllegalArgumentError",
+    "IllegalStateError",
+    "KafkaConfigurationError",
+    "KafkaConnectionError",
+    "KafkaError",
+    "KafkaProtocolError",
+    "KafkaTimeoutError",
+    "LogTruncationError",
+    "NoBrokersAvailable",
+    "NothingToSend",
+    "UnrecognizedBrokerVersion",
+    "WrongTypeError",
+]
+
+KafkaError = KafkaException
+BrokerResponseError = _ours.BrokerError
+KafkaConfigurationError = ConfigurationError
+KafkaConnectionError = _ours.SocketDisconnectedError
+KafkaProtocolError = CorrelationIdError = _ours.ProtocolError
+KafkaUnavailableError = NoBrokersAvailable = _ours.NoBrokersAvailableError
+UnsupportedCodecError = _ours.UnsupportedCodec
+TransactionAbortedError = _ours.TransactionAbortedError
+
+
+class IllegalStateError(KafkaException):
+    """A call that does not fit what the client was told or asked before."""
+
+
+class IllegalArgumentError(ConfigurationError, AssertionError):
+    """An argument whose value cannot be used: it names it and says what to give."""
+
+
+class WrongTypeError(ConfigurationError, TypeError):
+    """An argument of a type that cannot be used."""
+
+
+class UnrecognizedBrokerVersion(KafkaException):
+    """A broker does not tell which version it is."""
+
+
+# -- one for each code that a broker answers ------------------------------------------------------------------------------
+IncompatibleBrokerVersion = _ours.UnsupportedVersion
+BrokerIdNotRegisteredError = _ours.BrokerIdNotRegistered
+BrokerNotAvailableError = _ours.BrokerNotAvailable
+ClusterAuthorizationFailedError = _ours.ClusterAuthorizationFailed
+ConcurrentTransactionsError = _ours.ConcurrentTransactions
+CoordinatorLoadInProgressError = _ours.GroupLoadInProgress
+CoordinatorNotAvailableError = _ours.GroupCoordinatorNotAvailable
+CorruptRecordError = _ours.InvalidMessageError
+DelegationTokenAuthDisabledError = _ours.DelegationTokenAuthDisabled
+DelegationTokenAuthorizationFailedError = _ours.DelegationTokenAuthorizationFailed
+DelegationTokenExpiredError = _ours.DelegationTokenExpired
+DelegationTokenNotFoundError = _ours.DelegationTokenNotFound
+DelegationTokenOwnerMismatchError = _ours.DelegationTokenOwnerMismatch
+DelegationTokenRequestNotAllowedError = _ours.DelegationTokenRequestNotAllowed
+DuplicateBrokerRegistrationError = _ours.DuplicateBrokerRegistration
+DuplicateResourceError = _ours.DuplicateResource
+DuplicateSequenceNumberError = _ours.DuplicateSequenceNumber
+DuplicateVoterError = _ours.DuplicateVoter
+ElectionNotNeededError = _ours.ElectionNotNeeded
+EligibleLeadersNotAvailableError = _ours.EligibleLeadersNotAvailable
+FeatureUpdateFailedError = _ours.FeatureUpdateFailed
+FencedInstanceIdError = _ours.FencedInstanceId
+FencedLeaderEpochError = _ours.FencedLeaderEpoch
+FencedMemberEpochError = _ours.FencedMemberEpoch
+FencedStateEpochError = _ours.FencedStateEpoch
+FetchSessionIdNotFoundError = _ours.FetchSessionIdNotFound
+FetchSessionTopicIdError = _ours.FetchSessionTopicId
+GroupAuthorizationFailedError = _ours.GroupAuthorizationFailed
+GroupCoordinatorNotAvailableError = _ours.GroupCoordinatorNotAvailable
+GroupIdNotFoundError = _ours.GroupIdNotFound
+GroupLoadInProgressError = _ours.GroupLoadInProgress
+GroupMaxSizeReachedError = _ours.GroupMaxSizeReached
+GroupSubscribedToTopicError = _ours.GroupSubscribedToTopic
+IllegalGenerationError = _ours.IllegalGeneration
+IllegalSaslStateError = _ours.IllegalSaslState
+InconsistentClusterIdError = _ours.InconsistentClusterId
+InconsistentGroupProtocolError = _ours.InconsistentGroupProtocol
+InconsistentTopicIdError = _ours.InconsistentTopicId
+InconsistentVoterSetError = _ours.InconsistentVoterSet
+IneligibleReplicaError = _ours.IneligibleReplica
+InvalidCommitOffsetSizeError = _ours.InvalidCommitOffsetSize
+InvalidConfigurationError = _ours.InvalidConfig
+InvalidFetchRequestError = _ours.InvalidMessageSize
+InvalidFetchSessionEpochError = _ours.InvalidFetchSessionEpoch
+InvalidGroupIdError = _ours.InvalidGroupId
+InvalidPartitionsError = _ours.InvalidPartitions
+InvalidPrincipalTypeError = _ours.InvalidPrincipalType
+InvalidProducerEpochError = _ours.InvalidProducerEpoch
+InvalidProducerIdMappingError = _ours.InvalidProducerIdMapping
+InvalidRecordError = _ours.InvalidRecord
+InvalidRecordStateError = _ours.InvalidRecordState
+InvalidRegistrationError = _ours.InvalidRegistration
+InvalidReplicationAssignmentError = _ours.InvalidReplicaAssignment
+InvalidReplicationFactorError = _ours.InvalidReplicationFactor
+InvalidRequestError = _ours.InvalidRequest
+InvalidRequiredAcksError = _ours.InvalidRequiredAcks
+InvalidSessionTimeoutError = _ours.InvalidSessionTimeout
+InvalidShareSessionEpochError = _ours.InvalidShareSessionEpoch
+InvalidTimestampError = _ours.InvalidTimestamp
+InvalidTopicError = _ours.InvalidTopic
+InvalidTransactionTimeoutError = _ours.InvalidTransactionTimeout
+InvalidTxnStateError = _ours.InvalidTxnState
+InvalidUpdateVersionError = _ours.InvalidUpdateVersion
+InvalidVoterKeyError = _ours.InvalidVoterKey
+KafkaStorageError = _ours.KafkaStorageError
+LeaderNotAvailableError = _ours.LeaderNotAvailable
+ListenerNotFoundError = _ours.ListenerNotFound
+LogDirNotFoundError = _ours.LogDirNotFound
+MemberIdRequiredError = _ours.MemberIdRequired
+MessageSizeTooLargeError = _ours.MessageSizeTooLarge
+MismatchedEndpointTypeError = _ours.MismatchedEndpointType
+NetworkExceptionError = _ours.NetworkException
+NewLeaderElectedError = _ours.NewLeaderElected
+NoReassignmentInProgressError = _ours.NoReassignmentInProgress
+NonEmptyGroupError = _ours.NonEmptyGroup
+NotControllerError = _ours.NotController
+NotCoordinatorError = _ours.NotCoordinatorForGroup
+NotCoordinatorForGroupError = _ours.NotCoordinatorForGroup
+NotEnoughReplicasAfterAppendError = _ours.NotEnoughReplicasAfterAppend
+NotEnoughReplicasError = _ours.NotEnoughReplicas
+NotLeaderForPartitionError = _ours.NotLeaderForPartition
+OffsetMetadataTooLargeError = _ours.OffsetMetadataTooLarge
+OffsetMovedToTieredStorageError = _ours.OffsetMovedToTieredStorage
+OffsetNotAvailableError = _ours.OffsetNotAvailable
+OffsetOutOfRangeError = _ours.OffsetOutOfRangeError
+OperationNotAttemptedError = _ours.OperationNotAttempted
+OutOfOrderSequenceNumberError = _ours.OutOfOrderSequenceNumber
+PolicyViolationError = _ours.PolicyViolation
+PositionOutOfRangeError = _ours.PositionOutOfRange
+PreferredLeaderNotAvailableError = _ours.PreferredLeaderNotAvailable
+PrincipalDeserializationFailureError = _ours.PrincipalDeserializationFailure
+ProducerFencedError = _ours.ProducerFenced
+ReassignmentInProgressError = _ours.ReassignmentInProgress
+RebalanceInProgressError = _ours.RebalanceInProgress
+RecordListTooLargeError = _ours.RecordListTooLarge
+ReplicaNotAvailableError = _ours.ReplicaNotAvailable
+RequestTimedOutError = _ours.RequestTimedOut
+ResourceNotFoundError = _ours.ResourceNotFound
+SaslAuthenticationFailedError = _ours.SaslAuthenticationFailed
+SecurityDisabledError = _ours.SecurityDisabled
+ShareSessionNotFoundError = _ours.ShareSessionNotFound
+SnapshotNotFoundError = _ours.SnapshotNotFound
+StaleBrokerEpochError = _ours.StaleBrokerEpoch
+StaleControllerEpochError = _ours.StaleControllerEpoch
+StaleMemberEpochError = _ours.StaleMemberEpoch
+TelemetryTooLargeError = _ours.TelemetryTooLarge
+ThrottlingQuotaExceededError = _ours.ThrottlingQuotaExceeded
+TopicAlreadyExistsError = _ours.TopicAlreadyExists
+TopicAuthorizationFailedError = _ours.TopicAuthorizationFailed
+TopicDeletionDisabledError = _ours.TopicDeletionDisabled
+TransactionAbortableError = _ours.TransactionAbortable
+TransactionCoordinatorFencedError = _ours.TransactionCoordinatorFenced
+TransactionalIdAuthorizationFailedError = _ours.TransactionalIdAuthorizationFailed
+TransactionalIdNotFoundError = _ours.TransactionalIdNotFound
+UnacceptableCredentialError = _ours.UnacceptableCredential
+UnknownControllerIdError = _ours.UnknownControllerId
+UnknownError = _ours.UnknownError
+UnknownLeaderEpochError = _ours.UnknownLeaderEpoch
+UnknownMemberIdError = _ours.UnknownMemberId
+UnknownProducerIdError = _ours.UnknownProducerId
+UnknownSubscriptionIdError = _ours.UnknownSubscriptionId
+UnknownTopicIdError = _ours.UnknownTopicId
+UnknownTopicOrPartitionError = _ours.UnknownTopicOrPartition
+UnreleasedInstanceIdError = _ours.UnreleasedInstanceId
+UnstableOffsetCommitError = _ours.UnstableOffsetCommit
+UnsupportedAssignorError = _ours.UnsupportedAssignor
+UnsupportedCompressionTypeError = _ours.UnsupportedCompressionType
+UnsupportedEndpointTypeError = _ours.UnsupportedEndpointType
+UnsupportedForMessageFormatError = _ours.UnsupportedForMessageFormat
+UnsupportedSaslMechanismError = _ours.UnsupportedSaslMechanism
+UnsupportedVersionError = _ours.UnsupportedVersion
+VoterNotFoundError = _ours.VoterNotFound

@@ -1,0 +1,144 @@
+"""kafka-python's options, and what they are in gkafka's own.
+
+Every option has an effect, or is refused where it could have none: `None` in a table of names means that the class that takes it sees to it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import gkafka
+from gkafka.exceptions import ConfigurationError
+from gkafka.skins import NO_DELAY, buffer_options
+
+__all__ = ["CLIENT", "client_options", "merge", "native"]
+
+_numbers = itertools.count(1)
+
+CLIENT: dict[str, Any] = {
+    "bootstrap_servers": "localhost",
+    "client_id": f"kafka-python-{gkafka.__version__}",
+    "request_timeout_ms": 40000,
+    "retry_backoff_ms": 100,
+    "reconnect_backoff_ms": 50,
+    "reconnect_backoff_max_ms": 1000,
+    "max_in_flight_requests_per_connection": 5,
+    "metadata_max_age_ms": 300000,
+    "receive_buffer_bytes": None,
+    "send_buffer_bytes": None,
+    "socket_options": [NO_DELAY],
+    "security_protocol": "PLAINTEXT",
+    "ssl_context": None,
+    "ssl_check_hostname": True,
+    "ssl_cafile": None,
+    "ssl_certfile": None,
+    "ssl_keyfile": None,
+    "ssl_password": None,
+    "ssl_crlfile": None,
+    "ssl_ciphers": None,
+    "api_version": None,
+    "api_version_auto_timeout_ms": 2000,
+    "metric_reporters": [],
+    "metrics_num_samples": 2,
+    "metrics_sample_window_ms": 30000,
+    "selector": None,
+    "allow_auto_create_topics": True,
+    "proxy_url": None,
+    "handler": "auto",
+}
+"""Options of both the producer and the consumer, with kafka-python 1.4's defaults; `handler` is gkafka's own."""
+
+_CLIENT_NAMES = {
+    "reconnect_backoff_ms": "reconnect_backoff_ms",
+    "reconnect_backoff_max_ms": "reconnect_backoff_max_ms",
+    "metadata_max_age_ms": "metadata_max_age_ms",
+    "security_protocol": "security_protocol",
+    "ssl_context": "ssl_context",
+    "ssl_check_hostname": "ssl_check_hostname",
+    "ssl_cafile": "ssl_cafile",
+    "ssl_certfile": "ssl_certfile",
+    "ssl_keyfile": "ssl_keyfile",
+    "ssl_password": "ssl_password",
+    "ssl_crlfile": "ssl_crlfile",
+    "ssl_ciphers": "ssl_ciphers",
+    "allow_auto_create_topics": "auto_create_topics",
+    "proxy_url": "proxy_url",
+}
+_BESIDE_CONTEXT = tuple(name for name in _CLIENT_NAMES if name.startswith("ssl_") and name != "ssl_context")
+_WITHOUT_EFFECT = {
+    "selector": "the handler does all waiting: choose it by handler='threading' or handler='gevent'",
+    "metric_reporters": "metrics are asked for by metrics(), and by stats() of the native client",
+    "metrics_num_samples": "metrics() counts from the beginning, it takes no samples",
+    "metrics_sample_window_ms": "metrics() counts from the beginning, it takes no samples",
+}
+
+
+def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The options in force. Raises ConfigurationError for a name that is none, and for what could have no effect."""
+    for name in given:
+        if name not in defaults:
+            near = difflib.get_close_matches(name, defaults, 1)
+            raise ConfigurationError(f"{where}: there is no option {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+    for name, why in _WITHOUT_EFFECT.items():
+        if name in given and given[name] != defaults[name] and given[name] not in (None, (), []):
+            raise ConfigurationError(f"{where}: {name}={given[name]!r} would have no effect: {why}")
+    return {**defaults, **given}
+
+
+def native(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Those options that only have another name in gkafka."""
+    return {ours: options[theirs] for theirs, ours in names.items()}
+
+
+def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
+    """What `gkafka.KafkaClient` is made with. named: of a client that was given no name, with a number of its own for %d."""
+    taken = native(options, _CLIENT_NAMES)
+    if taken["ssl_context"] is not None:  # documented: it makes all other ssl_ options void
+        for name in _BESIDE_CONTEXT:
+            del taken[name]
+    if taken["security_protocol"] in ("PLAINTEXT", "SASL_PLAINTEXT"):
+        for name in [name for name in taken if name.startswith("ssl_") and taken[name] == CLIENT[name]]:
+            del taken[name]
+    client_id = options["client_id"]
+    return {
+        **taken,
+        "hosts": _hosts(options["bootstrap_servers"]),
+        "client_id": named % next(_numbers) if client_id is None else client_id,
+        "socket_timeout_ms": options["request_timeout_ms"],
+        "offsets_channel_socket_timeout_ms": options["request_timeout_ms"],
+        "broker_version": _broker_version(options["api_version"]),
+        "socket_options": _socket_options(options),
+        "handler": options["handler"],
+    }
+
+
+def _hosts(given: Any) -> str:
+    if isinstance(given, str):
+        return given
+    if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
+        hosts = list(given)
+        if hosts and all(isinstance(host, str) for host in hosts):
+            return ",".join(hosts)
+    raise ConfigurationError(f"bootstrap_servers={given!r}: must be 'host:port', or a list of them")
+
+
+def _broker_version(given: Any) -> str:
+    if given is None or given == "auto":
+        return "0.9.0"  # which means: ask
+    if isinstance(given, tuple) and 2 <= len(given) <= 4 and all(type(part) is int for part in given):
+        return ".".join(map(str, given))
+    raise ConfigurationError(f"api_version={given!r}: must be a tuple as (2, 8), or None to ask the broker")
+
+
+def _socket_options(options: Mapping[str, Any]) -> tuple[tuple[int, int, Any], ...]:
+    given = options["socket_options"]
+    if not isinstance(given, (list, tuple)) or not all(isinstance(one, (list, tuple)) and len(one) == 3 for one in given):
+        raise ConfigurationError(f"socket_options={given!r}: must be a list of (level, option, value), as socket.setsockopt() takes them")
+    sizes = [options["receive_buffer_bytes"], options["send_buffer_bytes"]]
+    for name, size in zip(("receive_buffer_bytes", "send_buffer_bytes"), sizes, strict=True):
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+            raise ConfigurationError(f"{name}={size!r}: must be a number of bytes, 1 or more, or None")
+    return (*map(tuple, given), *buffer_options(*sizes))

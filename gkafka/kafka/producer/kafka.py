@@ -1,0 +1,226 @@
+"""KafkaProducer (kafka.producer.kafka): kafka-python's producer on gkafka's native one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from gkafka.checks import check_seconds, check_topic_name
+from gkafka.client import KafkaClient
+from gkafka.exceptions import BrokerError, ConfigurationError, DeliveryError, KafkaException, MessageSizeTooLarge, RecordTooLarge
+from gkafka.kafka import options as o
+from gkafka.kafka.errors import IllegalStateError, NothingToSend, WrongTypeError
+from gkafka.kafka.future import Future
+from gkafka.kafka.metrics import flat
+from gkafka.kafka.partitioner import DefaultPartitioner
+from gkafka.kafka.producer.future import FutureRecordMetadata
+from gkafka.kafka.serializer import as_function, end
+from gkafka.skins import GroupMetadata
+
+__all__ = ["KafkaProducer"]
+
+log = logging.getLogger(__name__)
+
+NAMES = {
+    "compression_type": "compression",
+    "linger_ms": "linger_ms",
+    "buffer_memory": "buffer_bytes",
+    "max_block_ms": "max_block_ms",
+    "max_request_size": "max_request_bytes",
+    "request_timeout_ms": "request_timeout_ms",
+    "retry_backoff_ms": "retry_backoff_ms",
+    "delivery_timeout_ms": "delivery_timeout_ms",
+    "max_in_flight_requests_per_connection": "max_in_flight",
+    "transactional_id": "transactional_id",
+    "transaction_timeout_ms": "transaction_timeout_ms",
+}
+SMALLEST_BATCH = 128
+DEFAULT = DefaultPartitioner()
+
+
+class KafkaProducer:
+    """Publishes records. Thread safe; greenlets may share it as well.
+
+    Keyword arguments: DEFAULT_CONFIG, as kafka-python 1.4 documents them; of newer versions headers, enable_idempotence, transactional_id and
+    what belongs to them, delivery_timeout_ms, partitioner classes and sasl_ options. handler: "auto", "threading", "gevent" or a Handler.
+    With enable_idempotence=True or a transactional_id, acks is 'all' and retries go on until delivery_timeout_ms, unless they are given.
+    Raises ConfigurationError for an option that is none or would have no effect, NoBrokersAvailable if no broker answers (without api_version).
+    Reference: kafka-python 1.4, KafkaProducer.
+    """
+
+    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = {
+        **o.CLIENT,
+        "client_id": None,
+        "request_timeout_ms": 30000,
+        "key_serializer": None,
+        "value_serializer": None,
+        "acks": 1,
+        "enable_idempotence": False,
+        "transactional_id": None,
+        "transaction_timeout_ms": 60000,
+        "delivery_timeout_ms": 120000,
+        "compression_type": None,
+        "retries": 0,
+        "batch_size": 16384,
+        "linger_ms": 0,
+        "partitioner": DEFAULT,
+        "buffer_memory": 33554432,
+        "max_block_ms": 60000,
+        "max_request_size": 1048576,
+    }
+
+    def __init__(self, **configs: Any) -> None:
+        self._closed = True  # until it is complete
+        self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaProducer()")
+        self._key = as_function(self.config["key_serializer"], "serialize")
+        self._value = as_function(self.config["value_serializer"], "serialize")
+        self._alone = self.config["batch_size"] == 0
+        taken = self._native_options(configs)
+        self._client = KafkaClient(**o.client_options(self.config, named="kafka-python-producer-%d"))
+        try:
+            if self.config["api_version"] in (None, "auto"):
+                self._client.connect(check_seconds("api_version_auto_timeout_ms", self.config["api_version_auto_timeout_ms"]) / 1000)
+            self._producer = self._client.get_producer(**taken)
+        except BaseException:
+            self._client.close(0)
+            raise
+        self._producer.answer_with(FutureRecordMetadata, self._refused)
+        self._closed = False
+        if self._key is None and self._value is None and not self._alone:
+            self.send = self._producer.send  # type: ignore[method-assign]  # one compiled call for each record
+
+    def _native_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        options = self.config
+        taken = o.native(options, NAMES)
+        safe = options["transactional_id"] is not None or options["enable_idempotence"] is True
+        taken["acks"] = "all" if safe and "acks" not in given else options["acks"]
+        retries = options["retries"]
+        taken["retries"] = None if (safe and "retries" not in given) or retries == float("inf") else retries
+        if options["transactional_id"] is None:
+            taken["enable_idempotence"] = options["enable_idempotence"]
+        taken["batch_bytes"] = max(SMALLEST_BATCH, options["batch_size"]) if type(options["batch_size"]) is int else options["batch_size"]
+        partitioner = options["partitioner"]
+        if partitioner is not None and type(partitioner) is not DefaultPartitioner and partitioner is not DefaultPartitioner:
+            if not callable(partitioner):
+                raise ConfigurationError(
+                    f"partitioner={partitioner!r}: must be callable with (key bytes, all partitions, available partitions)"
+                )
+            taken["partitioner"] = self._choose
+        return taken
+
+    def _choose(self, partitions: list[int], key: bytes | None) -> Any:
+        return self.config["partitioner"](key, partitions, partitions)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} client_id={self._client.stats()['client_id']!r}{' closed' if self._closed else ''}>"
+
+    # -- sending ---------------------------------------------------------------------------------------------------------------
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: list[tuple[str, bytes]] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Any:
+        """Publish a record: it goes to a buffer, and the future that is returned at once tells where it went, or why it did not.
+
+        value, key: bytes-like, or what the serializers take; one of them may be None. headers: (str, bytes) pairs. timestamp_ms: since the epoch,
+        None is now. Waits up to max_block_ms for the topic to be known and for room in buffer_memory. Raises KafkaTimeoutError then, NothingToSend
+        (an AssertionError and a ValueError) without key and value, SerializationError (a TypeError) for what is no bytes, IllegalStateError
+        when closed. What a broker or max_request_size refuses is told by the future.
+        """
+        if value is None and key is None:
+            raise NothingToSend(f"a record for {topic!r} with neither a key nor a value: give one of them")
+        if self._key is not None:
+            key = self._key(topic, key)
+        if self._value is not None:
+            value = self._value(topic, value)
+        future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
+        if self._alone and isinstance(future, FutureRecordMetadata):
+            self._producer.end_batch(future.topic, future.partition)
+        return future
+
+    def _refused(self, error: KafkaException) -> Future:
+        if isinstance(error, RecordTooLarge):
+            refusal: BrokerError = MessageSizeTooLarge(str(error), topic=error.topic)
+            refusal.__cause__ = error
+            return Future(self._client.handler).failure(refusal)
+        return Future(self._client.handler).failure(error)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every record sent before has its outcome. timeout: seconds, None as long as that takes. Raises KafkaTimeoutError; what failed
+        is told by its future."""
+        try:
+            self._producer.flush(timeout)
+        except DeliveryError as exc:
+            log.warning("flush: %s", exc)
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """The partitions of a topic. Waits up to max_block_ms for a topic that is not known."""
+        deadline = self._client.handler.monotonic() + self.config["max_block_ms"] / 1000
+        return set(self._client.cluster.wait_for_topic(check_topic_name(topic), deadline).partitions)
+
+    def bootstrap_connected(self) -> bool:
+        """Did a broker answer?"""
+        return self._client.cluster.versions is not None
+
+    def metrics(self, raw: bool = False) -> dict[str, Any]:
+        """Counters by group, as {"producer-metrics": {name: number}}. raw: `stats()` of the native client instead."""
+        stats = self._client.stats()
+        return stats if raw else {"producer-metrics": flat(stats["producers"][0]) if stats["producers"] else {}}
+
+    # -- transactions ----------------------------------------------------------------------------------------------------------
+    def init_transactions(self) -> None:
+        """Take the transactional_id over from whoever had it, ending what that left open. Once, before the first transaction."""
+        self._producer.init_transactions()
+
+    def begin_transaction(self) -> None:
+        """Everything that is sent from here on belongs together, until it is committed or aborted."""
+        self._producer.begin_transaction()
+
+    def commit_transaction(self) -> None:
+        """Flush, and have all of it become visible at once."""
+        self._producer.commit_transaction()
+
+    def abort_transaction(self) -> None:
+        """Drop all of it."""
+        self._producer.abort_transaction()
+
+    def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], consumer_group_id: Any) -> None:
+        """Commit a group's offsets with the transaction. offsets: {TopicPartition: OffsetAndMetadata}; consumer_group_id: the group's name, or
+        what `KafkaConsumer.group_metadata()` gave (KIP-447)."""
+        group = consumer_group_id if isinstance(consumer_group_id, GroupMetadata) else GroupMetadata(consumer_group_id)
+        self._producer.send_offsets({tuple(tp): _offset(entry) for tp, entry in offsets.items()}, group)
+
+    # -- the end ---------------------------------------------------------------------------------------------------------------
+    def close(self, timeout: float | None = None) -> None:
+        """Send what is buffered, and end. timeout: seconds for that; what was not delivered by then fails, as its future says. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self.send = self._is_closed  # type: ignore[method-assign]
+        try:
+            self._client.close(timeout)
+        except DeliveryError as exc:
+            log.warning("close: %s", exc)
+        end(self.config["key_serializer"])
+        end(self.config["value_serializer"])
+
+    def _is_closed(self, *args: Any, **kwargs: Any) -> Any:
+        raise IllegalStateError("KafkaProducer is closed: make a new one")
+
+    def __enter__(self) -> KafkaProducer:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def _offset(entry: Any) -> int:
+    offset = getattr(entry, "offset", entry)
+    if type(offset) is not int:
+        raise WrongTypeError(f"offsets: {entry!r} must be an OffsetAndMetadata")
+    return offset

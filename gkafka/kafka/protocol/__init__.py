@@ -1,0 +1,1 @@
+"""kafka-python's messages (kafka.protocol), as far as users meet them."""
