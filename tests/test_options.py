@@ -57,6 +57,7 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "keepalive": ("net/test_stream.py", "test_a_stream_has_nodelay_and_keepalive"),
         "keepalive_idle_s": ("net/test_stream.py", "test_a_stream_has_nodelay_and_keepalive"),
         "source_address": ("net/test_stream.py", "test_options_and_source_address_are_set_before_connecting"),
+        "socket_options": ("net/test_stream.py", "test_socket_options_are_set_before_connecting"),
         "broker_version": ("net/test_channel.py", "test_a_told_old_version_is_spoken_at_once"),
         "security_protocol": (TLS, "test_a_users_context_is_used_unchanged"),
         "ssl_context": (TLS, "test_a_users_context_is_used_unchanged"),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from gkafka import client as native
 from gkafka.broker import CONTROL
 from gkafka.checks import check_seconds
-from gkafka.exceptions import NoBrokersAvailableError
+from gkafka.exceptions import KafkaTimeoutError, NoBrokersAvailableError
 from gkafka.kafka import options as o
 from gkafka.kafka.errors import UnrecognizedBrokerVersion
 
@@ -31,7 +31,10 @@ class KafkaClient:
         UnrecognizedBrokerVersion for one that says nothing of itself, which else is taken for the oldest that it may be.
         """
         deadline = self._client.handler.monotonic() + check_seconds("timeout", timeout)
-        self._client.connect(timeout)
+        try:
+            self._client.connect(timeout)
+        except KafkaTimeoutError as exc:
+            raise NoBrokersAvailableError(f"no broker answered within {timeout:g} s: {exc}") from exc
         brokers = self._client.cluster.brokers
         if node_id is not None and node_id not in brokers:
             raise NoBrokersAvailableError(f"there is no broker {node_id!r}: there are {', '.join(map(str, sorted(brokers)))}")

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import gkafka
-from gkafka.exceptions import ConfigurationError
+from gkafka.checks import check_seconds
+from gkafka.client import KafkaClient
+from gkafka.exceptions import ConfigurationError, KafkaTimeoutError, NoBrokersAvailableError
 from gkafka.skins import NO_DELAY, buffer_options
 
-__all__ = ["CLIENT", "client_options", "merge", "native"]
+__all__ = ["CLIENT", "client_options", "merge", "native", "reach"]
 
 _numbers = itertools.count(1)
 
@@ -113,6 +115,17 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
         "socket_options": _socket_options(options),
         "handler": options["handler"],
     }
+
+
+def reach(client: KafkaClient, options: Mapping[str, Any]) -> None:
+    """Find out what the brokers speak, unless api_version says it. Raises NoBrokersAvailable after api_version_auto_timeout_ms."""
+    timeout_s = check_seconds("api_version_auto_timeout_ms", options["api_version_auto_timeout_ms"]) / 1000
+    if options["api_version"] not in (None, "auto"):
+        return
+    try:
+        client.connect(timeout_s)
+    except KafkaTimeoutError as exc:
+        raise NoBrokersAvailableError(f"no broker answered within api_version_auto_timeout_ms={timeout_s * 1000:g}: {exc}") from exc
 
 
 def _hosts(given: Any) -> str:

@@ -100,6 +100,13 @@ def test_options_and_source_address_are_set_before_connecting(handler: Handler) 
     assert peers == [("127.0.0.1", source)]
 
 
+def test_socket_options_are_set_before_connecting(handler: Handler) -> None:
+    with serve(echo) as port:
+        config = ClientConfig(socket_options=((socket.SOL_SOCKET, socket.SO_RCVBUF, 8192),))
+        with connect(handler, port, config=config) as stream, socket_of(stream) as sock:
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 2 * 8192
+
+
 def test_a_source_address_that_is_not_ours_is_named(handler: Handler) -> None:
     with serve(echo) as port, pytest.raises(ConnectionFailedError, match=r"[Cc]annot assign"):
         connect(handler, port, config=ClientConfig(source_address=("192.0.2.1", 0)))

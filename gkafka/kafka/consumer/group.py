@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from gkafka.checks import check_seconds, check_topic_name
+from gkafka.checks import check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
@@ -104,8 +104,7 @@ class KafkaConsumer:
         self._lookups = Lookups(self._client, self.config)
         self._commits = Commits(self._handler, self.config["default_offset_commit_callback"])
         try:
-            if self.config["api_version"] in (None, "auto"):
-                self._client.connect(check_seconds("api_version_auto_timeout_ms", self.config["api_version_auto_timeout_ms"]) / 1000)
+            o.reach(self._client, self.config)
             self._closed = False
             if topics:
                 self.subscribe(topics)

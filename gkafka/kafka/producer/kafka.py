@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from gkafka.checks import check_seconds, check_topic_name
+from gkafka.checks import check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.exceptions import BrokerError, ConfigurationError, DeliveryError, KafkaException, MessageSizeTooLarge, RecordTooLarge
 from gkafka.kafka import options as o
@@ -79,8 +79,7 @@ class KafkaProducer:
         taken = self._native_options(configs)
         self._client = KafkaClient(**o.client_options(self.config, named="kafka-python-producer-%d"))
         try:
-            if self.config["api_version"] in (None, "auto"):
-                self._client.connect(check_seconds("api_version_auto_timeout_ms", self.config["api_version_auto_timeout_ms"]) / 1000)
+            o.reach(self._client, self.config)
             self._producer = self._client.get_producer(**taken)
         except BaseException:
             self._client.close(0)
@@ -220,7 +219,7 @@ class KafkaProducer:
 
 
 def _offset(entry: Any) -> int:
-    offset = getattr(entry, "offset", entry)
+    offset = entry[0] if isinstance(entry, tuple) and entry else entry
     if type(offset) is not int:
         raise WrongTypeError(f"offsets: {entry!r} must be an OffsetAndMetadata")
     return offset

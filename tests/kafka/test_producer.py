@@ -1,0 +1,504 @@
+"""KafkaProducer as kafka-python 1.4 documents it (behaviours 232-241, 302-314), and what newer versions added."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gkafka.common import CompressionType
+from gkafka.kafka import KafkaClient, KafkaConsumer, KafkaProducer, Serializer, TopicPartition
+from gkafka.kafka.errors import (
+    IllegalStateError,
+    KafkaConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    NoBrokersAvailable,
+    NotLeaderForPartitionError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from gkafka.kafka.future import Future
+from gkafka.kafka.partitioner import DefaultPartitioner
+from gkafka.kafka.producer.future import RecordMetadata
+from gkafka.records import murmur2, scan
+from gkafka.testing import Close, Delay, Error, MockCluster
+from tests.kafka.conftest import Make
+
+
+def values(cluster: MockCluster, topic: str = "t", partition: int = 0) -> list[bytes | None]:
+    return [record.value for record in cluster.log(topic, partition)]
+
+
+# -- sending and futures ---------------------------------------------------------------------------------------------------
+def test_send_returns_a_future_at_once(producer: Make, cluster: MockCluster) -> None:
+    """Behaviours 232, 303."""
+    sending = producer(cluster)
+    sending.send("t", b"first").get(10)
+    cluster.on("Produce", Delay(0.5))
+    begun = time.monotonic()
+    future = sending.send("t", b"second")
+    assert time.monotonic() - begun < 0.3
+    assert not future.is_done
+    assert isinstance(future, Future)
+    assert future.get(timeout=10).offset == 1
+
+
+def test_get_gives_the_metadata_or_raises(producer: Make, cluster: MockCluster) -> None:
+    """Behaviour 233."""
+    sending = producer(cluster)
+    future = sending.send("t", b"v", timestamp_ms=1234)
+    assert future.get(timeout=60) == RecordMetadata("t", 0, TopicPartition("t", 0), 0, 1234)
+    assert (future.is_done, future.succeeded(), future.failed(), future.exception) == (True, True, False, None)
+    assert future.value == future.get()
+    cluster.on("Produce", Error(10))
+    failed = sending.send("t", b"v")
+    with pytest.raises(KafkaError) as caught:
+        failed.get(10)
+    assert isinstance(caught.value, MessageSizeTooLargeError)
+    assert (failed.succeeded(), failed.failed(), failed.value, failed.retriable()) == (False, True, None, False)
+
+
+def test_get_ends_by_its_timeout(producer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster)
+    sending.send("t", b"v").get(10)
+    cluster.on("Produce", Delay(1.0))
+    with pytest.raises(KafkaTimeoutError):
+        sending.send("t", b"v").get(0.05)
+
+
+def test_callbacks_get_the_outcome_before_it_or_after_it(producer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster)
+    told: list[Any] = []
+    future = sending.send("t", b"v").add_callback(told.append).add_errback(lambda error: told.append("wrong"))
+    future.get(10)
+    cluster_wait(lambda: told, sending)
+    future.add_callback(lambda first, metadata, last: told.append((first, metadata.offset, last)), "a", last="z")
+    assert told == [future.get(), ("a", 0, "z")]
+    cluster.on("Produce", Error(10))
+    failed = sending.send("t", b"v")
+    failed.add_both(told.append)
+    with pytest.raises(MessageSizeTooLargeError):
+        failed.get(10)
+    cluster_wait(lambda: len(told) > 2, sending)
+    assert isinstance(told[2], MessageSizeTooLargeError)
+    assert len(told) == 3
+
+
+def test_a_future_hands_its_outcome_on(producer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster)
+    other = Future(sending._client.handler)
+    future = sending.send("t", b"v").chain(other)
+    assert other.get(10) == future.get(10)
+
+
+def test_a_callback_that_raises_is_logged_and_stops_nobody(producer: Make, cluster: MockCluster, caplog: pytest.LogCaptureFixture) -> None:
+    sending = producer(cluster)
+    told: list[Any] = []
+    future = sending.send("t", b"v")
+    future.get(10)
+    with caplog.at_level(logging.ERROR):
+        future.add_callback(lambda _: 1 / 0).add_callback(told.append)
+    assert "a callback of a future failed" in caplog.text
+    assert len(told) == 1
+
+
+def test_one_producer_serves_many_workers(producer: Make, make_cluster: Callable[..., MockCluster]) -> None:
+    """Behaviours 238, 302."""
+    cluster = make_cluster(topics={"t": 3})
+    sending = producer(cluster)
+    handler = sending._client.handler
+    workers = [handler.spawn(lambda n=n: [sending.send("t", b"%d-%d" % (n, i)) for i in range(200)]) for n in range(5)]
+    for worker in workers:
+        worker.join(20)
+    sending.flush(20)
+    found = [value for p in range(3) for value in values(cluster, partition=p)]
+    assert sorted(found) == sorted(b"%d-%d" % (n, i) for n in range(5) for i in range(200))
+
+
+def test_flush_ends_when_everything_has_its_outcome(producer: Make, cluster: MockCluster) -> None:
+    """Behaviour 234."""
+    sending = producer(cluster, linger_ms=60000)
+    futures = [sending.send("t", b"%d" % n) for n in range(10)]
+    assert not any(future.is_done for future in futures)
+    sending.flush(10)
+    assert all(future.succeeded() for future in futures)
+    cluster.on("Produce", Error(10))
+    failed = sending.send("t", b"v")
+    sending.flush(10)  # what failed is told by its future
+    assert failed.failed()
+
+
+def test_flush_ends_by_its_timeout(producer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster)
+    sending.send("t", b"v").get(10)
+    cluster.on("Produce", Delay(1.5))
+    sending.send("t", b"v")
+    with pytest.raises(KafkaTimeoutError):
+        sending.flush(0.1)
+
+
+def test_a_key_chooses_the_partition_as_javas_client_does(producer: Make, make_cluster: Callable[..., MockCluster]) -> None:
+    """Behaviour 235."""
+    cluster = make_cluster(topics={"t": 7})
+    sending = producer(cluster)
+    chosen = {key: {sending.send("t", b"v", key=key).get(10).partition for _ in range(3)} for key in (b"foo", b"bar", b"", b"x" * 50)}
+    assert chosen == {key: {murmur2(key) % 7} for key in chosen}
+    assert sending.send("t", b"v", partition=6).get(10).partition == 6
+
+
+def test_a_callable_may_choose_the_partition(producer: Make, make_cluster: Callable[..., MockCluster]) -> None:
+    cluster = make_cluster(topics={"t": 3})
+    asked: list[Any] = []
+
+    def last(key: bytes | None, partitions: list[int], available: list[int]) -> int:
+        asked.append((key, partitions, available))
+        return partitions[-1]
+
+    sending = producer(cluster, partitioner=last)
+    assert sending.send("t", b"v", key=b"k").get(10).partition == 2
+    assert asked == [(b"k", [0, 1, 2], [0, 1, 2])]
+    assert DefaultPartitioner()(b"foo", [5, 6, 7], [5]) == [5, 6, 7][murmur2(b"foo") % 3]
+    assert DefaultPartitioner()(None, [5, 6, 7], [6]) == 6
+
+
+class Upper(Serializer):
+    """Says which topic it was given."""
+
+    closed = 0
+
+    def serialize(self, topic: str, value: Any) -> bytes | None:
+        return f"{topic}:{value}".encode()
+
+    def close(self) -> None:
+        type(self).closed += 1
+
+
+def test_serializers_make_the_bytes(producer: Make, cluster: MockCluster) -> None:
+    """Behaviour 236."""
+    sending = producer(cluster, key_serializer=str.encode, value_serializer=lambda value: repr(value).encode())
+    sending.send("t", {"a": 1}, key="ping").get(10)
+    record = cluster.log("t", 0)[0]
+    assert (record.key, record.value) == (b"ping", b"{'a': 1}")
+    Upper.closed = 0
+    other = producer(cluster, value_serializer=Upper())
+    other.send("t", "v").get(10)
+    assert cluster.log("t", 0)[1].value == b"t:v"
+    other.close()
+    assert Upper.closed == 1
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", None])
+def test_whole_batches_are_compressed(producer: Make, cluster: MockCluster, codec: str | None) -> None:
+    """Behaviours 237, 239, 313."""
+    sending = producer(cluster, compression_type=codec, linger_ms=100)
+    for _ in range(20):
+        sending.send("t", b"x" * 100)
+    sending.flush(10)
+    raw = cluster.raw_log("t", 0)
+    assert {CompressionType(header.codec).name.lower() for header in scan(raw)} == {codec or "none"}
+    assert values(cluster) == [b"x" * 100] * 20
+    if codec == "gzip":
+        (header,) = scan(raw)
+        assert len(gzip.decompress(raw[header.start + 61 : header.end])) > 2000  # the standard library alone reads it
+
+
+# -- acknowledgements and retries ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("given", "wire"), [({}, 1), ({"acks": 1}, 1), ({"acks": 0}, 0), ({"acks": "all"}, -1), ({"acks": -1}, -1)])
+def test_acks_are_what_was_asked_for(producer: Make, cluster: MockCluster, given: dict[str, Any], wire: int) -> None:
+    """Behaviours 304, 305, 306."""
+    sending = producer(cluster, **given)
+    metadata = sending.send("t", b"v").get(10)
+    assert metadata.offset == (-1 if wire == 0 else 0)
+    cluster_wait(lambda: values(cluster) == [b"v"], sending)
+    assert {request.message.acks for request in cluster.requests("Produce")} == {wire}
+
+
+def test_nothing_is_tried_again_unless_retries_says_so(producer: Make, cluster: MockCluster) -> None:
+    """Behaviours 237, 307."""
+    sending = producer(cluster)
+    sending.send("t", b"first").get(10)
+    cluster.on("Produce", Error(7), times=1)
+    with pytest.raises(RequestTimedOutError) as caught:
+        sending.send("t", b"v").get(10)
+    assert caught.value.retriable
+    again = producer(cluster, retries=5, retry_backoff_ms=1)
+    again.send("t", b"second").get(10)
+    before = cluster.count("Produce")
+    cluster.on("Produce", Error(7), times=2)
+    assert again.send("t", b"third").get(10).offset == 2
+    assert cluster.count("Produce") - before == 3
+
+
+def test_with_acks_0_retries_have_no_effect(producer: Make, cluster: MockCluster) -> None:
+    """Behaviour 304."""
+    sending = producer(cluster, acks=0, retries=5)
+    sending.send("t", b"v").get(10)
+    cluster_wait(lambda: values(cluster) == [b"v"], sending)
+    before = cluster.count("Produce")
+    cluster.on("Produce", Close(before=True))
+    assert sending.send("t", b"gone").get(10).offset == -1
+    cluster_wait(lambda: cluster.count("Produce") > before, sending)
+    assert values(cluster) == [b"v"]
+
+
+def test_a_lost_answer_is_written_twice_with_retries_alone(producer: Make, cluster: MockCluster) -> None:
+    """Behaviour 307: retries open the possibility of duplicates; with enable_idempotence there are none."""
+    sending = producer(cluster, retries=3, retry_backoff_ms=1)
+    sending.send("t", b"first").get(10)
+    cluster.on("Produce", Close())
+    sending.send("t", b"v").get(10)
+    assert values(cluster) == [b"first", b"v", b"v"]
+    safe = producer(cluster, enable_idempotence=True, retry_backoff_ms=1)
+    safe.send("t", b"second").get(10)
+    cluster.on("Produce", Close())
+    safe.send("t", b"w").get(10)
+    assert values(cluster)[3:] == [b"second", b"w"]
+
+
+def test_requests_are_pipelined_up_to_max_in_flight(producer: Make, cluster: MockCluster) -> None:
+    """Behaviours 253, 308: with retries and more than one in flight a later batch may land before an earlier one."""
+    sending = producer(cluster, retries=3, retry_backoff_ms=50, max_in_flight_requests_per_connection=5)
+    sending.send("t", b"first").get(10)
+    cluster.on("Produce", Error(7), times=1)
+    one = sending.send("t", b"one")
+    two = sending.send("t", b"two")
+    offsets = one.get(10).offset, two.get(10).offset
+    assert sorted(offsets) == [1, 2]
+    alone = producer(cluster, retries=3, retry_backoff_ms=50, max_in_flight_requests_per_connection=1)
+    alone.send("t", b"third").get(10)
+    cluster.on("Produce", Error(7), times=1)
+    three, four = alone.send("t", b"three"), alone.send("t", b"four")
+    assert three.get(10).offset < four.get(10).offset
+
+
+# -- batches and memory ----------------------------------------------------------------------------------------------------
+def batches(cluster: MockCluster) -> list[int]:
+    return [header.count for header in scan(cluster.raw_log("t", 0))]
+
+
+def test_batch_size_bounds_a_batch_and_0_means_none(producer: Make, cluster: MockCluster) -> None:
+    """Behaviour 309."""
+    sending = producer(cluster, batch_size=1000, linger_ms=200)
+    for _ in range(20):
+        sending.send("t", b"x" * 90)
+    sending.flush(10)
+    assert max(batches(cluster)) in range(5, 11)
+    before = len(batches(cluster))
+    single = producer(cluster, batch_size=0, linger_ms=200)
+    for _ in range(5):
+        single.send("t", b"v")
+    single.flush(10)
+    assert batches(cluster)[before:] == [1] * 5
+
+
+def test_a_buffer_goes_at_once_or_lingers(producer: Make, cluster: MockCluster) -> None:
+    """Behaviour 310."""
+    at_once = producer(cluster)
+    at_once.send("t", b"v").get(10)
+    begun = time.monotonic()
+    at_once.send("t", b"v").get(10)
+    assert time.monotonic() - begun < 0.15
+    lingering = producer(cluster, linger_ms=300)
+    lingering.send("t", b"v").get(10)
+    before, begun = len(batches(cluster)), time.monotonic()
+    one, two = lingering.send("t", b"1"), lingering.send("t", b"2")
+    lingering._client.handler.sleep(0.05)
+    assert not one.is_done
+    lingering.flush(10)
+    assert two.succeeded()
+    assert len(batches(cluster)) == before + 1
+
+
+def test_records_that_come_close_together_share_a_batch(producer: Make, cluster: MockCluster) -> None:
+    """Behaviour 311: also with linger_ms=0, while requests are under way."""
+    sending = producer(cluster)
+    sending.send("t", b"v").get(10)
+    cluster.on("Produce", Delay(0.2), times=5)
+    for _ in range(500):
+        sending.send("t", b"v")
+    sending.flush(10)
+    assert len(batches(cluster)) < 100
+    assert sum(batches(cluster)) == 501
+
+
+def _fill(sending: KafkaProducer) -> None:
+    for _ in range(200):
+        sending.send("t", b"x" * 1000)
+
+
+def test_send_blocks_when_buffer_memory_is_taken(producer: Make, cluster: MockCluster) -> None:
+    """Behaviour 312."""
+    sending = producer(cluster, buffer_memory=65536, batch_size=4096, max_block_ms=300, max_request_size=16384)
+    sending.send("t", b"v").get(10)
+    cluster.on("Produce", Delay(2.0), times=None)
+    begun = time.monotonic()
+    with pytest.raises(KafkaError) as caught:
+        _fill(sending)
+    assert time.monotonic() - begun >= 0.25
+    assert "buffer_bytes=65536" in str(caught.value)
+    cluster.clear_script()
+
+
+# -- names, versions, metrics ----------------------------------------------------------------------------------------------
+def test_each_producer_has_a_name_of_its_own(producer: Make, cluster: MockCluster) -> None:
+    """Behaviour 314."""
+    names = {producer(cluster)._client.stats()["client_id"] for _ in range(3)}
+    assert len(names) == 3
+    assert all(re.fullmatch(r"kafka-python-producer-\d+", name) for name in names)
+    named = producer(cluster, client_id="mine")
+    named.send("t", b"v").get(10)
+    assert "mine" in {request.client_id for request in cluster.requests("Produce")}
+
+
+def test_check_version_names_the_brokers_release(make_cluster: Callable[..., MockCluster], handler: str) -> None:
+    """Behaviour 240."""
+    for release in ("0.10.2", "1.1", "2.8", "4.2"):
+        with KafkaClient(bootstrap_servers=make_cluster(versions=release).bootstrap, handler=handler) as client:
+            assert client.check_version(timeout=10) == tuple(map(int, release.split(".")))
+
+
+def test_check_version_says_who_does_not_answer(handler: str) -> None:
+    with (
+        KafkaClient(bootstrap_servers="127.0.0.1:1", handler=handler) as client,
+        pytest.raises(NoBrokersAvailable, match=r"127\.0\.0\.1:1"),
+    ):
+        client.check_version(timeout=0.5)
+
+
+def test_a_constructor_without_brokers_says_so(handler: str) -> None:
+    """Behaviour 271: api_version_auto_timeout_ms is how long it tries."""
+    for kind in (KafkaProducer, KafkaConsumer):
+        begun = time.monotonic()
+        with pytest.raises(NoBrokersAvailable):
+            kind(bootstrap_servers="127.0.0.1:1", handler=handler, api_version_auto_timeout_ms=300)
+        assert time.monotonic() - begun < 2.0
+        kind(bootstrap_servers="127.0.0.1:1", handler=handler, api_version=(2, 8)).close()  # nothing to find out, nobody to ask
+
+
+def test_partitions_for_and_metrics(producer: Make, make_cluster: Callable[..., MockCluster]) -> None:
+    """Behaviour 272."""
+    sending = producer(make_cluster(topics={"t": 3}))
+    assert sending.partitions_for("t") == {0, 1, 2}
+    sending.send("t", b"v").get(10)
+    assert sending.metrics()["producer-metrics"]["delivered_records"] == 1
+    assert sending.metrics(raw=True)["producers"]
+    assert sending.bootstrap_connected()
+
+
+# -- transactions ----------------------------------------------------------------------------------------------------------
+def test_transactions_and_offsets_within_them(producer: Make, consumer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster, transactional_id="tx")
+    sending.init_transactions()
+    sending.begin_transaction()
+    sending.send("t", b"kept")
+    sending.send_offsets_to_transaction({TopicPartition("t", 0): (7, "")}, "g")
+    sending.commit_transaction()
+    sending.begin_transaction()
+    sending.send("t", b"dropped")
+    sending.abort_transaction()
+    reading = consumer(cluster, "t", group_id=None, isolation_level="read_committed", auto_offset_reset="earliest", consumer_timeout_ms=500)
+    assert [record.value for record in reading] == [b"kept"]
+    assert cluster.committed("g")["t", 0].offset == 7
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"compresion_type": "gzip"}, "no option 'compresion_type'; did you mean 'compression_type'"),
+        ({"acks": 2}, "acks=2"),
+        ({"bootstrap_servers": 9092}, "bootstrap_servers=9092"),
+        ({"bootstrap_servers": []}, "bootstrap_servers="),
+        ({"bootstrap_servers": ["h:p"]}, "h:p"),
+        ({"api_version": "0.9"}, "api_version='0.9'"),
+        ({"api_version": (9, 9)}, "9.9"),
+        ({"linger_ms": -1}, "linger_ms=-1"),
+        ({"batch_size": "many"}, "'many'"),
+        ({"compression_type": "brotli"}, "compression='brotli'"),
+        ({"partitioner": 5}, "partitioner=5"),
+        ({"socket_options": 7}, "socket_options=7"),
+        ({"receive_buffer_bytes": 0}, "receive_buffer_bytes=0"),
+        ({"selector": object}, "selector="),
+        ({"metric_reporters": [object]}, "metric_reporters="),
+        ({"metrics_num_samples": 5}, "metrics_num_samples=5"),
+        ({"handler": "asyncio"}, "asyncio"),
+        ({"retries": -1}, "retries=-1"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(cluster: MockCluster, handler: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(KafkaConfigurationError, match=re.escape(said)):
+        KafkaProducer(**{"bootstrap_servers": cluster.bootstrap, "handler": handler, **options})
+
+
+def test_what_is_no_record_is_refused_by_the_call(producer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster)
+    for bad in ("text", 5, object()):
+        with pytest.raises(TypeError):
+            sending.send("t", bad)
+    with pytest.raises(TypeError):
+        sending.send("t", b"v", headers=[("h", "text")])
+    with pytest.raises(AssertionError):
+        sending.send("t")
+    with pytest.raises(ValueError, match="partition=9"):
+        sending.send("t", b"v", partition=9)
+    assert sending.send("t", b"v").get(10).offset == 0
+    with pytest.raises(ZeroDivisionError):
+        producer(cluster, value_serializer=lambda value: 1 / 0).send("t", b"v")
+
+
+def test_what_is_refused_for_its_size_is_told_by_the_future(producer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster, max_request_size=10000)
+    future = sending.send("t", b"x" * 20000)
+    assert isinstance(future, Future)
+    assert isinstance(future.exception, MessageSizeTooLargeError)
+    assert future.failed()
+    with pytest.raises(KafkaError, match="20"):
+        future.get(1)
+
+
+def test_an_unknown_topic_is_told_by_the_future(producer: Make, make_cluster: Callable[..., MockCluster]) -> None:
+    cluster = make_cluster(auto_create=False)
+    sending = producer(cluster, max_block_ms=1500)
+    try:
+        future = sending.send("nowhere", b"v")
+    except KafkaTimeoutError:
+        return  # the time of max_block_ms was over first
+    assert isinstance(future.exception, UnknownTopicOrPartitionError)
+
+
+def test_a_closed_producer_takes_nothing(producer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster, linger_ms=60000)
+    future = sending.send("t", b"v")
+    sending.close(10)
+    sending.close(10)
+    assert future.succeeded()
+    with pytest.raises(IllegalStateError):
+        sending.send("t", b"v")
+    with producer(cluster) as inside:
+        last = inside.send("t", b"w")
+    assert last.succeeded()
+
+
+def test_the_names_of_errors_are_the_native_ones() -> None:
+    from gkafka import exceptions
+
+    assert issubclass(exceptions.NotLeaderForPartition, NotLeaderForPartitionError)
+    assert KafkaError is exceptions.KafkaException
+
+
+def cluster_wait(true: Callable[[], Any], sending: KafkaProducer) -> None:
+    handler = sending._client.handler
+    until = handler.monotonic() + 10
+    for _ in itertools.count():
+        if true():
+            return
+        assert handler.monotonic() < until, "it did not happen"
+        handler.sleep(0.005)
