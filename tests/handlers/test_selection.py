@@ -215,6 +215,7 @@ def test_importing_and_making_a_greenlet_handler_patches_nothing() -> None:
         handler = gkafka.handlers.GEventHandler()
         handler.spawn(handler.sleep, 0.001).join()
         handler.offload(int)
+        gkafka.KafkaClient("127.0.0.1:1", handler=handler).close()
         for module, was in zip(modules, before):
             now = vars(module)
             print([name for name in was if now.get(name) is not was[name]], end="")
