@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from gkafka.errortexts import text_of
 
 __all__ = [
+    "AuthenticationError",
     "BrokerError",
     "BrokerIdNotRegistered",
     "BrokerNotAvailable",
@@ -251,6 +252,12 @@ class UnknownBrokerError(BrokerError):
         super().__init__(*(args or (f"error {code}: not known to this client",)), **about)
 
 
+class AuthenticationError(KafkaException):
+    """A broker does not take this client for who it says it is, or could not show that it is the right broker, or the credentials could not be
+    had. The text says which. Trying again with the same credentials does not help.
+    """
+
+
 def error_for(code: int, message: str | None = None, **about: Any) -> BrokerError | None:
     """The exception for a broker's error code, None for 0. message: the broker's own text, where the answer has one.
 
@@ -402,11 +409,11 @@ class InvalidTimestamp(BrokerError, code=32):
     """The timestamp of the message is out of acceptable range."""
 
 
-class UnsupportedSaslMechanism(BrokerError, code=33):
+class UnsupportedSaslMechanism(BrokerError, AuthenticationError, code=33):
     """The broker does not support the requested SASL mechanism."""
 
 
-class IllegalSaslState(BrokerError, code=34):
+class IllegalSaslState(BrokerError, AuthenticationError, code=34):
     """Request is not valid given the current SASL state."""
 
 
@@ -508,7 +515,7 @@ class LogDirNotFound(BrokerError, code=57):
     """The user-specified log directory is not found in the broker config."""
 
 
-class SaslAuthenticationFailed(BrokerError, code=58):
+class SaslAuthenticationFailed(BrokerError, AuthenticationError, code=58):
     """SASL Authentication failed."""
 
 
