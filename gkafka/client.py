@@ -26,6 +26,7 @@ from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
 from gkafka.nativeproducer import NativeProducer
 from gkafka.rawfetch import RawFetch, RawFetcher, check_isolation
+from gkafka.sasloptions import hide_secrets
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class KafkaClient:
         handler: str | Handler = "auto",
         **options: Any,
     ) -> None:
+        options = hide_secrets(options)
         given: dict[str, Any] = {
             "socket_timeout_ms": socket_timeout_ms,
             "offsets_channel_socket_timeout_ms": offsets_channel_socket_timeout_ms,
@@ -111,7 +113,10 @@ class KafkaClient:
         self._undelivered: list[DeliveryError] = []
 
     def __repr__(self) -> str:
-        hosts = ",".join(f"{b.host}:{b.port}" for b in self._cluster._bootstrap) or f"of ZooKeeper {self._cluster._zookeeper_hosts}"
+        cluster = getattr(self, "_cluster", None)  # not there yet where a traceback shows the arguments of a call that failed
+        hosts = (
+            cluster and ",".join(f"{b.host}:{b.port}" for b in cluster._bootstrap)
+        ) or f"of ZooKeeper {cluster and cluster._zookeeper_hosts}"
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (hosts={hosts})>"
 
     # -- documented --------------------------------------------------------------------------------------------------------

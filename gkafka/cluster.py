@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from gkafka.broker import CONTROL, OFFSETS, Broker
@@ -18,6 +19,7 @@ from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo
 from gkafka.core.offsets import coordinator_of, coordinator_request
 from gkafka.exceptions import (
+    AuthenticationError,
     ClientClosedError,
     KafkaException,
     KafkaTimeoutError,
@@ -31,9 +33,11 @@ from gkafka.exceptions import (
 )
 from gkafka.hosts import parse_hosts, parse_proxy_url, parse_source_address, parse_zookeeper
 from gkafka.net.buffers import BufferPool
+from gkafka.net.credentials import make_credentials
 from gkafka.producermemory import ProducerMemory
 from gkafka.protocol.admin import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsSpec, DescribeGroupResponse
 from gkafka.protocol.base import Names
+from gkafka.sasloptions import check_sasl
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import Versions
 from gkafka.wire.metadata import RELIABLE_EPOCHS, MetadataRequest, MetadataResponse
@@ -89,12 +93,14 @@ class Cluster:
             **(ssl_config.client_options() if ssl_config is not None else {}),
         )
         check_security(self.config)
+        check_sasl(self.config)
         if self.config.proxy_url is not None:
             parse_proxy_url(self.config.proxy_url)
-        if self.config.security_protocol == "SSL":
+        if self.config.uses_tls:
             from gkafka.net.tlscontext import check_tls  # ssl is imported only by those who use it
 
             check_tls(self.config)
+        self._credentials = make_credentials(handler, self.config)
         self._buffers = BufferPool(handler.Lock())  # one for all connections: its bound is the client's
         Versions.for_broker(self.config.broker_version)  # one that is not known is told now and not when the first connection opens
         if zookeeper_hosts is not None:
@@ -117,6 +123,8 @@ class Cluster:
         self._round = handler.Event()
         self._asking = False
         self._failures: dict[str, tuple[int, str]] = {}
+        self._refusals = 0
+        self._refusal: AuthenticationError | None = None
         self._coordinators: dict[str, int] = {}
         self._listed_at = -float("inf")
         self.in_order = True  # False: the application was left by an exception, what it was at work on is not finished
@@ -157,6 +165,7 @@ class Cluster:
             buffer_size=RECEIVE_BYTES,
             config=c,
             buffers=self._buffers,
+            credentials=self._credentials,
         )
 
     def __repr__(self) -> str:
@@ -287,12 +296,15 @@ class Cluster:
             if response is None:
                 tries, _ = self._failures.get(address_of(broker), (0, ""))
                 self._failures[address_of(broker)] = (tries + 1, f"{error}")
+                self._refusal = error if isinstance(error, AuthenticationError) else None
+                self._refusals += self._refusal is not None
                 if self._whom_to_ask(now) in (None, broker):  # nobody else: a broker that answers nonsense is not asked in a loop
                     self.metadata.on_failure(now)
                 else:
                     self.metadata.invalidate()
             else:
                 self._failures.clear()
+                self._refusal = None
                 self.versions = broker.versions or self.versions
                 self.metadata.on_response(asked, response, now, epochs=_tells_epochs(broker.versions))
                 gone = self._follow_brokers()
@@ -341,12 +353,14 @@ class Cluster:
         self._handler.start()  # raises in a forked child, and where gevent patched the process since
         if not ready():
             self._ask_zookeeper(deadline)
+        refusals = self._refusals
         while not ready():
             self.check_open()
             event = self._round
             due = self.poll()
             if ready():
                 return
+            self._raise_refusal(refusals)
             self._give_up_early()
             now = self._handler.monotonic()
             if now >= deadline:
@@ -358,11 +372,21 @@ class Cluster:
         if self._closed:
             raise ClientClosedError("the client was closed: make a new KafkaClient")
 
+    def _raise_refusal(self, before: int) -> None:
+        """A broker refused this client since the caller began to wait, or did before and rests with all others: that does not change by waiting."""
+        refusal = self._refusal if self._refusals != before else None
+        if refusal is None and not self._asking and self._whom_to_ask(self._handler.monotonic()) is None:
+            refusal = next((broker.refusal for broker in self._candidates() if broker.refusal is not None), None)
+        if refusal is not None:
+            raise copy(refusal)
+
     def _give_up_early(self) -> None:
         """A client that never reached any host says so after a few tries of each, not at the end of a long timeout."""
         if self.metadata.version or not self._failures:
             return
         if all(self._failures.get(f"{b.host}:{b.port}", (0, ""))[0] >= FIRST_TRIES for b in self._bootstrap):
+            if self._refusal is not None:
+                raise copy(self._refusal)
             raise NoBrokersAvailableError(f"none of the hosts answered{self._why()}; check hosts=, the port and the listener's security")
 
     def _why(self) -> str:

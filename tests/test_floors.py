@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gkafka"
 
 FLOORS: list[tuple[int, tuple[str, ...]]] = [
-    (0, ("brokererrors", "errortexts", "exceptions", "checks", "common", "config", "hosts")),
+    (0, ("brokererrors", "errortexts", "exceptions", "checks", "common", "config", "hosts", "sasloptions")),
     (1, ("wire", "records")),
     (2, ("core",)),
     (3, ("handlers",)),
@@ -85,6 +85,11 @@ PURE = {
     "uuid",
     "re",
     "struct",
+    "base64",
+    "binascii",
+    "hashlib",
+    "hmac",
+    "json",
 }
 CONCURRENT = {
     *("threading", "queue", "gevent", "greenlet", "socket", "selectors", "select", "concurrent", "_thread", "asyncio"),

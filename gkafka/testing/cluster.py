@@ -17,6 +17,7 @@ from gkafka.testing.groupkeeper import GroupSeen
 from gkafka.testing.logs import StoredRecord, decode
 from gkafka.testing.native import Loop
 from gkafka.testing.refusals import refusal
+from gkafka.testing.sasl import SASL_APIS, Client, Sasl
 from gkafka.testing.server import Call, Listener, Peer, parse
 from gkafka.testing.state import Committed, Partition, State, Topic
 from gkafka.wire.apis import APIS, Api, Message, Request, Versions
@@ -88,7 +89,7 @@ class MockCluster:
     message.max.bytes. transaction_version: the level of Kafka's feature of that name: 2 is KIP-890's epoch for each transaction (default: 2
     from Kafka 4.0 on, else 0). racks: where the brokers are, one after the other: a Fetch that names the rack of a follower in sync is sent
     there by the leader (KIP-392). fetch_sessions: False declines them. consumer_session_timeout_ms, consumer_heartbeat_interval_ms: Kafka's
-    group.consumer.session.timeout.ms and its sibling, of the groups of KIP-848. history: how many requests `requests` remembers, 64 MiB of them at most.
+    group.consumer.session.timeout.ms and its sibling, of the groups of KIP-848. sasl: a `Sasl`: clients must say who they are. history: how many requests `requests` remembers, 64 MiB of them at most.
 
     It behaves as Kafka does, and its brokers share one state, so that there is no replication lag. Served: every API of `gkafka.wire` in
     every version. Transactions end at once: there is no time between a coordinator's decision and its markers.
@@ -103,7 +104,7 @@ class MockCluster:
             cluster.on("Heartbeat", Error(25))                    # it is told that nobody knows it: it joins again
             cluster.rebalance("g")
 
-    Not there: quotas, authentication, and the conversion of batches to an older format: a
+    Not there: quotas, permissions, TLS, and the conversion of batches to an older format: a
     Fetch too old for what the log holds is told UNSUPPORTED_VERSION.
     """
 
@@ -123,6 +124,7 @@ class MockCluster:
         fetch_sessions: bool = True,
         consumer_session_timeout_ms: int = 45_000,
         consumer_heartbeat_interval_ms: int = 5_000,
+        sasl: Sasl | None = None,
         history: int = 10_000,
     ) -> None:
         if brokers < 1:
@@ -140,7 +142,8 @@ class MockCluster:
         self._counts: dict[str, int] = {}
         self._waiting: list[Callable[[], bool]] = []
         self._closed = False
-        self._served = _served(versions, limits or {})
+        self._sasl = sasl
+        self._served = _served(versions, limits or {}, ANSWERED if sasl is None else ANSWERED | SASL_APIS)
         self._silent_on_unknown = versions is not None and versions.startswith("0.9")
         self._answers = Answers(
             self._state,
@@ -424,6 +427,12 @@ class MockCluster:
         self._changed()
 
     def _serve(self, peer: Peer, frame: memoryview) -> None:
+        if self._sasl is not None:
+            peer.client = peer.client or Client(self._sasl)
+            if peer.client.bare:
+                said = peer.client.hear_bare(bytes(frame))
+                peer.close() if said is None else peer.send(said)
+                return
         request = parse(frame, self._served)
         if request is None:
             if self._silent_on_unknown:
@@ -433,6 +442,10 @@ class MockCluster:
             return
         if isinstance(request, bytes):
             peer.send(request)
+            return
+        if peer.client is not None and not peer.client.may(request.api.name):
+            log.info("%s before the client has said who it is: closing", request.api.name)
+            peer.close()
             return
         call = Call(self, peer, request)
         self._remember(call, len(frame))
@@ -445,6 +458,9 @@ class MockCluster:
         rule.action.run(call)
 
     def _act(self, call: Call, then: Callable[[Message | None], object]) -> None:
+        if call.client is not None and call.request.api.name in SASL_APIS:
+            then(call.client.hear(call.request.message, call.request.version))
+            return
         self._answers.act(call, then)
 
     def _refusal(self, call: Call, code: int) -> Message | None:
@@ -488,9 +504,9 @@ def _api(name: str) -> Api:
     raise ConfigurationError(f"there is no API {name!r} here; these are: {', '.join(sorted(api.name for api in APIS.values()))}")
 
 
-def _served(versions: str | None, limits: Mapping[str, tuple[int, int] | None]) -> dict[int, tuple[int, int]]:
+def _served(versions: str | None, limits: Mapping[str, tuple[int, int] | None], answered: frozenset[str]) -> dict[int, tuple[int, int]]:
     """API key -> lowest and highest version."""
-    served = {api.key: (api.stable.low, api.stable.high) for api in APIS.values() if api.name in ANSWERED}
+    served = {api.key: (api.stable.low, api.stable.high) for api in APIS.values() if api.name in answered}
     if versions is not None:
         ranges = Versions.for_broker(versions).ranges
         served = {key: ranges[key] for key in served if key in ranges}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gkafka.wire import admin, apiversions, consumergroups, epochs, groups, metadata, offsets, produce, txn
+from gkafka.wire import admin, apiversions, consumergroups, epochs, groups, metadata, offsets, produce, sasl, txn
 from gkafka.wire.apis import Message, Request
 
 __all__ = ["refusal"]
@@ -174,6 +174,8 @@ _BY_NAME: dict[str, Callable[[Any, int, str], Message | None]] = {
     "OffsetFetch": _offset_fetch,
     "OffsetForLeaderEpoch": _epoch_ends,
     "Produce": _produce,
+    "SaslAuthenticate": lambda message, code, text: sasl.SaslAuthenticateResponse(error_code=code, error_message=text),
+    "SaslHandshake": lambda message, code, text: sasl.SaslHandshakeResponse(error_code=code),
     "SyncGroup": lambda message, code, text: groups.SyncGroupResponse(error_code=code),
     "TxnOffsetCommit": _txn_offset_commit,
 }
