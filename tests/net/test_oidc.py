@@ -230,7 +230,7 @@ def test_an_endpoint_needs_all_three(certs: Certificates, issuer: Issuer, missin
 def test_a_file_of_authorities_that_is_not_there_is_told_before_anything_connects(
     handler: Handler, issuer: Issuer, tmp_path: pathlib.Path
 ) -> None:
-    with pytest.raises(ConfigurationError, match="sasl_oauth_cafile=.*there is no such file"):
+    with pytest.raises(ConfigurationError, match=r"sasl_oauth_cafile=.*there is no such file"):
         TokenEndpoint(handler, config(issuer, None, sasl_oauth_cafile=str(tmp_path / "none.pem")))
 
 
