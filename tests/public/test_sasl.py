@@ -522,7 +522,7 @@ def test_b65_no_secret_is_in_logs_errors_or_objects(
         with contextlib.suppress(TypeError):
             texts.append(repr(pickle.dumps(error)))
     texts += [everything_logged.text, repr(client.stats()), repr(client), shown(client), repr(client._config)]
-    assert len(everything_logged.records) >= 3
+    assert len(everything_logged.records) >= 2
     assert len(shown(client)) > 1000
     encoded = "".join(texts)
     for hidden in (secret, "s3cret"):
