@@ -17,7 +17,7 @@ from gkafka.testing.groupkeeper import GroupSeen
 from gkafka.testing.logs import StoredRecord, decode
 from gkafka.testing.native import Loop
 from gkafka.testing.refusals import refusal
-from gkafka.testing.sasl import SASL_APIS, Client, Sasl
+from gkafka.testing.sasl import ILLEGAL_STATE, SASL_APIS, Client, Sasl
 from gkafka.testing.server import Call, Listener, Peer, parse
 from gkafka.testing.state import Committed, Partition, State, Topic
 from gkafka.wire.apis import APIS, Api, Message, Request, Versions
@@ -143,7 +143,7 @@ class MockCluster:
         self._waiting: list[Callable[[], bool]] = []
         self._closed = False
         self._sasl = sasl
-        self._served = _served(versions, limits or {}, ANSWERED if sasl is None else ANSWERED | SASL_APIS)
+        self._served = _served(versions, limits or {})
         self._silent_on_unknown = versions is not None and versions.startswith("0.9")
         self._answers = Answers(
             self._state,
@@ -458,8 +458,10 @@ class MockCluster:
         rule.action.run(call)
 
     def _act(self, call: Call, then: Callable[[Message | None], object]) -> None:
-        if call.client is not None and call.request.api.name in SASL_APIS:
-            then(call.client.hear(call.request.message, call.request.version))
+        if call.request.api.name in SASL_APIS:
+            then(
+                self._refusal(call, ILLEGAL_STATE) if call.client is None else call.client.hear(call.request.message, call.request.version)
+            )
             return
         self._answers.act(call, then)
 
@@ -504,9 +506,9 @@ def _api(name: str) -> Api:
     raise ConfigurationError(f"there is no API {name!r} here; these are: {', '.join(sorted(api.name for api in APIS.values()))}")
 
 
-def _served(versions: str | None, limits: Mapping[str, tuple[int, int] | None], answered: frozenset[str]) -> dict[int, tuple[int, int]]:
+def _served(versions: str | None, limits: Mapping[str, tuple[int, int] | None]) -> dict[int, tuple[int, int]]:
     """API key -> lowest and highest version."""
-    served = {api.key: (api.stable.low, api.stable.high) for api in APIS.values() if api.name in answered}
+    served = {api.key: (api.stable.low, api.stable.high) for api in APIS.values() if api.name in ANSWERED | SASL_APIS}
     if versions is not None:
         ranges = Versions.for_broker(versions).ranges
         served = {key: ranges[key] for key in served if key in ranges}

@@ -15,7 +15,7 @@ from typing import Any
 from gkafka.wire.apis import Message
 from gkafka.wire.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
-__all__ = ["SASL_APIS", "Client", "Sasl"]
+__all__ = ["ILLEGAL_STATE", "SASL_APIS", "Client", "Sasl"]
 
 SASL_APIS = frozenset({"SaslHandshake", "SaslAuthenticate"})
 UNSUPPORTED_MECHANISM, ILLEGAL_STATE, REFUSED = 33, 34, 58

@@ -18,6 +18,7 @@ from gkafka.exceptions import (
     AuthenticationError,
     ConfigurationError,
     DeliveryError,
+    IllegalSaslState,
     KafkaException,
     NoBrokersAvailableError,
     SaslAuthenticationFailed,
@@ -234,8 +235,10 @@ def test_a_connection_without_sasl_tells_that_the_listener_wants_something_else(
 
 
 def test_sasl_to_a_listener_without_it_is_told(connect: Connect, make_cluster: Callable[..., MockCluster]) -> None:
+    with pytest.raises(IllegalSaslState, match="see whether the listener is one for SASL"):
+        connect(make_cluster(), **options("PLAIN")).connect()
     with pytest.raises(KafkaException, match="does not know SaslHandshake"):
-        connect(make_cluster(), **options("PLAIN"), reconnect_backoff_ms=1, api_timeout_ms=5000).connect()
+        connect(make_cluster(limits={"SaslHandshake": None}), **options("PLAIN"), reconnect_backoff_ms=1, api_timeout_ms=5000).connect()
 
 
 def test_an_old_broker_that_ends_the_connection_is_told_as_what_it_may_mean(
