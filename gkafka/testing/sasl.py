@@ -27,7 +27,8 @@ class Sasl:
     """For `MockCluster(sasl=...)`: whom its brokers let in. Everything may be changed while they run.
 
     users: name -> password, for PLAIN and SCRAM. tokens: those that OAUTHBEARER accepts. mechanisms: what is offered. session_ms: Kafka's
-    connections.max.reauth.ms: a client that asks anything later is cut off, unless it says anew who it is. iterations: of SCRAM.
+    connections.max.reauth.ms: a client that asks anything later is cut off, unless it says anew who it is; grace_ms: but not before this much more
+    has passed. iterations: of SCRAM.
     forged_signature: end SCRAM as a broker that does not know the password.
     """
 
@@ -38,6 +39,7 @@ class Sasl:
         tokens: tuple[str, ...] | list[str] = (),
         mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
         session_ms: int = 0,
+        grace_ms: int = 0,
         iterations: int = 4096,
         forged_signature: bool = False,
     ) -> None:
@@ -45,6 +47,7 @@ class Sasl:
         self.tokens = list(tokens)
         self.mechanisms = mechanisms
         self.session_ms = session_ms
+        self.grace_ms = grace_ms
         self.iterations = iterations
         self.forged_signature = forged_signature
         self.accepted = 0
@@ -124,7 +127,7 @@ class Client:
         self._rules.accepted += 1
         self._rules.renewed += self._is_known
         self._mechanism, self._is_known = "", True
-        self._until = time.monotonic() + self._rules.session_ms / 1000 if self._rules.session_ms else float("inf")
+        self._until = time.monotonic() + (self._rules.session_ms + self._rules.grace_ms) / 1000 if self._rules.session_ms else float("inf")
         return said, 0, None
 
     def _bearer(self, said: bytes) -> tuple[bytes, int, str | None]:

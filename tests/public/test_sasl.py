@@ -43,7 +43,7 @@ def options(mechanism: str, secret: str | None = None) -> dict[str, Any]:
 
 @pytest.fixture
 def sasl() -> Sasl:
-    return Sasl({USER: PASSWORD}, tokens=[TOKEN])
+    return Sasl({USER: PASSWORD}, tokens=[TOKEN], grace_ms=1000)  # sessions of tests are short, and a busy machine is late
 
 
 @pytest.fixture
