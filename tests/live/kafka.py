@@ -157,7 +157,7 @@ class KafkaCluster:
     fast: small JVMs that start quickly; False: the JVM's own defaults, for benchmarks. port: of the first broker, else any.
     doors: a port of the loopback or a host:port for each broker (KRaft only): whoever comes in by its second listener is told to find the brokers
     there, where the caller's proxies are. listeners: name -> security protocol, of further listeners of each broker (KRaft only); their other
-    settings are `properties`. users: for the storage's --add-scram, as "SCRAM-SHA-256=[name=u,password=p]".
+    settings are `properties`. users: for the storage's --add-scram, as "SCRAM-SHA-256=[name=u,password=p]". flags: of java.
     Raises MissingToolError if java or mvn is not installed, StartError (with the tail of the log) if a node does not come up.
     """
 
@@ -173,6 +173,7 @@ class KafkaCluster:
         doors: Sequence[int | str] = (),
         listeners: Mapping[str, str] | None = None,
         users: Sequence[str] = (),
+        flags: Sequence[str] = (),
     ) -> None:
         if version not in RELEASES:
             raise ValueError(f"version={version!r}: must be one of {', '.join(VERSIONS)}")
@@ -188,6 +189,7 @@ class KafkaCluster:
         self._doors = [door if isinstance(door, str) else f"127.0.0.1:{door}" for door in doors]
         self._listeners = dict(listeners or {})
         self._users = users
+        self._flags = flags
         self._folder: Path | None = None
         self._zookeeper: Jvm | None = None
         self._zookeeper_port = 0
@@ -348,6 +350,7 @@ class KafkaCluster:
                 ["kafka.Kafka", str(settings)],
                 quick=self._fast,
                 heap_mb=self._heap_mb,
+                flags=self._flags,
             )
             self.nodes.append(Node(id, port, jvm, behind, named))
             if not self.release.zookeeper:
