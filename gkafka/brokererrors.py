@@ -12,6 +12,9 @@ from typing import Any, ClassVar
 
 from gkafka.errortexts import text_of
 
+LONGEST_MESSAGE = 1000
+"""Characters of what a broker says of its error."""
+
 __all__ = [
     "AuthenticationError",
     "BrokerError",
@@ -258,6 +261,11 @@ class AuthenticationError(KafkaException):
     """
 
 
+def shown(text: str) -> str:
+    """A stranger's text, fit for a log: on one line, without control characters, and not long."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:LONGEST_MESSAGE])
+
+
 def error_for(code: int, message: str | None = None, **about: Any) -> BrokerError | None:
     """The exception for a broker's error code, None for 0. message: the broker's own text, where the answer has one.
 
@@ -266,6 +274,8 @@ def error_for(code: int, message: str | None = None, **about: Any) -> BrokerErro
     if code == 0:
         return None
     cls = BrokerError.by_code.get(code)
+    if message:
+        message = shown(message)
     if cls is None:
         return UnknownBrokerError(code, text_of(code, message or "not known to this client", about), **about)
     return cls(text_of(code, message or cls.__doc__ or "", about), **about)

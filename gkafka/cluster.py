@@ -25,13 +25,14 @@ from gkafka.exceptions import (
     KafkaTimeoutError,
     LeaderNotFoundError,
     NoBrokersAvailableError,
+    ProtocolError,
     Stale,
     UnknownTopicError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
     error_for,
 )
-from gkafka.hosts import parse_hosts, parse_proxy_url, parse_source_address, parse_zookeeper
+from gkafka.hosts import is_address, parse_hosts, parse_proxy_url, parse_source_address, parse_zookeeper
 from gkafka.net.buffers import BufferPool
 from gkafka.net.credentials import make_credentials
 from gkafka.producermemory import ProducerMemory
@@ -293,6 +294,9 @@ class Cluster:
             self._asking = False
             if response is not None and not response.brokers:
                 error, response = NoBrokersAvailableError(f"{broker.host}:{broker.port} told of no broker"), None
+            if response is not None and (wrong := _no_address(response)) is not None:
+                text = f"{address_of(broker)}: Metadata response: {wrong}"
+                error, response = ProtocolError(text, broker=address_of(broker), api="Metadata"), None
             if response is None:
                 tries, _ = self._failures.get(address_of(broker), (0, ""))
                 self._failures[address_of(broker)] = (tries + 1, f"{error}")
@@ -690,6 +694,14 @@ class Cluster:
 
 def _tells_epochs(versions: Versions | None) -> bool:
     return versions is None or versions.supports(MetadataRequest.API, RELIABLE_EPOCHS)
+
+
+def _no_address(response: MetadataResponse) -> str | None:
+    """What is wrong with where the brokers are said to be."""
+    for told in response.brokers:
+        if not is_address(told.host, told.port):
+            return f"broker {told.node_id} is said to be at {told.host!r} port {told.port}, which is no address"
+    return None
 
 
 def address_of(broker: Broker) -> str:

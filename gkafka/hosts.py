@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from gkafka.checks import check_text
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["Proxy", "parse_hosts", "parse_proxy_url", "parse_source_address", "parse_zookeeper"]
+__all__ = ["Proxy", "is_address", "parse_hosts", "parse_proxy_url", "parse_source_address", "parse_zookeeper"]
 
 
 def parse_hosts(hosts: str) -> list[tuple[str, int]]:
@@ -50,6 +50,11 @@ def _split(part: str) -> tuple[str, str]:
 
 def _is_port(port: str) -> bool:
     return not port or (port.isascii() and port.isdecimal() and int(port) < 65536)
+
+
+def is_address(host: str, port: int) -> bool:
+    """Whether a broker can be there, as another one says: whatever is told may end in a log, a terminal or a request to a proxy."""
+    return 0 < len(host) <= 255 and host.isprintable() and not any(c.isspace() for c in host) and 0 < port < 65536
 
 
 def parse_source_address(source_address: str) -> tuple[str, int] | None:

@@ -391,9 +391,15 @@ class Connection:
     def frame_size(self, prefix: Buffer) -> int:
         """See the function of this name."""
         limit = self._max_response_bytes
-        if self.state is State.OPEN:
-            return frame_size(prefix, limit, self.peer)
-        return frame_size(prefix, min(limit, LARGEST_FIRST_ANSWER), self.peer, 0 if self.bare else SMALLEST_FRAME)
+        try:
+            if self.state is State.OPEN:
+                return frame_size(prefix, limit, self.peer)
+            return frame_size(prefix, min(limit, LARGEST_FIRST_ANSWER), self.peer, 0 if self.bare else SMALLEST_FRAME)
+        except ProtocolError as exc:
+            waited_for = next((sent.api.name for sent in self.unanswered), self.asked if self.state is State.NEGOTIATING else None)
+            if waited_for is None:
+                raise
+            raise ProtocolError(f"{exc} (in place of the answer to {waited_for})", broker=self.broker, api=waited_for) from None
 
     @property
     def in_flight(self) -> int:
