@@ -107,7 +107,7 @@ def parse_proxy_url(url: str) -> Proxy:
         return Proxy(PROXY_KINDS[scheme.lower()], host, int(port))
     username, password = (unquote(part) for part in userinfo.partition(":")[::2])
     for text in (username, password):
-        if not 1 <= len(text.encode()) <= 255 or re.search(r"[\0-\x1f\x7f]", text):
+        if not 1 <= len(text.encode("utf-8", "replace")) <= 255 or re.search(r"[\0-\x1f\x7f\ud800-\udfff]", text):
             raise ConfigurationError(
                 f"{shown}: a user name and a password are needed, each of 1 to 255 bytes and without control characters"
             )

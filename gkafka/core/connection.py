@@ -396,7 +396,8 @@ class Connection:
                 return frame_size(prefix, limit, self.peer)
             return frame_size(prefix, min(limit, LARGEST_FIRST_ANSWER), self.peer, 0 if self.bare else SMALLEST_FRAME)
         except ProtocolError as exc:
-            waited_for = next((sent.api.name for sent in self.unanswered), self.asked if self.state is State.NEGOTIATING else None)
+            opening = {State.NEGOTIATING: self.asked, State.AUTHENTICATING: "SaslAuthenticate"}
+            waited_for = next((sent.api.name for sent in self.unanswered), opening.get(self.state))
             if waited_for is None:
                 raise
             raise ProtocolError(f"{exc} (in place of the answer to {waited_for})", broker=self.broker, api=waited_for) from None
