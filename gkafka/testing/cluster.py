@@ -20,6 +20,7 @@ from gkafka.testing.refusals import refusal
 from gkafka.testing.sasl import ILLEGAL_STATE, SASL_APIS, Client, Sasl
 from gkafka.testing.server import Call, Listener, Peer, parse
 from gkafka.testing.state import Committed, Partition, State, Topic
+from gkafka.wire.adminapis import ADMIN_APIS
 from gkafka.wire.apis import APIS, Api, Message, Request, Versions
 
 __all__ = ["MockCluster", "RecordedRequest", "TransactionSeen"]
@@ -84,14 +85,15 @@ class MockCluster:
 
     brokers: how many; their ids are 1, 2, ... topics: name -> number of partitions. replication_factor: of these topics (default: one
     copy, three at most where there are as many brokers). limits: api name -> the versions to serve, (lowest, highest), or None for "not
-    at all". versions: serve what this release of Kafka does ("0.8.2" to "4.2"); on ApiVersions and whatever else it does not know 0.8.2
+    at all"; those of administration (DescribeAcls, ...) are served only if they stand here, and by on(name, Reply(...)) alone.
+    versions: serve what this release of Kafka does ("0.8.2" to "4.2"); on ApiVersions and whatever else it does not know 0.8.2
     closes the connection, and 0.9.0 is silent on it from then on, as those are. auto_create: a topic that a Metadata request names comes into being. max_message_bytes: Kafka's
     message.max.bytes. transaction_version: the level of Kafka's feature of that name: 2 is KIP-890's epoch for each transaction (default: 2
     from Kafka 4.0 on, else 0). racks: where the brokers are, one after the other: a Fetch that names the rack of a follower in sync is sent
     there by the leader (KIP-392). fetch_sessions: False declines them. consumer_session_timeout_ms, consumer_heartbeat_interval_ms: Kafka's
     group.consumer.session.timeout.ms and its sibling, of the groups of KIP-848. sasl: a `Sasl`: clients must say who they are. history: how many requests `requests` remembers, 64 MiB of them at most.
 
-    It behaves as Kafka does, and its brokers share one state, so that there is no replication lag. Served: every API of `gkafka.wire` in
+    It behaves as Kafka does, and its brokers share one state, so that there is no replication lag. Served: every API of `gkafka.wire.apis` in
     every version. Transactions end at once: there is no time between a coordinator's decision and its markers.
 
     Groups have members, of the classic protocol or of KIP-848, not of both at a time: they join, rebalance and lose their sessions by the rules of Kafka's coordinator, except that the first member need
@@ -500,10 +502,10 @@ class MockCluster:
 
 
 def _api(name: str) -> Api:
-    for api in APIS.values():
-        if api.name == name:
-            return api
-    raise ConfigurationError(f"there is no API {name!r} here; these are: {', '.join(sorted(api.name for api in APIS.values()))}")
+    known = {api.name: api for api in (*APIS.values(), *ADMIN_APIS.values())}
+    if name not in known:
+        raise ConfigurationError(f"there is no API {name!r} here; these are: {', '.join(sorted(known))}")
+    return known[name]
 
 
 def _served(versions: str | None, limits: Mapping[str, tuple[int, int] | None]) -> dict[int, tuple[int, int]]:
