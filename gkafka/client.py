@@ -32,6 +32,7 @@ from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopics
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from gkafka.admin import Admin
     from gkafka.consumer import Consumer
 
 __all__ = ["KafkaClient", "TopicEnds"]
@@ -240,6 +241,14 @@ class KafkaClient:
         if self._raw is None:
             self._raw = RawFetcher(self._cluster)
         return self._raw
+
+    def admin(self) -> Admin:
+        """Administration of the cluster: topics, configurations, groups, offsets, ACLs, users and more (docs/admin.md)."""
+        self._handler.check_fork()
+        self._cluster.check_open()
+        from gkafka.admin import Admin  # whoever only produces or consumes starts without its tables
+
+        return Admin(self._cluster)
 
     def create_topic(
         self,

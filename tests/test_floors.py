@@ -21,6 +21,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
     (
         5,
         (
+            "admin",
             "balancedconsumer",
             "balancing",
             "broker",
