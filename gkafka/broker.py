@@ -85,7 +85,7 @@ class Broker(BrokerCalls):
         self._last_error: KafkaException | None = None
         self._channels: dict[object, Channel] = {}
         self._request_handlers: dict[object, BrokerRequests] = {}
-        self._lock = handler.Lock()
+        self._lock = handler.Mutex()
         self._shut = False
 
     @classmethod

@@ -102,7 +102,7 @@ class Cluster:
 
             check_tls(self.config)
         self._credentials = make_credentials(handler, self.config)
-        self._buffers = BufferPool(handler.Lock())  # one for all connections: its bound is the client's
+        self._buffers = BufferPool(handler.Mutex())  # one for all connections: its bound is the client's
         Versions.for_broker(self.config.broker_version)  # one that is not known is told now and not when the first connection opens
         if zookeeper_hosts is not None:
             parse_zookeeper("zookeeper_hosts", zookeeper_hosts)  # what can be no address is told now
@@ -120,7 +120,7 @@ class Cluster:
         )
         self._topics = TopicDict(self, exclude_internal_topics)
         self._brokers: dict[int, Broker] = {}
-        self._lock = handler.Lock()
+        self._lock = handler.Mutex()
         self._round = handler.Event()
         self._asking = False
         self._failures: dict[str, tuple[int, str]] = {}

@@ -60,7 +60,7 @@ class FetchDriver:
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, reset_policy: int | None) -> None:
         self.cluster, self.config, self._handler = cluster, config, cluster.handler
-        self.lock = self._handler.Lock()
+        self.lock = self._handler.Mutex()
         self.filled = self._handler.Event()
         self.queues: dict[TopicPartition, Queue] = {}
         self.order: deque[Queue] = deque()
@@ -98,7 +98,7 @@ class FetchDriver:
         # Not id(self): the next consumer may get the same one, and with it a connection that is still waiting for an answer.
         wake = self._handler.Event()
         self.cluster.sleepers.add(wake)
-        return Fetching(index, object(), fetcher, self._handler.Lock(), wake)
+        return Fetching(index, object(), fetcher, self._handler.Mutex(), wake)
 
     # -- what is read, under the lock ------------------------------------------------------------------------------------------
     def clear(self) -> list[tuple[Fetching, int | None]]:

@@ -90,8 +90,8 @@ class NativeProducer(TransactionCalls):
         """Make all that belongs to one process."""
         config = self.config
         self._cluster, self._handler = cluster, cluster.handler
-        self._slow_lock = self._handler.Lock()
-        self._append_lock = self._handler.Lock()
+        self._slow_lock = self._handler.Mutex()
+        self._append_lock = self._handler.Mutex()
         self._delivered = False  # or given up: close() has only to end the worker
         self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
         self._plain_bytes = min(self._initial_bytes, config.max_request_bytes)

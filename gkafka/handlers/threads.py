@@ -332,6 +332,9 @@ class ThreadingHandler(Handler):
     def Lock() -> p.Lock:
         return threading.Lock()
 
+    def Mutex(self) -> p.Lock:
+        return threading.Lock()
+
     @staticmethod
     def RLock(*args: Any, **kwargs: Any) -> p.Lock:
         return threading.RLock(*args, **kwargs)

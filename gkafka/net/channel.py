@@ -122,10 +122,10 @@ class Channel:
             authenticates=config.uses_sasl,
         )
         self._receive_bytes = receive_bytes
-        self._buffers = BufferPool(handler.Lock()) if buffers is None else buffers
+        self._buffers = BufferPool(handler.Mutex()) if buffers is None else buffers
         self._frames: FrameReader  # one for each socket: _connect makes it
-        self._order = handler.Lock()  # frames go out in the order of their numbers; taken before `_lock`
-        self._lock = handler.Lock()  # never held across a wait or a system call, nor while anyone's callback runs
+        self._order = handler.Mutex()  # frames go out in the order of their numbers; taken before `_lock`
+        self._lock = handler.Mutex()  # never held across a wait or a system call, nor while anyone's callback runs
         self._settled = handler.Event()  # open, or closed without ever having been
         self._ended = handler.Event()  # the reader is gone
         self._backlog: deque[Queued] = deque()

@@ -107,7 +107,7 @@ class TlsStream(Stream):
         self._where = where
         self._handler = handler
         self._stream = stream
-        self._lock = handler.Lock()
+        self._lock = handler.Mutex()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         try:
             self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)

@@ -61,6 +61,7 @@ def busy() -> None:
     holders = Holders()
     with pytest.MonkeyPatch.context() as patch, MockCluster(2, {"t": 4}) as cluster:
         patch.setattr(GEventHandler, "Lock", staticmethod(tracked(holders)))
+        patch.setattr(GEventHandler, "Mutex", staticmethod(tracked(holders)))
         patch.setattr(hubs, "GreenletLock", tracked(holders))  # what an RLock is made of
         greenlet.settrace(holders.trace)
         client = connect(cluster.bootstrap)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -32,15 +31,12 @@ class CtrlC(KeyboardInterrupt):
 
 
 class WorkersGun(Gun):
-    """Shoots only at the worker, and with what Ctrl-C raises. Not inside the handler: a lock of greenlets that is hit between taking a permit and
-    returning stays taken.
-    """
+    """Shoots only at the worker, and with what Ctrl-C raises."""
 
     raises = CtrlC
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
-        inside = os.sep + "handlers" + os.sep in frame.f_code.co_filename
-        return self._line if inside or gevent.getcurrent().name != "gkafka-producer" else super()._line(frame, event, arg)
+        return super()._line(frame, event, arg) if gevent.getcurrent().name == "gkafka-producer" else self._line
 
 
 def through(call: Callable[[], T]) -> T:
