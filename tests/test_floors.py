@@ -219,6 +219,12 @@ def concurrency_faults(here: str, source: str) -> list[str]:
             continue
         if (alias.get(node.value.id, node.value.id), node.attr) in FORBIDDEN_CALLS:
             faults.append(f"line {node.lineno}: {node.value.id}.{node.attr}")
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    faults += [
+        f"line {call.lineno}: a signal may leave a Lock of greenlets taken, a Mutex never"
+        for call in calls
+        if words_of(call.func)[-1:] == ["Lock"]
+    ]
     return faults
 
 
@@ -334,6 +340,7 @@ def test_core_may_not(source: str) -> None:
         "import os\nos.fork()",
         "import os as o\no.fork()",
         "from os import fork",
+        "self._lock = handler.Lock()",
     ],
 )
 def test_no_room_but_handlers_may(source: str) -> None:

@@ -54,7 +54,7 @@ class TokenEndpoint:
         except ConfigurationError as exc:
             raise ConfigurationError(str(exc).replace("ssl_cafile", "sasl_oauth_cafile")) from exc
         self._where = f"token endpoint {self._host}:{self._port}"
-        self._lock = handler.Lock()
+        self._lock = handler.Mutex()
         self._token: Token | None = None
         self._asking: Future | None = None
 
