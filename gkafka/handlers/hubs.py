@@ -372,13 +372,12 @@ class Turnstile:
     each turn of the loop admits greenlets until the budget of that turn is used up.
     """
 
-    __slots__ = ("_armed", "_iteration", "_loop", "_queue", "_started", "_timer")
+    __slots__ = ("_iteration", "_loop", "_queue", "_started", "_timer")
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop
         self._queue: deque[Any] = deque()
         self._timer = loop.timer(0)
-        self._armed = False
         self._iteration = -1  # the turn of the loop that the budget is counted in,
         self._started = 0.0  # and since when
 
@@ -402,10 +401,15 @@ class Turnstile:
             return  # a callback of the loop must not wait; another thread is none of this hub's business
         pid = os.getpid()
         waiter = Waiter(hub)
-        self._queue.append(waiter)
-        self._arm()
         try:
-            waiter.get()
+            self._queue.append(waiter)
+            admitted = False
+            while not admitted:
+                self._arm()
+                with hub.loop.timer(SLICE_S) as timer:
+                    timer.start(waiter.switch, False)
+                    # Not admitted, and not in the queue any more: a signal ended who was about to do it.
+                    admitted = waiter.get() or waiter not in self._queue
         except BaseException:
             if waiter in self._queue:
                 self._queue.remove(waiter)
@@ -413,22 +417,20 @@ class Turnstile:
         check_same_process(pid)
 
     def _arm(self) -> None:
-        if not self._armed:
-            self._armed = True
+        if not self._timer.active:
             # The loop's idea of the time is as old as its last poll: a timer from then would be due before the next one.
             self._loop.update_now()
             self._timer.start(self._admit)
 
     def _admit(self) -> None:
         # In the hub, after a poll. Each switch comes back when that greenlet waits again, here or anywhere.
-        self._timer.stop()
-        self._armed = False
-        self._iteration, self._started = self._loop.iteration, perf_counter()
         try:
+            self._timer.stop()
+            self._iteration, self._started = self._loop.iteration, perf_counter()
             # Only those who wait now: one that comes back is owed a poll before it goes on.
             for _ in range(len(self._queue)):
                 if self._queue:
-                    self._queue.popleft().switch(None)
+                    self._queue.popleft().switch(True)
                 if perf_counter() - self._started > BUDGET_S:
                     break
         finally:
