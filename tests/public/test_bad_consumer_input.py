@@ -194,7 +194,7 @@ def test_a_commit_for_what_does_not_exist_is_told_after_one_fresh_look(
         client.update_cluster()
         looks = cluster.count("Metadata")
         with Clock() as clock:
-            error = error_of(consumer.commit, {partition: 5})
+            error = error_of(consumer.commit, {partition: 5}, timeout=10)
         assert isinstance(error, UnknownTopicOrPartition), error
         assert said in str(error)
         assert (error.topic, error.partition, error.group) == (*partition, "g")
