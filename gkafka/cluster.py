@@ -26,6 +26,7 @@ from gkafka.exceptions import (
     LeaderNotFoundError,
     NoBrokersAvailableError,
     ProtocolError,
+    RebootstrapRequired,
     Stale,
     UnknownTopicError,
     UnknownTopicOrPartition,
@@ -292,6 +293,9 @@ class Cluster:
         gone: list[Broker] = []
         with self._lock:
             self._asking = False
+            if response is not None and response.error_code:
+                error, response = error_for(response.error_code, api="Metadata", broker=address_of(broker)), None
+                gone = self._begin_anew(error)
             if response is not None and not response.brokers:
                 error, response = NoBrokersAvailableError(f"{broker.host}:{broker.port} told of no broker"), None
             if response is not None and (wrong := _no_address(response)) is not None:
@@ -324,6 +328,14 @@ class Cluster:
             event.set()  # a producer that waits for a leader need not sleep out its turn
         if response is None:
             self.poll()
+
+    def _begin_anew(self, error: KafkaException | None) -> list[Broker]:
+        """KIP-1102: a broker says that what is known is of another cluster. The hosts that were given are asked; returns whom to close."""
+        if not isinstance(error, RebootstrapRequired):
+            return []
+        gone = [broker for broker in self._brokers.values() if broker not in self._bootstrap]
+        self._brokers.clear()
+        return gone
 
     def _follow_brokers(self) -> list[Broker]:
         """Make the Broker objects match the metadata; returns those that are gone. Called under the lock."""
