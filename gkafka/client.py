@@ -172,6 +172,9 @@ class KafkaClient:
         self._cluster.check_open()
         from gkafka.consumer import Consumer  # whoever only produces starts faster, and smaller, without it
 
+        for name in ("consumer_group", "group_id", "group.id"):
+            if name in options:
+                raise ConfigurationError(f"get_consumer(): unknown option {name!r}; it is called group here: group={options[name]!r}")
         return Consumer(self._cluster, build(NativeConsumerConfig, options, where="get_consumer()"), topics=topics, group=group)
 
     def partitions(self, topic: str) -> list[int]:

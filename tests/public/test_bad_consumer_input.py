@@ -94,6 +94,11 @@ def test_an_empty_group_is_not_taken_for_none(make: Make, kind: str, group: Any)
     assert f"group={group!r}: must not be empty" in refused(make, kind, group)
 
 
+@pytest.mark.parametrize("name", ["consumer_group", "group_id", "group.id"])
+def test_a_group_under_the_name_that_other_clients_give_it_is_told_its_name_here(client: KafkaClient, name: str) -> None:
+    assert f"unknown option {name!r}; it is called group here: group='g'" in refused(client.get_consumer, "t", **{name: "g"})
+
+
 @pytest.mark.parametrize("option", ["group_instance_id", "group_remote_assignor"])
 def test_an_empty_name_of_a_member_or_an_assignor_is_not_taken_for_none(make: Make, option: str) -> None:
     protocol = "consumer" if option == "group_remote_assignor" else "classic"
