@@ -255,7 +255,8 @@ class FetchDriver:
         with self.lock:
             self.divide()
             plan = share.fetcher.poll(now, full=self.is_full)
-            self.tell(plan.errors)
+            if plan.errors:
+                self.tell(plan.errors)
         if plan.errors:
             self.filled.set()
         due = plan.deadline
@@ -314,7 +315,7 @@ class FetchDriver:
                 self.cluster.metadata.invalidate()
             for tp in asked.partitions:
                 queue = self.queues.get(tp)
-                if queue is not None and queue.is_empty:
+                if queue is not None and queue.reader is None and not queue.batches:
                     queue.catch_up()
         if batches or errors:
             self.filled.set()  # who waits with OS threads wakes up when this one sends, and lets go of the interpreter
