@@ -30,7 +30,7 @@ TEST_PAGES := 40
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check test mutants demo bench faults soak clean
+.PHONY: help venv lint check test mutants demo bench faults fuzz soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,9 @@ bench: $(BUILT)  ## gkafka beside the other clients that are installed, as a tab
 
 faults: $(BUILT)  ## faults under load on a real three-node Kafka, beside confluent-kafka, as a table (FAULT=F03 for one, SEED=n)
 	$(PY) -m tests.faults $(addprefix --fault ,$(FAULT)) $(addprefix --seed ,$(SEED))
+
+fuzz: $(BUILT)  ## every decoder, by 600,000 mutants each, 1e7 in all; findings become files of tests/fuzz/corpus (TARGET=zstd, EXECUTIONS=n; an hour)
+	GKAFKA_IMPL=cython $(PY) -m tests.fuzz --executions $(or $(EXECUTIONS),600000) $(addprefix --target ,$(TARGET))
 
 soak: $(BUILT)  ## what has no end, tried longest: 10,000 random schedules of groups, 200,000 pieces of garbage, ten minutes of restarts (half an hour)
 	$(PY) -m pytest -q -n 2 -m soak -o faulthandler_timeout=2000 --ignore=tests/live tests

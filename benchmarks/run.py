@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.codec_pool import RECORDS
 from benchmarks.figures import (
     FULL,
     KAFKA,
@@ -227,6 +228,35 @@ def greenlets(effort: Effort) -> Iterator[Figure]:
             best = max if key == "stall_ms" else statistics.median
             measured = None if note else best(cell[key] for cell in cells)
             yield Figure(f"{TESTS[number][0]}: {what}", measured, gate, unit, effort.rounds, note, at_least=key == "rate")
+
+    for mode in ("produce", "consume"):
+        for size in (100, 1000):
+            rows = compare(Setting(mode=mode, size=size), ["native", "native+gevent"], effort)
+            yield ratio(f"{mode} {size} B, gevent to threads", rows, "native+gevent", "native", 0.7)
+    yield from codecs(effort)
+
+
+def codecs(effort: Effort) -> Iterator[Figure]:
+    """Codec work in the handler's own threads beside the same in the hub, in turn: what the stalls that are not there cost."""
+    with stub_broker() as bootstrap:
+        for codec in RECORDS:
+            for mode in ("produce", "consume"):
+                topic = f"null-{codec}" if mode == "produce" else f"kept-{codec}"
+                create(bootstrap, topic, 2)
+                target = ["--bootstrap", bootstrap, "--topic", topic, "--codec", codec]
+                runs: dict[str, list[dict[str, float]]] = {"": [], "--inline": []}
+                filled = [worker("codec_pool.py", "produce", *target)] if mode == "consume" else []
+                for _ in range(effort.rounds):
+                    for where, seen in runs.items():
+                        seen.append(worker("codec_pool.py", mode, *target, *filter(None, [where])))
+                pooled, inline = runs.values()
+                note, measured = failed([*filled, *pooled, *inline]), None
+                if not note:
+                    measured = statistics.median(a["rate"] / b["rate"] for a, b in zip(pooled, inline, strict=True))
+                    note = (
+                        f"{shown('rate', [run['rate'] for run in pooled])} to {shown('rate', [run['rate'] for run in inline])} messages/s"
+                    )
+                yield Figure(f"{mode} 1 MB batches of {codec}, in threads to in the hub", measured, 0.9, "x", effort.rounds, note)
 
 
 GREENLETS_UNITS = {

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from gkafka.brokercalls import BrokerCalls, BrokerRequests
 from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff, Retry
-from gkafka.exceptions import ConfigurationError, ConnectionFailedError, KafkaException
+from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException
 from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
+from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.wire.apis import Versions
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class Broker(BrokerCalls):
         *,
         config: ClientConfig | None = None,
         buffers: BufferPool | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._id = id_
         self._host = host.decode() if isinstance(host, bytes) else host
@@ -75,13 +78,14 @@ class Broker(BrokerCalls):
         self._buffer_size = buffer_size
         self._api_versions = _versions(api_versions, f"{self._host}:{port}")
         self._buffers = buffers
+        self._credentials = credentials or make_credentials(handler, self._config)
         self._backoff = Backoff(self._config.reconnect_backoff_ms / 1000, self._config.reconnect_backoff_max_ms / 1000)
         self._chance = handler.random()
         self._retry = Retry()
         self._last_error: KafkaException | None = None
         self._channels: dict[object, Channel] = {}
         self._request_handlers: dict[object, BrokerRequests] = {}
-        self._lock = handler.Lock()
+        self._lock = handler.Mutex()
         self._shut = False
 
     @classmethod
@@ -186,10 +190,17 @@ class Broker(BrokerCalls):
                 return max(self._retry.not_before, self._handler.monotonic() + GIVEN_UP_S)
         return self._retry.not_before
 
+    @property
+    def refusal(self) -> AuthenticationError | None:
+        """Why the broker did not take this client, until it may be tried again."""
+        error = self._last_error
+        resting = self._handler.monotonic() < self._retry.not_before
+        return error if resting and isinstance(error, AuthenticationError) else None
+
     def channel(self, role: object) -> Channel:
         """The connection for a kind of work, open or opening.
 
-        Raises ConnectionFailedError while the pause after a failure lasts.
+        Raises ConnectionFailedError while the pause after a failure lasts; the AuthenticationError again if it was one.
         """
         with self._lock:
             channel = self._channels.get(role)
@@ -202,6 +213,8 @@ class Broker(BrokerCalls):
             if self._shut:
                 raise ConnectionFailedError(f"{self._host}:{self._port}: the client was closed", broker=self._id)
             if now < self._retry.not_before:
+                if isinstance(self._last_error, AuthenticationError):  # told again at once: nothing is gained by waiting for another try
+                    raise copy(self._last_error)
                 left = self._retry.not_before - now
                 raise ConnectionFailedError(
                     f"{self._host}:{self._port}: not tried again for {left:.2f} s after: {self._last_error}", broker=self._id
@@ -218,6 +231,7 @@ class Broker(BrokerCalls):
                 buffers=self._buffers,
                 receive_bytes=self._buffer_size,
                 versions=self._api_versions,
+                credentials=self._credentials,
             )
             self._channels[role] = channel
         channel.start()

@@ -13,11 +13,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gkafka.brokererrors import MemberIdRequired, RequestTimedOut
+from gkafka.checks import check_count
 from gkafka.common import CompressionType
 from gkafka.exceptions import ClientClosedError, KafkaException, UnsupportedCodec
 from gkafka.handlers import RequestHandler, ResponseFuture
 from gkafka.protocol import admin, groups, metadata, offsets
-from gkafka.protocol.base import Name, Request, Response, text
+from gkafka.protocol.base import MIN_INT32, Name, Request, Response, check_has, listed, text
 from gkafka.protocol.fetch import FetchRequest, FetchResponse
 from gkafka.protocol.produce import ProduceResponse, sealed
 from gkafka.wire.produce import PartitionProduceData, TopicProduceData, holds_zstd, record_format
@@ -93,6 +94,7 @@ class BrokerCalls:
         messages, each with value, partition_key, partition_id, the topic's name as topic or topic_name, and possibly timestamp (ms) and headers.
         Raises UnsupportedCodec, RecordTooLarge, UnsupportedVersion before anything is sent.
         """
+        check_has("produce_request", produce_request, "compression_type", "required_acks", "timeout")
         channel = self.channel(PRODUCE)
         channel.wait_open(self._handler.monotonic() + self._socket_timeout_ms / 1000)
         if channel.versions is None:
@@ -149,7 +151,7 @@ class BrokerCalls:
 
         What newer brokers refuse for the group as a whole stands at each partition, as the document has it, and in the answer's err.
         """
-        asked = list(preqs)
+        asked = listed("preqs", preqs, "topic_name", "partition_id")
         answer = self._ask(OFFSETS, offsets.OffsetFetchRequest(consumer_group, asked), offsets.OffsetFetchResponse)
         if answer.err != 0:
             refused = offsets.OffsetFetchPartitionResponse(-1, b"", answer.err)
@@ -218,7 +220,7 @@ class BrokerCalls:
         timeout: ms to wait until they are there; 0 or less only begins it, and waits a second at most. Raises the error of the first that is
         refused.
         """
-        if timeout > 0:
+        if check_count("timeout", timeout, low=MIN_INT32) > 0:
             return self._ask(ADMIN, admin.CreateTopicsRequest(topic_reqs, timeout), admin.CreateTopicsResponse)
         return self._ask(ADMIN, admin.CreateTopicsRequest(topic_reqs, BEGUN_MS), CreationBegun)
 
@@ -228,7 +230,7 @@ class BrokerCalls:
         timeout: ms to wait until they are gone; 0 or less only begins it, and waits a second at most. Raises the error of the first that is
         refused.
         """
-        if timeout > 0:
+        if check_count("timeout", timeout, low=MIN_INT32) > 0:
             return self._ask(ADMIN, admin.DeleteTopicsRequest(topics, timeout), admin.DeleteTopicsResponse)
         return self._ask(ADMIN, admin.DeleteTopicsRequest(topics, BEGUN_MS), DeletionBegun)
 

@@ -12,7 +12,11 @@ from typing import Any, ClassVar
 
 from gkafka.errortexts import text_of
 
+LONGEST_MESSAGE = 1000
+"""Characters of what a broker says of its error."""
+
 __all__ = [
+    "AuthenticationError",
     "BrokerError",
     "BrokerIdNotRegistered",
     "BrokerNotAvailable",
@@ -251,6 +255,17 @@ class UnknownBrokerError(BrokerError):
         super().__init__(*(args or (f"error {code}: not known to this client",)), **about)
 
 
+class AuthenticationError(KafkaException):
+    """A broker does not take this client for who it says it is, or could not show that it is the right broker, or the credentials could not be
+    had. The text says which. Trying again with the same credentials does not help.
+    """
+
+
+def shown(text: str) -> str:
+    """A stranger's text, fit for a log: on one line, without control characters, and not long."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:LONGEST_MESSAGE])
+
+
 def error_for(code: int, message: str | None = None, **about: Any) -> BrokerError | None:
     """The exception for a broker's error code, None for 0. message: the broker's own text, where the answer has one.
 
@@ -259,6 +274,8 @@ def error_for(code: int, message: str | None = None, **about: Any) -> BrokerErro
     if code == 0:
         return None
     cls = BrokerError.by_code.get(code)
+    if message:
+        message = shown(message)
     if cls is None:
         return UnknownBrokerError(code, text_of(code, message or "not known to this client", about), **about)
     return cls(text_of(code, message or cls.__doc__ or "", about), **about)
@@ -402,11 +419,11 @@ class InvalidTimestamp(BrokerError, code=32):
     """The timestamp of the message is out of acceptable range."""
 
 
-class UnsupportedSaslMechanism(BrokerError, code=33):
+class UnsupportedSaslMechanism(BrokerError, AuthenticationError, code=33):
     """The broker does not support the requested SASL mechanism."""
 
 
-class IllegalSaslState(BrokerError, code=34):
+class IllegalSaslState(BrokerError, AuthenticationError, code=34):
     """Request is not valid given the current SASL state."""
 
 
@@ -508,7 +525,7 @@ class LogDirNotFound(BrokerError, code=57):
     """The user-specified log directory is not found in the broker config."""
 
 
-class SaslAuthenticationFailed(BrokerError, code=58):
+class SaslAuthenticationFailed(BrokerError, AuthenticationError, code=58):
     """SASL Authentication failed."""
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "check_time_left",
     "check_timestamp",
     "check_topic_name",
+    "is_topic_name",
     "check_wait",
     "find_index",
 ]
@@ -119,13 +120,18 @@ def check_name(name: str, value: Any) -> str:
     return text
 
 
+def is_topic_name(text: str) -> bool:
+    """Whether a topic can have the name."""
+    return TOPIC_NAME.fullmatch(text) is not None and text not in (".", "..")
+
+
 def check_topic_name(name: Any, what: str = "topic") -> str:
     """A topic's name by Kafka's rule; bytes are decoded. what: the argument.
 
     Source: org.apache.kafka.common.internals.Topic.validate.
     """
     text = check_text(what, name)
-    if TOPIC_NAME.fullmatch(text) is None or text in (".", ".."):
+    if not is_topic_name(text):
         raise ConfigurationError(f"{what}={name!r}: {TOPIC_RULE}")
     return text
 

@@ -26,11 +26,13 @@ from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
 from gkafka.nativeproducer import NativeProducer
 from gkafka.rawfetch import RawFetch, RawFetcher, check_isolation
+from gkafka.sasloptions import hide_secrets
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from gkafka.admin import Admin
     from gkafka.consumer import Consumer
 
 __all__ = ["KafkaClient", "TopicEnds"]
@@ -84,6 +86,7 @@ class KafkaClient:
         handler: str | Handler = "auto",
         **options: Any,
     ) -> None:
+        options = hide_secrets(options)
         given: dict[str, Any] = {
             "socket_timeout_ms": socket_timeout_ms,
             "offsets_channel_socket_timeout_ms": offsets_channel_socket_timeout_ms,
@@ -111,7 +114,10 @@ class KafkaClient:
         self._undelivered: list[DeliveryError] = []
 
     def __repr__(self) -> str:
-        hosts = ",".join(f"{b.host}:{b.port}" for b in self._cluster._bootstrap) or f"of ZooKeeper {self._cluster._zookeeper_hosts}"
+        cluster = getattr(self, "_cluster", None)  # not there yet where a traceback shows the arguments of a call that failed
+        hosts = (
+            cluster and ",".join(f"{b.host}:{b.port}" for b in cluster._bootstrap)
+        ) or f"of ZooKeeper {cluster and cluster._zookeeper_hosts}"
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (hosts={hosts})>"
 
     # -- documented --------------------------------------------------------------------------------------------------------
@@ -166,6 +172,9 @@ class KafkaClient:
         self._cluster.check_open()
         from gkafka.consumer import Consumer  # whoever only produces starts faster, and smaller, without it
 
+        for name in ("consumer_group", "group_id", "group.id"):
+            if name in options:
+                raise ConfigurationError(f"get_consumer(): unknown option {name!r}; it is called group here: group={options[name]!r}")
         return Consumer(self._cluster, build(NativeConsumerConfig, options, where="get_consumer()"), topics=topics, group=group)
 
     def partitions(self, topic: str) -> list[int]:
@@ -235,6 +244,14 @@ class KafkaClient:
         if self._raw is None:
             self._raw = RawFetcher(self._cluster)
         return self._raw
+
+    def admin(self) -> Admin:
+        """Administration of the cluster: topics, configurations, groups, offsets, ACLs, users and more (docs/admin.md)."""
+        self._handler.check_fork()
+        self._cluster.check_open()
+        from gkafka.admin import Admin  # whoever only produces or consumes starts without its tables
+
+        return Admin(self._cluster)
 
     def create_topic(
         self,

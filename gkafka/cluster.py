@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from gkafka.broker import CONTROL, OFFSETS, Broker
@@ -18,22 +19,27 @@ from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo
 from gkafka.core.offsets import coordinator_of, coordinator_request
 from gkafka.exceptions import (
+    AuthenticationError,
     ClientClosedError,
     KafkaException,
     KafkaTimeoutError,
     LeaderNotFoundError,
     NoBrokersAvailableError,
+    ProtocolError,
+    RebootstrapRequired,
     Stale,
     UnknownTopicError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
     error_for,
 )
-from gkafka.hosts import parse_hosts, parse_proxy_url, parse_source_address, parse_zookeeper
+from gkafka.hosts import is_address, parse_hosts, parse_proxy_url, parse_source_address, parse_zookeeper
 from gkafka.net.buffers import BufferPool
+from gkafka.net.credentials import make_credentials
 from gkafka.producermemory import ProducerMemory
 from gkafka.protocol.admin import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsSpec, DescribeGroupResponse
 from gkafka.protocol.base import Names
+from gkafka.sasloptions import check_sasl
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import Versions
 from gkafka.wire.metadata import RELIABLE_EPOCHS, MetadataRequest, MetadataResponse
@@ -89,13 +95,15 @@ class Cluster:
             **(ssl_config.client_options() if ssl_config is not None else {}),
         )
         check_security(self.config)
+        check_sasl(self.config)
         if self.config.proxy_url is not None:
             parse_proxy_url(self.config.proxy_url)
-        if self.config.security_protocol == "SSL":
+        if self.config.uses_tls:
             from gkafka.net.tlscontext import check_tls  # ssl is imported only by those who use it
 
             check_tls(self.config)
-        self._buffers = BufferPool(handler.Lock())  # one for all connections: its bound is the client's
+        self._credentials = make_credentials(handler, self.config)
+        self._buffers = BufferPool(handler.Mutex())  # one for all connections: its bound is the client's
         Versions.for_broker(self.config.broker_version)  # one that is not known is told now and not when the first connection opens
         if zookeeper_hosts is not None:
             parse_zookeeper("zookeeper_hosts", zookeeper_hosts)  # what can be no address is told now
@@ -113,10 +121,12 @@ class Cluster:
         )
         self._topics = TopicDict(self, exclude_internal_topics)
         self._brokers: dict[int, Broker] = {}
-        self._lock = handler.Lock()
+        self._lock = handler.Mutex()
         self._round = handler.Event()
         self._asking = False
         self._failures: dict[str, tuple[int, str]] = {}
+        self._refusals = 0
+        self._refusal: AuthenticationError | None = None
         self._coordinators: dict[str, int] = {}
         self._listed_at = -float("inf")
         self.in_order = True  # False: the application was left by an exception, what it was at work on is not finished
@@ -157,6 +167,7 @@ class Cluster:
             buffer_size=RECEIVE_BYTES,
             config=c,
             buffers=self._buffers,
+            credentials=self._credentials,
         )
 
     def __repr__(self) -> str:
@@ -282,17 +293,26 @@ class Cluster:
         gone: list[Broker] = []
         with self._lock:
             self._asking = False
+            if response is not None and response.error_code:
+                error, response = error_for(response.error_code, api="Metadata", broker=address_of(broker)), None
+                gone = self._begin_anew(error)
             if response is not None and not response.brokers:
                 error, response = NoBrokersAvailableError(f"{broker.host}:{broker.port} told of no broker"), None
+            if response is not None and (wrong := _no_address(response)) is not None:
+                text = f"{address_of(broker)}: Metadata response: {wrong}"
+                error, response = ProtocolError(text, broker=address_of(broker), api="Metadata"), None
             if response is None:
                 tries, _ = self._failures.get(address_of(broker), (0, ""))
                 self._failures[address_of(broker)] = (tries + 1, f"{error}")
+                self._refusal = error if isinstance(error, AuthenticationError) else None
+                self._refusals += self._refusal is not None
                 if self._whom_to_ask(now) in (None, broker):  # nobody else: a broker that answers nonsense is not asked in a loop
                     self.metadata.on_failure(now)
                 else:
                     self.metadata.invalidate()
             else:
                 self._failures.clear()
+                self._refusal = None
                 self.versions = broker.versions or self.versions
                 self.metadata.on_response(asked, response, now, epochs=_tells_epochs(broker.versions))
                 gone = self._follow_brokers()
@@ -308,6 +328,14 @@ class Cluster:
             event.set()  # a producer that waits for a leader need not sleep out its turn
         if response is None:
             self.poll()
+
+    def _begin_anew(self, error: KafkaException | None) -> list[Broker]:
+        """KIP-1102: a broker says that what is known is of another cluster. The hosts that were given are asked; returns whom to close."""
+        if not isinstance(error, RebootstrapRequired):
+            return []
+        gone = [broker for broker in self._brokers.values() if broker not in self._bootstrap]
+        self._brokers.clear()
+        return gone
 
     def _follow_brokers(self) -> list[Broker]:
         """Make the Broker objects match the metadata; returns those that are gone. Called under the lock."""
@@ -341,12 +369,14 @@ class Cluster:
         self._handler.start()  # raises in a forked child, and where gevent patched the process since
         if not ready():
             self._ask_zookeeper(deadline)
+        refusals = self._refusals
         while not ready():
             self.check_open()
             event = self._round
             due = self.poll()
             if ready():
                 return
+            self._raise_refusal(refusals)
             self._give_up_early()
             now = self._handler.monotonic()
             if now >= deadline:
@@ -358,11 +388,21 @@ class Cluster:
         if self._closed:
             raise ClientClosedError("the client was closed: make a new KafkaClient")
 
+    def _raise_refusal(self, before: int) -> None:
+        """A broker refused this client since the caller began to wait, or did before and rests with all others: that does not change by waiting."""
+        refusal = self._refusal if self._refusals != before else None
+        if refusal is None and not self._asking and self._whom_to_ask(self._handler.monotonic()) is None:
+            refusal = next((broker.refusal for broker in self._candidates() if broker.refusal is not None), None)
+        if refusal is not None:
+            raise copy(refusal)
+
     def _give_up_early(self) -> None:
         """A client that never reached any host says so after a few tries of each, not at the end of a long timeout."""
         if self.metadata.version or not self._failures:
             return
         if all(self._failures.get(f"{b.host}:{b.port}", (0, ""))[0] >= FIRST_TRIES for b in self._bootstrap):
+            if self._refusal is not None:
+                raise copy(self._refusal)
             raise NoBrokersAvailableError(f"none of the hosts answered{self._why()}; check hosts=, the port and the listener's security")
 
     def _why(self) -> str:
@@ -681,6 +721,14 @@ class Cluster:
 
 def _tells_epochs(versions: Versions | None) -> bool:
     return versions is None or versions.supports(MetadataRequest.API, RELIABLE_EPOCHS)
+
+
+def _no_address(response: MetadataResponse) -> str | None:
+    """What is wrong with where the brokers are said to be."""
+    for told in response.brokers:
+        if not is_address(told.host, told.port):
+            return f"broker {told.node_id} is said to be at {told.host!r} port {told.port}, which is no address"
+    return None
 
 
 def address_of(broker: Broker) -> str:

@@ -41,6 +41,9 @@ class Secret(str):
 
     __slots__ = ()
 
+    def __new__(cls, text: str = "") -> Secret:
+        return str.__new__(cls, text.reveal() if isinstance(text, Secret) else text)
+
     def __repr__(self) -> str:
         return "'***'"
 
@@ -175,7 +178,7 @@ INTO_THE_CONTEXT = {
 
 def ineffective_tls_option(options: Mapping[str, Any]) -> str | None:
     """The name of an option that asks for TLS while security_protocol (PLAINTEXT if it is not there) turns it off."""
-    if options.get("security_protocol", "PLAINTEXT") != "PLAINTEXT":
+    if options.get("security_protocol", "PLAINTEXT") not in ("PLAINTEXT", "SASL_PLAINTEXT"):
         return None
     settings = ("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_crlfile", "ssl_ciphers")
     given = [name for name in settings if options.get(name) is not None] + _checks_turned_off(options)
@@ -197,8 +200,8 @@ def check_security(config: ClientConfig) -> None:
     name = ineffective_tls_option({f.name: getattr(config, f.name) for f in dataclasses.fields(config)})
     if name is not None:
         raise ConfigurationError(
-            f"{name} with security_protocol='PLAINTEXT', which sends everything in clear text: "
-            f"set security_protocol='SSL', or leave {name} out"
+            f"{name} with security_protocol={config.security_protocol!r}, which sends everything in clear text: "
+            f"set security_protocol={'SASL_SSL' if config.uses_sasl else 'SSL'!r}, or leave {name} out"
         )
     if config.ssl_context is not None:
         _check_beside_context(config)
@@ -260,7 +263,11 @@ class ClientConfig:
         (), "(level, option, value) for setsockopt(), set on each connection before it is made, in this order", types=(tuple, list)
     )
     broker_version: str = option("0.9.0", "the broker's version if it cannot be asked; '0.9.0' means: ask first", types=(str,))
-    security_protocol: str = option("PLAINTEXT", "PLAINTEXT or SSL", choices=("PLAINTEXT", "SSL"))
+    security_protocol: str = option(
+        "PLAINTEXT",
+        "what the listener speaks: with SSL in its name TLS, with SASL the client says who it is (docs/security.md)",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    )
     ssl_context: Any = option(
         None, "an ssl.SSLContext, used unchanged, in place of the other `ssl_` options and `tls_verify`: with them it is refused", none=True
     )
@@ -301,6 +308,69 @@ class ClientConfig:
         secret=True,
         types=(str,),
     )
+    sasl_mechanism: str | None = option(
+        None,
+        "how the client says who it is, with security_protocol SASL_SSL or SASL_PLAINTEXT; AWS_MSK_IAM is OAUTHBEARER with tokens that AWS signs",
+        choices=(None, "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"),
+        aliases=("sasl.mechanisms", "sasl_mechanisms"),
+    )
+    sasl_username: str | None = option(
+        None, "user of PLAIN and SCRAM", none=True, types=(str,), aliases=("sasl_plain_username", "sasl.plain.username")
+    )
+    sasl_password: str | Callable[[], str] | None = option(
+        None,
+        "the user's password, or a callable that gives it, for each connection",
+        none=True,
+        secret=True,
+        types=(str, Callable),
+        aliases=("sasl_plain_password", "sasl.plain.password"),
+    )
+    sasl_oauth_token_provider: Any = option(
+        None,
+        "OAUTHBEARER: a callable that gives a token that is still valid, for each authentication; or an object with token() and, if it has "
+        "any, extensions(). It is called by a worker of the client",
+        none=True,
+    )
+    sasl_oauth_extensions: Mapping[str, str] | None = option(
+        None,
+        "OAUTHBEARER: names and values that go with the token (KIP-342), as Confluent Cloud's logicalCluster",
+        none=True,
+        types=(Mapping,),
+    )
+    sasl_oauth_token_endpoint_url: str | None = option(
+        None,
+        "OAUTHBEARER: https URL that gives tokens for sasl_oauth_client_id and its secret (OAuth 2.0 client credentials), in place of a provider",
+        none=True,
+        types=(str,),
+        aliases=("sasl.oauthbearer.token.endpoint.url",),
+    )
+    sasl_oauth_client_id: str | None = option(
+        None, "the client that the token endpoint knows", none=True, types=(str,), aliases=("sasl.oauthbearer.client.id",)
+    )
+    sasl_oauth_client_secret: str | Callable[[], str] | None = option(
+        None,
+        "its secret, or a callable that gives it",
+        none=True,
+        secret=True,
+        types=(str, Callable),
+        aliases=("sasl.oauthbearer.client.secret",),
+    )
+    sasl_oauth_scope: str | None = option(
+        None, "the scope to ask the token endpoint for", none=True, types=(str,), aliases=("sasl.oauthbearer.scope",)
+    )
+    sasl_oauth_cafile: str | None = option(
+        None, "PEM file of the authorities to trust at the token endpoint; the system's if not given", none=True, types=(str,)
+    )
+    sasl_kerberos_service_name: str = option("kafka", "GSSAPI: the service part of the brokers' Kerberos principal", types=(str,))
+    sasl_kerberos_domain_name: str | None = option(
+        None, "GSSAPI: the host part of it; the broker's host name if not given", none=True, types=(str,)
+    )
+    sasl_aws_region: str | None = option(None, "AWS_MSK_IAM: the region of the cluster, as 'eu-west-1'", none=True, types=(str,))
+    allow_plaintext_credentials: bool = option(
+        False,
+        "let PLAIN and OAUTHBEARER send the password or token over SASL_PLAINTEXT, where everybody on the way can read it",
+        types=(bool,),
+    )
     auto_create_topics: bool = option(
         True, "asking for a topic by name lets the broker create it, where the broker allows that", types=(bool,)
     )
@@ -309,6 +379,16 @@ class ClientConfig:
         "measure how long greenlets keep gevent's hub from all others, for `stats()['hub_stall_ms']`, and warn above a second; OS threads have no hub",
         types=(bool,),
     )
+
+    @property
+    def uses_tls(self) -> bool:
+        """Are the connections encrypted?"""
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Does the client say who it is?"""
+        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ class BrokerConnection:
             where="BrokerConnection",
         )
         self._timeout_s = RECONNECT_MS / 1000
-        self._buffers = BufferPool(self._handler.Lock())
+        self._buffers = BufferPool(self._handler.Mutex())
         self._frames: FrameReader | None = None
         self._inlet: _Inlet | None = None
         self._expected: deque[int] = deque()

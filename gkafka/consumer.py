@@ -68,7 +68,7 @@ class Consumer:
         self._deserializers = Deserializers(cluster, config)
         self._engine = NativeConsumer(cluster, config, reset_policy=self._policy, group=self._group)
         self._engine.on_close = weakref.WeakMethod(self.stop)
-        self._following = self._handler.Lock()
+        self._following = self._handler.Mutex()
         self._progress = Progress(cluster, self._engine, self._group)
         self._share: Share | None = None
         self._source: NativeConsumer | Share = self._engine  # what moves and stops partitions: with a group that has a say in it

@@ -5,7 +5,7 @@ Errors of the broker (one class per code) live in `gkafka.brokererrors` and are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gkafka.brokererrors import *  # noqa: F403  # one class per error code: see its __all__
@@ -21,6 +21,7 @@ from gkafka.brokererrors import __all__ as _broker_errors
 
 __all__ = [
     *_broker_errors,
+    "AdminError",
     "AssignmentError",
     "BufferFull",
     "ClientClosedError",
@@ -281,6 +282,20 @@ class RdKafkaException(KafkaException):
 
 class RdKafkaStoppedException(RdKafkaException):
     """Kept for code that catches it."""
+
+
+# -- administration ----------------------------------------------------------------------------------------------------
+class AdminError(KafkaException):
+    """Some of what an administrator's call was to do was not done. `errors`: the error of each thing that failed, `results`: of each that did not
+    what the call would have returned. `__cause__` is the first error.
+    """
+
+    def __init__(
+        self, message: str, errors: Mapping[Any, KafkaException] | None = None, results: Mapping[Any, Any] | None = None, **about: Any
+    ) -> None:
+        super().__init__(message, **about)
+        self.errors: dict[Any, KafkaException] = dict(errors or {})
+        self.results: dict[Any, Any] = dict(results or {})
 
 
 # -- other documented names of the same errors ---------------------------------------------------------------------------

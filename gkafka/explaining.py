@@ -62,11 +62,9 @@ def explain(driver: FetchDriver, now: float) -> dict[TopicPartition, PartitionRe
     with driver.lock:
         errors = {TopicPartition(e.topic or "", -1 if e.partition is None else e.partition): e for e in driver.errors}
         reports = {tp: _report(driver, queue, errors.get(tp), now) for tp, queue in driver.queues.items()}
-    return (
-        reports
-        if driver.may_deliver is None or driver.may_deliver()
-        else not_ours(reports, "this member has not heard of its group in time")
-    )
+    if driver.may_deliver is not None and not driver.may_deliver():
+        reports = not_ours(reports, "this member has not heard of its group in time")
+    return reports
 
 
 def stopped(stood: Mapping[TopicPartition, int]) -> dict[TopicPartition, PartitionReport]:

@@ -60,7 +60,7 @@ class FetchDriver:
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, reset_policy: int | None) -> None:
         self.cluster, self.config, self._handler = cluster, config, cluster.handler
-        self.lock = self._handler.Lock()
+        self.lock = self._handler.Mutex()
         self.filled = self._handler.Event()
         self.queues: dict[TopicPartition, Queue] = {}
         self.order: deque[Queue] = deque()
@@ -98,7 +98,7 @@ class FetchDriver:
         # Not id(self): the next consumer may get the same one, and with it a connection that is still waiting for an answer.
         wake = self._handler.Event()
         self.cluster.sleepers.add(wake)
-        return Fetching(index, object(), fetcher, self._handler.Lock(), wake)
+        return Fetching(index, object(), fetcher, self._handler.Mutex(), wake)
 
     # -- what is read, under the lock ------------------------------------------------------------------------------------------
     def clear(self) -> list[tuple[Fetching, int | None]]:
@@ -255,7 +255,8 @@ class FetchDriver:
         with self.lock:
             self.divide()
             plan = share.fetcher.poll(now, full=self.is_full)
-            self.tell(plan.errors)
+            if plan.errors:
+                self.tell(plan.errors)
         if plan.errors:
             self.filled.set()
         due = plan.deadline
@@ -314,7 +315,7 @@ class FetchDriver:
                 self.cluster.metadata.invalidate()
             for tp in asked.partitions:
                 queue = self.queues.get(tp)
-                if queue is not None and queue.is_empty:
+                if queue is not None and queue.reader is None and not queue.batches:
                     queue.catch_up()
         if batches or errors:
             self.filled.set()  # who waits with OS threads wakes up when this one sends, and lets go of the interpreter

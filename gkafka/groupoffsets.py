@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.nativeconsumer import NativeConsumer
 
-__all__ = ["GroupOffsets", "is_final", "starts_of"]
+__all__ = ["GroupOffsets", "absent", "is_final", "starts_of"]
 
 log = logging.getLogger(__name__)
 
@@ -107,26 +107,13 @@ class GroupOffsets:
         errors = {tp: error for tp, error in answers.items() if error is not None}
         unknown = [tp for tp, error in errors.items() if isinstance(error, (UnknownTopicOrPartition, UnknownTopicId))]
         gone = dict.fromkeys((tp for tp in unknown if self._is_missing(tp.topic)), DELETED)
-        strange = [tp for tp in unknown if tp not in gone and self._is_absent(tp)]
-        if strange:  # nobody has told of these, so nobody will ask for them again: one look at everything there is
-            self._cluster.list_topics(deadline)
-            gone |= {tp: self._what_there_is(tp.topic) for tp in strange if self._is_absent(tp)}
+        gone |= absent(self._cluster, (tp for tp in unknown if tp not in gone), deadline)
         for error in (error for tp, error in errors.items() if tp not in gone):
             raise error
         return gone
 
     def _is_missing(self, topic: str) -> bool:
         return isinstance(self._cluster.metadata.topic_error(topic), UnknownTopicOrPartition)
-
-    def _is_absent(self, tp: TopicPartition) -> bool:
-        info = self._cluster.metadata.topics.get(tp.topic)
-        return info is None or (tp.partition not in info.partitions and (info.error is None or self._is_missing(tp.topic)))
-
-    def _what_there_is(self, topic: str) -> str:
-        info = self._cluster.metadata.topic(topic)
-        if info is None:
-            return "there is no such topic; create it, or check the name"
-        return f"the topic has no such partition, only {min(info.partitions)} to {max(info.partitions)}"
 
     def _is_another(self, topic: str, id_: UUID) -> bool:
         """Was the topic of that id made again? Brokers before 4.1 would take its offsets for those of the new one."""
@@ -176,6 +163,31 @@ class GroupOffsets:
                 log.info("%s: %s, again in %g s", what, exc, backoff_s)
                 self._handler.sleep(backoff_s)
         return None
+
+
+def absent(cluster: Cluster, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, str]:
+    """Those that do not exist, and what there is instead.
+
+    What nobody has told of yet nobody will ask for again: it is settled by one fresh list of all topics, which creates nothing.
+    """
+    unknown = [tp for tp in partitions if _is_absent(cluster, tp)]
+    if unknown:
+        cluster.list_topics(deadline)
+    return {tp: _what_there_is(cluster, tp.topic) for tp in unknown if _is_absent(cluster, tp)}
+
+
+def _is_absent(cluster: Cluster, tp: TopicPartition) -> bool:
+    info = cluster.metadata.topics.get(tp.topic)
+    if info is None or isinstance(info.error, UnknownTopicOrPartition):
+        return True
+    return info.error is None and tp.partition not in info.partitions
+
+
+def _what_there_is(cluster: Cluster, topic: str) -> str:
+    info = cluster.metadata.topic(topic)
+    if info is None:
+        return "there is no such topic; create it, or check the name"
+    return f"the topic has no such partition, only {min(info.partitions)} to {max(info.partitions)}"
 
 
 def is_final(error: KafkaException) -> bool:

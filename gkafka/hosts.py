@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from gkafka.checks import check_text
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["Proxy", "parse_hosts", "parse_proxy_url", "parse_source_address", "parse_zookeeper"]
+__all__ = ["Proxy", "is_address", "parse_hosts", "parse_proxy_url", "parse_source_address", "parse_zookeeper"]
 
 
 def parse_hosts(hosts: str) -> list[tuple[str, int]]:
@@ -52,6 +52,11 @@ def _is_port(port: str) -> bool:
     return not port or (port.isascii() and port.isdecimal() and int(port) < 65536)
 
 
+def is_address(host: str, port: int) -> bool:
+    """Whether a broker can be there, as another one says: whatever is told may end in a log, a terminal or a request to a proxy."""
+    return 0 < len(host) <= 255 and host.isprintable() and not any(c.isspace() for c in host) and 0 < port < 65536
+
+
 def parse_source_address(source_address: str) -> tuple[str, int] | None:
     """(host, port) of "host:port", "host" or "[address]:port" (any port where none stands); None for ""."""
     if not isinstance(source_address, str):
@@ -89,26 +94,33 @@ PROXY_KINDS = {"socks5": "socks5", "socks5h": "socks5", "http": "http"}
 
 def parse_proxy_url(url: str) -> Proxy:
     """Raises ConfigurationError, which shows no more of the URL than its scheme: the rest may be credentials."""
+    found = _proxy(url)
+    if isinstance(found, str):  # raised here, where no variable holds a part of the URL
+        raise ConfigurationError(found)
+    return found
+
+
+def _proxy(url: str) -> Proxy | str:
+    """The proxy, or what is wrong with its URL."""
     scheme, slashes, rest = str.partition(url, "://")
     userinfo, at, place = rest.rpartition("@")
-    shown = f"proxy_url={scheme + '://***'!r}" if slashes else "proxy_url"
+    kind = PROXY_KINDS.get(scheme.lower())
     form = "must be socks5://host:port or http://host:port, with user:password@ before the host if the proxy wants that"
-    if not slashes or scheme.lower() not in PROXY_KINDS:
-        raise ConfigurationError(f"{shown}: {form}; no other kind of proxy is known")
+    if not slashes or kind is None:
+        return f"proxy_url: {form}; no other kind of proxy is known"
+    shown = f"proxy_url={scheme + '://***'!r}"
     host, port = _split(place.removesuffix("/"))
     if not host or not port or not _is_port(port) or port == "0" or any(c in host for c in "/?#\\@"):
-        raise ConfigurationError(f"{shown}: {form}; the port is from 1 to 65535")
+        return f"{shown}: {form}; the port is from 1 to 65535"
     if not at:
-        return Proxy(PROXY_KINDS[scheme.lower()], host, int(port))
+        return Proxy(kind, host, int(port))
     username, password = (unquote(part) for part in userinfo.partition(":")[::2])
     for text in (username, password):
-        if not 1 <= len(text.encode()) <= 255 or re.search(r"[\0-\x1f\x7f]", text):
-            raise ConfigurationError(
-                f"{shown}: a user name and a password are needed, each of 1 to 255 bytes and without control characters"
-            )
+        if not 1 <= len(text.encode("utf-8", "replace")) <= 255 or re.search(r"[\0-\x1f\x7f\ud800-\udfff]", text):
+            return f"{shown}: a user name and a password are needed, each of 1 to 255 bytes and without control characters"
     if ":" in username:
-        raise ConfigurationError(f"{shown}: a user name with a colon cannot be told from the password")
-    return Proxy(PROXY_KINDS[scheme.lower()], host, int(port), username, password)
+        return f"{shown}: a user name with a colon cannot be told from the password"
+    return Proxy(kind, host, int(port), username, password)
 
 
 def parse_zookeeper(what: str, hosts: Any) -> tuple[str, str]:

@@ -69,7 +69,7 @@ class Member:
     ) -> None:
         self._cluster, self._handler = cluster, cluster.handler
         self._on_change, self._on_problem = on_change, on_problem
-        self._lock = self._handler.Lock()
+        self._lock = self._handler.Mutex()
         self._group = machine(options, topics, backoff=Backoff(0.1, max_pause_s), chance=self._handler.random())
         self._role = ("group", object())
         self._at: Broker | None = None  # where its own connection is

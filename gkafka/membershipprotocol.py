@@ -51,7 +51,7 @@ def leader_id(partition: Partition) -> int:
 def decide_partitions_range(participants: Iterable[Any], partitions: Mapping[int, Partition], consumer_id: Any) -> set[Partition]:
     """A run of neighbouring partitions for each member; the first members have one more where it does not come out even."""
     members, ordered = sorted(participants), in_order(partitions)
-    place = members.index(consumer_id)
+    place = _place(members, consumer_id)
     each, more = divmod(len(ordered), len(members))
     start = each * place + min(place, more)
     return set(ordered[start : start + each + (place < more)])
@@ -60,7 +60,13 @@ def decide_partitions_range(participants: Iterable[Any], partitions: Mapping[int
 def decide_partitions_roundrobin(participants: Iterable[Any], partitions: Mapping[int, Partition], consumer_id: Any) -> set[Partition]:
     """The partitions are dealt out to the members in turn."""
     members = sorted(participants)
-    return set(in_order(partitions)[members.index(consumer_id) :: len(members)])
+    return set(in_order(partitions)[_place(members, consumer_id) :: len(members)])
+
+
+def _place(members: list[Any], consumer_id: Any) -> int:
+    if consumer_id not in members:
+        raise ConfigurationError(f"consumer_id={consumer_id!r}: is none of the participants {members!r}")
+    return members.index(consumer_id)
 
 
 RangeProtocol = GroupMembershipProtocol(b"consumer", b"range", None, decide_partitions_range)

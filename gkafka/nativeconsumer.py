@@ -63,7 +63,7 @@ class NativeConsumer:
         self._driver = FetchDriver(cluster, config, reset_policy)
         self._lock, self._filled, self._order = self._driver.lock, self._driver.filled, self._driver.order
         # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
-        self._taking = self._handler.Lock()
+        self._taking = self._handler.Mutex()
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
         self.may_deliver: Callable[[], bool] | None = None

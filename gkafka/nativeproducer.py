@@ -90,8 +90,8 @@ class NativeProducer(TransactionCalls):
         """Make all that belongs to one process."""
         config = self.config
         self._cluster, self._handler = cluster, cluster.handler
-        self._slow_lock = self._handler.Lock()
-        self._append_lock = self._handler.Lock()
+        self._slow_lock = self._handler.Mutex()
+        self._append_lock = self._handler.Mutex()
         self._delivered = False  # or given up: close() has only to end the worker
         self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
         self._plain_bytes = min(self._initial_bytes, config.max_request_bytes)
@@ -397,11 +397,13 @@ class NativeProducer(TransactionCalls):
         with self._slow_lock:
             self._check_open()  # close() may have come while this caller waited for room
             partition = self._sticky_partition(topic, size) if target is None else target
-            delivery = self._put(topic, partition, value, key, timestamp, headers)
+            there = self._appender.is_open(topic, partition)
+            delivery = self._put(topic, partition, value, key, timestamp, headers) if there else None
             if delivery is not None or not may_open:
                 return delivery
             try:
-                self._roll(topic, partition)
+                if there:
+                    self._roll(topic, partition)
                 if target is None and (other := self._sticky_partition(topic, size)) != partition:
                     partition = other
                     delivery = self._put(topic, partition, value, key, timestamp, headers)

@@ -19,6 +19,7 @@ from gkafka.common import OffsetType
 from gkafka.exceptions import ConfigurationError
 from gkafka.handlers import Handler, ThreadingHandler
 from gkafka.protocol import PartitionFetchRequest, PartitionOffsetCommitRequest, PartitionOffsetFetchRequest, PartitionOffsetRequest
+from gkafka.protocol.base import check_has, listed
 
 if TYPE_CHECKING:
     from gkafka.partition import Partition
@@ -47,6 +48,9 @@ class OwnedPartition:
         compacted_topic: bool = False,
         consumer_id: str | bytes = b"",
     ) -> None:
+        check_has("partition", partition, "topic", "id")
+        if handler is not None:
+            check_has("handler", handler, "RLock", "Queue", "QueueEmptyError")
         self.partition = partition
         self.last_offset_consumed = NOTHING
         self.next_offset = 0
@@ -73,7 +77,7 @@ class OwnedPartition:
 
     def enqueue_messages(self, messages: Iterable[Any]) -> None:
         """Take fetched messages, in order; those before next_offset, which brokers send because batches are whole, are left out."""
-        for message in messages:
+        for message in listed("messages", messages, "offset", "partition_id"):
             if message.offset < self.next_offset:
                 continue
             if message.partition_id != self.partition.id:
@@ -109,8 +113,8 @@ class OwnedPartition:
 
     def set_offset(self, last_offset_consumed: int) -> None:
         """Go on behind an offset; -1 is from the first one."""
-        self.last_offset_consumed = check_offset("last_offset_consumed", last_offset_consumed + 1) - 1
-        self.next_offset = last_offset_consumed + 1
+        self.last_offset_consumed = check_offset("last_offset_consumed", last_offset_consumed, low=NOTHING)
+        self.next_offset = self.last_offset_consumed + 1
 
     # -- requests for it ---------------------------------------------------------------------------------------------------
     def build_offset_request(self, offsets_before: datetime | int) -> PartitionOffsetRequest:

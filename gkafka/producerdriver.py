@@ -81,7 +81,7 @@ class ProducerDriver:
         self._acks, self._codec, self._level = acks, codec, level
         self.cooperative = self._handler.cooperative
         self.memory = cluster.memory
-        self.lock = self._handler.Lock()
+        self.lock = self._handler.Mutex()
         self.accumulator = Accumulator()
         self.sender = Sender(
             self.accumulator,
@@ -124,7 +124,7 @@ class ProducerDriver:
         self._starter = Starter(self._handler)
         self._unclaimed = [None]  # whoever was interrupted while it started the worker may start another: one of them works
         self.callbacks = Callbacks(self._handler, self.lock, self.sender, self._give_back)
-        self.failures = Failures(self.lock, self._handler.Lock(), appender.release, self.memory.give_room)
+        self.failures = Failures(self.lock, self._handler.Mutex(), appender.release, self.memory.give_room)
         cluster.sleepers.update((self._wake, self.callbacks.wake))
 
     def start(self) -> None:

@@ -38,8 +38,8 @@ class ProducerMemory:
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
-        self._lock = handler.Lock()
-        self.budget = records.Budget(0, handler.Lock())
+        self._lock = handler.Mutex()
+        self.budget = records.Budget(0, handler.Mutex())
         self._shares: weakref.WeakKeyDictionary[ProducerDriver, int] = weakref.WeakKeyDictionary()
         self._line: list[weakref.ref[Place]] = []
 

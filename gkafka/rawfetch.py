@@ -46,7 +46,7 @@ class RawFetcher:
         self._cluster, self._handler = cluster, cluster.handler
         self._free: list[tuple[str, int]] = []
         self._made = 0
-        self._lock = self._handler.Lock()
+        self._lock = self._handler.Mutex()
 
     def _take_role(self) -> tuple[str, int]:
         with self._lock:

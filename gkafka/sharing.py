@@ -84,7 +84,7 @@ class Share:
         self._cluster, self._config, self._engine, self._progress, self._handler = cluster, config, engine, progress, cluster.handler
         self._group, self._subscription, self._policy, self._on_problem = group, subscription, policy, on_problem
         self._commits = config.auto_commit is not False
-        self._lock = self._handler.Lock()
+        self._lock = self._handler.Mutex()
         self.terms: dict[TopicPartition, int] = {}
         self._unplaced: dict[TopicPartition, KafkaException | None] = {}  # they have no offset to start from yet, and why
         self._paused_early: set[TopicPartition] = set()  # before they had one

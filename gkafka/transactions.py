@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gkafka.broker import CONTROL
 from gkafka.checks import check_count, check_mapping, check_name, check_offset, check_seconds, check_text, check_topic_name
+from gkafka.common import TopicPartition
 from gkafka.config import ACKS, ProducerConfig
 from gkafka.core.backoff import Backoff
 from gkafka.core.transaction import Ask, GroupMetadata, Job, State, Transaction
@@ -25,7 +26,9 @@ from gkafka.exceptions import (
     SocketDisconnectedError,
     TransactionAbortableError,
     TransactionStateError,
+    UnknownTopicOrPartition,
 )
+from gkafka.groupoffsets import absent
 
 if TYPE_CHECKING:
     from gkafka.broker import Broker
@@ -232,6 +235,10 @@ class Transactions:
     def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> None:
         checked, metadata = _offsets(offsets), _group(group)
         seconds, deadline = self._deadline(timeout, self._config.max_block_ms)
+        self.machine.check_open("send_offsets()")
+        for tp, why in absent(self._cluster, (TopicPartition(*key) for key in checked), deadline).items():
+            text = f"{tp.topic}-{tp.partition}: offset {checked[tp][0]} is not committed: {why}"
+            raise UnknownTopicOrPartition(text, topic=tp.topic, partition=tp.partition, group=metadata.group_id, api="Metadata")
         job = self._asked(lambda: self.machine.add_offsets(metadata, checked))
         self._wait(job, "send_offsets()", seconds, deadline)
 

@@ -114,7 +114,7 @@ def _listener(data: bytes, security_protocol: str) -> tuple[str, int] | None:
                 return parse_hosts(address)[0]
         if security_protocol == "PLAINTEXT" and told.get("host"):
             return parse_hosts(f"{told['host']}:{told['port']}")[0]
-    except (ValueError, TypeError, AttributeError, KeyError) as exc:
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as exc:  # the last one for "[[[[..."
         log.warning("a broker's entry in ZooKeeper cannot be read, it is left out: %s", _told(exc))
     return None
 

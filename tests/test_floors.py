@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gkafka"
 
 FLOORS: list[tuple[int, tuple[str, ...]]] = [
-    (0, ("brokererrors", "errortexts", "exceptions", "checks", "common", "config", "hosts")),
+    (0, ("brokererrors", "errortexts", "exceptions", "checks", "common", "config", "hosts", "sasloptions")),
     (1, ("wire", "records")),
     (2, ("core",)),
     (3, ("handlers",)),
@@ -21,6 +21,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
     (
         5,
         (
+            "admin",
             "balancedconsumer",
             "balancing",
             "broker",
@@ -86,6 +87,11 @@ PURE = {
     "uuid",
     "re",
     "struct",
+    "base64",
+    "binascii",
+    "hashlib",
+    "hmac",
+    "json",
 }
 CONCURRENT = {
     *("threading", "queue", "gevent", "greenlet", "socket", "selectors", "select", "concurrent", "_thread", "asyncio"),
@@ -214,6 +220,12 @@ def concurrency_faults(here: str, source: str) -> list[str]:
             continue
         if (alias.get(node.value.id, node.value.id), node.attr) in FORBIDDEN_CALLS:
             faults.append(f"line {node.lineno}: {node.value.id}.{node.attr}")
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    faults += [
+        f"line {call.lineno}: a signal may leave a Lock of greenlets taken, a Mutex never"
+        for call in calls
+        if words_of(call.func)[-1:] == ["Lock"]
+    ]
     return faults
 
 
@@ -330,6 +342,7 @@ def test_core_may_not(source: str) -> None:
         "import os\nos.fork()",
         "import os as o\no.fork()",
         "from os import fork",
+        "self._lock = handler.Lock()",
     ],
 )
 def test_no_room_but_handlers_may(source: str) -> None:

@@ -29,6 +29,7 @@ NATIVE = "public/test_native_consumer.py"
 SHARED, MEMBERS = "live/test_group_consumer.py", "public/test_group_consumer.py"
 TRANSACTIONS, CUT = "public/test_transactions.py", "public/test_truncation.py"
 PROMISED = "promises/test_documented_clients.py"
+SASL, OIDC = "public/test_sasl.py", "net/test_oidc.py"
 
 OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
     "KafkaClient": {
@@ -71,6 +72,23 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "tls_verify": (TLS, "test_without_verification_anything_goes_and_one_warning_says_so"),
         "allow_unverified_tls": ("public/test_bad_input.py", "test_of_checks_that_are_turned_off_with_one_word"),
         "proxy_url": ("net/test_proxy.py", "test_a_client_does_everything_through_its_proxy"),
+        "sasl_mechanism": (SASL, "test_a_client_that_says_who_it_is_produces_and_consumes"),
+        "sasl_username": (SASL, "test_sasl_username_and_sasl_password_have_the_names_that_other_clients_give_them"),
+        "sasl_password": (SASL, "test_sasl_password_may_be_asked_for_by_each_connection"),
+        "sasl_oauth_token_provider": (SASL, "test_each_renewal_has_a_token_of_its_own"),
+        "sasl_oauth_extensions": (SASL, "test_sasl_oauth_extensions_and_those_of_a_provider_go_with_the_token"),
+        "sasl_oauth_token_endpoint_url": (OIDC, "test_the_endpoint_is_asked_as_rfc_6749_says"),
+        "sasl_oauth_client_id": (OIDC, "test_the_endpoint_is_asked_as_rfc_6749_says"),
+        "sasl_oauth_client_secret": (OIDC, "test_the_endpoint_is_asked_as_rfc_6749_says"),
+        "sasl_oauth_scope": (OIDC, "test_the_endpoint_is_asked_as_rfc_6749_says"),
+        "sasl_oauth_cafile": (OIDC, "test_the_endpoint_is_asked_as_rfc_6749_says"),
+        "sasl_kerberos_service_name": (
+            "net/test_credentials.py",
+            "test_sasl_kerberos_service_name_and_the_host_make_the_brokers_principal",
+        ),
+        "sasl_kerberos_domain_name": ("net/test_credentials.py", "test_sasl_kerberos_service_name_and_the_host_make_the_brokers_principal"),
+        "sasl_aws_region": ("net/test_credentials.py", "test_sasl_aws_region_is_what_the_signer_signs_for"),
+        "allow_plaintext_credentials": (SASL, "test_options_that_make_no_sense_together_are_told_before_anything_connects"),
         "hub_stall_meter": ("handlers/test_stall_meter.py", "test_a_client_measures_its_hub_if_it_is_told_to"),
         "auto_create_topics": (CLIENTS, "test_asking_for_a_topic_creates_it_where_the_broker_and_the_option_allow_that"),
     },

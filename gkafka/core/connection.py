@@ -1,9 +1,11 @@
 """One connection to a broker, without the socket: what is asked first, what is in flight, what an answer belongs to.
 
     NEW -> CONNECTING -> NEGOTIATING -> OPEN -> CLOSED        (MOVES below is the whole picture)
+                                     -> AUTHENTICATING -> OPEN
 
-The driver (`net.channel`) connects, sends what `connected` and `negotiated` return until the state is OPEN, then sends what `prepare`
-returns and gives each frame that arrives to `take`. Time is an argument: monotonic seconds.
+The driver (`net.channel`) connects, sends what `connected` and `negotiated` return until they return nothing, has the client authenticated
+if the state is AUTHENTICATING (`ask`, `answer`), then sends what `prepare` returns and gives each frame that arrives to `take`. Time is an
+argument: monotonic seconds.
 
 Source: KIP-35 (ApiVersions), KIP-511 (error 35 answered in version 0), https://kafka.apache.org/protocol#protocol_network
 """
@@ -33,6 +35,7 @@ class State(enum.Enum):
     NEW = "new"
     CONNECTING = "connecting"
     NEGOTIATING = "negotiating"
+    AUTHENTICATING = "authenticating"
     OPEN = "open"
     CLOSED = "closed"
 
@@ -42,6 +45,8 @@ class Event(enum.Enum):
     ASK = "the peer is asked what it speaks"
     GIVE_UP = "the peer closed instead of answering, or did not answer in time"
     KNOWN = "what the peer speaks is known"
+    NEEDS_PROOF = "what the peer speaks is known, and it is to be told who the client is"
+    AUTHENTICATED = "the peer knows who the client is"
     LOSE = "the connection is gone"
 
 
@@ -52,9 +57,13 @@ MOVES: dict[tuple[State, Event], State] = {
     (State.NEGOTIATING, Event.ASK): State.NEGOTIATING,  # the next question, on the same connection
     (State.NEGOTIATING, Event.GIVE_UP): State.CONNECTING,  # the next question, on a new connection
     (State.NEGOTIATING, Event.KNOWN): State.OPEN,
+    (State.CONNECTING, Event.NEEDS_PROOF): State.AUTHENTICATING,
+    (State.NEGOTIATING, Event.NEEDS_PROOF): State.AUTHENTICATING,
+    (State.AUTHENTICATING, Event.AUTHENTICATED): State.OPEN,
     (State.NEW, Event.LOSE): State.CLOSED,
     (State.CONNECTING, Event.LOSE): State.CLOSED,
     (State.NEGOTIATING, Event.LOSE): State.CLOSED,
+    (State.AUTHENTICATING, Event.LOSE): State.CLOSED,
     (State.OPEN, Event.LOSE): State.CLOSED,
     (State.CLOSED, Event.LOSE): State.CLOSED,
 }
@@ -101,6 +110,10 @@ TOLD: dict[tuple[Ask, Outcome], Ask] = {  # broker_version says 0.10 or newer: a
     (Ask.LOWEST, Outcome.REFUSED): Ask.NOTHING,
     (Ask.LOWEST, Outcome.CLOSED): Ask.NOTHING,
 }
+WITH_SASL: dict[tuple[Ask, Outcome], Ask] = {  # a broker that knows SaslHandshake has ApiVersions: nothing else is ever assumed
+    (Ask.HIGHEST, Outcome.REFUSED): Ask.LOWEST,
+    (Ask.HIGHEST, Outcome.CLOSED): Ask.LOWEST,
+}
 ASK_FIRST = "0.9.0"  # the documented default of broker_version: it stands for "not told", see docs/options.md
 QUIET_S = 1.5  # a broker that does not answer ApiVersions within this may be a 0.9.0, which never does
 
@@ -121,13 +134,13 @@ HINTS = (
 )
 
 
-def frame_size(prefix: Buffer, limit: int, peer: str) -> int:
-    """The size that a frame's first four bytes claim, checked before memory is taken for it. limit: the largest one allowed.
+def frame_size(prefix: Buffer, limit: int, peer: str, smallest: int = SMALLEST_FRAME) -> int:
+    """The size that a frame's first four bytes claim, checked before memory is taken for it. limit, smallest: what is allowed.
 
     Raises ProtocolError for a size that cannot be, with a hint if the bytes are those of another protocol.
     """
     (size,) = struct.unpack_from(">i", prefix)
-    if SMALLEST_FRAME <= size <= limit:
+    if smallest <= size <= limit:
         return int(size)
     first = bytes(prefix[:4])
     for start, hint in HINTS:
@@ -162,7 +175,7 @@ class Connection:
 
     known_as: what an earlier connection to this broker was taken for; nothing is asked then. versions: what the broker speaks, as the user
     says; nothing is asked then either. connect_timeout_s: how long all the questions
-    together may take. Not locked: the driver sees to it that one worker at a time is in here.
+    together may take. authenticates: the client has to say who it is before the connection is open. Not locked: the driver sees to it that one worker at a time is in here.
     """
 
     def __init__(
@@ -177,6 +190,7 @@ class Connection:
         known_as: str | None = None,
         versions: Versions | None = None,
         connect_timeout_s: float = 10.0,
+        authenticates: bool = False,
     ) -> None:
         self.peer = peer
         self.broker = peer if broker is None else broker
@@ -188,7 +202,10 @@ class Connection:
         self._software = software
         Versions.for_broker(broker_version)  # a version that is not known is refused here, not when the broker turns out to be old
         self.taken_for: str | None = known_as  # the old version that it is spoken to in, without ever having said so
-        self._then = UNTOLD if broker_version == ASK_FIRST else TOLD
+        self._then = WITH_SASL if authenticates else UNTOLD if broker_version == ASK_FIRST else TOLD
+        self._authenticates = authenticates
+        self.bare = False
+        """While authenticating: frames have no header (the mechanism's messages of Kafka 0.10 and 0.11)."""
         self._ask = Ask.HIGHEST
         self._asks: list[str] = []
         self._asked_at = 0.0
@@ -202,6 +219,7 @@ class Connection:
         if known_as is not None or (_has_no_api_versions(broker_version) and broker_version != ASK_FIRST):
             self._ask = Ask.NOTHING
         self._asked_version = 0
+        self._asked_api = ApiVersionsRequest.API
         self._next_id = 1  # not 0: an answer of zeros must not match
         self._asked_id = 0
         self._in_flight: deque[Sent] = deque()
@@ -241,7 +259,7 @@ class Connection:
         self.versions = Versions.from_response(answer, self.peer)
         self.taken_for = None
         self.spoken = f"ApiVersions v{self._asked_version}"
-        self._move(Event.KNOWN)
+        self._move(Event.NEEDS_PROOF if self._authenticates else Event.KNOWN)
         return []
 
     @property
@@ -304,7 +322,32 @@ class Connection:
             assert self.taken_for is not None
             self.versions = Versions.for_broker(self.taken_for)
             self.spoken = f"taken for {self.taken_for}"
-        self._move(Event.KNOWN)
+        self._move(Event.NEEDS_PROOF if self._authenticates else Event.KNOWN)
+        return []
+
+    # -- authenticating
+    def ask(self, request: Any, max_version: int | None = None) -> list[Buffer]:
+        """The frame of a request that authenticates the client. One at a time."""
+        if self.state is not State.AUTHENTICATING or self.versions is None:
+            raise RuntimeError(f"{self.peer}: {request.API.name} for a connection that is {self.state.value}")
+        self._asked_version = self.versions.pick_for(request, max_version=max_version)
+        self._asked_api, self._asked_id = request.API, self._take_id()
+        self._asks.append(f"{request.API.name} v{self._asked_version}")
+        return encode_request(request, self._asked_version, self._asked_id, self._client_id)
+
+    def answer(self, frame: memoryview) -> Any:
+        """What the peer answers to `ask`: the message. Raises ProtocolError for anything else."""
+        api = self._asked_api
+        self._check_id(frame, self._asked_id, api.name)
+        try:
+            return decode_response(api, self._asked_version, frame)[1]
+        except ProtocolError as exc:
+            raise ProtocolError(f"{self.peer}: {exc}", broker=self.broker, api=api.name) from exc
+
+    def authenticated(self) -> list[Buffer]:
+        """The peer knows who the client is: the connection is open."""
+        self.bare = False
+        self._move(Event.AUTHENTICATED)
         return []
 
     # -- open
@@ -348,7 +391,16 @@ class Connection:
     def frame_size(self, prefix: Buffer) -> int:
         """See the function of this name."""
         limit = self._max_response_bytes
-        return frame_size(prefix, limit if self.state is State.OPEN else min(limit, LARGEST_FIRST_ANSWER), self.peer)
+        try:
+            if self.state is State.OPEN:
+                return frame_size(prefix, limit, self.peer)
+            return frame_size(prefix, min(limit, LARGEST_FIRST_ANSWER), self.peer, 0 if self.bare else SMALLEST_FRAME)
+        except ProtocolError as exc:
+            opening = {State.NEGOTIATING: self.asked, State.AUTHENTICATING: "SaslAuthenticate"}
+            waited_for = next((sent.api.name for sent in self.unanswered), opening.get(self.state))
+            if waited_for is None:
+                raise
+            raise ProtocolError(f"{exc} (in place of the answer to {waited_for})", broker=self.broker, api=waited_for) from None
 
     @property
     def in_flight(self) -> int:

@@ -37,6 +37,7 @@ __all__ = ["AbortFilter", "Asked", "EpochCheck", "Fetched", "Fetcher", "Lookup",
 log = logging.getLogger(__name__)
 
 NEVER = float("inf")
+_new_tuple = tuple.__new__
 EARLIEST = -2
 PARTIAL_WAIT_MS = 20
 """Longest park of a fetch that leaves partitions out because their queues are full: they must not wait for a quiet neighbour."""
@@ -134,11 +135,15 @@ class Fetcher:
         errors: list[KafkaException] = []
         partial: set[int] = set()
         missing = False
+        topic, topic_id = "", NO_TOPIC_ID
         # For each partition of each fetch: what nearly always needs no call is asked without one.
         for position in self.positions.values():
             if position.state is State.HALTED or position.paused:
                 continue
-            leader = self.metadata.leader(*position.tp)
+            tp = position.tp
+            if tp.topic != topic:
+                topic, topic_id = tp.topic, self.metadata.topic_id(tp.topic)
+            leader = self.metadata.leader(*tp)
             if leader is None:
                 missing = True
             elif now < position.retry.not_before:
@@ -146,7 +151,7 @@ class Fetcher:
             elif position.state is State.RESETTING:
                 if not self.lookups.is_asking(position):
                     resets.setdefault(leader[0], []).append(position)
-            elif self._was_made_anew(position):
+            elif position.topic_id is not topic_id and self._was_made_anew(position):
                 if self._begin_anew(position, now, errors):
                     resets.setdefault(leader[0], []).append(position)
             elif position.state is State.CHECKING or (position.fetch_epoch < leader[1] and position.may_be_cut(leader[1])):
@@ -191,8 +196,6 @@ class Fetcher:
     def _was_made_anew(self, position: Position) -> bool:
         """Is there another topic of this name, whose offsets are not those of the position? (KIP-516)"""
         known = self.metadata.topic_id(position.tp.topic)
-        if position.topic_id is known:  # nearly always: to compare two ids takes longer than all the rest
-            return False
         if position.topic_id == NO_TOPIC_ID:
             position.topic_id = known
         return position.topic_id != known != NO_TOPIC_ID
@@ -232,7 +235,7 @@ class Fetcher:
                 names[topic_id] = topic
             if position.max_bytes > biggest:
                 biggest = position.max_bytes
-            wanted[tp] = Wanted(topic_id, position.fetch_offset, epoch, position.max_bytes)
+            wanted[tp] = _new_tuple(Wanted, (topic_id, position.fetch_offset, epoch, position.max_bytes))  # a half of the time
             asked[tp] = (position, position.epoch)
             position.in_flight = True
             if epoch >= 0:
@@ -249,7 +252,7 @@ class Fetcher:
             session_id=delta.session_id,
             session_epoch=delta.session_epoch,
             topics=_topics(delta, wanted),
-            forgotten_topics_data=_forgotten(delta),
+            forgotten_topics_data=_forgotten(delta) if delta.forgotten else [],
             rack_id="" if now < self._plain_until.get(broker_id, 0.0) else self._rack,
         )
         first = next(iter(asked)) if delta.is_full else None
@@ -314,14 +317,15 @@ class Fetcher:
         for topic in response.responses:
             name = topic.topic or asked.names.get(topic.topic_id, "")
             for data in topic.partitions:
-                tp = TopicPartition(name, data.partition_index)
-                entry = asked.partitions.get(tp)
-                if entry is None or tp in answered:
+                entry = asked.partitions.get((name, data.partition_index))  # type: ignore[call-overload]  # equal to a TopicPartition
+                if entry is None or entry[0].tp in answered:
                     log.warning("broker %s answered for %s-%d, which was not asked for", asked.broker_id, name, data.partition_index)
                     continue
-                answered.add(tp)
-                if self._is_current(tp, *entry):
-                    stale |= self._take(entry[0], data, asked, now, batches, errors)
+                position, epoch = entry
+                answered.add(position.tp)
+                # Is an answer for this position still wanted? Not after a seek, or when the partition is not read any more.
+                if position.epoch == epoch and position.state is State.FETCHING and self.positions.get(position.tp) is position:
+                    stale |= self._take(position, data, asked, now, batches, errors)
         if not may_leave_out:
             for tp in asked.partitions.keys() - answered:
                 # A broker that leaves a partition out would be asked again at once, and again.
@@ -343,10 +347,6 @@ class Fetcher:
         leader = self.metadata.leader(*position.tp)
         if leader is not None:
             self._plain_until[leader[0]] = now + PLAIN_S
-
-    def _is_current(self, tp: TopicPartition, position: Position, epoch: int) -> bool:
-        """Is an answer for this position still wanted? Not after a seek, or when the partition is not read any more."""
-        return self.positions.get(tp) is position and position.epoch == epoch and position.state is State.FETCHING
 
     def _take(
         self, position: Position, data: PartitionData, asked: Asked, now: float, batches: list[Fetched], errors: list[KafkaException]

@@ -67,12 +67,11 @@ class FetchSession:
     # -- asking ----------------------------------------------------------------------------------------------------------
     def ask(self, wanted: Mapping[TopicPartition, Wanted]) -> Delta:
         """The next fetch. wanted: all that is asked of the broker, in the order in which it is to fill its answer."""
-        ids = {id(part.topic_id): part.topic_id for part in wanted.values()}  # to compare two takes long: not once for each partition
-        by_id = all(topic_id != ZERO_UUID for topic_id in ids.values())
+        by_id = _all_have_ids(wanted)
         if by_id != self._by_id:
             self.lost()  # a session goes by names or by ids, never by both
             self._by_id = by_id
-        if any(tp in wanted and _are_two(wanted[tp].topic_id, part.topic_id) for tp, part in self._held.items()):
+        if self._held and any(tp in wanted and _are_two(wanted[tp].topic_id, part.topic_id) for tp, part in self._held.items()):
             # A topic was made again. By name (before Fetch v13) the new one would be taken in and, as the old one, put out again: a broker does
             # it in this order, and says nothing of the partition from then on.
             self.lost()
@@ -121,6 +120,17 @@ class FetchSession:
         self.id, self.epoch = session_id, FIRST
         self._held = {}
         self._served = 0
+
+
+def _all_have_ids(wanted: Mapping[TopicPartition, Wanted]) -> bool:
+    """Does each topic have an id? To compare two takes long: not once for each partition."""
+    last: UUID | None = None
+    for part in wanted.values():
+        if part.topic_id is not last:
+            last = part.topic_id
+            if last is ZERO_UUID or last == ZERO_UUID:
+                return False
+    return True
 
 
 def _are_two(one: UUID, other: UUID) -> bool:

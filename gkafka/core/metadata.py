@@ -10,8 +10,10 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from gkafka.checks import is_topic_name
 from gkafka.core.backoff import Backoff, Retry
 from gkafka.exceptions import BrokerError, error_for
+from gkafka.hosts import is_address
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from gkafka.wire.primitives import ZERO_UUID
 
@@ -143,8 +145,8 @@ class Metadata:
         self.brokers = {b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         self.controller_id = response.controller_id
         self.cluster_id = response.cluster_id or self.cluster_id
-        told = {topic.name: topic for topic in response.topics if topic.name is not None}
         wanted = self.topics.keys() if asked.topics is None else {topic.name for topic in asked.topics if topic.name is not None}
+        told = {t.name: t for t in response.topics if t.name is not None and (t.name in wanted or is_topic_name(t.name))}
         for name in wanted - told.keys():
             self._drop(name)
         if asked.topics is None:
@@ -261,8 +263,8 @@ class Metadata:
         return topic.topic_id if topic is not None else NO_TOPIC_ID
 
     def add_brokers(self, named: Iterable[BrokerInfo]) -> None:
-        """KIP-951: an answer that names new leaders tells where they are. What is known of a broker already stays."""
-        news = {broker.id: broker for broker in named if broker.id not in self.brokers}
+        """KIP-951: an answer that names new leaders tells where they are. What is known of a broker already stays; what is no address is none."""
+        news = {broker.id: broker for broker in named if broker.id not in self.brokers and is_address(broker.host, broker.port)}
         if news:
             self.brokers = {**self.brokers, **news}
 

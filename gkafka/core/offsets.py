@@ -10,6 +10,7 @@ from gkafka.brokererrors import BrokerError, GroupCoordinatorNotAvailable, error
 from gkafka.common import TopicPartition
 from gkafka.core.metadata import NO_TOPIC_ID
 from gkafka.exceptions import ProtocolError
+from gkafka.hosts import is_address
 from gkafka.wire.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from gkafka.wire.offsets import (
     OffsetCommitRequest,
@@ -56,6 +57,9 @@ def coordinator_of(response: FindCoordinatorResponse, **about: Any) -> tuple[int
     error = error_for(found.error_code, found.error_message, api="FindCoordinator", **about)
     if error is not None:
         raise error
+    if not is_address(found.host, found.port):
+        text = f"FindCoordinator response: the coordinator is said to be at {found.host!r} port {found.port}, which is no address"
+        raise ProtocolError(text, api="FindCoordinator", **about)
     return found.node_id, found.host, found.port
 
 

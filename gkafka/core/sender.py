@@ -422,7 +422,8 @@ class Sender:
     def _done(self, queue: PartitionQueue, settled: Settled) -> Settled:
         self.ended.append(settled)  # before it leaves its place: whoever is interrupted in between leaves it to be told
         self.accumulator.settled(settled.batch)
-        self.accumulator.touched[queue.key] = None
+        if settled.error is not None or queue.pending or queue.key in self.accumulator.open:
+            self.accumulator.touched[queue.key] = None  # else there is nothing to place
         if not queue.pending and not queue.on_wire:
             self.accumulator.rests(queue, self.numbering.producer)
         return settled

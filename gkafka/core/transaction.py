@@ -23,6 +23,7 @@ from gkafka.brokererrors import (
     METADATA,
     BrokerError,
     ConcurrentTransactions,
+    GroupCoordinatorNotAvailable,
     KafkaException,
     RequestTimedOut,
     UnknownProducerId,
@@ -467,6 +468,8 @@ class Transaction:
             self._known[ask.where] = coordinator_of(response)
         except BrokerError as error:
             return [error]
+        except ProtocolError as error:  # an address that is none: asked again, as where there is no coordinator
+            return [GroupCoordinatorNotAvailable(str(error), api="FindCoordinator")]
         return []
 
     def _read_init(self, ask: Ask, response: Any, versions: Versions | None) -> list[BrokerError]:

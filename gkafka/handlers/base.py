@@ -183,6 +183,7 @@ class Handler(abc.ABC):
         _on_failure(error) gets whatever ends the target other than a return, KeyboardInterrupt and the like included.
         Raises ClientClosedError after stop(), ForkedClientError in a child process.
         """
+        raise NotImplementedError
 
     # primitives
     @staticmethod
@@ -194,6 +195,13 @@ class Handler(abc.ABC):
     @abc.abstractmethod
     def Lock() -> p.Lock:
         """A new Lock."""
+
+    def Mutex(self) -> p.Lock:
+        """A new lock for `with` around a few statements in which nobody waits, yields or calls user code: what gkafka's own state is kept by.
+
+        Taking and releasing it is one step each, so what a signal handler raises never leaves it taken.
+        """
+        return self.Lock()
 
     @staticmethod
     @abc.abstractmethod

@@ -277,6 +277,10 @@ class GEventHandler(Handler):
     def Lock() -> p.Lock:
         return GreenletLock()
 
+    def Mutex(self) -> p.Lock:
+        # Native, in a patched process too. Greenlets never wait for it: none switches while it holds one. Only another OS thread may, for moments.
+        return get_original("_thread", "allocate_lock")()  # type: ignore[no-any-return]
+
     @staticmethod
     def RLock(*args: Any, **kwargs: Any) -> p.Lock:
         return GreenletRLock(*args, **kwargs)

@@ -13,6 +13,7 @@ import os
 import queue
 from collections import deque
 from collections.abc import Callable
+from itertools import starmap
 from time import monotonic, perf_counter
 from types import TracebackType
 from typing import Any, Final
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 BUDGET_S: Final = 0.005  # gkafka's greenlets may keep a hub from its timers and sockets this long, all of them together
+_ONCE: Final = ((),)  # starmap(f, _ONCE) calls f() once, and list.extend() keeps what it gave: all in one call of C
 _allocate_lock: Callable[[], Any] = get_original("_thread", "allocate_lock")  # native, in a patched process too
 
 
@@ -90,6 +92,12 @@ class GreenletParker:
             hub.loop.run_callback_threadsafe(self._waiter.switch, None)
 
 
+def _slice(deadline: float | None) -> float:
+    """The end of one sleep of a wait: after it the waiter looks whether it was woken by somebody who did not get to saying so."""
+    end = monotonic() + SLICE_S
+    return end if deadline is None else min(deadline, end)
+
+
 class GreenletEvent:
     """threading.Event for greenlets; set() and wait() from any thread."""
 
@@ -121,11 +129,15 @@ class GreenletEvent:
         deadline = None if timeout is None else monotonic() + timeout
         parker = GreenletParker()
         wake = parker.wake
-        self._links.append(wake)
         try:
-            if self._flag:  # set by another thread between the look and the append
-                return True
-            return parker.park(deadline)
+            self._links.append(wake)
+            while True:
+                if self._flag:  # set by another thread since the look, or by somebody whom a signal ended before anybody was woken
+                    return True
+                if parker.park(_slice(deadline)) or wake not in self._links:
+                    return True
+                if deadline is not None and monotonic() >= deadline:
+                    return self._flag
         finally:
             forget(self._links, wake)
 
@@ -134,30 +146,39 @@ class GreenletSemaphore:
     """A fair semaphore: a permit that is given back goes straight to the worker that has waited longest.
 
     gevent's own lets whoever comes at the right moment overtake: a loop of `with lock: <I/O>` keeps all others out for ever.
+
+    What a signal handler raises inside acquire() costs no permit: each step that must not be torn leaves a mark, in one call of C. Before the first step of
+    release() there is nothing that could help, here as in threading.Semaphore; so gkafka's own state is kept by the handler's Mutex.
     """
 
-    __slots__ = ("__weakref__", "_permits", "_waiting")
+    __slots__ = ("__weakref__", "_waiting", "permits")
 
     def __init__(self, value: int = 1) -> None:
         if value < 0:
             raise ValueError("a semaphore's initial value must be >= 0")
-        self._permits: deque[None] = deque([None] * value)
+        self.permits: deque[None] = deque([None] * value)
         self._waiting: list[Callable[[Any], object]] = []
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
         """Take a permit. False if there is none and blocking is false, or none comes within `timeout` seconds (None, -1: no limit)."""
+        taken: list[None] = []
         try:
-            self._permits.pop()
-        except IndexError:
-            return self._wait(timeout) if blocking else False
-        return True
+            try:
+                taken.extend(starmap(self.permits.pop, _ONCE))  # the permit and the mark
+            except IndexError:
+                return self._wait(timeout) if blocking else False
+            return True
+        except BaseException:
+            if taken:
+                self._give()
+            raise
 
     def release(self, n: int = 1) -> None:
         for _ in range(n):
             self._give()
 
     def locked(self) -> bool:
-        return not self._permits
+        return not self.permits
 
     def __enter__(self) -> bool:
         return self.acquire()
@@ -166,40 +187,47 @@ class GreenletSemaphore:
         self.release()
 
     def _give(self) -> None:
-        self._permits.append(None)
-        self._settle()
+        self.permits.append(None)
+        self.settle()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Permits to waiters, while there are both. Other threads may take either meanwhile, and each step here is atomic."""
-        while self._waiting and self._permits:
+        while self._waiting and self.permits:
+            taken: list[None] = []
+            first: list[Callable[[Any], object]] = []
             try:
-                self._permits.pop()
+                taken.extend(starmap(self.permits.pop, _ONCE))
+                first.extend(map(self._waiting.pop, (0,)))
             except IndexError:
-                return
-            if not self._hand_over():
-                self._permits.append(None)
-
-    def _hand_over(self) -> bool:
-        try:
-            wake = self._waiting.pop(0)
-        except IndexError:
-            return False
-        wake(None)
-        return True
+                pass  # another thread was faster
+            finally:
+                if first:
+                    first[0](None)
+                elif taken:
+                    self.permits.append(None)
 
     def _wait(self, timeout: float | None) -> bool:
         deadline = None if timeout is None or timeout == -1 else monotonic() + timeout
         parker = GreenletParker()
         wake = parker.wake
-        self._waiting.append(wake)
+        queued: list[None] = []
+        left: list[None] = []
         try:
-            self._settle()  # another thread may have given a permit back between our look and the append
-            parker.park(deadline)
+            queued.extend(map(self._waiting.append, (wake,)))
+            while True:
+                self.settle()  # a permit may have been given back since we looked, or its giver ended by a signal before it woke anybody
+                if parker.park(_slice(deadline)) or wake not in self._waiting:
+                    return True
+                if deadline is not None and monotonic() >= deadline:
+                    try:
+                        left.extend(map(self._waiting.remove, (wake,)))
+                    except ValueError:
+                        return True  # not in the list any more: the permit is ours, also at the last moment
+                    return False
         except BaseException:
-            if not forget(self._waiting, wake):
+            if queued and not left and not forget(self._waiting, wake):
                 self._give()  # killed with the permit already in its hands
             raise
-        return not forget(self._waiting, wake)  # not in the list any more: the permit is ours, also at the last moment
 
 
 class GreenletLock(GreenletSemaphore):
@@ -211,7 +239,7 @@ class GreenletLock(GreenletSemaphore):
         super().__init__(1)
 
     def release(self, n: int = 1) -> None:
-        if self._permits:
+        if self.permits:
             raise RuntimeError("release unlocked lock")
         self._give()
 
@@ -231,10 +259,17 @@ class GreenletRLock:
         if self._owner is me:
             self._count += 1
             return True
-        if not self._lock.acquire(blocking, timeout):
-            return False
-        self._owner, self._count = me, 1
-        return True
+        taken: list[bool] = []
+        try:
+            taken.extend(starmap(self._lock.acquire, ((blocking, timeout),)))
+            if taken[0]:
+                self._owner, self._count = me, 1
+            return taken[0]
+        except BaseException:
+            if taken and taken[0]:
+                self._owner, self._count = None, 0
+                self._lock.release()
+            raise
 
     def release(self) -> None:
         if self._owner is not getcurrent():
@@ -252,7 +287,7 @@ class GreenletRLock:
 
 
 class GreenletQueue:
-    """queue.Queue for greenlets, method by method; any thread may put and get."""
+    """queue.Queue for greenlets, method by method; any thread may put and get. A put() or get() that a signal's exception ends has been done or has not."""
 
     def __init__(self, maxsize: int = 0) -> None:
         self.maxsize = maxsize
@@ -260,7 +295,7 @@ class GreenletQueue:
         self._filled = GreenletSemaphore(0)
         self._room = GreenletSemaphore(maxsize) if maxsize > 0 else None
         self._counting = _allocate_lock()  # native and held for two statements: nothing in between can switch
-        self._unfinished = 0
+        self._unfinished: deque[None] = deque()
         self._all_done = GreenletEvent()
         self._all_done.set()
 
@@ -268,20 +303,31 @@ class GreenletQueue:
         _check_timeout(block, timeout)
         if self._room is not None and not self._room.acquire(block, timeout):
             raise queue.Full
-        with self._counting:
-            self._unfinished += 1
-            self._all_done.clear()
-        self._items.append(item)
-        self._filled.release()
+        done: list[None] = []
+        try:
+            with self._counting:
+                self._all_done.clear()
+                done.extend(map(deque.append, (self._unfinished, self._items, self._filled.permits), (None, item, None)))
+            self._filled.settle()
+        except BaseException:
+            if self._room is not None and not done:
+                self._room.release()
+            raise
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         _check_timeout(block, timeout)
         if not self._filled.acquire(block, timeout):
             raise queue.Empty
-        item = self._items.popleft()
-        if self._room is not None:
-            self._room.release()
-        return item
+        taken: list[Any] = []
+        try:
+            taken.extend(starmap(self._items.popleft, _ONCE))
+            if self._room is not None:
+                self._room.release()
+            return taken[0]
+        except BaseException:
+            self._items.extendleft(taken)
+            self._filled.release()
+            raise
 
     def put_nowait(self, item: Any) -> None:
         self.put(item, block=False)
@@ -300,16 +346,16 @@ class GreenletQueue:
 
     def task_done(self) -> None:
         with self._counting:
+            try:
+                self._unfinished.pop()
+            except IndexError:
+                raise ValueError("task_done() called too many times") from None
             if not self._unfinished:
-                raise ValueError("task_done() called too many times")
-            self._unfinished -= 1
-            done = not self._unfinished
-        if done:
-            self._all_done.set()
+                self._all_done.set()
 
     def join(self) -> None:
         while self._unfinished:
-            self._all_done.wait()
+            self._all_done.wait(SLICE_S)
 
 
 def _check_timeout(block: bool, timeout: float | None) -> None:
@@ -326,13 +372,12 @@ class Turnstile:
     each turn of the loop admits greenlets until the budget of that turn is used up.
     """
 
-    __slots__ = ("_armed", "_iteration", "_loop", "_queue", "_started", "_timer")
+    __slots__ = ("_iteration", "_loop", "_queue", "_started", "_timer")
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop
         self._queue: deque[Any] = deque()
         self._timer = loop.timer(0)
-        self._armed = False
         self._iteration = -1  # the turn of the loop that the budget is counted in,
         self._started = 0.0  # and since when
 
@@ -356,10 +401,15 @@ class Turnstile:
             return  # a callback of the loop must not wait; another thread is none of this hub's business
         pid = os.getpid()
         waiter = Waiter(hub)
-        self._queue.append(waiter)
-        self._arm()
         try:
-            waiter.get()
+            self._queue.append(waiter)
+            admitted = False
+            while not admitted:
+                self._arm()
+                with hub.loop.timer(SLICE_S) as timer:
+                    timer.start(waiter.switch, False)
+                    # Not admitted, and not in the queue any more: a signal ended who was about to do it.
+                    admitted = waiter.get() or waiter not in self._queue
         except BaseException:
             if waiter in self._queue:
                 self._queue.remove(waiter)
@@ -367,22 +417,20 @@ class Turnstile:
         check_same_process(pid)
 
     def _arm(self) -> None:
-        if not self._armed:
-            self._armed = True
+        if not self._timer.active:
             # The loop's idea of the time is as old as its last poll: a timer from then would be due before the next one.
             self._loop.update_now()
             self._timer.start(self._admit)
 
     def _admit(self) -> None:
         # In the hub, after a poll. Each switch comes back when that greenlet waits again, here or anywhere.
-        self._timer.stop()
-        self._armed = False
-        self._iteration, self._started = self._loop.iteration, perf_counter()
         try:
+            self._timer.stop()
+            self._iteration, self._started = self._loop.iteration, perf_counter()
             # Only those who wait now: one that comes back is owed a poll before it goes on.
             for _ in range(len(self._queue)):
                 if self._queue:
-                    self._queue.popleft().switch(None)
+                    self._queue.popleft().switch(True)
                 if perf_counter() - self._started > BUDGET_S:
                     break
         finally:

@@ -10,6 +10,7 @@ import weakref
 from queue import Empty
 from typing import Any, NamedTuple
 
+from gkafka.checks import check_seconds
 from gkafka.exceptions import ClientClosedError, ConfigurationError
 from gkafka.handlers.base import Handler, Worker
 from gkafka.handlers.primitives import SLICE_S, Event, Queue
@@ -40,7 +41,7 @@ class ResponseFuture:
 
         timeout: seconds, None for as long as it takes. Raises the error that was set, KafkaTimeoutError after the timeout.
         """
-        response = self._future.result(timeout)
+        response = self._future.result(None if timeout is None else check_seconds("timeout", timeout))
         return response if response_cls is None else response_cls(response, **response_kwargs)
 
 

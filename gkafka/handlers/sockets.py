@@ -127,13 +127,13 @@ def _keepalive(sock: Any, idle_s: int) -> None:
 
 
 # -- sending -----------------------------------------------------------------------------------------------------------
-def send_once(sock: Any, buffers: Sequence[Buffer]) -> int:
-    """One non-blocking send of as much as the kernel takes; 0 if it takes nothing. Raises OSError."""
+def send_once(sock: Any, buffers: Sequence[Buffer], flags: int = 0) -> int:
+    """One non-blocking send of as much as the kernel takes; 0 if it takes nothing. flags: what makes it so for a blocking socket. Raises OSError."""
     try:
         if len(buffers) == 1:
-            return int(sock.send(buffers[0]))
+            return int(sock.send(buffers[0], flags))
         if HAS_SENDMSG:
-            return int(sock.sendmsg(buffers if len(buffers) <= IOV_MAX else buffers[:IOV_MAX]))
+            return int(sock.sendmsg(buffers if len(buffers) <= IOV_MAX else buffers[:IOV_MAX], (), flags))
         return _send_each(sock, buffers)
     except BlockingIOError:
         return 0

@@ -13,6 +13,8 @@ import queue
 import select
 import signal
 import socket
+import struct
+import sys
 import threading
 import time
 import traceback
@@ -31,6 +33,10 @@ __all__ = ["ThreadingHandler"]
 
 T = TypeVar("T")
 SMALL_ANSWER = 4096  # bytes
+DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)  # without it (Windows) sockets are non-blocking
+KERNEL_WAIT_S = 0.9
+"""So long recv() itself waits for bytes: a poll() before it would be a second wait for the interpreter's lock, at the worst moment."""
+RECEIVE_TIMEOUT = struct.pack("@ll", 0, int(KERNEL_WAIT_S * 1e6))
 
 
 class ThreadParker:
@@ -134,7 +140,8 @@ class ThreadWorker(Worker):
 
 
 class ThreadStream(Stream):
-    """A non-blocking socket; each direction waits in poll(), so that neither changes the other's timeout.
+    """A socket of which each direction waits for itself: for room to send in poll(), for bytes in poll() or, where the kernel can be told how
+    long, in recv() itself.
 
     close() shuts the connection down first, which wakes whoever waits, and leaves the descriptor to the last worker inside:
     closed under a waiting poll() its number could be another connection's before that poll() returns.
@@ -148,21 +155,34 @@ class ThreadStream(Stream):
         self._pid = os.getpid()
         self._inside: set[int] = set()  # threads, by id
         self._closing = False
+        self._reader: int | None = None  # the thread that waits for bytes, by id
         self._drained = False
+        # Not of a socket class that waits in its own way (gevent's, in a patched process).
+        self._kernel_waits = sys.platform.startswith("linux") and type(sock).__module__ == "socket"
+        if self._kernel_waits:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, RECEIVE_TIMEOUT)
+            sock.setblocking(True)
         self._readable: Callable[[float], bool] | None = None
         self._writable: Callable[[float], bool] | None = None
 
     def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
         self._enter()
+        me = threading.get_ident()
         try:
+            if self._reader not in (None, me):
+                raise RuntimeError(f"{self.peer}: another worker reads from this stream already")
+            self._reader = me
             while True:
-                if self._drained:
+                wait = self._drained and self._kernel_waits and (deadline is None or deadline - time.monotonic() >= KERNEL_WAIT_S)
+                if self._drained and not wait:
                     if self._readable is None:
                         self._readable = readiness(self._fd, write=False)
                     self._wait(self._readable, deadline, "answer")
                     self._drained = False
+                if self._closing:
+                    raise self._closed_here()
                 try:
-                    received = int(self._recv_into(view))
+                    received = int(self._recv_into(view) if wait else self._recv_into(view, 0, DONT_WAIT))
                 except BlockingIOError:
                     self._drained = True
                     continue
@@ -177,12 +197,14 @@ class ThreadStream(Stream):
         except OSError as exc:
             raise self._error(exc) from exc
         finally:
+            if self._reader == me:
+                self._reader = None
             self._leave()
 
     def try_send(self, buffers: Sequence[Buffer]) -> int:
         self._enter()
         try:
-            return sockets.send_once(self._sock, buffers)
+            return sockets.send_once(self._sock, buffers, DONT_WAIT)
         except (SocketDisconnectedError, KafkaTimeoutError):
             raise
         except OSError as exc:
@@ -195,7 +217,7 @@ class ThreadStream(Stream):
         self._enter()
         try:
             while views:
-                sent = sockets.send_once(self._sock, views)
+                sent = sockets.send_once(self._sock, views, DONT_WAIT)
                 if sent:
                     views = sockets.drop(views, sent)
                     continue
@@ -288,6 +310,7 @@ class ThreadingHandler(Handler):
 
     def __init__(self) -> None:
         super().__init__()
+        self._main = threading.main_thread().ident
         self._patched = PatchState.now()
         self._started = False
         self._patched.warn_about_threads()
@@ -332,6 +355,9 @@ class ThreadingHandler(Handler):
     def Lock() -> p.Lock:
         return threading.Lock()
 
+    def Mutex(self) -> p.Lock:
+        return threading.Lock()
+
     @staticmethod
     def RLock(*args: Any, **kwargs: Any) -> p.Lock:
         return threading.RLock(*args, **kwargs)
@@ -359,7 +385,7 @@ class ThreadingHandler(Handler):
         return threading.get_ident()
 
     def interruptible(self) -> bool:
-        return threading.get_ident() == threading.main_thread().ident
+        return threading.get_ident() == self._main
 
     def interrupted(self, error: BaseException) -> bool:
         if not self.interruptible():

@@ -41,6 +41,14 @@ CLIENT: dict[str, Any] = {
     "ssl_password": None,
     "ssl_crlfile": None,
     "ssl_ciphers": None,
+    "sasl_mechanism": None,
+    "sasl_plain_username": None,
+    "sasl_plain_password": None,
+    "sasl_kerberos_service_name": "kafka",
+    "sasl_kerberos_domain_name": None,
+    "sasl_oauth_token_provider": None,
+    "allow_plaintext_credentials": False,
+    "allow_unverified_tls": False,
     "api_version": None,
     "api_version_auto_timeout_ms": 2000,
     "metric_reporters": [],
@@ -51,7 +59,7 @@ CLIENT: dict[str, Any] = {
     "proxy_url": None,
     "handler": "auto",
 }
-"""Options of both the producer and the consumer, with kafka-python 1.4's defaults; `handler` is gkafka's own."""
+"""Options of both the producer and the consumer, with kafka-python 1.4's defaults. gkafka's own: `handler`, and the second words that unsafe settings take."""
 
 _CLIENT_NAMES = {
     "reconnect_backoff_ms": "reconnect_backoff_ms",
@@ -66,6 +74,14 @@ _CLIENT_NAMES = {
     "ssl_password": "ssl_password",
     "ssl_crlfile": "ssl_crlfile",
     "ssl_ciphers": "ssl_ciphers",
+    "sasl_mechanism": "sasl_mechanism",
+    "sasl_plain_username": "sasl_username",
+    "sasl_plain_password": "sasl_password",
+    "sasl_kerberos_service_name": "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name": "sasl_kerberos_domain_name",
+    "sasl_oauth_token_provider": "sasl_oauth_token_provider",
+    "allow_plaintext_credentials": "allow_plaintext_credentials",
+    "allow_unverified_tls": "allow_unverified_tls",
     "allow_auto_create_topics": "auto_create_topics",
     "proxy_url": "proxy_url",
 }
@@ -101,9 +117,10 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
     if taken["ssl_context"] is not None:  # documented: it makes all other ssl_ options void
         for name in _BESIDE_CONTEXT:
             del taken[name]
-    if taken["security_protocol"] in ("PLAINTEXT", "SASL_PLAINTEXT"):
-        for name in [name for name in taken if name.startswith("ssl_") and taken[name] == CLIENT[name]]:
-            del taken[name]
+    # What is not given is left to gkafka, whose defaults are the same: it refuses what would have no effect beside the others.
+    for theirs, ours in _CLIENT_NAMES.items():
+        if theirs.startswith(("ssl_", "sasl_", "allow_un", "allow_pl")) and ours in taken and options[theirs] == CLIENT[theirs]:
+            del taken[ours]
     client_id = options["client_id"]
     return {
         **taken,

@@ -1,7 +1,7 @@
 """One pipelined connection to a broker: a reader worker that also connects, and a writer worker while the socket is full.
 
     caller: send() > encode > one non-blocking send                       (what is left over: the writer worker)
-    reader: connect > negotiate > send what was queued > frame > decode > on_done
+    reader: connect > negotiate > authenticate > send what was queued > frame > decode > on_done
 
 What may be asked and what an answer belongs to is decided by `core.connection`; here are the socket, the workers and the clock.
 """
@@ -18,12 +18,16 @@ from weakref import WeakKeyDictionary
 import gkafka
 from gkafka.config import ClientConfig
 from gkafka.core.connection import Connection, Outcome, Sent, State
+from gkafka.core.sasl import Authentication
 from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, SerializationError, SocketDisconnectedError
 from gkafka.handlers import Future, Handler, Stream
+from gkafka.net.authenticator import Authenticator, without_frames
 from gkafka.net.buffers import STAGE, BufferPool, FrameReader
+from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.net.outbox import OnDone, Out, Outbox
+from gkafka.net.session import Session
 from gkafka.net.stream import open_stream
-from gkafka.wire.apis import Versions
+from gkafka.wire.apis import Message, Versions
 
 __all__ = ["Channel", "OnDone"]
 
@@ -77,7 +81,7 @@ class Channel:
 
     role: what it is for, in logs and worker names. on_close(channel, error): called once when it is closed, after everything pending
     failed; error is None if `close()` was called without one. buffers: a pool to share among channels. receive_bytes: what one system call
-    may bring of small answers. versions: what the broker speaks, so that it is not asked.
+    may bring of small answers. versions: what the broker speaks, so that it is not asked. credentials: of all channels of a client; else its own.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class Channel:
         buffers: BufferPool | None = None,
         receive_bytes: int = STAGE,
         versions: Versions | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -114,26 +119,38 @@ class Channel:
             known_as=_taken_for.get(handler, {}).get((host, port)),
             versions=versions,
             connect_timeout_s=config.connect_timeout_ms / 1000,
+            authenticates=config.uses_sasl,
         )
         self._receive_bytes = receive_bytes
-        self._buffers = BufferPool(handler.Lock()) if buffers is None else buffers
+        self._buffers = BufferPool(handler.Mutex()) if buffers is None else buffers
         self._frames: FrameReader  # one for each socket: _connect makes it
-        self._order = handler.Lock()  # frames go out in the order of their numbers; taken before `_lock`
-        self._lock = handler.Lock()  # never held across a wait or a system call, nor while anyone's callback runs
+        self._order = handler.Mutex()  # frames go out in the order of their numbers; taken before `_lock`
+        self._lock = handler.Mutex()  # never held across a wait or a system call, nor while anyone's callback runs
         self._settled = handler.Event()  # open, or closed without ever having been
         self._ended = handler.Event()  # the reader is gone
         self._backlog: deque[Queued] = deque()
         name = f"gkafka-{role}-{self.peer}-writer"
         self._outbox = Outbox(handler, name, self._lock, write=self._write, tell=self._tell, broke=self._write_failed)
+        self._authenticator, self._session = self._who_is_it(credentials or make_credentials(handler, config))
         self._stream: Stream | None = None
         self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
         self._started = False
         self._unclaimed = [None]
         self._abandoned = False
         self._opened = False
+        self._sends = False  # opened, and not waiting for a re-authentication
         self._closed = False
         self._end: End | None = None
         self._wait_s = min(LONGEST_WAIT_S, config.socket_timeout_ms / 10_000)
+
+    def _who_is_it(self, credentials: Credentials | None) -> tuple[Authenticator | None, Session | None]:
+        if credentials is None:
+            return None, None
+        authenticator = Authenticator(self._handler, credentials, self.host, self.peer)
+        session = Session(
+            self._handler, authenticator, self.peer, hold=self._hold, exchange=self._exchange_open, release=self._release, end=self._shut
+        )
+        return authenticator, session
 
     def __repr__(self) -> str:
         return f"<Channel {self.peer} {self.role} {self._connection.state.value}>"
@@ -175,7 +192,7 @@ class Channel:
                         self._wait_s = max(SHORTEST_WAIT_S, timeout_s / 10)
                     if self._closed:
                         self._outbox.put(Out([], on_done, self._closed_error()))
-                    elif self._opened:
+                    elif self._sends:
                         frame = self._number(request, on_done, now, timeout_s, max_version, expects_response)
                     else:
                         self._backlog.append(Queued(request, on_done, now, timeout_s, max_version, expects_response))
@@ -285,7 +302,7 @@ class Channel:
 
     def _break(self, exc: Exception) -> None:
         if self._broken is None:
-            self._broken = _without_frames(self._lost(exc))
+            self._broken = without_frames(self._lost(exc))
         if self._stream is not None:
             self._stream.close()  # wakes the reader
 
@@ -400,9 +417,19 @@ class Channel:
             overdue = self._connection.poll(now) if deadline is not None and deadline <= now else None
         if overdue:
             raise self._connection.overdue(overdue[0])
+        until = now + self._wait_s
         if not self._opened:
             deadline = self._look_while_opening(now)
-        return now + self._wait_s if deadline is None else min(deadline, now + self._wait_s)
+        elif self._session is not None:
+            until = self._look_at_session(self._session, now, until)
+        return until if deadline is None else min(deadline, until)
+
+    def _look_at_session(self, session: Session, now: float, until: float) -> float:
+        if self._backlog:
+            self._expire_backlog(now)
+        if now >= session.renew_at and self._connection.versions is not None:
+            session.renew(self._connection.versions, self._config.connect_timeout_ms / 1000)
+        return min(until, now + SHORTEST_WAIT_S if session.renewing else session.renew_at)
 
     def _look_while_opening(self, now: float) -> float:
         self._expire_backlog(now)
@@ -439,7 +466,8 @@ class Channel:
         while not self._connect():
             pause = self._config.reconnect_backoff_ms / 1000
             self._handler.sleep(max(0.0, min(pause, self._open_deadline - self._handler.monotonic())))
-        log.info("%s: %s connection open (%s)", self.peer, self.role, self._connection.spoken)
+        who = f", {self._authenticator.name}" if self._authenticator is not None else ""
+        log.info("%s: %s connection open (%s%s)", self.peer, self.role, self._connection.spoken, who)
         if self._connection.taken_for is not None:
             _taken_for.setdefault(self._handler, {})[self.host, self.port] = self._connection.taken_for
         self._settled.set()
@@ -457,6 +485,7 @@ class Channel:
         self._frames = FrameReader(self._receive, self._connection.frame_size, self._buffers, self._receive_bytes)
         try:
             self._negotiate(stream)
+            self._authenticate(stream)
         except Unanswered:
             self._ask_otherwise(stream, Outcome.SILENT)
             return False
@@ -466,6 +495,69 @@ class Channel:
             self._name_the_questions(exc)
             raise
         return True
+
+    def _authenticate(self, stream: Stream) -> None:
+        """If the client has to say who it is: then the channel is open when the broker has accepted that."""
+        if self._authenticator is None or self._session is None:
+            return
+        assert self._connection.versions is not None
+
+        def exchange(said: Any, authentication: Authentication) -> Any:
+            return self._exchange_opening(stream, said, authentication)
+
+        self._session.began(self._authenticator.authenticate(self._connection.versions, exchange, self._open_deadline))
+        self._step(self._connection.authenticated)
+
+    def _exchange_opening(self, stream: Stream, said: Any, authentication: Authentication) -> Any:
+        if isinstance(said, Message):
+            self._connection.bare = False
+            frame = self._connection.ask(said, authentication.newest_version(said))
+        else:
+            self._connection.bare = True
+            frame = [len(said).to_bytes(4, "big") + said]
+        stream.send_all(frame, self._open_deadline)
+        if authentication.done:
+            return None
+        answer = self._frames.read()
+        return self._connection.answer(answer) if isinstance(said, Message) else answer
+
+    # -- authenticating again
+    def _hold(self) -> None:
+        with self._order, self._lock:
+            self._sends = False
+
+    def _exchange_open(self, request: Message, max_version: int | None) -> Any:
+        """Send one in spite of the hold, behind what was sent before, which may be parked at the broker."""
+        future: Future = self._handler.Future()
+
+        def done(response: Any, error: KafkaException | None) -> None:
+            if error is None:
+                future.set(response)
+            else:
+                future.set_exception(error)
+
+        now = self._handler.monotonic()
+        with self._order:
+            with self._lock:
+                if self._closed:
+                    raise self._closed_error()
+                before = max((sent.deadline for sent in self._connection.unanswered), default=now)
+                timeout_s = max(0.0, before - now) + self._config.connect_timeout_ms / 1000
+                frame = self._number(request, done, now, timeout_s, max_version, True)
+            if frame is not None:
+                self._send_frame(frame, None)
+        if self._outbox:
+            self._outbox.wake()
+        return future.result(timeout_s + LONGEST_WAIT_S)
+
+    def _release(self) -> None:
+        with self._order:
+            with self._lock:
+                self._sends = self._opened and not self._closed
+            while self._sends and self._send_waiting():
+                pass
+        if self._outbox:
+            self._outbox.wake()
 
     def _ask_otherwise(self, stream: Stream, outcome: Outcome) -> bool:
         asked = self._connection.asked
@@ -498,7 +590,7 @@ class Channel:
                 if self._closed:
                     raise self._closed_error()
                 question = negotiate(*about)
-                self._opened = self._connection.state is State.OPEN
+                self._opened = self._sends = self._connection.state is State.OPEN
             while self._opened and self._send_waiting():
                 pass
         return question
@@ -516,6 +608,12 @@ class Channel:
 
     def _name_the_questions(self, exc: SocketDisconnectedError) -> None:
         """A peer that closes whatever it is asked: say what that was, and what it may mean."""
+        if not self._closed and self._connection.state is State.AUTHENTICATING:
+            raise SocketDisconnectedError(
+                f"{self.peer}: the connection was lost during the authentication, after {self._connection.asked} ({exc}); brokers older than Kafka"
+                " 1.0 end it so when they refuse the credentials",
+                broker=self._about,
+            ) from exc
         if self._closed or self._connection.state is not State.NEGOTIATING:
             return
         raise SocketDisconnectedError(
@@ -536,7 +634,8 @@ class Channel:
     def _never_sent(self, queued: Queued) -> KafkaTimeoutError:
         api = queued.request.API.name
         return KafkaTimeoutError(
-            f"{self.peer}: {api} could not be sent within {queued.timeout_s:g} s: the connection did not open{f' ({self.error})' if self.error else ''}",
+            f"{self.peer}: {api} could not be sent within {queued.timeout_s:g} s: the connection "
+            f"{'was not authenticated again' if self._opened else 'did not open'}{f' ({self.error})' if self.error else ''}",
             broker=self._about,
             api=api,
         )
@@ -610,15 +709,6 @@ class Channel:
         except Exception:
             self._on_close = None
             log.exception("%s: the callback for the closed connection raised", self.peer)
-
-
-def _without_frames(error: KafkaException) -> KafkaException:
-    """The error, without the frames that it and its causes were raised in: they hold the request that was under way, and its memory."""
-    link: BaseException | None = error
-    while link is not None:
-        link.__traceback__ = None
-        link = link.__cause__ or link.__context__
-    return error
 
 
 def _after(buffers: Sequence[Buffer], sent: int) -> list[Buffer]:

@@ -108,10 +108,15 @@ def _socks5(talk: Talk, proxy: Proxy, host: str, port: int) -> None:
 
 
 def _log_in(talk: Talk, proxy: Proxy) -> None:
-    username, password = (str.encode(text) for text in proxy.credentials)
-    talk.say(bytes([1, len(username)]) + username + bytes([len(password)]) + password)
+    talk.say(_login(proxy))
     if talk.hear(2)[1] != 0:
         raise talk.refused("refused the user name and password of proxy_url")
+
+
+def _login(proxy: Proxy) -> bytes:
+    """In a function of its own, as all that has the password in a variable: a traceback of what fails shows none of it."""
+    username, password = (str.encode(text) for text in proxy.credentials)
+    return bytes([1, len(username)]) + username + bytes([len(password)]) + password
 
 
 def _socks_address(talk: Talk, host: str) -> bytes:
@@ -141,10 +146,7 @@ def _hear_reply(talk: Talk) -> None:
 # -- HTTP --------------------------------------------------------------------------------------------------------------
 def _http(talk: Talk, proxy: Proxy, host: str, port: int) -> None:
     target = b"[%b]:%d" % (host.partition("%")[0].encode(), port) if ":" in host else b"%b:%d" % (_ascii(talk, host), port)
-    lines = [b"CONNECT %b HTTP/1.1" % target, b"Host: " + target]
-    if proxy.username is not None:
-        lines.append(b"Proxy-Authorization: Basic " + base64.b64encode(":".join(str.__str__(c) for c in proxy.credentials).encode()))
-    talk.say(b"\r\n".join([*lines, b"", b""]))
+    talk.say(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (target, target, _authorization(proxy)))
     status = _status(talk, talk.hear_until(b"\r\n\r\n", LONGEST_ANSWER))
     if 200 <= status < 300:
         return
@@ -156,6 +158,12 @@ def _http(talk: Talk, proxy: Proxy, host: str, port: int) -> None:
     if status >= 500:
         raise talk.failed(f"cannot connect (status {status})")
     raise talk.refused(f"refused (status {status})")
+
+
+def _authorization(proxy: Proxy) -> bytes:
+    if proxy.username is None:
+        return b""
+    return b"Proxy-Authorization: Basic %b\r\n" % base64.b64encode(":".join(proxy.credentials).encode())
 
 
 def _status(talk: Talk, answer: bytes) -> int:

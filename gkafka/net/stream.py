@@ -11,7 +11,7 @@ __all__ = ["open_stream"]
 
 
 def open_stream(handler: Handler, host: str, port: int, *, deadline: float, config: ClientConfig) -> Stream:
-    """Connect to the first address of a host that answers; with security_protocol=SSL, the handshake included.
+    """Connect to the first address of a host that answers; with security_protocol SSL or SASL_SSL, the handshake included.
 
     With proxy_url it is the proxy's addresses that are tried; the proxy finds the host. Each address gets an equal share of the time that is left. Raises ConnectionFailedError naming every address that was tried and
     why it failed; its subclasses TlsError and ProxyError, without trying further addresses, if the peer's certificate, TLS itself or the proxy is at fault.
@@ -58,7 +58,7 @@ def _connect(
     )
     if proxy is not None:
         _tunnel(stream, proxy, host, port, deadline)
-    if config.security_protocol != "SSL":
+    if not config.uses_tls:
         return stream
     from gkafka.net.tls import start_tls  # ssl is imported only by those who use it
 

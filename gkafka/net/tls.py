@@ -107,7 +107,7 @@ class TlsStream(Stream):
         self._where = where
         self._handler = handler
         self._stream = stream
-        self._lock = handler.Lock()
+        self._lock = handler.Mutex()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         try:
             self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
@@ -183,11 +183,20 @@ class TlsStream(Stream):
             except ssl.SSLError as exc:
                 if total:
                     return total  # the error comes again with the next call
-                raise explain(exc, self._where, "TLS failed") from exc
+                raise self._broken_off(exc) from exc
             finally:
                 if self._outgoing.pending:
                     self._answer()
         return total
+
+    def _broken_off(self, exc: ssl.SSLError) -> SocketDisconnectedError:
+        """What an error behind the handshake is. With TLS 1.3 the server looks at our certificate only then; all else is a connection that was
+        damaged on the way, as one in clear text would be: another one may be better."""
+        reason = exc.reason or ""
+        alert = reason.rpartition("ALERT_")[2].replace("_", " ").lower() if "ALERT" in reason else ""
+        if alert in (*OURS, "certificate required", "handshake failure", "access denied"):
+            return explain(exc, self._where, "TLS failed")
+        return SocketDisconnectedError(f"{self._where}: TLS failed: {reason or exc}", broker=self._where)
 
     def _answer(self) -> None:
         """Reading made OpenSSL say something (an answer to a key update). Best effort: the peer does not wait for it."""

@@ -189,6 +189,7 @@ def _file_of(text: bytes) -> Iterator[str]:
     try:
         with os.fdopen(fd, "wb", closefd=False) as file:
             file.write(text)
+        del text  # else a traceback of what fails now could show it
         yield path
     finally:
         os.close(fd)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import gkafka
-from gkafka.protocol.base import Name, Names, Request, Response, text
+from gkafka.protocol.base import Name, Names, Request, Response, listed, text
 from gkafka.protocol.groups import ConsumerGroupProtocolMetadata, MemberAssignment, readable
 from gkafka.wire import admin as wire
 from gkafka.wire import apiversions, groups
@@ -75,7 +75,7 @@ class DescribeGroupsRequest(Request):
 
     def __init__(self, group_ids: Iterable[Name], *, api_version: int | None = None) -> None:
         super().__init__(api_version=api_version)
-        self.group_ids = list(group_ids)
+        self.group_ids = listed("group_ids", group_ids)
 
     def to_message(self) -> groups.DescribeGroupsRequest:
         return groups.DescribeGroupsRequest(groups=[text(name) for name in self.group_ids])
@@ -152,7 +152,7 @@ class CreateTopicsRequest(Request):
 
     def __init__(self, topic_requests: Iterable[Any], timeout: int = 0, *, api_version: int | None = None) -> None:
         super().__init__(api_version=api_version)
-        self.topic_requests = list(topic_requests)
+        self.topic_requests = listed("topic_requests", topic_requests, *CreateTopicRequest._fields)
         self.timeout = timeout
         self.parked_ms = max(0, timeout)
 
@@ -208,7 +208,7 @@ class DeleteTopicsRequest(Request):
 
     def __init__(self, topics: Iterable[Name], timeout: int = 0, *, api_version: int | None = None) -> None:
         super().__init__(api_version=api_version)
-        self.topics = list(topics)
+        self.topics = listed("topics", topics)
         self.timeout = timeout
         self.parked_ms = max(0, timeout)
 

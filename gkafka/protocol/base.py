@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import struct
+from collections.abc import Iterable
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from gkafka.brokererrors import error_for
@@ -11,13 +12,14 @@ from gkafka.exceptions import ConfigurationError, UnicodeException
 from gkafka.utils import Serializable
 from gkafka.wire.apis import APIS, Message, decode_response, encode_request
 
-__all__ = ["Names", "Request", "Response", "text"]
+__all__ = ["Names", "Request", "Response", "check_has", "listed", "text"]
 
 Buffer = bytes | bytearray | memoryview
 Name = str | bytes
 V = TypeVar("V")
 _HEADER = struct.Struct(">ihhih")
 _NO_ID = bytes(4)
+MIN_INT32 = -(1 << 31)
 
 
 def text(name: Any) -> str:
@@ -30,6 +32,23 @@ def text(name: Any) -> str:
         except UnicodeDecodeError as exc:
             raise UnicodeException(f"{bytes(name)!r}: Kafka keeps names as UTF-8: {exc}") from exc
     raise ConfigurationError(f"{name!r}: must be str or bytes")
+
+
+def listed(what: str, given: Any, *attributes: str) -> list[Any]:
+    """The entries of an iterable, each with these attributes. Raises ConfigurationError for anything else, also a text: its letters are no names."""
+    if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"{what}={given!r}: must be a list")
+    entries = list(given)
+    for one in entries:
+        check_has(what, one, *attributes)
+    return entries
+
+
+def check_has(what: str, one: Any, *attributes: str) -> None:
+    """Raise ConfigurationError for a thing without these attributes."""
+    missing = [name for name in attributes if not hasattr(one, name)]
+    if missing:
+        raise ConfigurationError(f"{what}: {one!r} has no {', '.join(missing)}")
 
 
 class Names(dict[bytes, V]):

@@ -6,8 +6,9 @@ import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from gkafka.checks import check_count
 from gkafka.exceptions import NoMessagesConsumedError
-from gkafka.protocol.base import Buffer, Name, Names, Request, Response, text
+from gkafka.protocol.base import MIN_INT32, Buffer, Name, Names, Request, Response, listed, text
 from gkafka.protocol.message import Message
 from gkafka.records import Records, scan
 from gkafka.records._message import Origin
@@ -54,10 +55,10 @@ class FetchRequest(Request):
         api_version: int | None = None,
     ) -> None:
         super().__init__(api_version=api_version)
-        self.timeout = self.parked_ms = timeout
+        self.timeout = self.parked_ms = check_count("timeout", timeout, low=MIN_INT32)
         self.min_bytes = min_bytes
         self._asked: dict[str, dict[int, tuple[int, int]]] = {}
-        for request in partition_requests:
+        for request in listed("partition_requests", partition_requests, "topic_name", "partition_id", "offset", "max_bytes"):
             self.add_request(request)
 
     def add_request(self, partition_request: Any) -> None:

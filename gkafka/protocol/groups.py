@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gkafka.exceptions import ConfigurationError, ProtocolError
-from gkafka.protocol.base import Buffer, Name, Names, Request, Response, text
+from gkafka.protocol.base import Buffer, Name, Names, Request, Response, check_has, listed, text
 from gkafka.wire import groups as wire
 from gkafka.wire.consumerprotocol import (
     ConsumerProtocolAssignment,
@@ -120,6 +120,7 @@ class JoinGroupRequest(Request):
         self.group_id = group_id
         self.member_id = member_id
         self.session_timeout = self.parked_ms = session_timeout
+        check_has("membership_protocol", membership_protocol, "protocol_type", "protocol_name", "metadata")
         self.protocol_type: Name = membership_protocol.protocol_type
         told = membership_protocol.metadata
         if told is None:
@@ -198,7 +199,7 @@ class SyncGroupRequest(Request):
         self.group_id = group_id
         self.generation_id = generation_id
         self.member_id = member_id
-        self.group_assignment = [_share(one) for one in group_assignment]
+        self.group_assignment = [_share(one) for one in listed("group_assignment", group_assignment)]
 
     def to_message(self) -> wire.SyncGroupRequest:
         return wire.SyncGroupRequest(
@@ -210,11 +211,13 @@ class SyncGroupRequest(Request):
 
 
 def _share(one: Any) -> tuple[Name, bytes]:
-    if isinstance(one, tuple):
+    if isinstance(one, tuple) and len(one) == 2:
         member_id, given = one
         return member_id, as_bytes(given)
+    check_has("group_assignment", one, "member_id")
     if hasattr(one, "get_bytes") or hasattr(one, "__bytes__"):
         return one.member_id, as_bytes(one)
+    check_has("group_assignment", one, "partition_assignment")
     return one.member_id, bytes(MemberAssignment(one.partition_assignment, version=0).get_bytes())
 
 

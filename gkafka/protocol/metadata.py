@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from gkafka.protocol.base import Name, Names, Request, Response, text
+from gkafka.protocol.base import Name, Names, Request, Response, listed, text
 from gkafka.wire import metadata as wire
 
 __all__ = ["BrokerMetadata", "MetadataRequest", "MetadataResponse", "PartitionMetadata", "TopicMetadata"]
@@ -21,7 +21,7 @@ class MetadataRequest(Request):
 
     def __init__(self, topics: Iterable[Name] | None = None, *, api_version: int | None = None) -> None:
         super().__init__(api_version=api_version)
-        self.topics = [] if topics is None else list(topics)
+        self.topics = [] if topics is None else listed("topics", topics)
 
     def to_message(self) -> wire.MetadataRequest:
         topics = [wire.MetadataRequestTopic(name=text(name)) for name in self.topics]

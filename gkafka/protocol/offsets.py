@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from gkafka.exceptions import UnsupportedVersion
-from gkafka.protocol.base import Name, Names, Request, Response, text
+from gkafka.protocol.base import Name, Names, Request, Response, listed, text
 from gkafka.wire import groups
 from gkafka.wire import offsets as wire
 
@@ -57,7 +57,7 @@ class OffsetRequest(Request):
     def __init__(self, partition_requests: Iterable[Any], *, api_version: int | None = None) -> None:
         super().__init__(api_version=api_version)
         self._asked: dict[str, dict[int, tuple[int, int]]] = {}
-        for p in partition_requests:
+        for p in listed("partition_requests", partition_requests, "topic_name", "partition_id", "offsets_before", "max_offsets"):
             self._asked.setdefault(text(p.topic_name), {})[p.partition_id] = (p.offsets_before, p.max_offsets)
 
     def to_message(self) -> wire.ListOffsetsRequest:
@@ -139,7 +139,7 @@ class OffsetCommitRequest(Request):
         self.consumer_group_generation_id = consumer_group_generation_id
         self.consumer_id = consumer_id
         self._asked: dict[str, dict[int, tuple[int, int, str]]] = {}
-        for p in partition_requests:
+        for p in listed("partition_requests", partition_requests, "topic_name", "partition_id", "offset", "timestamp", "metadata"):
             self._asked.setdefault(text(p.topic_name), {})[p.partition_id] = (p.offset, p.timestamp, text(p.metadata or ""))
 
     def to_message(self) -> wire.OffsetCommitRequest:
@@ -220,7 +220,7 @@ class OffsetFetchRequest(Request):
         super().__init__(api_version=api_version)
         self.consumer_group = consumer_group
         self._asked: dict[str, list[int]] = {}
-        for p in partition_requests:
+        for p in listed("partition_requests", partition_requests, "topic_name", "partition_id"):
             self._asked.setdefault(text(p.topic_name), []).append(p.partition_id)
 
     def to_message(self) -> wire.OffsetFetchRequest:

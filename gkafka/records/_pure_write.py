@@ -176,6 +176,10 @@ class Appender:
             index = FULL if batch is None else batch._put(value, key, headers, timestamp, MAX_BATCH_BYTES)
         return index if batch is None or index < 0 else Delivery(batch, index)
 
+    def is_open(self, topic: str, partition: int) -> bool:
+        """Has the partition a batch that takes records?"""
+        return self._open_batch(topic, partition) is not None
+
     def _open_batch(self, topic: str, partition: int) -> Batch | None:
         found = self._topics.get(topic)
         return None if found is None else found.batch(partition)

@@ -203,6 +203,10 @@ cdef class Appender:
             raise too_large(topic, partition)
         return new_delivery(batch) if put == DONE else None
 
+    def is_open(self, str topic not None, int partition):
+        """Has the partition a batch that takes records?"""
+        return self.open_batch(topic, partition) is not None
+
     cdef Batch open_batch(self, str topic, Py_ssize_t partition):
         cdef _Topic found = self.topics.get(topic)
         return None if found is None else found.batch(partition)

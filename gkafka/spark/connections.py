@@ -95,4 +95,5 @@ def _closed_if_expired(idle: Idle) -> bool:
 
 
 def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(options.items()))
+    plain = {name: tuple(sorted(value.items())) if isinstance(value, Mapping) else value for name, value in options.items()}
+    return tuple(sorted(plain.items()))

@@ -17,6 +17,8 @@ from gkafka.common import IsolationLevel
 from gkafka.config import ClientConfig, ConsumerConfig, check, ineffective_tls_option, unconfirmed_tls_option
 from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_hosts
+from gkafka.sasloptions import check_sasl
+from gkafka.spark.jaas import client_options as jaas_options
 from gkafka.spark.offsets import whole_number
 
 __all__ = ["KafkaProperties", "translate"]
@@ -35,10 +37,14 @@ JAVA_NAMES = {
     "ssl.truststore.location": "ssl_cafile",
     "ssl.keystore.location": "ssl_certfile",
     "ssl.key.password": "ssl_password",
+    "sasl.oauthbearer.token.endpoint.url": "sasl_oauth_token_endpoint_url",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl_oauth_client_id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl_oauth_client_secret",
+    "sasl.oauthbearer.scope": "sasl_oauth_scope",
 }
 """Properties of the Java consumer that are client options of gkafka under another name. The stores must be PEM files."""
 
-NOT_FROM_TEXT = ("ssl_context", "source_address", "auto_create_topics")
+NOT_FROM_TEXT = ("ssl_context", "source_address", "auto_create_topics", "sasl_oauth_token_provider", "sasl_oauth_extensions")
 
 NO_GROUP = "gkafka reads without a consumer group"
 NO_EFFECT = {
@@ -63,6 +69,28 @@ NO_EFFECT = {
     "fetch.min.bytes": "a fetch is answered as soon as there are records",
     **dict.fromkeys(("retry.backoff.ms", "retry.backoff.max.ms"), "gkafka has its own pauses between retries"),
     **dict.fromkeys(("receive.buffer.bytes", "send.buffer.bytes"), "the system sizes the buffers of sockets"),
+    **dict.fromkeys(
+        (
+            "sasl.login.refresh.window.factor",
+            "sasl.login.refresh.window.jitter",
+            "sasl.login.refresh.min.period.seconds",
+            "sasl.login.refresh.buffer.seconds",
+            "sasl.login.connect.timeout.ms",
+            "sasl.login.read.timeout.ms",
+            "sasl.login.retry.backoff.ms",
+            "sasl.login.retry.backoff.max.ms",
+        ),
+        "gkafka asks for a token when four fifths of the last one's life are over",
+    ),
+    **dict.fromkeys(
+        (
+            "sasl.kerberos.kinit.cmd",
+            "sasl.kerberos.min.time.before.relogin",
+            "sasl.kerberos.ticket.renew.jitter",
+            "sasl.kerberos.ticket.renew.window.factor",
+        ),
+        "tickets are those of the environment",
+    ),
     **dict.fromkeys(
         ("metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "enable.metrics.push"),
         "gkafka has no such metrics",
@@ -131,10 +159,13 @@ def translate(given: Mapping[str, str]) -> KafkaProperties:
                 raise ConfigurationError(f"kafka.{name} is given twice (it is another spelling of {option!r})")
             client[option] = _typed(ClientConfig, option, name, text)
             spelled[option] = name
+    if "sasl.jaas.config" in given:
+        _take_jaas(given["sasl.jaas.config"], client, spelled)
     _check_stores(given, values)
     if "security.protocol" in values:
         client["security_protocol"] = values["security.protocol"]
     _check_security(client, spelled)
+    _check_sasl(client)
     if "group.id" in values:
         warnings.append(f"kafka.group.id={values['group.id']!r} is accepted and used for nothing: {NO_GROUP}")
     return KafkaProperties(
@@ -153,8 +184,6 @@ def translate(given: Mapping[str, str]) -> KafkaProperties:
 # -- one property ------------------------------------------------------------------------------------------------------
 def _client_option(name: str) -> str:
     """The field of ClientConfig that a property means. Raises ConfigurationError with what to do instead."""
-    if name.startswith("sasl."):
-        raise ConfigurationError(f"kafka.{name}: SASL is not supported yet; gkafka connects with security.protocol PLAINTEXT or SSL")
     if name in NOT_HERE:
         raise ConfigurationError(f"kafka.{name}: {NOT_HERE[name]}")
     own = {field.name for field in dataclasses.fields(ClientConfig)} - set(NOT_FROM_TEXT)
@@ -213,8 +242,6 @@ def _isolation(name: str, text: str) -> IsolationLevel:
 
 
 def _security_protocol(name: str, text: str) -> str:
-    if text.upper() in ("SASL_PLAINTEXT", "SASL_SSL"):
-        raise ConfigurationError(f"kafka.security.protocol={text!r}: SASL is not supported yet; use PLAINTEXT or SSL")
     protocol: str = _typed(ClientConfig, "security_protocol", name, text.upper())
     return protocol
 
@@ -271,10 +298,38 @@ def _check_security(client: Mapping[str, Any], spelled: Mapping[str, str]) -> No
         )
 
 
+def _take_jaas(text: str, client: dict[str, Any], spelled: dict[str, str]) -> None:
+    for option, value in jaas_options(text, client.get("sasl_mechanism")).items():
+        if option in client:
+            raise ConfigurationError(f"kafka.{spelled[option]} is given in kafka.sasl.jaas.config, too: leave one out")
+        client[option] = value
+        spelled[option] = "sasl.jaas.config"
+
+
+def _check_sasl(client: Mapping[str, Any]) -> None:
+    try:
+        check_sasl(ClientConfig(**client))
+    except ConfigurationError as exc:
+        raise ConfigurationError(f"kafka.sasl.*, by the names of KafkaClient's options: {exc}") from None
+
+
+def _handler_class(name: str, text: str) -> str:
+    """What Java needs a class for, gkafka does by itself. Another class does what nobody here knows."""
+    if text.rpartition(".")[2] not in HANDLERS:
+        raise ConfigurationError(
+            f"kafka.{name}={text!r}: gkafka loads no Java class; give the credentials by kafka.sasl.jaas.config or the options of KafkaClient"
+        )
+    return text
+
+
+HANDLERS = ("IAMClientCallbackHandler", "OAuthBearerLoginCallbackHandler")
 READERS: dict[str, Callable[[str, str], Any]] = {
     "bootstrap.servers": _hosts,
     "group.id": _text,
     "security.protocol": _security_protocol,
+    "sasl.jaas.config": _text,
+    "sasl.client.callback.handler.class": _handler_class,
+    "sasl.login.callback.handler.class": _handler_class,
     "isolation.level": _isolation,
     "check.crcs": _boolean,
     "fetch.max.bytes": _bytes,

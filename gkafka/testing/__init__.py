@@ -16,6 +16,7 @@ from gkafka.testing.actions import Action, Close, Corrupt, Delay, Drop, Edit, Er
 from gkafka.testing.cluster import MockCluster, RecordedRequest, TransactionSeen
 from gkafka.testing.groupkeeper import GroupMember, GroupSeen
 from gkafka.testing.logs import StoredRecord
+from gkafka.testing.sasl import Sasl
 from gkafka.testing.state import Committed
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "MockCluster",
     "RecordedRequest",
     "Reply",
+    "Sasl",
     "StoredRecord",
     "TransactionSeen",
 ]

@@ -16,7 +16,7 @@ from gkafka.testing.sessions import Sessions
 from gkafka.testing.state import LEGAL_NAME, NO_LEADER, Committed, Partition, State, Topic
 from gkafka.testing.transactions import Transactions
 from gkafka.wire import admin, apiversions, epochs, groups, metadata, offsets, produce, txn
-from gkafka.wire.apis import APIS, Message
+from gkafka.wire.apis import Message
 from gkafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -130,11 +130,7 @@ class Answers:
 
     # -- the APIs
     def _api_versions(self, call: Call) -> Message:
-        keys = [
-            apiversions.ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, (low, high) in sorted(self._served.items())
-            if key in APIS
-        ]
+        keys = [apiversions.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in sorted(self._served.items())]
         features = [
             apiversions.FinalizedFeatureKey(name="transaction.version", max_version_level=level, min_version_level=level)
             for level in [self._transaction_version]

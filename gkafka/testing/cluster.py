@@ -17,8 +17,10 @@ from gkafka.testing.groupkeeper import GroupSeen
 from gkafka.testing.logs import StoredRecord, decode
 from gkafka.testing.native import Loop
 from gkafka.testing.refusals import refusal
+from gkafka.testing.sasl import ILLEGAL_STATE, SASL_APIS, Client, Sasl
 from gkafka.testing.server import Call, Listener, Peer, parse
 from gkafka.testing.state import Committed, Partition, State, Topic
+from gkafka.wire.adminapis import ADMIN_APIS
 from gkafka.wire.apis import APIS, Api, Message, Request, Versions
 
 __all__ = ["MockCluster", "RecordedRequest", "TransactionSeen"]
@@ -83,14 +85,15 @@ class MockCluster:
 
     brokers: how many; their ids are 1, 2, ... topics: name -> number of partitions. replication_factor: of these topics (default: one
     copy, three at most where there are as many brokers). limits: api name -> the versions to serve, (lowest, highest), or None for "not
-    at all". versions: serve what this release of Kafka does ("0.8.2" to "4.2"); on ApiVersions and whatever else it does not know 0.8.2
+    at all"; those of administration (DescribeAcls, ...) are served only if they stand here, and by on(name, Reply(...)) alone.
+    versions: serve what this release of Kafka does ("0.8.2" to "4.2"); on ApiVersions and whatever else it does not know 0.8.2
     closes the connection, and 0.9.0 is silent on it from then on, as those are. auto_create: a topic that a Metadata request names comes into being. max_message_bytes: Kafka's
     message.max.bytes. transaction_version: the level of Kafka's feature of that name: 2 is KIP-890's epoch for each transaction (default: 2
     from Kafka 4.0 on, else 0). racks: where the brokers are, one after the other: a Fetch that names the rack of a follower in sync is sent
     there by the leader (KIP-392). fetch_sessions: False declines them. consumer_session_timeout_ms, consumer_heartbeat_interval_ms: Kafka's
-    group.consumer.session.timeout.ms and its sibling, of the groups of KIP-848. history: how many requests `requests` remembers, 64 MiB of them at most.
+    group.consumer.session.timeout.ms and its sibling, of the groups of KIP-848. sasl: a `Sasl`: clients must say who they are. history: how many requests `requests` remembers, 64 MiB of them at most.
 
-    It behaves as Kafka does, and its brokers share one state, so that there is no replication lag. Served: every API of `gkafka.wire` in
+    It behaves as Kafka does, and its brokers share one state, so that there is no replication lag. Served: every API of `gkafka.wire.apis` in
     every version. Transactions end at once: there is no time between a coordinator's decision and its markers.
 
     Groups have members, of the classic protocol or of KIP-848, not of both at a time: they join, rebalance and lose their sessions by the rules of Kafka's coordinator, except that the first member need
@@ -103,7 +106,7 @@ class MockCluster:
             cluster.on("Heartbeat", Error(25))                    # it is told that nobody knows it: it joins again
             cluster.rebalance("g")
 
-    Not there: quotas, authentication, and the conversion of batches to an older format: a
+    Not there: quotas, permissions, TLS, and the conversion of batches to an older format: a
     Fetch too old for what the log holds is told UNSUPPORTED_VERSION.
     """
 
@@ -123,6 +126,7 @@ class MockCluster:
         fetch_sessions: bool = True,
         consumer_session_timeout_ms: int = 45_000,
         consumer_heartbeat_interval_ms: int = 5_000,
+        sasl: Sasl | None = None,
         history: int = 10_000,
     ) -> None:
         if brokers < 1:
@@ -140,6 +144,7 @@ class MockCluster:
         self._counts: dict[str, int] = {}
         self._waiting: list[Callable[[], bool]] = []
         self._closed = False
+        self._sasl = sasl
         self._served = _served(versions, limits or {})
         self._silent_on_unknown = versions is not None and versions.startswith("0.9")
         self._answers = Answers(
@@ -424,6 +429,12 @@ class MockCluster:
         self._changed()
 
     def _serve(self, peer: Peer, frame: memoryview) -> None:
+        if self._sasl is not None:
+            peer.client = peer.client or Client(self._sasl)
+            if peer.client.bare:
+                said = peer.client.hear_bare(bytes(frame))
+                peer.close() if said is None else peer.send(said)
+                return
         request = parse(frame, self._served)
         if request is None:
             if self._silent_on_unknown:
@@ -433,6 +444,10 @@ class MockCluster:
             return
         if isinstance(request, bytes):
             peer.send(request)
+            return
+        if peer.client is not None and not peer.client.may(request.api.name):
+            log.info("%s before the client has said who it is: closing", request.api.name)
+            peer.close()
             return
         call = Call(self, peer, request)
         self._remember(call, len(frame))
@@ -445,6 +460,11 @@ class MockCluster:
         rule.action.run(call)
 
     def _act(self, call: Call, then: Callable[[Message | None], object]) -> None:
+        if call.request.api.name in SASL_APIS:
+            then(
+                self._refusal(call, ILLEGAL_STATE) if call.client is None else call.client.hear(call.request.message, call.request.version)
+            )
+            return
         self._answers.act(call, then)
 
     def _refusal(self, call: Call, code: int) -> Message | None:
@@ -482,15 +502,15 @@ class MockCluster:
 
 
 def _api(name: str) -> Api:
-    for api in APIS.values():
-        if api.name == name:
-            return api
-    raise ConfigurationError(f"there is no API {name!r} here; these are: {', '.join(sorted(api.name for api in APIS.values()))}")
+    known = {api.name: api for api in (*APIS.values(), *ADMIN_APIS.values())}
+    if name not in known:
+        raise ConfigurationError(f"there is no API {name!r} here; these are: {', '.join(sorted(known))}")
+    return known[name]
 
 
 def _served(versions: str | None, limits: Mapping[str, tuple[int, int] | None]) -> dict[int, tuple[int, int]]:
     """API key -> lowest and highest version."""
-    served = {api.key: (api.stable.low, api.stable.high) for api in APIS.values() if api.name in ANSWERED}
+    served = {api.key: (api.stable.low, api.stable.high) for api in APIS.values() if api.name in ANSWERED | SASL_APIS}
     if versions is not None:
         ranges = Versions.for_broker(versions).ranges
         served = {key: ranges[key] for key in served if key in ranges}

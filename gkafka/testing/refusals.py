@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gkafka.wire import admin, apiversions, consumergroups, epochs, groups, metadata, offsets, produce, txn
+from gkafka.exceptions import ConfigurationError
+from gkafka.wire import admin, apiversions, consumergroups, epochs, groups, metadata, offsets, produce, sasl, txn
 from gkafka.wire.apis import Message, Request
 
 __all__ = ["refusal"]
@@ -13,7 +14,10 @@ __all__ = ["refusal"]
 
 def refusal(request: Request, code: int, text: object) -> Message | None:
     """The answer; None for a Produce with acks=0. text: for the APIs that have room for one."""
-    return _BY_NAME[request.api.name](request.message, code, str(text))
+    name = request.api.name
+    if name not in _BY_NAME:
+        raise ConfigurationError(f"the mock cluster knows no refusal of {name}: give one by on({name!r}, Reply(...))")
+    return _BY_NAME[name](request.message, code, str(text))
 
 
 def _produce(message: Any, code: int, text: str) -> Message | None:
@@ -174,6 +178,8 @@ _BY_NAME: dict[str, Callable[[Any, int, str], Message | None]] = {
     "OffsetFetch": _offset_fetch,
     "OffsetForLeaderEpoch": _epoch_ends,
     "Produce": _produce,
+    "SaslAuthenticate": lambda message, code, text: sasl.SaslAuthenticateResponse(error_code=code, error_message=text),
+    "SaslHandshake": lambda message, code, text: sasl.SaslHandshakeResponse(error_code=code),
     "SyncGroup": lambda message, code, text: groups.SyncGroupResponse(error_code=code),
     "TxnOffsetCommit": _txn_offset_commit,
 }

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 READ_BYTES = 256 * 1024
 API_VERSIONS = ApiVersionsRequest.API.key
 UNSUPPORTED_VERSION = 35
+SMALLEST_REQUEST = 8
 MAX_REQUEST = 100 << 20  # Kafka's socket.request.max.bytes
 
 
@@ -80,6 +81,8 @@ class Peer:
     def __init__(self, listener: Listener, sock: Any, loop: Loop) -> None:
         self.listener = listener
         self.closed = False
+        self.client: Any = None
+        """With SASL: who the client is, as far as is known (`gkafka.testing.sasl.Client`)."""
         self._sock = sock
         self._loop = loop
         self._data = bytearray()
@@ -180,7 +183,7 @@ class Peer:
             self._compact()
             return None
         (size,) = struct.unpack_from(">i", self._data, self._taken)
-        if not 8 <= size <= MAX_REQUEST:
+        if not (0 if self.client is not None and self.client.bare else SMALLEST_REQUEST) <= size <= MAX_REQUEST:
             self.close()  # what a broker does with a size it does not believe
             return None
         start, end = self._taken + 4, self._taken + 4 + size
@@ -254,6 +257,11 @@ class Call:
     @property
     def closed(self) -> bool:
         return self._peer.closed
+
+    @property
+    def client(self) -> Any:
+        """With SASL: who the client is."""
+        return self._peer.client
 
 
 def parse(frame: memoryview, served: dict[int, tuple[int, int]]) -> Request | bytes | None:

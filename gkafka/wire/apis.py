@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple, NoReturn
 
 from gkafka.exceptions import KafkaException, ProtocolError, RecordTooLarge, UnsupportedVersion
-from gkafka.wire import admin, apiversions, consumergroups, epochs, fetch, groups, metadata, offsets, produce, txn
+from gkafka.wire import admin, apiversions, consumergroups, epochs, fetch, groups, metadata, offsets, produce, sasl, txn
 from gkafka.wire.apiversions import ApiVersionsResponse
 from gkafka.wire.codec import decoder, encoder, explain
 from gkafka.wire.primitives import Buffer, Malformed, Reader, Writer
@@ -64,6 +64,8 @@ APIS: dict[int, Api] = {
         txn.AddOffsetsToTxnRequest,
         txn.EndTxnRequest,
         txn.TxnOffsetCommitRequest,
+        sasl.SaslHandshakeRequest,
+        sasl.SaslAuthenticateRequest,
     )
 }
 """All but those of administration (`gkafka.wire.adminapis`)."""

@@ -79,8 +79,11 @@ class FetchRequest(Message):
 
     def newest_version(self) -> int:
         """Version 13 names topics by id alone, so each must have one."""
-        ids = [t.topic_id for t in self.topics] + [t.topic_id for t in self.forgotten_topics_data]
-        return BY_NAME if ZERO_UUID in ids else super().newest_version()
+        for topics in (self.topics, self.forgotten_topics_data):
+            for topic in topics:
+                if topic.topic_id is ZERO_UUID or topic.topic_id == ZERO_UUID:
+                    return BY_NAME
+        return self.API.stable.high
 
 
 class EpochEndOffset(Struct):

@@ -9,7 +9,7 @@ import gevent
 import greenlet
 import pytest
 
-from gkafka.handlers import GEventHandler
+from gkafka.handlers import GEventHandler, hubs
 from gkafka.handlers.hubs import GreenletLock
 from gkafka.testing import Close, Delay, MockCluster
 from tests.gevent.harness import LIMIT_S, connect, greenlets, in_child
@@ -61,6 +61,8 @@ def busy() -> None:
     holders = Holders()
     with pytest.MonkeyPatch.context() as patch, MockCluster(2, {"t": 4}) as cluster:
         patch.setattr(GEventHandler, "Lock", staticmethod(tracked(holders)))
+        patch.setattr(GEventHandler, "Mutex", staticmethod(tracked(holders)))
+        patch.setattr(hubs, "GreenletLock", tracked(holders))  # what an RLock is made of
         greenlet.settrace(holders.trace)
         client = connect(cluster.bootstrap)
         producer = client.get_producer(batch_bytes=2000, buffer_bytes=100_000, max_request_bytes=4000, compression="gzip")

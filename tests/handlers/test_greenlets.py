@@ -260,7 +260,7 @@ def test_kills_lose_no_item_of_a_queue(handler: GEventHandler) -> None:
     gevent.killall(consumers)
     assert sorted(got) == list(range(500))
     assert q._room is not None
-    assert len(q._room._permits) == 2
+    assert len(q._room.permits) == 2
 
 
 def test_a_waiter_killed_or_timed_out_by_its_user_leaves_the_future_clean(handler: GEventHandler) -> None:

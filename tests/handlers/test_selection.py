@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
+from typing import Any
+
 import pytest
 
+from gkafka import KafkaClient
 from gkafka.exceptions import ConfigurationError
 from gkafka.handlers import GEventHandler, Handler, ThreadingHandler, resolve_handler
+from gkafka.testing import MockCluster
 from tests.handlers.hub import run_script
 
 PATCHES = {
@@ -70,6 +76,23 @@ def test_the_selection_table(patch: str, arguments: str, handler: str, says: str
     else:
         assert len(warned) == bool(says), warned
         assert all(says in line for line in warned)
+
+
+@pytest.mark.parametrize(
+    ("wish", "says"),
+    [
+        ({}, "handler threading (handler='auto', use_greenlets=False)"),
+        ({"handler": "gevent"}, "handler gevent (handler='gevent', use_greenlets=False)"),
+        ({"use_greenlets": True}, "handler gevent (handler='auto', use_greenlets=True)"),
+        ({"handler": ThreadingHandler()}, "handler threading (given)"),
+    ],
+)
+def test_one_line_of_the_log_says_what_a_client_got(wish: dict[str, Any], says: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO), MockCluster(topics={"t": 1}) as cluster, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # other tests of this process have used gevent
+        with KafkaClient(cluster.bootstrap, **wish) as client:
+            client.get_producer().produce("t", b"x").result(10)
+    assert [(r.levelno, r.getMessage()) for r in caplog.records if "handler" in r.getMessage()] == [(logging.INFO, says)]
 
 
 def test_the_mix_that_hangs_names_both_ways_out() -> None:
@@ -215,6 +238,7 @@ def test_importing_and_making_a_greenlet_handler_patches_nothing() -> None:
         handler = gkafka.handlers.GEventHandler()
         handler.spawn(handler.sleep, 0.001).join()
         handler.offload(int)
+        gkafka.KafkaClient("127.0.0.1:1", handler=handler).close()
         for module, was in zip(modules, before):
             now = vars(module)
             print([name for name in was if now.get(name) is not was[name]], end="")

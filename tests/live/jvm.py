@@ -80,11 +80,19 @@ def wait_for(jvm: Jvm, ready: Callable[[], bool], *, what: str, timeout: float) 
 class Jvm:
     """A Java program. It has a folder of its own for its log; the classpath is a list of jars.
 
-    name: for errors; main: class and arguments; quick: see QUICK; heap_mb: -Xmx.
+    name: for errors; main: class and arguments; quick: see QUICK; heap_mb: -Xmx; flags: of java.
     """
 
     def __init__(
-        self, name: str, folder: Path, classpath: Sequence[Path], main: Sequence[str], *, quick: bool = True, heap_mb: int = 512
+        self,
+        name: str,
+        folder: Path,
+        classpath: Sequence[Path],
+        main: Sequence[str],
+        *,
+        quick: bool = True,
+        heap_mb: int = 512,
+        flags: Sequence[str] = (),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         log4j = folder / "log4j.properties"
@@ -97,6 +105,7 @@ class Jvm:
             f"-Xmx{heap_mb}m",
             *(QUICK if quick else []),
             *OPENS,
+            *flags,
             "-Djava.net.preferIPv4Stack=true",
             "-Dzookeeper.jmx.log4j.disable=true",
             f"-Dlog4j.configuration=file:{log4j}",

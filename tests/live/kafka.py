@@ -112,15 +112,16 @@ QUICK_FAILOVER = {
 class Node:
     """One broker of a cluster. id: its broker id; host, port: where clients reach it; log: the path of its log.
 
-    behind: the port of its second listener, to which the cluster's `doors` lead; 0 without doors.
+    behind: the port of its second listener, to which the cluster's `doors` lead; 0 without doors. listeners: the ports of the others, by name.
     """
 
-    def __init__(self, id: int, port: int, jvm: Jvm, behind: int = 0) -> None:
+    def __init__(self, id: int, port: int, jvm: Jvm, behind: int = 0, listeners: Mapping[str, int] | None = None) -> None:
         self.id = id
         self.host = "127.0.0.1"
         self.port = port
         self.jvm = jvm
         self.behind = behind
+        self.listeners = dict(listeners or {})
 
     @property
     def address(self) -> str:
@@ -155,7 +156,8 @@ class KafkaCluster:
     version: one of VERSIONS; brokers: 1 or 3 (replication factor 3); properties: more lines of server.properties.
     fast: small JVMs that start quickly; False: the JVM's own defaults, for benchmarks. port: of the first broker, else any.
     doors: a port of the loopback or a host:port for each broker (KRaft only): whoever comes in by its second listener is told to find the brokers
-    there, where the caller's proxies are.
+    there, where the caller's proxies are. listeners: name -> security protocol, of further listeners of each broker (KRaft only); their other
+    settings are `properties`. users: for the storage's --add-scram, as "SCRAM-SHA-256=[name=u,password=p]". flags: of java.
     Raises MissingToolError if java or mvn is not installed, StartError (with the tail of the log) if a node does not come up.
     """
 
@@ -169,6 +171,9 @@ class KafkaCluster:
         heap_mb: int | None = None,
         port: int | None = None,
         doors: Sequence[int | str] = (),
+        listeners: Mapping[str, str] | None = None,
+        users: Sequence[str] = (),
+        flags: Sequence[str] = (),
     ) -> None:
         if version not in RELEASES:
             raise ValueError(f"version={version!r}: must be one of {', '.join(VERSIONS)}")
@@ -182,6 +187,9 @@ class KafkaCluster:
         self._heap_mb = heap_mb or (512 if fast else 1024)
         self._port = port
         self._doors = [door if isinstance(door, str) else f"127.0.0.1:{door}" for door in doors]
+        self._listeners = dict(listeners or {})
+        self._users = users
+        self._flags = flags
         self._folder: Path | None = None
         self._zookeeper: Jvm | None = None
         self._zookeeper_port = 0
@@ -314,7 +322,7 @@ class KafkaCluster:
     def _start(self, classpath: Sequence[Path]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix=f"gkafka-{self.version}-"))
         GUARDIAN.folder(str(self._folder))
-        ports = free_ports(3 * self._count + 1)
+        ports = free_ports((3 + len(self._listeners)) * self._count + 1)
         if self._port:
             ports[0] = self._port
         if self.release.zookeeper:
@@ -329,7 +337,10 @@ class KafkaCluster:
             own = _with_zookeeper(self.release, id, port, ports[-1]) if self.release.zookeeper else _kraft(id, port, controller, voters)
             behind = ports[2 * self._count + id - 1] if self._doors else 0
             if behind:
-                own.update(_second_listener(own, behind, self._doors[id - 1]))
+                own.update(_listener(own, "PROXIED", "PLAINTEXT", f"127.0.0.1:{behind}", self._doors[id - 1]))
+            named = dict(zip(self._listeners, ports[3 * self._count + (id - 1) * len(self._listeners) :], strict=False))
+            for name, protocol in self._listeners.items():
+                own.update(_listener(own, name, protocol, f"127.0.0.1:{named[name]}", f"127.0.0.1:{named[name]}"))
             settings = folder / "server.properties"
             settings.write_text(_properties({**COMMON, **self._replication(), **own, "log.dirs": folder / "data", **self._properties}))
             jvm = Jvm(
@@ -339,10 +350,12 @@ class KafkaCluster:
                 ["kafka.Kafka", str(settings)],
                 quick=self._fast,
                 heap_mb=self._heap_mb,
+                flags=self._flags,
             )
-            self.nodes.append(Node(id, port, jvm, behind))
+            self.nodes.append(Node(id, port, jvm, behind, named))
             if not self.release.zookeeper:
                 tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(settings), "--ignore-formatted"]
+                tool += [word for user in self._users for word in ("--add-scram", user)]
                 formats.append(Jvm(f"StorageTool of Kafka {self.version}", folder / "format", classpath, tool))
         self._format(formats)
         for node in self.nodes:
@@ -462,11 +475,12 @@ def _kraft(id: int, port: int, controller: int, voters: str) -> dict[str, object
     }
 
 
-def _second_listener(own: Mapping[str, object], behind: int, door: str) -> dict[str, object]:
+def _listener(own: Mapping[str, object], name: str, protocol: str, address: str, advertised: str) -> dict[str, object]:
+    """One more listener."""
     return {
-        "listeners": f"{own['listeners']},PROXIED://127.0.0.1:{behind}",
-        "advertised.listeners": f"{own['advertised.listeners']},PROXIED://{door}",
-        "listener.security.protocol.map": f"{own['listener.security.protocol.map']},PROXIED:PLAINTEXT",
+        "listeners": f"{own['listeners']},{name}://{address}",
+        "advertised.listeners": f"{own['advertised.listeners']},{name}://{advertised}",
+        "listener.security.protocol.map": f"{own['listener.security.protocol.map']},{name}:{protocol}",
     }
 
 

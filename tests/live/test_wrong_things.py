@@ -63,6 +63,24 @@ def test_a_partition_that_does_not_exist_is_named(client: KafkaClient, new_topic
         producer.close(10)
 
 
+@pytest.mark.parametrize("version", ["2.8.2", "4.2.0"])  # those up to 1.1 take it for a partition that an existing topic does not have
+def test_a_commit_for_what_does_not_exist_is_told_at_once_and_makes_nothing(
+    version: str, connect: Callable[..., KafkaClient], new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
+    name, unknown, group = new_topic(2), new_name("unknown"), new_name("group")
+    client = connect()
+    with client.get_consumer(group=group) as consumer:
+        consumer.commit({(name, 0): 0})
+        for partition in ((name, 7), (unknown, 0)):
+            began = time.monotonic()
+            with pytest.raises(UnknownTopicOrPartition, match=f"{partition[0]}-{partition[1]}: offset 5 is not committed: the"):
+                consumer.commit({partition: 5, (name, 1): 0})
+            assert time.monotonic() - began < 5
+        assert (consumer.committed((name, 1)), consumer.committed((name, 7))) == (0, -1)
+    client.update_cluster()
+    assert unknown not in set(client.topics)
+
+
 def test_a_record_over_the_brokers_limit_fails_alone(client: KafkaClient, peer: Peer, new_topic: Callable[..., str]) -> None:
     name = new_topic(max_message_bytes=2000)
     producer = client.get_producer(linger_ms=0)

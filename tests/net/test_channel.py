@@ -144,6 +144,7 @@ def test_a_request_that_comes_while_it_opens_goes_behind_those_that_waited(handl
     with MockCluster() as cluster:
         cluster.on("ApiVersions", Delay(0.1))
         made, calls = channel(handler, cluster), Calls(handler)
+        made._order = handler.Lock()  # which may be held while somebody waits, as above
         for index in range(5):
             made.send(metadata([]), calls.on(index), timeout_s=5)
         calls.wait(6)

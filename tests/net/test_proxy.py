@@ -117,6 +117,19 @@ def test_a_client_does_everything_through_its_proxy(handler: Handler, kind: str)
     assert len({port for _, port in proxy.asked}) == 2
 
 
+def variables(error: BaseException | None, since: str = "open_stream") -> str:
+    """All that the frames of an error and of its causes have in variables, from a function on, as a debugger or a crash reporter would show it."""
+    found: list[str] = []
+    while error is not None:
+        inside = False
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            inside = inside or frame.f_code.co_name == since
+            found += [repr(value) for value in frame.f_locals.values()] if inside else []
+        error = error.__cause__ or error.__context__
+    assert found
+    return " ".join(found)
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("login", "says"), [("", "wants credentials: proxy_url="), ("me:s3same@", "refused the user name and password")])
@@ -130,6 +143,7 @@ def test_a_wrong_login_is_told_at_once_and_not_shown(
     assert says in str(caught.value)
     assert not caught.value.retriable
     assert "s3same" not in "".join(traceback.format_exception(caught.value)) + caplog.text
+    assert "s3same" not in variables(caught.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -276,6 +290,7 @@ def test_a_url_of_no_proxy_is_refused_before_any_connection(url: str) -> None:
     with pytest.raises(ConfigurationError, match="proxy_url") as caught:
         KafkaClient("localhost:1", handler="threading", proxy_url=url)
     assert "hush" not in "".join(traceback.format_exception(caught.value))
+    assert "hush" not in variables(caught.value, since="parse_proxy_url")
 
 
 @pytest.mark.parametrize(

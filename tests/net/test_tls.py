@@ -245,6 +245,22 @@ def test_an_old_version_of_tls_is_refused(handler: Handler, certs: Certificates)
         connect(handler, port, tls_config(certs))
 
 
+@pytest.mark.parametrize("damage", [b"\x17\x03\x03\0\x20" + bytes(32), b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["a record", "clear text"])
+def test_damage_behind_the_handshake_is_a_lost_connection(handler: Handler, certs: Certificates, damage: bytes) -> None:
+    """A bit that flips on the way must not count as a setting that is wrong: another connection may be better."""
+
+    def talk(conn: Any) -> None:
+        conn.recv(1)
+        socket.socket.sendall(conn, damage)
+        conn.recv(1)
+
+    with tls_server(certs.server(), talk) as port, connect(handler, port, tls_config(certs)) as stream:
+        stream.send_all([b"x"])
+        with pytest.raises(SocketDisconnectedError, match="TLS failed") as caught:
+            stream.recv_into(bytearray(10), handler.monotonic() + 5)
+        assert caught.value.retriable
+
+
 # -- peers that do not speak TLS ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\x0a\0\0\0\1\0\x23\0\0\0\0", b"SSH-2.0-OpenSSH_9.6\r\n"])
 def test_an_answer_in_plaintext_is_called_that(handler: Handler, certs: Certificates, answer: bytes) -> None:

@@ -412,3 +412,20 @@ def test_what_is_refused_for_a_group_as_a_whole_stands_at_each_partition(handler
         answer = broker.fetch_consumer_group_offsets(b"g", [asked(), asked("t", 1)])
         assert (answer.err, answer.topics) == (16, {b"t": {0: (-1, b"", 16), 1: (-1, b"", 16)}})
         broker.close()
+
+
+def test_what_can_be_no_request_is_refused_before_anything_is_sent(cluster: MockCluster, handler: Handler) -> None:
+    broker = broker_of(cluster, handler)
+    calls: list[Any] = [
+        lambda: broker.delete_topics("topic"),
+        lambda: broker.delete_topics(["t"], timeout="x"),  # type: ignore[arg-type]
+        lambda: broker.create_topics(["t"]),
+        lambda: broker.fetch_messages(None),  # type: ignore[arg-type]
+        lambda: broker.fetch_consumer_group_offsets("g", [5]),
+        lambda: broker.join_group("c", "g", "", "t", 5),
+        lambda: broker.produce_messages(5),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError):
+            call()
+    assert cluster.count("DeleteTopics") == cluster.count("Fetch") == cluster.count("Produce") == 0

@@ -397,6 +397,8 @@ def test_behaviours_110_111_get_raises_what_was_set(handler: Handler) -> None:
 def test_get_waits_no_longer_than_its_timeout(handler: Handler) -> None:
     with pytest.raises(KafkaTimeoutError):
         ResponseFuture(handler).get(timeout=0.05)
+    with pytest.raises(ConfigurationError, match="timeout='x'"):
+        ResponseFuture(handler).get(timeout="x")  # type: ignore[arg-type]
 
 
 # -- RequestHandler ------------------------------------------------------------------------------------------------------------

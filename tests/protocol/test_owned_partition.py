@@ -92,3 +92,17 @@ def test_requests_say_where_it_stands() -> None:
     with pytest.raises(ConfigurationError):
         own.set_offset(-2)
     assert "next_offset=42" in repr(own)
+
+
+def test_what_it_cannot_be_made_of_or_given_is_refused(handler: Handler) -> None:
+    with pytest.raises(ConfigurationError, match="partition: 5 has no topic, id"):
+        OwnedPartition(5, handler)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="handler: 'x' has no RLock, Queue"):
+        owned("x")  # type: ignore[arg-type]
+    own = owned(handler)
+    for offset in ("x", None, -5, 1.5):
+        with pytest.raises(ConfigurationError, match="last_offset_consumed="):
+            own.set_offset(offset)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="messages: 'x' has no offset, partition_id"):
+        own.enqueue_messages(["x"])
+    assert (own.next_offset, own.message_count) == (0, 0)

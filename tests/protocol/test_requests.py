@@ -18,6 +18,8 @@ from gkafka.protocol import (
     ConsumerMetadataRequest,
     CreateTopicRequest,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeGroupsRequest,
     FetchRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -193,6 +195,38 @@ def test_a_name_that_is_none_is_refused(name: Any) -> None:
         MetadataRequest([name]).get_bytes()
     with pytest.raises(ConfigurationError, match="must be str or bytes"):
         FetchRequest([PartitionFetchRequest(name, 0, 0)])
+
+
+@pytest.mark.parametrize("names", ["topic", b"topic", 5])
+def test_one_name_is_not_taken_for_a_list_of_names_of_one_letter(names: Any) -> None:
+    for make in (MetadataRequest, DescribeGroupsRequest, DeleteTopicsRequest):
+        with pytest.raises(ConfigurationError, match=f"={names!r}: must be a list"):
+            make(names)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        FetchRequest,
+        OffsetRequest,
+        lambda given: OffsetCommitRequest("g", -1, "", given),
+        lambda given: OffsetFetchRequest("g", given),
+        CreateTopicsRequest,
+        lambda given: SyncGroupRequest("g", 1, "m", given),
+    ],
+)
+def test_what_is_asked_for_must_have_what_the_request_says_of_it(make: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"'x' has no (topic_name|member_id)"):
+        make(["x"])
+    with pytest.raises(ConfigurationError, match="None: must be a list"):
+        make(None)
+
+
+def test_a_protocol_or_a_time_that_is_none() -> None:
+    with pytest.raises(ConfigurationError, match="membership_protocol: 5 has no protocol_type, protocol_name, metadata"):
+        JoinGroupRequest("g", "", "t", 5)
+    with pytest.raises(ConfigurationError, match="timeout='x'"):
+        FetchRequest(timeout="x")  # type: ignore[arg-type]
 
 
 def test_a_name_that_is_not_utf_8_is_refused() -> None:

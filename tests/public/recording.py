@@ -338,6 +338,9 @@ class _Records(Handler):
     def Lock(self) -> Any:  # type: ignore[override]
         return self._make_lock("Lock", super().Lock())
 
+    def Mutex(self) -> Any:
+        return self._make_lock("Mutex", super().Mutex())
+
     def RLock(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         return self._make_lock("RLock", super().RLock(*args, **kwargs))
 

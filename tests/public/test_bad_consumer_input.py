@@ -94,6 +94,11 @@ def test_an_empty_group_is_not_taken_for_none(make: Make, kind: str, group: Any)
     assert f"group={group!r}: must not be empty" in refused(make, kind, group)
 
 
+@pytest.mark.parametrize("name", ["consumer_group", "group_id", "group.id"])
+def test_a_group_under_the_name_that_other_clients_give_it_is_told_its_name_here(client: KafkaClient, name: str) -> None:
+    assert f"unknown option {name!r}; it is called group here: group='g'" in refused(client.get_consumer, "t", **{name: "g"})
+
+
 @pytest.mark.parametrize("option", ["group_instance_id", "group_remote_assignor"])
 def test_an_empty_name_of_a_member_or_an_assignor_is_not_taken_for_none(make: Make, option: str) -> None:
     protocol = "consumer" if option == "group_remote_assignor" else "classic"
@@ -194,7 +199,7 @@ def test_a_commit_for_what_does_not_exist_is_told_after_one_fresh_look(
         client.update_cluster()
         looks = cluster.count("Metadata")
         with Clock() as clock:
-            error = error_of(consumer.commit, {partition: 5})
+            error = error_of(consumer.commit, {partition: 5}, timeout=10)
         assert isinstance(error, UnknownTopicOrPartition), error
         assert said in str(error)
         assert (error.topic, error.partition, error.group) == (*partition, "g")

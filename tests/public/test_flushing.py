@@ -137,6 +137,20 @@ def test_a_failure_that_is_being_told_meanwhile_is_not_missed(
     assert [r.record.value for r in undelivered(asking.result).records] == [b"bad"]
 
 
+def test_flush_whose_time_is_over_while_a_failure_is_being_told_says_so_and_the_next_one_tells_it(
+    client: KafkaClient, cluster: MockCluster, run: Runner, slow_log: SlowLog
+) -> None:
+    cluster.on("Produce", Error(29), times=None)
+    producer = client.get_producer(linger_ms=5)
+    producer.produce("t", b"bad")
+    run.until(lambda: slow_log.begun)
+    error = run.aside(error_of, producer.flush, 0.2).result()
+    assert isinstance(error, KafkaTimeoutError), error
+    assert "1 record" in str(error)
+    slow_log.released.set()
+    assert [r.record.value for r in undelivered(producer.flush, LIMIT_S).records] == [b"bad"]
+
+
 def test_an_aborted_transaction_leaves_no_failure_to_be_told_later(
     connect: Connect, make_cluster: Any, run: Runner, client: KafkaClient, slow_log: SlowLog
 ) -> None:

@@ -32,8 +32,8 @@ class CtrlC(KeyboardInterrupt):
 
 
 class WorkersGun(Gun):
-    """Shoots only at the worker, and with what Ctrl-C raises. Not inside the handler: a lock of greenlets that is hit between taking a permit and
-    returning stays taken.
+    """Shoots only at the worker, and with what Ctrl-C raises. Not inside the handler: it comes between lines there that a real signal does not
+    come between; those are in tests/handlers/test_signals.py.
     """
 
     raises = CtrlC

@@ -63,6 +63,12 @@ def test_what_is_no_protocol_is_refused(odd: Any) -> None:
         check_protocol(odd)
 
 
+@pytest.mark.parametrize("protocol", [RangeProtocol, RoundRobinProtocol])
+def test_a_member_that_is_none_of_the_participants_is_named(protocol: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"consumer_id='b': is none of the participants \['a'\]"):
+        protocol.decide_partitions(["a"], partitions([1]), "b")
+
+
 def fails(*_: object) -> Any:
     raise RuntimeError("no")
 

@@ -22,6 +22,7 @@ from gkafka.exceptions import (
     TransactionAbortedError,
     TransactionFatalError,
     TransactionStateError,
+    UnknownTopicOrPartition,
 )
 from gkafka.nativeproducer import NativeProducer
 from gkafka.testing import Close, Delay, Drop, Edit, Error, MockCluster
@@ -233,6 +234,24 @@ def test_offsets_are_committed_with_the_transaction(producer: NativeProducer, cl
         else:
             producer.abort_transaction()
     assert {key: (c.offset, c.metadata) for key, c in cluster.committed("g").items()} == {("t", 0): (5, ""), ("t", 1): (6, "note")}
+
+
+@pytest.mark.parametrize("partition", [("t", 99), ("none", 0)])
+def test_offsets_of_what_does_not_exist_are_refused_at_once_and_the_transaction_goes_on(
+    producer: NativeProducer, cluster: MockCluster, partition: tuple[str, int]
+) -> None:
+    producer.begin_transaction()
+    put(producer, b"a")
+    with Clock() as clock:
+        error = error_of(producer.send_offsets, {("t", 0): 5, partition: 5}, "g")
+    assert isinstance(error, UnknownTopicOrPartition), error
+    assert f"{partition[0]}-{partition[1]}: offset 5 is not committed: the" in str(error)
+    assert clock.seconds < 2
+    assert cluster.count("TxnOffsetCommit") == 0
+    producer.send_offsets({("t", 0): 5}, "g")
+    producer.commit_transaction()
+    assert cluster_offsets(cluster) == {("t", 0): 5}
+    assert cluster.count("Metadata") <= 4, "what is known is not asked for again"
 
 
 def cluster_offsets(cluster: MockCluster) -> dict[tuple[str, int], int]:

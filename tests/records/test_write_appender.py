@@ -38,6 +38,16 @@ def test_the_fast_path_appends_and_answers_with_a_view(impl: Any) -> None:
     assert owner.slow == []
 
 
+def test_whether_a_batch_is_open_is_told(impl: Any) -> None:
+    appender = make_appender(impl)
+    assert not appender.is_open("t", 3)
+    assert not appender.is_open("unknown", 0)
+    appender.open("t", 3, 1.0)
+    assert [appender.is_open("t", partition) for partition in (2, 3)] == [False, True]
+    appender.roll("t", 3)
+    assert not appender.is_open("t", 3)
+
+
 def test_no_timestamp_means_now(impl: Any) -> None:
     appender = make_appender(impl)
     batch = appender.open("t", 0, 1.0)

@@ -41,7 +41,7 @@ class Terminator:
         """End every connection by a FIN, without TLS's close_notify."""
         for conn in self._conns:
             with contextlib.suppress(OSError):
-                conn.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(conn, socket.SHUT_RDWR)  # not the SSLSocket's, after which another thread would send clear text
         self._conns.clear()
 
     @contextlib.contextmanager

@@ -272,8 +272,6 @@ def test_the_properties_of_fetches() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("security.protocol", "SASL_SSL", "SASL is not supported yet; use PLAINTEXT or SSL"),
-        ("sasl.jaas.config", "x", "SASL is not supported yet"),
         ("security.protocol", "TLS", "must be one of 'PLAINTEXT', 'SSL'"),
         ("isolation.level", "committed", "must be 'read_uncommitted' or 'read_committed'"),
         ("ssl.truststore.location", "/store.jks", "set kafka.ssl.truststore.type=PEM"),

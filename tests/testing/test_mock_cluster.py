@@ -44,6 +44,7 @@ from gkafka.wire.offsets import (
     OffsetFetchRequestTopic,
 )
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from gkafka.wire.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from gkafka.wire.txn import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -650,6 +651,8 @@ def test_every_api_can_be_refused() -> None:
         "JoinGroup": JoinGroupRequest(group_id="g"),
         "LeaveGroup": LeaveGroupRequest(group_id="g"),
         "ListGroups": ListGroupsRequest(),
+        "SaslAuthenticate": SaslAuthenticateRequest(),
+        "SaslHandshake": SaslHandshakeRequest(),
         "SyncGroup": SyncGroupRequest(group_id="g"),
         "TxnOffsetCommit": TxnOffsetCommitRequest(transactional_id="x", topics=positions),
         "ApiVersions": ApiVersionsRequest(),

@@ -81,6 +81,8 @@ def test_the_tables_reach_to_the_versions_of_kafka_4_2() -> None:
         "UpdateFeatures": 2,
         "DeleteGroups": 2,
         "OffsetDelete": 0,
+        "SaslHandshake": 1,
+        "SaslAuthenticate": 2,
     }
     assert {api.versions.low for api in EVERY_API.values()} == {0}
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from benchmarks.figures import stub_broker
+from tests.gevent.live.slowtls import slow_door
 from tests.live import admin
 from tests.live.kafka import KafkaCluster
 from tests.live.pool import POOL
+from tests.net.certificates import Certificates
 
 _numbers = itertools.count(1)
 
@@ -59,3 +62,20 @@ def stub_topic(stub: str) -> Callable[..., str]:
         return name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(Path(tmp_path_factory.mktemp("certificates")))
+
+
+@pytest.fixture(scope="session")
+def slow_tls_broker(certificates: Certificates) -> Iterator[str]:
+    """Address of a stub that speaks TLS and takes its time."""
+    server, target = certificates.server(), [0]
+    with (
+        slow_door(lambda conn: server.wrap_socket(conn, server_side=True), target) as port,
+        stub_broker("--advertise", str(port)) as behind,
+    ):
+        target[0] = int(behind.rpartition(":")[2])
+        yield f"127.0.0.1:{port}"

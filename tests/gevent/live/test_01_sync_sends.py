@@ -1,4 +1,7 @@
-"""1: thousands of greenlets that each send a record and wait for it, again and again. Rate and waits: `benchmarks/run.py --only greenlets`."""
+"""1: thousands of greenlets that each send a record and wait for it, again and again.
+
+The rate here is of the client's own work, so that it holds on a busy machine; by the clock, and the waits: `benchmarks/run.py --only greenlets`.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from typing import Any
 from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, even_late, in_child, results, spawn_all
 
 WRITERS, EACH = 5000, 10
+RATE = 20_000
 
 
-def sync_sends(hosts: str, topic: str) -> None:
+def sync_sends(hosts: str, topic: str) -> float:
+    """Returns how many records a second of CPU was enough for, in the best run."""
     with connect(hosts) as client:
-        producer: Any = client.get_producer()
+        producer: Any = client.get_producer(acks="all")
         producer.produce(topic, b"warm").result(LIMIT_S)
         value = bytes(1024)
         written: set[int] = set()
@@ -30,15 +35,16 @@ def sync_sends(hosts: str, topic: str) -> None:
                 pass
             written.add(len(places))
 
-        assert_no_stall(run, 20)
+        runs = assert_no_stall(run, 20)
         assert written == {WRITERS * EACH}, "each record has a place of its own"
         gc.collect()
         gc.disable()
         run()
         left = gc.collect()
         assert left < WRITERS * EACH / 100, f"{left} objects were left to the garbage collector"
+        return WRITERS * EACH / min(each.cpu_s for each in runs)
 
 
 @even_late
 def test_01_five_thousand_greenlets_that_send_and_wait(mode: str, stub: str, stub_topic: Callable[..., str]) -> None:
-    in_child(mode, sync_sends, stub, stub_topic(4, keeps=False))
+    assert in_child(mode, sync_sends, stub, stub_topic(4, keeps=False)) >= RATE

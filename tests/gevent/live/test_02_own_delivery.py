@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, even_late, greenlets, in_child, results, spawn_all
+from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, even_late, in_child, results, spawn_all
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 
 GREENLETS = 10_000
+ALL_WITHIN_S = 1.0
+"""Of the client's own work: by the clock it is `benchmarks/run.py --only greenlets`, on a machine that does nothing else."""
 
 
 def own_deliveries(producer: Any, topic: str) -> list[tuple[int, int]]:
@@ -22,13 +24,15 @@ def own_deliveries(producer: Any, topic: str) -> list[tuple[int, int]]:
     return list(results(spawn_all(lambda n=n: one(n) for n in range(GREENLETS))))  # type: ignore[misc]
 
 
-def stalls(hosts: str, topic: str) -> None:
+def stalls(hosts: str, topic: str) -> float:
+    """Returns the seconds of CPU that the best run took."""
     with connect(hosts) as client:
         producer = client.get_producer()
         producer.produce(topic, b"warm").result(LIMIT_S)
         places: list[int] = []
-        assert_no_stall(lambda: places.append(len(set(own_deliveries(producer, topic)))), 20)
+        runs = assert_no_stall(lambda: places.append(len(set(own_deliveries(producer, topic)))), 20)
         assert set(places) == {GREENLETS}
+        return min(each.cpu_s for each in runs)
 
 
 def offsets(hosts: str, topic: str) -> list[tuple[int, int]]:
@@ -38,10 +42,10 @@ def offsets(hosts: str, topic: str) -> list[tuple[int, int]]:
 
 @even_late
 def test_02_ten_thousand_greenlets_that_wait_for_their_own_record(mode: str, stub: str, stub_topic: Callable[..., str]) -> None:
-    in_child(mode, stalls, stub, stub_topic(4, keeps=False))
+    assert in_child(mode, stalls, stub, stub_topic(4, keeps=False)) <= ALL_WITHIN_S
 
 
-@greenlets
+@even_late
 def test_02_each_is_told_the_place_of_its_own_record(mode: str, kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
     topic = new_topic(4)
     told = {tuple(place): b"%d" % n for n, place in enumerate(in_child(mode, offsets, kafka.hosts, topic))}

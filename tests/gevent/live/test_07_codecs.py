@@ -12,6 +12,7 @@ from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, greenlets, i
 
 BATCH = 1_000_000
 RECORDS = 8000
+CODECS = ("gzip", "zstd", "lz4", "snappy")
 
 
 def produce_and_consume(hosts: str, topic: str, codec: str) -> None:
@@ -43,6 +44,6 @@ def produce_and_consume(hosts: str, topic: str, codec: str) -> None:
 
 
 @greenlets
-@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "snappy"])
+@pytest.mark.parametrize("codec", CODECS)
 def test_07_large_compressed_batches_do_not_stall_the_hub(mode: str, codec: str, stub: str, stub_topic: Callable[..., str]) -> None:
     in_child(mode, produce_and_consume, stub, stub_topic(2), codec)

@@ -15,17 +15,34 @@ from tests.gevent import harness
 from tests.gevent.harness import LIMIT_S, PATCHED, UNPATCHED, connect, in_children
 from tests.live.kafka import KafkaCluster
 
-LISTENERS: dict[str, Callable[[KafkaClient, Any, Any], object]] = {
-    "raises": lambda client, producer, consumer: 1 // 0,
-    "waits": lambda client, producer, consumer: gevent.sleep(1),
-    "flush": lambda client, producer, consumer: producer.flush(5),
-    "commit": lambda client, producer, consumer: consumer.commit(timeout=5),
-    "close of the producer": lambda client, producer, consumer: producer.close(5),
-    "stop": lambda client, producer, consumer: consumer.stop(),
-    "close of the client": lambda client, producer, consumer: client.close(5),
+
+def others_go_on(producer: Any, topic: str) -> None:
+    """A listener that waits for a second, while another greenlet uses the same client."""
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        while True:
+            producer.produce(topic, b"beside").result(LIMIT_S)
+            sent += 1
+
+    beside = gevent.spawn(send)
+    gevent.sleep(1)
+    beside.kill()
+    assert sent > 20, f"{sent} records were sent while a listener waited"
+
+
+LISTENERS: dict[str, Callable[[KafkaClient, Any, Any, str], object]] = {
+    "raises": lambda client, producer, consumer, topic: 1 // 0,
+    "waits": lambda client, producer, consumer, topic: others_go_on(producer, topic),
+    "flush": lambda client, producer, consumer, topic: producer.flush(5),
+    "commit": lambda client, producer, consumer, topic: consumer.commit(timeout=5),
+    "close of the producer": lambda client, producer, consumer, topic: producer.close(5),
+    "stop": lambda client, producer, consumer, topic: consumer.stop(),
+    "close of the client": lambda client, producer, consumer, topic: client.close(5),
 }
 ENDS = ("stop", "close of the client")
-SESSION_S, BURNS, BURN_S = 6.0, 40, 0.2
+SESSION_S, BURNS, BURN_S = 6.0, 100, 0.2
 
 
 def listeners(hosts: str, topic: str) -> None:
@@ -49,7 +66,7 @@ def listeners(hosts: str, topic: str) -> None:
             producer.produce(topic, b"from the listener")
             began = monotonic()
             try:
-                LISTENERS[what](client, producer, consumer)
+                LISTENERS[what](client, producer, consumer, topic)
             except KafkaException as error:
                 raise AssertionError(f"{what}: {error}") from error
             finally:

@@ -50,7 +50,8 @@ public class Record {
         "AlterConfigs", "IncrementalAlterConfigs", "DescribeClientQuotas", "AlterClientQuotas", "DescribeAcls", "CreateAcls", "DeleteAcls",
         "DescribeUserScramCredentials", "AlterUserScramCredentials", "ElectLeaders", "AlterPartitionReassignments",
         "ListPartitionReassignments", "DescribeLogDirs", "AlterReplicaLogDirs", "ListTransactions", "DescribeTransactions",
-        "DescribeProducers", "WriteTxnMarkers", "DescribeCluster", "DescribeQuorum", "UpdateFeatures", "DeleteGroups", "OffsetDelete"};
+        "DescribeProducers", "WriteTxnMarkers", "DescribeCluster", "DescribeQuorum", "UpdateFeatures", "DeleteGroups", "OffsetDelete",
+        "SaslHandshake", "SaslAuthenticate"};
     static final String[] EMBEDDED = {"ConsumerProtocolSubscription", "ConsumerProtocolAssignment"};
     static final String[] KINDS = {"default", "nulls", "rich"};
     static final String CLIENT_ID = "golden-é";

@@ -1,0 +1,304 @@
+"""Offsets that groups have committed: listed, altered, deleted, and reset by a rule, with a plan first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gkafka.admin.arguments import by_topic, check_partitions, check_topic_names, one_partition
+from gkafka.admin.groups import GroupsAdmin
+from gkafka.admin.requests import GROUP
+from gkafka.admin.topics import TopicsAdmin
+from gkafka.brokererrors import GroupIdNotFound, NonEmptyGroup, UnknownTopicOrPartition
+from gkafka.checks import check_count, check_flag, check_mapping, check_name, check_offset, check_text
+from gkafka.common import TopicPartition
+from gkafka.core.offsets import commit_request, fetch_request, read_commit
+from gkafka.exceptions import ConfigurationError, KafkaException, error_for
+from gkafka.wire.groupadmin import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic, OffsetFetchRequest
+
+__all__ = ["GroupOffset", "OffsetReset", "OffsetsAdmin"]
+
+EARLIEST, LATEST = -2, -1
+BY_NAME = 9
+"""OffsetFetch and OffsetCommit: the newest version that names topics, not their ids alone."""
+
+
+class GroupOffset(NamedTuple):
+    """offset: the next one to consume, -1 where nothing is committed. leader_epoch: -1 where the committer did not say (KIP-320)."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetReset(NamedTuple):
+    """What a reset does to a partition. before: what is committed, -1 for nothing. after: what will be. earliest, latest: the log's ends."""
+
+    before: int
+    after: int
+    earliest: int
+    latest: int
+
+
+class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
+    """The calls about groups' offsets."""
+
+    def list_offsets(
+        self, wanted: Mapping[tuple[str, int], int], *, isolation_level: int = 0, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Offsets for times: {("orders", 0): -2 earliest, -1 latest, or ms since the epoch}. -1 where no record is that new.
+
+        Item errors: UnknownTopicOrPartition, TopicAuthorizationFailed, ...
+        """
+        asked = {
+            one_partition(tp): check_count("timestamp", time, low=-5, high=(1 << 63) - 1)
+            for tp, time in check_mapping("wanted", wanted, '{("orders", 0): -1}').items()
+        }
+        return self._offsets_at(asked, check_count("isolation_level", isolation_level, low=0, high=1), self._requests.begin(timeout))
+
+    def _offsets_at(self, asked: Mapping[TopicPartition, int], isolation_level: int, deadline: float) -> dict[TopicPartition, int]:
+        def request_of(mine: list[TopicPartition]) -> ListOffsetsRequest:
+            topics = [
+                ListOffsetsTopic(
+                    name=name,
+                    partitions=[ListOffsetsPartition(partition_index=p, timestamp=asked[TopicPartition(name, p)]) for p in numbers],
+                )
+                for name, numbers in by_topic(mine).items()
+            ]
+            return ListOffsetsRequest(isolation_level=isolation_level, topics=topics)
+
+        def read(response: Any, mine: list[TopicPartition], broker: str) -> dict[TopicPartition, int | KafkaException]:
+            found: dict[TopicPartition, int | KafkaException] = {}
+            for topic in response.topics:
+                for p in topic.partitions:
+                    error = error_for(p.error_code, topic=topic.name, partition=p.partition_index, broker=broker, api="ListOffsets")
+                    found[TopicPartition(topic.name, p.partition_index)] = p.found if error is None else error
+            return found
+
+        def attempt(left: list[TopicPartition]) -> dict[TopicPartition, int | KafkaException]:
+            return self._requests.by_broker(self._requests.leaders(left, deadline), request_of, read, deadline)
+
+        return self._requests.settle("looking offsets up", asked, attempt, deadline)
+
+    def list_group_offsets(
+        self, group: str, partitions: Iterable[tuple[str, int]] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, GroupOffset]:
+        """What a group has committed. partitions: of these, offset -1 where there is nothing; None: all that there is.
+
+        A group that nobody knows has committed nothing. Raises GroupAuthorizationFailed, ...; item errors: TopicAuthorizationFailed, ...
+        """
+        name = check_name("group", group)
+        wanted = None if partitions is None else check_partitions(partitions)
+        return self._committed(name, wanted, self._requests.begin(timeout))
+
+    def _committed(self, group: str, wanted: list[TopicPartition] | None, deadline: float) -> dict[TopicPartition, GroupOffset]:
+        def request_of(_: list[str]) -> OffsetFetchRequest:
+            if wanted is None:
+                return OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
+            return fetch_request(group, wanted, stable=True)
+
+        def read(response: Any, mine: list[str], broker: str) -> dict[str, dict[TopicPartition, GroupOffset | KafkaException]]:
+            (answer,) = response.answers
+            error = error_for(answer.error_code, group=group, broker=broker, api="OffsetFetch")
+            if error is not None:
+                raise error
+            about = {"group": group, "broker": broker, "api": "OffsetFetch"}
+            found: dict[TopicPartition, GroupOffset | KafkaException] = {}
+            for topic in answer.topics:
+                for p in topic.partitions:
+                    problem = error_for(p.error_code, topic=topic.name, partition=p.partition_index, **about)
+                    value = GroupOffset(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
+                    found[TopicPartition(topic.name, p.partition_index)] = value if problem is None else problem
+            retriable = [
+                e for e in found.values() if isinstance(e, KafkaException) and e.retriable and not isinstance(e, UnknownTopicOrPartition)
+            ]
+            if retriable:
+                raise retriable[0]
+            return {group: found}
+
+        told = self._of_group("asking for offsets", group, request_of, read, deadline)
+        missing = [] if wanted is None else [tp for tp in wanted if tp not in told]
+        errors = {tp: answer for tp, answer in told.items() if isinstance(answer, KafkaException)}
+        results = {tp: answer for tp, answer in told.items() if isinstance(answer, GroupOffset)} | dict.fromkeys(missing, GroupOffset(-1))
+        return self._requests.all_or_error(f"offsets of group {group!r}", errors, dict(sorted(results.items())))
+
+    def alter_group_offsets(
+        self, group: str, offsets: Mapping[tuple[str, int], int | GroupOffset], *, timeout: float | None = None
+    ) -> None:
+        """Commit offsets in the name of a group that has no members: the next ones to consume.
+
+        Raises NonEmptyGroup while it has members. Item errors: UnknownTopicOrPartition, TopicAuthorizationFailed, ...
+        """
+        name = check_name("group", group)
+        wanted = {one_partition(tp): _group_offset(value) for tp, value in check_mapping("offsets", offsets, '{("orders", 0): 70}').items()}
+        deadline = self._requests.begin(timeout)
+        self._check_empty(name, deadline)
+        self._commit(name, wanted, deadline)
+
+    def _commit(self, group: str, wanted: Mapping[TopicPartition, GroupOffset], deadline: float) -> None:
+        def attempt(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaException | None]:
+            named = {tp: (wanted[tp].offset, wanted[tp].metadata) for tp in left}
+            request = commit_request(group, named, epochs={tp: wanted[tp].leader_epoch for tp in left})
+            place = self._requests.coordinators([group], GROUP, deadline)[group]
+            return self._requests.by_broker(
+                dict.fromkeys(left, place), lambda _: request, lambda r, _, broker: read_commit(r, group=group, broker=broker), deadline
+            )
+
+        self._requests.settle(f"committing offsets of group {group!r}", wanted, attempt, deadline)
+
+    def delete_group_offsets(self, group: str, partitions: Iterable[tuple[str, int]], *, timeout: float | None = None) -> None:
+        """Forget what a group has committed. Raises GroupIdNotFound; item errors: GroupSubscribedToTopic while a member reads it, ..."""
+        name = check_name("group", group)
+        wanted = check_partitions(partitions)
+        deadline = self._requests.begin(timeout)
+
+        def request_of(_: list[str]) -> OffsetDeleteRequest:
+            topics = [
+                OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=p) for p in numbers])
+                for topic, numbers in by_topic(wanted).items()
+            ]
+            return OffsetDeleteRequest(group_id=name, topics=topics)
+
+        def read(response: Any, mine: list[str], broker: str) -> dict[str, dict[TopicPartition, KafkaException | None]]:
+            about = {"group": name, "broker": broker, "api": "OffsetDelete"}
+            error = error_for(response.error_code, **about)
+            if error is not None:
+                raise error
+            return {
+                name: {
+                    TopicPartition(t.name, p.partition_index): error_for(p.error_code, topic=t.name, partition=p.partition_index, **about)
+                    for t in response.topics
+                    for p in t.partitions
+                }
+            }
+
+        told = self._of_group("deleting offsets", name, request_of, read, deadline)
+        errors = {tp: answer for tp, answer in told.items() if isinstance(answer, KafkaException)}
+        self._requests.all_or_error(f"deleting offsets of group {name!r}", errors, dict.fromkeys(told.keys() - errors.keys()))
+
+    def reset_group_offsets(
+        self,
+        group: str,
+        topics: Iterable[str] | None = None,
+        *,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        to: str | int | None = None,
+        to_time: int | datetime | None = None,
+        shift_by: int | None = None,
+        dry_run: bool = True,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetReset]:
+        """Plan where a group shall go on, and with dry_run=False have it do so. Returns the plan in either case.
+
+        topics, partitions: of which, both together are joined; None: of all that the group has committed. One of the three says where to:
+        to: "earliest", "latest" or an offset. to_time: the first record at or after it, the end where there is none; ms since the epoch, or a
+        datetime with a time zone. shift_by: so many records on, or back if negative. What lies outside of the log is moved to its end.
+        Raises NonEmptyGroup where the group has members and dry_run is False, GroupIdNotFound where nothing is named and nothing committed. Item
+        errors: UnknownTopicOrPartition; ConfigurationError of a partition to shift that nothing is committed for.
+        """
+        name = check_name("group", group)
+        check_flag("dry_run", dry_run)
+        rule = _Rule.of(to, to_time, shift_by)
+        named = [] if topics is None else check_topic_names(topics)
+        single = [] if partitions is None else check_partitions(partitions)
+        deadline = self._requests.begin(timeout)
+        if topics is None and partitions is None:
+            committed = self._committed(name, None, deadline)
+            if not committed:
+                raise GroupIdNotFound(f"group {name!r} has committed nothing: name the topics, or check the name", group=name)
+        else:
+            wanted = sorted({*single, *(self._partitions_of(named, deadline) if named else [])})
+            committed = self._committed(name, wanted, deadline)
+        plan = self._plan(committed, rule, deadline)
+        if not dry_run:
+            self._check_empty(name, deadline)
+            self._commit(name, {tp: GroupOffset(reset.after) for tp, reset in plan.items()}, deadline)
+        return plan
+
+    def _plan(self, committed: Mapping[TopicPartition, GroupOffset], rule: _Rule, deadline: float) -> dict[TopicPartition, OffsetReset]:
+        earliest = self._offsets_at(dict.fromkeys(committed, EARLIEST), 0, deadline)
+        latest = self._offsets_at(dict.fromkeys(committed, LATEST), 0, deadline)
+        timed = {} if rule.time is None else self._offsets_at(dict.fromkeys(committed, rule.time), 0, deadline)
+        plan: dict[TopicPartition, OffsetReset] = {}
+        errors: dict[TopicPartition, KafkaException] = {}
+        for tp, offset in committed.items():
+            if rule.shift is not None and offset.offset < 0:
+                text = f"{tp.topic}-{tp.partition}: nothing is committed, so there is nothing to shift: give to= or to_time="
+                errors[tp] = ConfigurationError(text, topic=tp.topic, partition=tp.partition)
+                continue
+            aim = rule.aim(offset.offset, earliest[tp], latest[tp], timed.get(tp, -1))
+            plan[tp] = OffsetReset(offset.offset, min(max(aim, earliest[tp]), latest[tp]), earliest[tp], latest[tp])
+        return self._requests.all_or_error("planning a reset", errors, plan)
+
+    def _check_empty(self, group: str, deadline: float) -> None:
+        """A group that nobody knows is empty."""
+        try:
+            with self._requests.alone():
+                described = self.describe_groups([group], timeout=self._requests.left(deadline))[group]
+        except GroupIdNotFound:
+            return
+        if described.members:
+            hosts = ", ".join(sorted({f"{m.client_id} on {m.host}" for m in described.members}))
+            raise NonEmptyGroup(f"group {group!r} has {len(described.members)} members: stop them first ({hosts})", group=group)
+
+    def _of_group(self, what: str, group: str, request_of: Any, read: Any, deadline: float) -> dict[TopicPartition, Any]:
+        """What a group's coordinator tells, as a whole. Raises the error of the group itself."""
+
+        def attempt(left: list[str]) -> dict[str, Any]:
+            outcomes = self._requests.by_broker(
+                self._requests.coordinators(left, GROUP, deadline), request_of, read, deadline, max_version=BY_NAME
+            )
+            if isinstance(outcomes.get(group), KafkaException):
+                raise outcomes[group]
+            return outcomes
+
+        told: dict[TopicPartition, Any] = self._requests.settle(f"{what} of group {group!r}", [group], attempt, deadline)[group]
+        return told
+
+
+class _Rule(NamedTuple):
+    """Where to. end: EARLIEST or LATEST; offset, time (ms), shift: as given; one of them is there."""
+
+    end: int | None
+    offset: int | None
+    time: int | None
+    shift: int | None
+
+    @classmethod
+    def of(cls, to: Any, to_time: Any, shift_by: Any) -> _Rule:
+        if [to, to_time, shift_by].count(None) != 2:
+            raise ConfigurationError("give one of to=, to_time= and shift_by=: where shall the group go on?")
+        if to_time is not None:
+            return cls(None, None, _milliseconds(to_time), None)
+        if shift_by is not None:
+            return cls(None, None, None, check_count("shift_by", shift_by, low=-(1 << 63), high=(1 << 63) - 1))
+        if isinstance(to, str):
+            if to not in ("earliest", "latest"):
+                raise ConfigurationError(f"to={to!r}: must be 'earliest', 'latest' or an offset")
+            return cls(EARLIEST if to == "earliest" else LATEST, None, None, None)
+        return cls(None, check_offset("to", to), None, None)
+
+    def aim(self, committed: int, earliest: int, latest: int, timed: int) -> int:
+        """The offset, which may lie outside of the log. timed: that of the time, -1 where no record is that new."""
+        if self.end is not None:
+            return earliest if self.end == EARLIEST else latest
+        if self.offset is not None:
+            return self.offset
+        if self.time is not None:
+            return timed if timed >= 0 else latest
+        return committed + (self.shift or 0)
+
+
+def _milliseconds(time: Any) -> int:
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise ConfigurationError(f"to_time={time!r}: has no time zone: give it one, such as tzinfo=timezone.utc")
+        return int(time.timestamp() * 1000)
+    return check_count("to_time", time, low=0, high=(1 << 63) - 1)
+
+
+def _group_offset(given: Any) -> GroupOffset:
+    offset = given if isinstance(given, GroupOffset) else GroupOffset(given)
+    return GroupOffset(check_offset("offset", offset.offset), check_text("metadata", offset.metadata), offset.leader_epoch)

@@ -1,0 +1,336 @@
+"""How an administrator's requests find their brokers, are tried again, and what becomes of errors: the rule is in `gkafka.admin`."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gkafka.brokererrors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    GroupCoordinatorNotAvailable,
+    PreferredLeaderNotAvailable,
+    RequestTimedOut,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from gkafka.checks import check_seconds
+from gkafka.cluster import address_of
+from gkafka.common import TopicPartition
+from gkafka.core.backoff import Backoff
+from gkafka.core.offsets import coordinator_of
+from gkafka.exceptions import (
+    AdminError,
+    ConfigurationError,
+    KafkaException,
+    KafkaTimeoutError,
+    LeaderNotFoundError,
+    ProtocolError,
+    Stale,
+    UnsupportedVersion,
+    error_for,
+)
+from gkafka.wire.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+if TYPE_CHECKING:
+    from gkafka.broker import Broker
+    from gkafka.cluster import Cluster
+
+__all__ = ["GROUP", "TRANSACTION", "Requests"]
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+ADMIN = "admin"
+"""The role of the connection: what is asked for here may park."""
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators, as FindCoordinator names them."""
+SHOWN = 10
+"""Failures that an error's text tells; `errors` has all of them."""
+_NO_RETRY_HEALS = (
+    UnknownTopicOrPartition,
+    UnknownTopicId,
+    ElectionNotNeeded,
+    PreferredLeaderNotAvailable,
+    EligibleLeadersNotAvailable,
+    RequestTimedOut,  # it may be done by now, and a second time is refused
+)
+_MISSING: Any = object()
+
+
+class Requests:
+    """One client's way to its brokers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._handler = cluster, cluster.handler
+        self._chance = self._handler.random()
+
+    # -- time
+    def begin(self, timeout: float | None) -> float:
+        """The deadline of a call. Raises what keeps the cluster from being reached at all."""
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        self._handler.check_fork()
+        self._cluster.check_open()
+        deadline = self._cluster._deadline(timeout)
+        self._cluster.connect(max(0.0, deadline - self._handler.monotonic()))
+        return deadline
+
+    def left(self, deadline: float) -> float:
+        """Seconds until then."""
+        return max(0.0, deadline - self._handler.monotonic())
+
+    def share_ms(self, deadline: float) -> int:
+        """What a broker may take of its own, in ms: it shall answer before we stop to wait."""
+        return max(1, int(self._cluster._share(deadline) * 900))
+
+    # -- who
+    def controller(self, request: Any, deadline: float, *, max_version: int | None = None) -> tuple[Any, str]:
+        """The controller's answer, and who gave it."""
+        answered: tuple[Any, str] = self._cluster.call_controller(request, deadline, max_version=max_version)
+        return answered
+
+    def anyone(self, request: Any, deadline: float, *, max_version: int | None = None) -> tuple[Any, str]:
+        """Some broker's answer, and who gave it."""
+        answered: tuple[Any, str] = self._cluster.call_any(request, deadline, max_version=max_version)
+        return answered
+
+    def metadata(self, topics: Iterable[str] | None, deadline: float, *, operations: bool = False) -> MetadataResponse:
+        """Fresh metadata of these topics, None for all. Never makes a topic."""
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=operations)
+        response: MetadataResponse = self.anyone(request, deadline)[0]
+        return response
+
+    def brokers(self, deadline: float) -> dict[int, Broker]:
+        """All of them, by id."""
+        return self._known(self.metadata([], deadline))
+
+    def some_broker(self) -> Broker:
+        """The least busy one."""
+        return self._cluster.some_broker()
+
+    def broker(self, broker_id: int, deadline: float) -> Broker:
+        """The one with this id. Raises ConfigurationError."""
+        there = self.brokers(deadline)
+        if broker_id not in there:
+            raise ConfigurationError(f"broker {broker_id} is not in the cluster, which has {', '.join(map(str, sorted(there)))}")
+        return there[broker_id]
+
+    def _known(self, response: MetadataResponse) -> dict[int, Broker]:
+        return {b.node_id: self._cluster.know_broker(b.node_id, b.host, b.port) for b in response.brokers}
+
+    def leaders(self, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, Broker | KafkaException]:
+        """Who leads each partition, or why that cannot be told."""
+        wanted = list(partitions)
+        response = self.metadata(dict.fromkeys(tp.topic for tp in wanted), deadline)
+        known = self._known(response)
+        topics = {topic.name: topic for topic in response.topics}
+        found: dict[TopicPartition, Broker | KafkaException] = {}
+        for tp in wanted:
+            about: dict[str, Any] = {"topic": tp.topic, "partition": tp.partition, "api": "Metadata"}
+            topic = topics.get(tp.topic)
+            error = error_for(3 if topic is None else topic.error_code, **about)
+            leaders = {p.partition_index: p.leader_id for p in topic.partitions} if topic is not None else {}
+            if error is not None:
+                found[tp] = error
+            elif tp.partition not in leaders:
+                text = f"topic {tp.topic!r} has no partition {tp.partition}: it has 0 to {len(leaders) - 1}"
+                found[tp] = UnknownTopicOrPartition(text, **about)
+            else:
+                leader = known.get(leaders[tp.partition])
+                found[tp] = leader or LeaderNotFoundError(f"{tp.topic}-{tp.partition} has no leader at the moment", **about)
+        return found
+
+    def coordinators(self, keys: Iterable[str], kind: int, deadline: float) -> dict[str, Broker | KafkaException]:
+        """Who coordinates each group or transactional id, or why that cannot be told. kind: GROUP or TRANSACTION."""
+        wanted = list(keys)
+        found: dict[str, Broker | KafkaException] = {}
+        try:
+            response, told_by = self.anyone(FindCoordinatorRequest(coordinator_keys=wanted, key_type=kind), deadline)
+        except UnsupportedVersion:
+            if len(wanted) < 2:
+                raise
+            for key in wanted:  # brokers before 3.0 tell one at a time (KIP-699)
+                found.update(self.coordinators([key], kind, deadline))
+            return found
+        for answer in response.answers:
+            key = answer.key or wanted[0]
+            about = {"group": key} if kind == GROUP else {}
+            try:
+                place = coordinator_of(FindCoordinatorResponse(coordinators=[answer]), broker=told_by, **about)
+                found[key] = self._cluster.know_broker(*place)
+            except KafkaException as exc:
+                found[key] = exc
+        for key in wanted:
+            found.setdefault(key, GroupCoordinatorNotAvailable(f"the broker named no coordinator for {key!r}", broker=told_by))
+        return found
+
+    # -- asking several at once
+    def by_broker(
+        self,
+        places: Mapping[K, Broker | KafkaException],
+        request_of: Callable[[list[K]], Any],
+        read: Callable[[Any, list[K], str], Mapping[K, V | KafkaException]],
+        deadline: float,
+        *,
+        max_version: int | None = None,
+    ) -> dict[K, V | KafkaException]:
+        """Ask each broker for what belongs to it, all at once. read: an answer, what was asked for, and who answered -> each one's outcome."""
+        outcomes: dict[K, V | KafkaException] = {}
+        placed: dict[Broker, list[K]] = {}
+        for item, place in places.items():
+            if isinstance(place, KafkaException):
+                outcomes[item] = place
+            else:
+                placed.setdefault(place, []).append(item)
+        for broker, mine, answer in self._ask([(b, mine, request_of(mine)) for b, mine in placed.items()], deadline, max_version):
+            try:
+                if isinstance(answer, KafkaException):
+                    raise answer
+                outcomes.update(read(answer, mine, address_of(broker)))
+            except ConfigurationError:  # of what the call was given
+                raise
+            except KafkaException as exc:
+                outcomes.update(dict.fromkeys(mine, exc))
+        return outcomes
+
+    def _ask(self, asked: list[tuple[Broker, list[K], Any]], deadline: float, max_version: int | None) -> list[tuple[Broker, list[K], Any]]:
+        """The requests' answers, or their errors in place of them."""
+        timeout_s = self._cluster._share(deadline)
+
+        def begin(broker: Broker, request: Any) -> Any:
+            return broker.channel(ADMIN).request(request, timeout_s=timeout_s, max_version=max_version)
+
+        begun = [(broker, mine, _outcome(begin, broker, request)) for broker, mine, request in asked]
+        return [
+            (broker, mine, future if isinstance(future, KafkaException) else _outcome(future.result, timeout_s + 1.0))
+            for broker, mine, future in begun
+        ]
+
+    def of_each_broker(self, what: str, request: Any, read: Callable[[Any, int, str], V], deadline: float) -> dict[int, V]:
+        """What each broker of the cluster tells, by its id; of one that leaves meanwhile nothing. read: an answer, the broker's id, its address."""
+
+        def read_one(response: Any, mine: list[int], broker: str) -> dict[int, V | KafkaException]:
+            (id_,) = mine
+            return {id_: read(response, id_, broker)}
+
+        def attempt(left: list[int]) -> dict[int, V | KafkaException | None]:
+            there = self.brokers(deadline)
+            gone: dict[int, V | KafkaException | None] = {id_: None for id_ in left if id_ not in there}
+            return gone | self.by_broker({id_: there[id_] for id_ in left if id_ in there}, lambda _: request, read_one, deadline)
+
+        told = self.settle(what, sorted(self.brokers(deadline)), attempt, deadline)
+        return {id_: answer for id_, answer in told.items() if answer is not None}
+
+    # -- until it is done
+    def settle(
+        self, what: str, items: Iterable[K], attempt: Callable[[list[K]], Mapping[K, V | KafkaException]], deadline: float
+    ) -> dict[K, V]:
+        """Each item's result. attempt: tries those that are left; each one's outcome, or it raises what keeps all of them from being tried.
+
+        What a retry may heal is tried again until the deadline. Raises AdminError for items, and what attempt raised as itself.
+        """
+        asked = left = list(dict.fromkeys(items))
+        results: dict[K, V] = {}
+        errors: dict[K, KafkaException] = {}
+        backoff, tries = Backoff(0.1, 1.0), 0
+        while left:
+            self._handler.check_fork()
+            self._cluster.check_open()
+            whole, outcomes = self._outcomes(attempt, left)
+            if whole is not None and not heals(whole) and not (results or errors):
+                raise whole
+            again = self._sort(left, outcomes, results, errors)
+            tries += 1
+            pause = backoff.pause_s(tries, self._chance)
+            rest = deadline - self._handler.monotonic()
+            if again and pause >= rest:
+                self._cluster._pause(rest)
+                if whole is not None and not (results or errors):
+                    raise KafkaTimeoutError(f"{what}: not done in time, last: {whole}", **whole.about) from whole
+                errors.update({item: _too_late(what, error) for item, error in again.items()})
+                break
+            if again:
+                self._cluster._pause(pause)
+            left = list(again)
+        return self.all_or_error(what, errors, {item: results[item] for item in asked if item in results})
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """For calls that take a single thing: its error is raised itself, not in an AdminError."""
+        try:
+            yield
+        except AdminError as exc:
+            (error,) = exc.errors.values()
+            raise error from error.__cause__
+
+    @staticmethod
+    def all_or_error(what: str, errors: Mapping[K, KafkaException], results: dict[K, V]) -> dict[K, V]:
+        """The results, or an AdminError if there is an error."""
+        if errors:
+            raise _listed(what, len(errors) + len(results), dict(errors), results)
+        return results
+
+    def _outcomes(
+        self, attempt: Callable[[list[K]], Mapping[K, V | KafkaException]], left: list[K]
+    ) -> tuple[KafkaException | None, Mapping[K, V | KafkaException]]:
+        try:
+            return None, attempt(left)
+        except KafkaException as exc:
+            return exc, dict.fromkeys(left, exc)
+
+    def _sort(
+        self, left: list[K], outcomes: Mapping[K, V | KafkaException], results: dict[K, V], errors: dict[K, KafkaException]
+    ) -> dict[K, KafkaException]:
+        """Results to results, errors to errors; returns those that are to be tried again."""
+        again: dict[K, KafkaException] = {}
+        for item in left:
+            outcome = outcomes.get(item, _MISSING)
+            if outcome is _MISSING:
+                errors[item] = ProtocolError(f"the answer leaves {item!r} out")
+            elif not isinstance(outcome, KafkaException):
+                results[item] = outcome
+            else:
+                if outcome.stale is Stale.METADATA:
+                    self._cluster.metadata.invalidate()
+                (again if heals(outcome) else errors)[item] = outcome
+        return again
+
+
+def _outcome(call: Callable[..., Any], *arguments: Any) -> Any:
+    """What the call returns, or the error that it raises."""
+    try:
+        return call(*arguments)
+    except KafkaException as exc:
+        return exc
+
+
+def heals(error: KafkaException) -> bool:
+    """May the same request succeed a moment later?"""
+    return error.retriable and not isinstance(error, _NO_RETRY_HEALS)
+
+
+def _too_late(what: str, last: KafkaException) -> KafkaException:
+    error = KafkaTimeoutError(f"{what}: not done in time, last: {last}", **last.about)
+    error.__cause__ = last
+    return error
+
+
+def _listed(what: str, asked: int, errors: dict[K, KafkaException], results: dict[K, V]) -> AdminError:
+    shown = [f"{_named(item)}: {error}" for item, error in list(errors.items())[:SHOWN]]
+    more = f"; and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
+    error = AdminError(f"{what}: {len(errors)} of {asked} failed: {'; '.join(shown)}{more}", errors, results)
+    error.__cause__ = next(iter(errors.values()))
+    return error
+
+
+def _named(item: Any) -> str:
+    """A thing as an error's text names it: "orders-0", "topic orders"."""
+    if isinstance(item, TopicPartition):
+        return f"{item.topic}-{item.partition}"
+    if isinstance(item, tuple):
+        return " ".join(map(_named, item))
+    return item.name.lower() if isinstance(item, enum.Enum) else str(item)

@@ -1,0 +1,295 @@
+"""SASL on one connection, without the socket: which requests authenticate it, and what each mechanism says in them.
+
+    SaslHandshake -> the mechanism's messages in SaslAuthenticate (KIP-152), or bare in frames of their own (Kafka 0.10 and 0.11) -> done
+
+The driver sends what `begin` and `take` return and gives `take` each answer, until there is nothing more to send. The same again on the open
+connection is a re-authentication (KIP-368). Nonces, tokens and libraries' objects are arguments. No object here shows a secret in its repr.
+
+Source: KIP-43, KIP-152, KIP-255, KIP-342, KIP-368; RFC 4616 (PLAIN), RFC 4752 (GSSAPI), RFC 7628 (OAUTHBEARER)
+"""
+
+from __future__ import annotations
+
+import abc
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gkafka.config import Secret
+from gkafka.exceptions import AuthenticationError, ProtocolError, UnsupportedVersion, error_for
+from gkafka.wire.sasl import (
+    FRAMED,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from gkafka.wire.apis import Message, Versions
+
+__all__ = ["Authentication", "Gssapi", "Mechanism", "OAuthBearer", "Plain", "printable", "renewal_s"]
+
+UNSUPPORTED_MECHANISM = 33
+REFUSED = 58
+LONGEST_CHALLENGE = 1 << 16  # bytes; GSSAPI's tickets are the largest that brokers send
+LONGEST_TEXT = 300  # characters of a broker's own text that an error repeats
+EARLIEST, LATEST = 0.85, 0.95  # of a session's lifetime: when it is renewed, as the Java client does
+NO_LAYER = 1  # GSSAPI: what comes after the authentication is neither signed nor encrypted
+TOKEN = re.compile(r"[\x21-\x7e]+")
+EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
+
+
+class Mechanism(abc.ABC):
+    """What one side of a mechanism says: `first`, then what `respond` makes of each challenge. Used once.
+
+    complete: it has nothing more to say and, where the mechanism can tell, the broker has proven itself. secrets: texts that no error may
+    repeat, even if the broker's words do. takes_long: its answers need much computing, or wait for somebody else.
+    """
+
+    takes_long = False
+
+    __slots__ = ("complete", "name", "secrets")
+
+    def __init__(self, name: str, *secrets: str) -> None:
+        self.name = name
+        self.complete = False
+        self.secrets: Sequence[Secret] = tuple(map(_secret, secrets))
+
+    @abc.abstractmethod
+    def first(self) -> bytes:
+        """What the client says first."""
+
+    @abc.abstractmethod
+    def respond(self, challenge: bytes) -> bytes | None:
+        """What the client says to this; None: nothing, it is complete. Raises AuthenticationError if the broker is wrong."""
+
+    def told_why(self) -> str:
+        """What the broker said about its refusal in the mechanism's own words; "" if nothing."""
+        return ""
+
+
+def _secret(text: str) -> Secret:
+    return text if isinstance(text, Secret) else Secret(text)
+
+
+class Plain(Mechanism):
+    """A user name and a password, as they are (RFC 4616)."""
+
+    __slots__ = ("_username",)
+
+    def __init__(self, username: str, password: str) -> None:
+        super().__init__("PLAIN", password)
+        self._username = username
+
+    def first(self) -> bytes:
+        return b"\0%b\0%b" % (self._username.encode(), self.secrets[0].encode())
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        self.complete = True
+        return None
+
+
+class OAuthBearer(Mechanism):
+    """A token, and extensions that go with it (RFC 7628, KIP-342).
+
+    Raises AuthenticationError for a token or extensions that cannot be sent.
+    """
+
+    __slots__ = ("_extensions", "_why")
+
+    def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
+        super().__init__("OAUTHBEARER", token)
+        if not TOKEN.fullmatch(token):
+            raise AuthenticationError("the token holds characters that no token has, as spaces or line breaks, or is empty")
+        self._extensions = checked_extensions(extensions or {})
+        self._why = ""
+
+    def first(self) -> bytes:
+        pairs = [f"auth=Bearer {self.secrets[0].reveal()}", *(f"{key}={value}" for key, value in self._extensions.items())]
+        return ("n,,\x01" + "".join(f"{pair}\x01" for pair in pairs) + "\x01").encode()
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        if not challenge:
+            self.complete = True
+            return None
+        if self._why:
+            raise AuthenticationError("the broker goes on about a token that it has refused")
+        self._why = _status(challenge)
+        return b"\x01"  # the broker's error comes after this
+
+    def told_why(self) -> str:
+        return self._why
+
+
+def checked_extensions(extensions: Mapping[str, str]) -> Mapping[str, str]:
+    """The extensions, if they can stand in a message. The error names their keys only."""
+    for key, value in extensions.items():
+        if key == "auth" or not EXTENSION_NAME.fullmatch(key):
+            raise AuthenticationError(f"OAUTHBEARER extension {key!r}: a name has letters alone, and is not 'auth'")
+        if not EXTENSION_VALUE.fullmatch(value):
+            raise AuthenticationError(f"OAUTHBEARER extension {key!r}: its value is empty or holds characters that cannot be sent")
+    return extensions
+
+
+def _status(challenge: bytes) -> str:
+    """RFC 7628's error: {"status": ..., "scope": ..., "openid-configuration": ...}."""
+    try:
+        told = json.loads(challenge)
+        return ", ".join(f"{name}: {told[name]}" for name in ("status", "scope", "openid-configuration") if told.get(name))
+    except (ValueError, AttributeError, RecursionError):
+        return "it gives no reason that can be read"
+
+
+class Gssapi(Mechanism):
+    """Kerberos, by a security context of python-gssapi's kind: step(), complete, wrap(), unwrap() (RFC 4752). No security layer after it.
+
+    A context's own errors pass through.
+    """
+
+    __slots__ = ("_context",)
+    takes_long = True
+
+    def __init__(self, context: Any) -> None:
+        super().__init__("GSSAPI")
+        self._context = context
+
+    def first(self) -> bytes:
+        return self._context.step() or b""
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        if not self._context.complete:
+            return self._context.step(challenge) or b""
+        offer = self._context.unwrap(challenge).message
+        if len(offer) != 4 or not offer[0] & NO_LAYER:
+            raise AuthenticationError("GSSAPI: the broker asks for a security layer, which Kafka has not")
+        self.complete = True
+        answer: bytes = self._context.wrap(bytes((NO_LAYER, 0, 0, 0)), False).message
+        return answer
+
+
+class Authentication:
+    """The requests that authenticate one connection, once.
+
+    versions: what the broker speaks; peer: host:port, for errors.
+    """
+
+    def __init__(self, mechanism: Mechanism, versions: Versions, *, peer: str) -> None:
+        self.lifetime_ms = 0
+        """How long the broker takes this client for authenticated; 0: as long as the connection lasts."""
+        self.done = False
+        self._mechanism = mechanism
+        self._peer = peer
+        self._framed = versions.supports(SaslHandshakeRequest.API, FRAMED)
+        self._known = versions.supports(SaslHandshakeRequest.API, 0)
+
+    @property
+    def bare(self) -> bool:
+        """Do the mechanism's messages stand in frames without a header?"""
+        return not self._framed
+
+    def newest_version(self, request: Message) -> int | None:
+        """Of one of our requests: the newest version that may be used; None: any."""
+        return 0 if self.bare and isinstance(request, SaslHandshakeRequest) else None
+
+    def begin(self) -> SaslHandshakeRequest:
+        """The first request."""
+        if not (self._framed or self._known):
+            raise UnsupportedVersion(
+                f"{self._peer}: the broker does not know SaslHandshake: it is older than Kafka 0.10, or no broker of Kafka's kind",
+                broker=self._peer,
+                api="SaslHandshake",
+            )
+        return SaslHandshakeRequest(mechanism=self._mechanism.name)
+
+    def take(self, answer: Message | bytes | memoryview) -> SaslAuthenticateRequest | bytes | None:
+        """What to send after this answer: a request, or, if `bare`, a message without a header. None: nothing.
+
+        Raises AuthenticationError, naming what the broker said, if it refuses or cannot be trusted.
+        """
+        if isinstance(answer, SaslHandshakeResponse):
+            self._check_handshake(answer)
+            return self._say(self._mechanism.first())
+        if isinstance(answer, SaslAuthenticateResponse):
+            self._check_answer(answer)
+            self.lifetime_ms = max(0, answer.session_lifetime_ms)
+            challenge = bytes(answer.auth_bytes)
+        else:
+            assert isinstance(answer, bytes | memoryview)
+            challenge = bytes(answer)
+        return self._after(challenge)
+
+    def _after(self, challenge: bytes) -> SaslAuthenticateRequest | bytes | None:
+        if len(challenge) > LONGEST_CHALLENGE:
+            raise ProtocolError(f"{self._peer}: a SASL message of {len(challenge)} bytes", broker=self._peer, api="SaslAuthenticate")
+        if not self._mechanism.complete:
+            said = self._respond(challenge)
+            if said is not None:
+                return self._say(said)
+        if not self._mechanism.complete:
+            raise AuthenticationError(self._text("the broker ended the exchange too early"), broker=self._peer, api="SaslAuthenticate")
+        self.done = True
+        return None
+
+    def _respond(self, challenge: bytes) -> bytes | None:
+        try:
+            return self._mechanism.respond(challenge)
+        except AuthenticationError as exc:
+            raise AuthenticationError(self._text(str(exc)), broker=self._peer, api="SaslAuthenticate") from None
+
+    def _say(self, message: bytes) -> SaslAuthenticateRequest | bytes:
+        if self._framed:
+            return SaslAuthenticateRequest(auth_bytes=message)
+        self.done = self._mechanism.complete  # an old broker does not answer the last message
+        return message
+
+    def _check_handshake(self, answer: SaslHandshakeResponse) -> None:
+        if not answer.error_code:
+            return
+        said = None
+        if answer.error_code == UNSUPPORTED_MECHANISM:
+            offered = ", ".join(printable(name, 40) for name in answer.mechanisms[:20]) or "none"
+            said = f"sasl_mechanism={self._mechanism.name!r} is not offered by this listener; it offers {offered}"
+        error = error_for(answer.error_code, said, broker=self._peer, api="SaslHandshake")
+        assert error is not None
+        raise error if isinstance(error, AuthenticationError) else AuthenticationError(str(error), broker=self._peer, api="SaslHandshake")
+
+    def _check_answer(self, answer: SaslAuthenticateResponse) -> None:
+        if not answer.error_code:
+            return
+        said, why = self._shown(answer.error_message or ""), self._shown(self._mechanism.told_why())
+        text = f"{self._mechanism.name}: {said or 'the broker gives no reason'}"
+        if why and "status" not in said:
+            text += f" ({why})"
+        error = error_for(answer.error_code, text, broker=self._peer, api="SaslAuthenticate")
+        assert error is not None
+        if isinstance(error, AuthenticationError) or error.retriable:
+            raise error
+        raise AuthenticationError(str(error), broker=self._peer, api="SaslAuthenticate")
+
+    def _text(self, what: str) -> str:
+        return f"{self._peer}: {self._mechanism.name}: {self._shown(what)}"
+
+    def _shown(self, text: str) -> str:
+        """The broker's words, without what it may have repeated of our secrets."""
+        for secret in self._mechanism.secrets:
+            if secret:
+                text = text.replace(secret.reveal(), "***")
+        return printable(text, LONGEST_TEXT)
+
+
+def printable(text: str, longest: int) -> str:
+    """A peer's text as a log may show it: cut, and control characters escaped."""
+    cut = text[:longest] + ("..." if len(text) > longest else "")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
+
+
+def renewal_s(lifetime_ms: int, chance: Random) -> float | None:
+    """How long after the authentication the next one is due, so that many connections do not come at once. None: never."""
+    if not lifetime_ms:
+        return None
+    return lifetime_ms / 1000 * (EARLIEST + (LATEST - EARLIEST) * chance.random())

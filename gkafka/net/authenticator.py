@@ -1,0 +1,70 @@
+"""Authenticates a connection: asks for the credentials, and has whoever owns the connection send what `core.sasl` wants said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from gkafka.core.sasl import Authentication, renewal_s
+from gkafka.exceptions import AuthenticationError, KafkaException
+from gkafka.handlers.base import Handler
+from gkafka.net.credentials import Credentials
+from gkafka.wire.apis import Versions
+
+__all__ = ["Authenticator", "Exchange", "without_frames"]
+
+Exchange: TypeAlias = Callable[[Any, Authentication], Any]
+"""Sends a request, or bytes that stand without a header; returns the answer, None where there is none (`Authentication.done`)."""
+
+
+class Authenticator:
+    """One connection's. host: whom the credentials are for; peer: host:port, for errors."""
+
+    def __init__(self, handler: Handler, credentials: Credentials, host: str, peer: str) -> None:
+        self.name = credentials.name
+        self.lifetime_s = 0.0
+        """How long the broker is content with the last authentication; 0: as long as the connection lasts."""
+        self._handler = handler
+        self._credentials = credentials
+        self._host = host
+        self._peer = peer
+
+    def authenticate(self, versions: Versions, exchange: Exchange, deadline: float) -> float | None:
+        """Returns after how many seconds it is to be done again; None: never. deadline: for whoever gives the credentials, monotonic seconds.
+
+        Raises AuthenticationError, or what ended the connection. No frame of its traceback knows a secret.
+        """
+        try:
+            return self._authenticate(versions, exchange, deadline)
+        except KafkaException as exc:
+            error = without_frames(exc)
+        except Exception as exc:  # of a library: a ticket that is not there, a damaged token
+            error = AuthenticationError(f"{self._peer}: {self.name}: {type(exc).__name__}: {exc}", broker=self._peer)
+            error.__cause__ = without_frames(exc)
+        raise error
+
+    def _authenticate(self, versions: Versions, exchange: Exchange, deadline: float) -> float | None:
+        mechanism = self._credentials.mechanism(self._host, deadline)
+        authentication = Authentication(mechanism, versions, peer=self._peer)
+        said: Any = authentication.begin()
+        while said is not None:
+            answer = exchange(said, authentication)
+            if authentication.done:
+                break
+            # SCRAM computes, GSSAPI may ask its key server: neither may keep a hub from its greenlets.
+            said = self._handler.offload(authentication.take, answer) if mechanism.takes_long else authentication.take(answer)
+        self.lifetime_s = authentication.lifetime_ms / 1000
+        return renewal_s(authentication.lifetime_ms, self._handler.random())
+
+
+def without_frames(error: BaseException) -> Any:
+    """The error, and all that it comes from, without the frames they were raised in: these hold requests, their memory, and secrets."""
+    seen: set[int] = set()
+    links: list[BaseException | None] = [error]
+    while links:
+        link = links.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            link.__traceback__ = None
+            links += [link.__cause__, link.__context__]
+    return error

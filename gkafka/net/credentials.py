@@ -1,0 +1,122 @@
+"""What a client says who it is with: from its options to the mechanism of one authentication."""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gkafka.config import ClientConfig, Secret
+from gkafka.core.sasl import Gssapi, Mechanism, OAuthBearer, Plain
+from gkafka.core.scram import Scram
+from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
+from gkafka.handlers.base import Handler
+
+if TYPE_CHECKING:
+    from gkafka.net.oidc import TokenEndpoint
+
+__all__ = ["Credentials", "make_credentials"]
+
+LIBRARIES = {"GSSAPI": ("gssapi", "gkafka[gssapi]"), "AWS_MSK_IAM": ("aws_msk_iam_sasl_signer", "gkafka[aws-msk-iam]")}
+
+
+def make_credentials(handler: Handler, config: ClientConfig) -> Credentials | None:
+    """None for a client without SASL. Raises ConfigurationError, naming what to install, if a mechanism's library is missing."""
+    return Credentials(handler, config) if config.uses_sasl else None
+
+
+class Credentials:
+    """The credentials of one client, for all its connections. They are asked for anew for each authentication, so that they may change."""
+
+    def __init__(self, handler: Handler, config: ClientConfig) -> None:
+        assert config.sasl_mechanism is not None
+        self.name = config.sasl_mechanism
+        self._handler = handler
+        self._config = config
+        self._library = _load(self.name)
+        self._endpoint = None if config.sasl_oauth_token_endpoint_url is None else _endpoint(handler, config)
+
+    def mechanism(self, host: str, deadline: float) -> Mechanism:
+        """For one authentication with the broker at this host. May call the user's functions, and wait, up to the deadline.
+
+        Raises AuthenticationError if there are no credentials to be had.
+        """
+        if self.name == "PLAIN":
+            return Plain(self._username, self._password())
+        if self.name == "OAUTHBEARER":
+            return self._bearer(deadline)
+        if self.name == "AWS_MSK_IAM":
+            return OAuthBearer(self._handler.offload(self._signed))
+        if self.name == "GSSAPI":
+            return Gssapi(self._handler.offload(self._security_context, host))
+        return Scram(self.name, self._username, self._password(), secrets.token_urlsafe(24))
+
+    @property
+    def _username(self) -> str:
+        return self._config.sasl_username or ""
+
+    def _password(self) -> str:
+        given = self._config.sasl_password
+        return _text("sasl_password", _asked("sasl_password", given)) if callable(given) else given or ""
+
+    def _bearer(self, deadline: float) -> OAuthBearer:
+        extensions = dict(self._config.sasl_oauth_extensions or {})
+        if self._endpoint is not None:
+            return OAuthBearer(self._endpoint.token(deadline), extensions)
+        provider = self._config.sasl_oauth_token_provider
+        name = "sasl_oauth_token_provider"
+        token = _text(name, _asked(name, getattr(provider, "token", provider)))
+        more = getattr(provider, "extensions", None)
+        if callable(more):
+            extensions.update(_mapping(f"{name}.extensions()", _asked(f"{name}.extensions()", more)))
+        return OAuthBearer(token, extensions)
+
+    def _signed(self) -> str:
+        provider = self._library.MSKAuthTokenProvider
+        token, _ = _asked("AWS_MSK_IAM", lambda: provider.generate_auth_token(self._config.sasl_aws_region))
+        return _text("AWS_MSK_IAM", token)
+
+    def _security_context(self, host: str) -> Any:
+        gssapi = self._library
+        principal = f"{self._config.sasl_kerberos_service_name}@{self._config.sasl_kerberos_domain_name or host}"
+        name = gssapi.Name(principal, gssapi.NameType.hostbased_service).canonicalize(gssapi.MechType.kerberos)
+        return gssapi.SecurityContext(name=name, usage="initiate", mech=gssapi.MechType.kerberos)
+
+
+def _endpoint(handler: Handler, config: ClientConfig) -> TokenEndpoint:
+    from gkafka.net.oidc import TokenEndpoint  # ssl and http.client are imported only by those who use them
+
+    return TokenEndpoint(handler, config)
+
+
+def _load(mechanism: str) -> Any:
+    if mechanism not in LIBRARIES:
+        return None
+    module, extra = LIBRARIES[mechanism]
+    try:
+        return importlib.import_module(module)
+    except (ImportError, OSError) as exc:  # OSError: the package is there, the system's Kerberos library is not
+        raise ConfigurationError(f"sasl_mechanism={mechanism!r} needs the package {module}: pip install '{extra}' ({exc})") from exc
+
+
+def _asked(name: str, ask: Callable[[], Any]) -> Any:
+    """What a function of the user's, or of a library, gives."""
+    try:
+        return ask()
+    except KafkaException:
+        raise
+    except Exception as exc:
+        raise AuthenticationError(f"{name} gave no credentials: {type(exc).__name__}: {exc}") from exc
+
+
+def _text(name: str, given: Any) -> Secret:
+    if not isinstance(given, str) or not given:
+        raise AuthenticationError(f"{name} gave no text, but {'an empty one' if given == '' else type(given).__name__}")
+    return given if isinstance(given, Secret) else Secret(given)
+
+
+def _mapping(name: str, given: Any) -> Mapping[str, str]:
+    if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
+        raise AuthenticationError(f"{name} gave no mapping of names to texts, but {type(given).__name__}")
+    return given

@@ -1,0 +1,136 @@
+"""Whether the options of SASL make sense together, told before anything connects."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from gkafka.config import ClientConfig, Secret, is_pem_text
+from gkafka.exceptions import ConfigurationError
+
+__all__ = ["MECHANISMS", "check_sasl", "hide_secrets", "token_endpoint"]
+
+PASSWORD = ("sasl_username", "sasl_password")
+ENDPOINT = ("sasl_oauth_token_endpoint_url", "sasl_oauth_client_id", "sasl_oauth_client_secret")
+MECHANISMS: dict[str, tuple[str, ...]] = {
+    "PLAIN": PASSWORD,
+    "SCRAM-SHA-256": PASSWORD,
+    "SCRAM-SHA-512": PASSWORD,
+    "OAUTHBEARER": ("sasl_oauth_token_provider", "sasl_oauth_extensions", *ENDPOINT, "sasl_oauth_scope", "sasl_oauth_cafile"),
+    "GSSAPI": ("sasl_kerberos_service_name", "sasl_kerberos_domain_name"),
+    "AWS_MSK_IAM": ("sasl_aws_region",),
+}
+"""The options that each mechanism takes."""
+REUSABLE = ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
+"""Mechanisms that send what a listener could use again. SCRAM and GSSAPI send proofs."""
+UNSET = ClientConfig()
+SECRETS = {
+    spelling.replace(".", "_")
+    for f in dataclasses.fields(ClientConfig)
+    if f.metadata["secret"]
+    for spelling in (f.name, *f.metadata["aliases"])
+}
+
+
+def check_sasl(config: ClientConfig) -> None:
+    """Raise ConfigurationError, with the next step, for options of SASL that are missing, unsafe or without effect."""
+    given = [name for names in MECHANISMS.values() for name in names if getattr(config, name) != getattr(UNSET, name)]
+    if not config.uses_sasl:
+        _check_without_sasl(config, given)
+        return
+    mechanism = config.sasl_mechanism
+    if mechanism is None:
+        raise ConfigurationError(
+            f"security_protocol={config.security_protocol!r} without sasl_mechanism: give one of {', '.join(MECHANISMS)}"
+        )
+    for name in given:
+        if name not in MECHANISMS[mechanism]:
+            raise ConfigurationError(f"{name} with sasl_mechanism={mechanism!r}, where it has no effect: leave it out")
+    if MECHANISMS[mechanism] is PASSWORD:
+        _check_password(config, mechanism)
+    elif mechanism == "OAUTHBEARER":
+        _check_tokens(config)
+    elif mechanism == "AWS_MSK_IAM" and not config.sasl_aws_region:
+        raise ConfigurationError("sasl_mechanism='AWS_MSK_IAM' without sasl_aws_region: give the region of the cluster, as 'eu-west-1'")
+    if mechanism in REUSABLE and not config.uses_tls and not config.allow_plaintext_credentials:
+        raise ConfigurationError(
+            f"sasl_mechanism={mechanism!r} with security_protocol='SASL_PLAINTEXT' would send the credentials in clear text: use 'SASL_SSL', "
+            "or, where nobody can listen, allow_plaintext_credentials=True"
+        )
+
+
+def hide_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, with what must not be seen as Secrets: from here on no repr and no traceback shows it."""
+    return {name: Secret(value) if _is_secret(name, value) else value for name, value in options.items()}
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    return isinstance(value, str) and (is_pem_text(value) or name.replace(".", "_") in SECRETS)
+
+
+def token_endpoint(url: str) -> SplitResult:
+    """The parts of a token endpoint's URL. Raises ConfigurationError: what is not https would tell the client's secret, or read files."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as exc:
+        raise ConfigurationError(f"sasl_oauth_token_endpoint_url: {exc}") from exc
+    if parts.scheme != "https" or not parts.hostname:
+        raise ConfigurationError(
+            f"sasl_oauth_token_endpoint_url: must be an https URL, as 'https://login.example/oauth2/token', not one of {parts.scheme or 'no'!r} scheme"
+        )
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        raise ConfigurationError(
+            "sasl_oauth_token_endpoint_url: must have no user, password or fragment: give sasl_oauth_client_id and its secret"
+        )
+    if not url.isascii() or any(c <= " " or c == "\x7f" for c in url):
+        raise ConfigurationError("sasl_oauth_token_endpoint_url: holds characters that a URL has not")
+    return parts
+
+
+def _check_without_sasl(config: ClientConfig, given: list[str]) -> None:
+    if config.sasl_mechanism is not None:
+        given = ["sasl_mechanism", *given]
+    if config.allow_plaintext_credentials:
+        given.append("allow_plaintext_credentials")
+    if given:
+        instead = "SASL_SSL" if config.uses_tls else "SASL_SSL' or 'SASL_PLAINTEXT"
+        raise ConfigurationError(
+            f"{given[0]} with security_protocol={config.security_protocol!r}, which tells no broker who the client is: "
+            f"set security_protocol='{instead}', or leave {given[0]} out"
+        )
+
+
+def _check_password(config: ClientConfig, mechanism: str) -> None:
+    for name, other in (PASSWORD, PASSWORD[::-1]):
+        if getattr(config, name) in (None, ""):
+            there = (
+                f"{other} without {name}" if getattr(config, other) not in (None, "") else f"sasl_mechanism={mechanism!r} without {name}"
+            )
+            raise ConfigurationError(f"{there}: give both sasl_username and sasl_password")
+    if "\0" in (config.sasl_username or "") or (isinstance(config.sasl_password, str) and "\0" in config.sasl_password):
+        raise ConfigurationError("sasl_username and sasl_password must hold no NUL character")
+
+
+def _check_tokens(config: ClientConfig) -> None:
+    provider = config.sasl_oauth_token_provider
+    if provider is None and config.sasl_oauth_token_endpoint_url is None:
+        raise ConfigurationError(
+            "sasl_mechanism='OAUTHBEARER' without a source of tokens: give sasl_oauth_token_provider, or sasl_oauth_token_endpoint_url with "
+            "sasl_oauth_client_id and sasl_oauth_client_secret"
+        )
+    if provider is not None:
+        if not callable(provider) and not callable(getattr(provider, "token", None)):
+            raise ConfigurationError(
+                f"sasl_oauth_token_provider must be a callable that returns a token, or have a method token(), not {type(provider).__name__}"
+            )
+        beside = [name for name in (*ENDPOINT, "sasl_oauth_scope", "sasl_oauth_cafile") if getattr(config, name) is not None]
+        if beside:
+            raise ConfigurationError(f"sasl_oauth_token_provider together with {beside[0]}: both say where tokens come from; give one")
+        return
+    for name in ENDPOINT:
+        if not getattr(config, name):
+            raise ConfigurationError(f"sasl_oauth_token_endpoint_url without {name}: give {', '.join(ENDPOINT)}")
+    token_endpoint(config.sasl_oauth_token_endpoint_url or "")

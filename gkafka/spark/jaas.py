@@ -1,0 +1,113 @@
+"""kafka.sasl.jaas.config: what a login module of Java is told, as options of KafkaClient. Nothing of Java is loaded.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="...";
+
+A pasted line works, that of Databricks included, whose classes are called kafkashaded.org.apache...
+Source: org.apache.kafka.common.security.JaasConfig, KIP-85; java.io.StreamTokenizer's quoting
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gkafka.exceptions import ConfigurationError
+
+__all__ = ["client_options"]
+
+NAME = "kafka.sasl.jaas.config"
+FLAGS = ("required", "requisite", "sufficient", "optional")
+TOKEN = re.compile(r'\s*(?:"((?:[^"\\\n]|\\.)*)"|([^\s"=;]+)|([=;]))')
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+PASSWORD = {"username": "sasl_username", "password": "sasl_password"}
+MODULES: dict[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
+    "PlainLoginModule": (("PLAIN",), PASSWORD),
+    "ScramLoginModule": (("SCRAM-SHA-256", "SCRAM-SHA-512"), PASSWORD),
+    "OAuthBearerLoginModule": (
+        ("OAUTHBEARER",),
+        {"clientId": "sasl_oauth_client_id", "clientSecret": "sasl_oauth_client_secret", "scope": "sasl_oauth_scope"},
+    ),
+    "Krb5LoginModule": (("GSSAPI",), {"serviceName": "sasl_kerberos_service_name"}),
+    "IAMLoginModule": (("AWS_MSK_IAM",), {}),
+}
+"""Login module -> the mechanisms it is for, and the options that it takes."""
+INSTEAD = {
+    "Krb5LoginModule": "tickets come from the environment: kinit, or KRB5_CLIENT_KTNAME=<key table> on every node",
+    "IAMLoginModule": "credentials come from the environment of every node, as botocore finds them: AWS_PROFILE, a role, ...",
+    "ScramLoginModule": "delegation tokens are not supported",
+}
+EXTENSION = "extension_"
+
+
+def client_options(text: str, mechanism: str | None) -> dict[str, Any]:
+    """What a login line comes to. mechanism: kafka.sasl.mechanism. Raises ConfigurationError, which never shows a value."""
+    module, given = _parse(text)
+    if module not in MODULES:
+        raise ConfigurationError(f"{NAME}: the login module {module!r} is not known; these are: {', '.join(MODULES)}")
+    mechanisms, known = MODULES[module]
+    if mechanism not in mechanisms:
+        raise ConfigurationError(
+            f"{NAME} names {module}, kafka.sasl.mechanism is {mechanism or 'not given'}: set kafka.sasl.mechanism={' or '.join(mechanisms)}"
+        )
+    options: dict[str, Any] = {}
+    extensions: dict[str, str] = {}
+    for name, value in given.items():
+        if name in known:
+            options[known[name]] = value
+        elif module == "OAuthBearerLoginModule" and name.startswith(EXTENSION):
+            extensions[name.removeprefix(EXTENSION)] = value
+        elif not _is_harmless(module, name, value):
+            instead = f": {INSTEAD[module]}" if module in INSTEAD else f"; {module} takes {', '.join(known)}"
+            raise ConfigurationError(f"{NAME}: the option {name!r} has no counterpart here{instead}")
+    if extensions:
+        options["sasl_oauth_extensions"] = extensions
+    return options
+
+
+def _is_harmless(module: str, name: str, value: str) -> bool:
+    """What asks for nothing that is not so here anyway."""
+    if module == "Krb5LoginModule":
+        return (name, value.lower()) in {
+            ("useTicketCache", "true"),
+            ("useKeyTab", "false"),
+            ("renewTicket", "true"),
+            ("refreshKrb5Config", "true"),
+        }
+    return (name, value.lower()) in {("tokenauth", "false"), ("awsDebugCreds", "false")}
+
+
+def _parse(text: str) -> tuple[str, dict[str, str]]:
+    """The module's own name, and its options."""
+    words = _words(text)
+    if words[-1:] != [";"]:
+        raise ConfigurationError(f"{NAME}: must end with a semicolon")
+    if len(words) < 3 or words[1].lower() not in FLAGS:
+        raise ConfigurationError(f"{NAME}: must begin with a login module and 'required'")
+    if ";" in words[:-1]:
+        raise ConfigurationError(f"{NAME}: must have one login module; after the first semicolon there is more")
+    options: dict[str, str] = {}
+    rest = words[2:-1]
+    while rest:
+        if len(rest) < 3 or rest[1] != "=" or "=" in (rest[0], rest[2]):
+            raise ConfigurationError(f'{NAME}: its options must be name="value"; the one after {list(options)[-1:] or "required"} is not')
+        if rest[0] in options:
+            raise ConfigurationError(f"{NAME}: {rest[0]!r} is given twice")
+        options[rest[0]] = rest[2][1:] if rest[2].startswith('"') else rest[2]
+        rest = rest[3:]
+    return words[0].rpartition(".")[2], options
+
+
+def _words(text: str) -> list[str]:
+    """Words, signs, and quoted texts without their escapes, which begin with a quote so that they are no signs."""
+    words: list[str] = []
+    at = 0
+    text = text.strip()
+    while at < len(text):
+        found = TOKEN.match(text, at)
+        if found is None:
+            raise ConfigurationError(f"{NAME}: cannot be read at character {at + 1} of {len(text)}: a quote that does not end?")
+        quoted, word, sign = found.groups()
+        words.append(word or sign if quoted is None else '"' + re.sub(r"\\(.)", lambda m: ESCAPES.get(m[1], m[1]), quoted))
+        at = found.end()
+    return words

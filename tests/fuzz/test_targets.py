@@ -1,0 +1,77 @@
+"""Every decoder, by mutants of right inputs, by what Hypothesis makes up, and by what was once a finding (G18). `make fuzz` goes on where this stops."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import strategies as st
+
+from gkafka.exceptions import KafkaException
+from tests.effort import quick_and_thorough, tried
+from tests.fuzz.__main__ import run
+from tests.fuzz.targets import CORPUS, TARGETS, Target, corpus, survives
+
+every_target = pytest.mark.parametrize("name", TARGETS)
+
+
+@every_target
+def test_seeds_are_right_inputs(name: str) -> None:
+    """A target whose seeds are refused at once would try nothing."""
+    target = TARGETS[name]
+    right = 0
+    for data in target.seeds():
+        try:
+            target.run(data)
+            right += 1
+        except KafkaException as error:
+            right += str(error) == "the end"  # of a connection, after all that was right
+    assert right >= 0.6 * len(target.seeds())
+
+
+@every_target
+def test_the_corpus_is_survived(name: str) -> None:
+    for data in corpus(name):
+        survives(TARGETS[name], data)
+
+
+def test_every_folder_of_the_corpus_is_of_a_target() -> None:
+    known = {*TARGETS, "batches-cython", "columns-cython"}  # which may not be compiled
+    assert {folder.name for folder in CORPUS.iterdir() if folder.is_dir()} <= known
+
+
+@pytest.mark.parametrize("executions", quick_and_thorough(400, 5_000, 300_000))
+@every_target
+def test_g18_mutants_give_values_or_errors_of_gkafka_soon(name: str, executions: int) -> None:
+    tally = run(TARGETS[name], name, executions=executions, seconds=1500, seed=executions)
+    assert tally.executions == executions
+    assert tally.foreign == {}
+    assert tally.hangs == []
+    assert tally.slow == []
+
+
+@pytest.mark.parametrize("examples", quick_and_thorough(30, 300))
+@every_target
+def test_what_hypothesis_makes_up_gives_values_or_errors_of_gkafka(name: str, examples: int) -> None:
+    target = TARGETS[name]
+    starts = st.sampled_from(list(target.seeds()))
+    cut = st.builds(lambda data, at, tail: data[: at % (len(data) + 1)] + tail, starts, st.integers(0, 1 << 16), st.binary(max_size=40))
+    tried(lambda data: survives(target, data), st.one_of(st.binary(max_size=300), cut), seed=1, examples=examples)
+
+
+def test_what_would_be_a_finding_is_one() -> None:
+    def run_(data: bytes) -> None:
+        if data[:1] == b"\xff":
+            raise IndexError("not gkafka's")
+
+    tally = run(Target(run_, lambda: [b"abc"], lambda *_: b"\xff"), "none", executions=10, seconds=5, seed=1)
+    assert list(tally.foreign.values()) == [b"\xff"]
+    slow = run(Target(lambda _: sum(range(5_000_000)), lambda: [b"abc"]), "none", executions=1, seconds=50, seed=1)
+    assert len(slow.slow) == 1
+
+
+def test_mutants_are_the_same_for_the_same_seed() -> None:
+    for target in TARGETS.values():
+        seeds = list(target.seeds())
+        twice = [[target.mutate(seeds[0], random.Random(seed), seeds) for seed in range(5)] for _ in range(2)]
+        assert twice[0] == twice[1]

@@ -1,0 +1,1 @@
+"""Peers that mean harm, or speak nonsense: brokers, other members of a group, other producers, ZooKeeper. See SECURITY.md."""

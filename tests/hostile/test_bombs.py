@@ -1,0 +1,93 @@
+"""G17, G19: what a few bytes may cost a whole client, measured in a process of its own: time to the error, and memory over what it had."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+SCRIPT = """
+    import json, struct, sys, time, zlib
+    from gkafka import KafkaClient
+    from gkafka.exceptions import KafkaException
+    from gkafka.records.compression import compress
+    from gkafka.testing import Corrupt, MockCluster
+    from tests.records.handmade import batch, fix_crc, record, values
+
+    case, handler = sys.argv[1:]
+
+    def memory(name):
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith(name))
+
+    def packed(codec, body):
+        whole = bytearray(batch([record(0, b"x")], base_offset=1, attributes=0)[:61] + body)
+        struct.pack_into(">i", whole, 8, len(whole) - 12)
+        whole[22] = codec
+        return fix_crc(bytes(whole))
+
+    def zeros(mib):  # zstd, streamed: the process must not have been large before
+        import zstandard
+        packer = zstandard.ZstdCompressor(level=1).compressobj()
+        return b"".join([packer.compress(bytes(1 << 20)) for _ in range(mib)]) + packer.flush()
+
+    with MockCluster(topics={"t": 1}) as cluster, KafkaClient(cluster.bootstrap, handler=handler) as client:
+        cluster.append("t", 0, values(1))
+        if case == "zstd":
+            body = zeros(256)
+            assert len(body) <= 12 << 10, len(body)
+            cluster.append("t", 0, packed(4, body))
+        elif case == "snappy":
+            body = bytes([0xFF, 0xFF, 0xFF, 0xFF, 0x0F]) + bytes(10)  # 4 GiB - 1, in 15 bytes
+            cluster.append("t", 0, packed(2, body))
+        consumer = client.get_consumer(["t"], fetch_error_backoff_ms=5)
+        assert consumer.consume(timeout_ms=5000).offset == 0
+        if case == "claim":
+            cluster.on("Fetch", Corrupt(lambda frame: struct.pack(">i", 2**31 - 1) + frame[4:]), times=None)
+        before = memory("VmRSS")
+        began, error = time.monotonic(), None
+        while error is None and time.monotonic() < began + 5:
+            try:
+                consumer.consume(timeout_ms=200)
+                if case == "claim":
+                    break
+            except KafkaException as exc:
+                error = exc
+        took = time.monotonic() - began
+        grown = memory("VmHWM") - before
+        cluster.clear_script()
+        usable = client.get_producer().produce("t", b"y").result(5).offset
+        about = getattr(error, "about", {})
+        print(json.dumps([type(error).__name__, {k: str(v) for k, v in about.items()}, took, grown, usable]))
+"""
+MiB = 1 << 10  # KiB
+
+
+def outcome(case: str, handler: str) -> tuple[str, dict[str, str], float, int, int]:
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), case, handler]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    name, about, took, grown, usable = json.loads(done.stdout)
+    return name, about, took, grown, usable
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+@pytest.mark.parametrize("case", ["zstd", "snappy"])
+def test_g19_a_bomb_is_an_error_that_names_its_place_and_takes_no_more_than_its_limit(case: str, handler: str) -> None:
+    name, about, took, grown, usable = outcome(case, handler)
+    assert name == "CorruptRecordError"
+    assert (about["topic"], about["partition"], about["offset"]) == ("t", "0", "1")
+    assert took <= 1.0  # 0.2 s where nobody else is at work; benchmarks/hostile.py shows the figure
+    assert grown <= (64 + 16) * MiB if case == "zstd" else 16 * MiB
+    assert usable == 2
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_g17_a_claim_of_2_gib_costs_a_client_nothing_and_it_stays_usable(handler: str) -> None:
+    _, _, took, grown, usable = outcome("claim", handler)
+    assert took <= 1.0
+    assert grown <= 16 * MiB
+    assert usable == 1

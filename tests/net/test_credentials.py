@@ -1,0 +1,119 @@
+"""Mechanisms that stand on a library: what it is asked for. The libraries are stand-ins; the missing ones are told in tests/public/test_sasl.py."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gkafka.config import ClientConfig
+from gkafka.core.sasl import Gssapi, OAuthBearer
+from gkafka.exceptions import AuthenticationError, ConfigurationError
+from gkafka.handlers import Handler
+from gkafka.net.authenticator import Authenticator
+from gkafka.net.credentials import Credentials, make_credentials
+from gkafka.wire.apis import Versions
+
+
+def credentials(handler: Handler, mechanism: str, **options: Any) -> Credentials:
+    made = make_credentials(handler, ClientConfig(security_protocol="SASL_SSL", sasl_mechanism=mechanism, **options))
+    assert made is not None
+    return made
+
+
+def library(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
+    made = ModuleType(name)
+    made.__dict__.update(members)
+    monkeypatch.setitem(sys.modules, name, made)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A library of Kerberos that notes what it is asked for."""
+    calls: list[Any] = []
+
+    class Name:
+        def __init__(self, text: str, kind: str) -> None:
+            calls.append((text, kind))
+
+        def canonicalize(self, mechanism: str) -> Name:
+            return self
+
+    def context(name: Any, usage: str, mech: str) -> Any:
+        calls.append((usage, mech))
+
+        def step(token: bytes | None = None) -> bytes:
+            raise RuntimeError("no Kerberos credentials available")
+
+        return SimpleNamespace(step=step, complete=False)
+
+    library(
+        monkeypatch,
+        "gssapi",
+        Name=Name,
+        NameType=SimpleNamespace(hostbased_service="service"),
+        MechType=SimpleNamespace(kerberos="krb5"),
+        SecurityContext=context,
+    )
+    return calls
+
+
+def test_sasl_kerberos_service_name_and_the_host_make_the_brokers_principal(handler: Handler, asked: list[Any]) -> None:
+    made = credentials(handler, "GSSAPI").mechanism("b1.example", handler.monotonic() + 5)
+    assert isinstance(made, Gssapi)
+    assert asked == [("kafka@b1.example", "service"), ("initiate", "krb5")]
+    credentials(handler, "GSSAPI", sasl_kerberos_service_name="bus", sasl_kerberos_domain_name="realm.example").mechanism("b1", 0)
+    assert asked[2] == ("bus@realm.example", "service"), "sasl_kerberos_domain_name is used in place of the host"
+
+
+def test_what_a_library_raises_is_an_authentication_error_without_frames(handler: Handler, asked: list[Any]) -> None:
+    from gkafka.wire.sasl import SaslHandshakeResponse
+
+    authenticator = Authenticator(handler, credentials(handler, "GSSAPI"), "b1", "b1:9092")
+    with pytest.raises(AuthenticationError, match=r"b1:9092: GSSAPI: RuntimeError: no Kerberos credentials available") as caught:
+        authenticator.authenticate(
+            Versions.for_broker("4.2"), lambda said, authentication: SaslHandshakeResponse(), handler.monotonic() + 5
+        )
+    assert caught.value.__cause__ is not None
+    assert caught.value.__cause__.__traceback__ is None
+
+
+def test_sasl_aws_region_is_what_the_signer_signs_for(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    regions: list[str] = []
+
+    class MSKAuthTokenProvider:
+        @staticmethod
+        def generate_auth_token(region: str) -> tuple[str, int]:
+            regions.append(region)
+            return f"signed-{len(regions)}", 1
+
+    library(monkeypatch, "aws_msk_iam_sasl_signer", MSKAuthTokenProvider=MSKAuthTokenProvider)
+    made = credentials(handler, "AWS_MSK_IAM", sasl_aws_region="eu-west-1")
+    first, second = (made.mechanism("b1", 0) for _ in range(2))
+    assert isinstance(first, OAuthBearer)
+    assert first.name == "OAUTHBEARER"
+    assert (first.first(), second.first()) == (b"n,,\x01auth=Bearer signed-1\x01\x01", b"n,,\x01auth=Bearer signed-2\x01\x01")
+    assert regions == ["eu-west-1"] * 2
+
+
+def test_a_signer_without_credentials_is_told(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    def generate_auth_token(region: str) -> tuple[str, int]:
+        raise ValueError("no credentials in the environment")
+
+    library(monkeypatch, "aws_msk_iam_sasl_signer", MSKAuthTokenProvider=SimpleNamespace(generate_auth_token=generate_auth_token))
+    with pytest.raises(AuthenticationError, match="AWS_MSK_IAM gave no credentials: ValueError: no credentials in the environment"):
+        credentials(handler, "AWS_MSK_IAM", sasl_aws_region="eu-west-1").mechanism("b1", 0)
+
+
+@pytest.mark.parametrize("error", [ImportError("libgssapi_krb5.so.2: cannot open shared object file"), OSError("no Kerberos library")])
+def test_a_library_that_does_not_load_names_the_line_that_installs_it(
+    handler: Handler, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(name: str) -> Any:
+        raise error
+
+    monkeypatch.setattr("gkafka.net.credentials.importlib.import_module", fails)
+    with pytest.raises(ConfigurationError, match=r"needs the package gssapi: pip install 'gkafka\[gssapi\]' \(.*\)"):
+        credentials(handler, "GSSAPI")

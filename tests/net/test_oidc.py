@@ -1,0 +1,251 @@
+"""Tokens by client credentials: what is asked of the endpoint, what is believed of its answers, and how long it may take."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pathlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gkafka.config import ClientConfig, Secret
+from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException, TlsError
+from gkafka.handlers import Handler
+from gkafka.net.oidc import LONGEST_ANSWER, TokenEndpoint
+from gkafka.sasloptions import check_sasl
+from tests.net.certificates import Certificates
+from tests.net.servers import serve
+
+CLIENT_SECRET = "s3cret of/the+client"
+
+
+@pytest.fixture(scope="module")
+def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+class Issuer:
+    """An https server that answers each request with `answer`, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.port = 0
+        self.delay_s = 0.0
+        self.answer: bytes | Callable[[], bytes] = token_answer("t0ken")
+
+    def talk(self, conn: socket.socket) -> None:
+        request = b""
+        while b"\r\n\r\n" not in request or len(request.partition(b"\r\n\r\n")[2]) < _length(request):
+            data = conn.recv(65536)
+            if not data:
+                return
+            request += data
+        self.asked.append(request.decode())
+        time.sleep(self.delay_s)
+        conn.sendall(self.answer() if callable(self.answer) else self.answer)
+
+
+def _length(request: bytes) -> int:
+    return int(request.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+
+
+def token_answer(token: str, status: str = "200 OK", **fields: Any) -> bytes:
+    body = json.dumps({"access_token": token, "token_type": "Bearer", "expires_in": 3600, **fields}).encode()
+    return f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@pytest.fixture
+def issuer(certs: Certificates) -> Iterator[Issuer]:
+    made = Issuer()
+    context = certs.server()
+    with serve(made.talk, wrap=lambda conn: context.wrap_socket(conn, server_side=True)) as made.port:
+        yield made
+
+
+def config(issuer: Issuer, certs: Certificates | None, **options: Any) -> ClientConfig:
+    given = {
+        "sasl_oauth_token_endpoint_url": f"https://localhost:{issuer.port}/oauth2/token?tenant=1",
+        "sasl_oauth_client_id": "the client",
+        "sasl_oauth_client_secret": Secret(CLIENT_SECRET),
+        "sasl_oauth_cafile": None if certs is None else certs.ca,
+    }
+    return ClientConfig(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", **{**given, **options})
+
+
+def endpoint(handler: Handler, issuer: Issuer, certs: Certificates, **options: Any) -> TokenEndpoint:
+    made = config(issuer, certs, **options)
+    check_sasl(made)
+    return TokenEndpoint(handler, made)
+
+
+def ask(handler: Handler, tokens: TokenEndpoint, seconds: float = 5.0) -> str:
+    return tokens.token(handler.monotonic() + seconds).reveal()
+
+
+def test_the_endpoint_is_asked_as_rfc_6749_says(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
+    """sasl_oauth_token_endpoint_url, sasl_oauth_client_id, sasl_oauth_client_secret, sasl_oauth_scope, sasl_oauth_cafile."""
+    assert ask(handler, endpoint(handler, issuer, certs, sasl_oauth_scope="kafka read")) == "t0ken"
+    (request,) = issuer.asked
+    head, _, body = request.partition("\r\n\r\n")
+    lines = head.split("\r\n")
+    assert lines[:2] == ["POST /oauth2/token?tenant=1 HTTP/1.1", f"Host: localhost:{issuer.port}"]
+    sent = next(line for line in lines if line.startswith("Authorization: Basic "))
+    assert base64.b64decode(sent.split()[2]) == b"the+client:s3cret+of%2Fthe%2Bclient"
+    assert body == "grant_type=client_credentials&scope=kafka+read"
+
+
+def test_a_secret_may_be_a_function(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
+    ask(handler, endpoint(handler, issuer, certs, sasl_oauth_client_secret=lambda: "other"))
+    assert base64.b64encode(b"the+client:other").decode() in issuer.asked[0]
+
+
+def test_a_token_is_used_for_four_fifths_of_its_life(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
+    tokens = iter("abcdef")
+    issuer.answer = lambda: token_answer(next(tokens), expires_in=1)
+    source = endpoint(handler, issuer, certs)
+    begun = handler.monotonic()
+    assert [ask(handler, source) for _ in range(5)] == ["a"] * 5
+    while ask(handler, source) == "a":
+        assert handler.monotonic() - begun < 5
+        handler.sleep(0.02)
+    assert 0.75 < handler.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize("lifetime", [0, -5, None, "soon", [], float("nan")])
+def test_a_lifetime_that_makes_no_sense_keeps_no_token_for_long(
+    handler: Handler, certs: Certificates, issuer: Issuer, lifetime: Any
+) -> None:
+    issuer.answer = token_answer("t0ken", expires_in=lifetime)
+    source = endpoint(handler, issuer, certs)
+    assert ask(handler, source) == "t0ken"
+    assert source._token is not None
+    assert source._token.fresh_until <= handler.monotonic() + 60
+
+
+def test_those_who_need_a_token_at_once_wait_for_one_answer(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
+    issuer.delay_s = 0.3
+    source = endpoint(handler, issuer, certs)
+    got: list[str] = []
+    workers = [handler.spawn(lambda: got.append(ask(handler, source)), _name=f"asker-{n}") for n in range(5)]
+    for worker in workers:
+        assert worker.join(5)
+    assert (got, len(issuer.asked)) == (["t0ken"] * 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "text"),
+    [
+        (
+            token_answer("", "401 Unauthorized", error="invalid_client", error_description="no\x1bsuch"),
+            AuthenticationError,
+            r"401: invalid_client: no\\x1bsuch",
+        ),
+        (token_answer("", "400 Bad Request", error=["x"]), AuthenticationError, "400; check"),
+        (token_answer("x", "302 Found"), AuthenticationError, "302"),
+        (token_answer("x", "503 Busy", error="later"), ConnectionFailedError, "503: later"),
+        (token_answer("x", "429 Slow"), ConnectionFailedError, "429"),
+        (token_answer(""), AuthenticationError, "no access_token"),
+        (token_answer(7), AuthenticationError, "no access_token"),  # type: ignore[arg-type]
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", AuthenticationError, "no access_token"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + b"[" * 60000, AuthenticationError, "no access_token"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", ConnectionFailedError, "IncompleteRead"),
+        (b"SSH-2.0-OpenSSH\r\n", ConnectionFailedError, "BadStatusLine"),
+        (b"", ConnectionFailedError, "RemoteDisconnected"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (LONGEST_ANSWER + 1), ConnectionFailedError, f"more than {LONGEST_ANSWER} bytes"),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 300, ConnectionFailedError, "100 headers"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nx", ConnectionFailedError, "no answer that can be read"),
+    ],
+    ids=lambda value: value[:30].decode("latin1") if isinstance(value, bytes) else "",
+)
+def test_an_answer_that_gives_no_token_is_told(
+    handler: Handler, certs: Certificates, issuer: Issuer, answer: bytes, error: type[Exception], text: str
+) -> None:
+    issuer.answer = answer
+    with pytest.raises(error, match=f"token endpoint localhost:{issuer.port}.*{text}") as caught:
+        ask(handler, endpoint(handler, issuer, certs))
+    assert type(caught.value) is error
+    assert CLIENT_SECRET not in str(caught.value)
+
+
+def test_a_token_in_chunks_is_read(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
+    issuer.answer = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n11\r\n{"access_token": \r\n6\r\n"abc"}\r\n0\r\n\r\n'
+    assert ask(handler, endpoint(handler, issuer, certs)) == "abc"
+
+
+def test_a_silent_endpoint_costs_the_deadline_and_no_more(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
+    issuer.delay_s = 2.0
+    begun = time.monotonic()
+    with pytest.raises(KafkaException, match="token endpoint"):
+        ask(handler, endpoint(handler, issuer, certs), 0.3)
+    assert time.monotonic() - begun < 1
+
+
+def test_the_secret_goes_to_nobody_whose_certificate_is_not_trusted(handler: Handler, issuer: Issuer, certs: Certificates) -> None:
+    source = TokenEndpoint(handler, config(issuer, None))
+    with pytest.raises(TlsError, match="certificate verify failed"):
+        ask(handler, source)
+    assert issuer.asked == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://login.example/token",
+        "file:///etc/passwd",
+        "ftp://login.example/token",
+        "login.example/token",
+        "https://",
+        "https:///token",
+        "https://user:pw@login.example/token",
+        "https://login.example/token#x",
+        "https://login.example/to ken",
+        "https://login.example/token\r\nHost: other",
+        "https://login.example:notaport/",
+        "https://[::1/token",
+        "https://log\u0456n.example/",
+    ],
+)
+def test_a_url_that_would_tell_the_secret_or_is_none_is_refused_before_anything_connects(url: str) -> None:
+    given = ClientConfig(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_endpoint_url=url,
+        sasl_oauth_client_id="c",
+        sasl_oauth_client_secret="s",
+    )
+    with pytest.raises(ConfigurationError, match="sasl_oauth_token_endpoint_url"):
+        check_sasl(given)
+
+
+@pytest.mark.parametrize("missing", ["sasl_oauth_token_endpoint_url", "sasl_oauth_client_id", "sasl_oauth_client_secret"])
+def test_an_endpoint_needs_all_three(certs: Certificates, issuer: Issuer, missing: str) -> None:
+    with pytest.raises(ConfigurationError, match=missing):
+        check_sasl(config(issuer, certs, **{missing: None}))
+
+
+def test_a_file_of_authorities_that_is_not_there_is_told_before_anything_connects(
+    handler: Handler, issuer: Issuer, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"sasl_oauth_cafile=.*there is no such file"):
+        TokenEndpoint(handler, config(issuer, None, sasl_oauth_cafile=str(tmp_path / "none.pem")))
+
+
+def test_the_asking_keeps_no_hub_from_its_greenlets(certs: Certificates, issuer: Issuer) -> None:
+    from gkafka.handlers import resolve_handler
+    from tests.handlers.hub import assert_no_stall
+
+    issuer.delay_s = 0.5
+    handler = resolve_handler("gevent")
+    source = endpoint(handler, issuer, certs)
+    ask(handler, source)  # the first one loads what TLS needs
+
+    def anew() -> None:
+        source._token = None
+        ask(handler, source)
+
+    assert_no_stall(anew, 0.1, waits_s=issuer.delay_s)
+    handler.stop(handler.monotonic() + 5)

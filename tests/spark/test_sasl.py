@@ -1,0 +1,206 @@
+"""SASL of a Spark read: login lines of Java as they are pasted, Java's property names, and gkafka's own."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gkafka import KafkaClient
+from gkafka.exceptions import AuthenticationError, ConfigurationError
+from gkafka.spark.connections import connected
+from gkafka.spark.jaas import client_options
+from gkafka.spark.kafkaproperties import translate
+from gkafka.testing import MockCluster, Sasl
+from tests.spark.conftest import Read
+
+PASSWORD = "s3cret-of-alice"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+USER = {"sasl_username": "alice", "sasl_password": PASSWORD}
+
+
+def properties(**more: str) -> dict[str, str]:
+    return {"bootstrap.servers": "h1:9092", **{name.replace("__", "."): value for name, value in more.items()}}
+
+
+def refusal(**more: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        translate(properties(**more))
+    assert PASSWORD not in str(caught.value)
+    return str(caught.value)
+
+
+# -- login lines -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("line", "mechanism", "options"),
+    [
+        (f'{PLAIN} required username="alice" password="{PASSWORD}";', "PLAIN", USER),
+        (f'kafkashaded.{PLAIN} required username="alice" password="{PASSWORD}";', "PLAIN", USER),
+        (f'\n  {SCRAM} REQUIRED\n  username = "alice"\n  password\t="{PASSWORD}" ;  ', "SCRAM-SHA-512", USER),
+        (f"{SCRAM} required username=alice password={PASSWORD} tokenauth=false;", "SCRAM-SHA-256", USER),
+        (
+            f'{PLAIN} required username="$ConnectionString" password="Endpoint=sb://x/;Key=a=";',
+            "PLAIN",
+            {"sasl_username": "$ConnectionString", "sasl_password": "Endpoint=sb://x/;Key=a="},
+        ),
+        (f'{PLAIN} required username="a\\"b" password="c\\\\d=;e";', "PLAIN", {"sasl_username": 'a"b', "sasl_password": "c\\d=;e"}),
+        (
+            f'{OAUTH} required clientId="me" clientSecret="{PASSWORD}" scope="kafka" extension_logicalCluster="lkc-1";',
+            "OAUTHBEARER",
+            {
+                "sasl_oauth_client_id": "me",
+                "sasl_oauth_client_secret": PASSWORD,
+                "sasl_oauth_scope": "kafka",
+                "sasl_oauth_extensions": {"logicalCluster": "lkc-1"},
+            },
+        ),
+        (
+            'com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true serviceName="bus";',
+            "GSSAPI",
+            {"sasl_kerberos_service_name": "bus"},
+        ),
+        ("software.amazon.msk.auth.iam.IAMLoginModule required;", "AWS_MSK_IAM", {}),
+        ("shadedmskiam.software.amazon.msk.auth.iam.IAMLoginModule required;", "AWS_MSK_IAM", {}),
+    ],
+)
+def test_a_pasted_line_is_read(line: str, mechanism: str, options: dict[str, Any]) -> None:
+    assert client_options(line, mechanism) == options
+
+
+@pytest.mark.parametrize(
+    ("line", "mechanism", "words"),
+    [
+        (f'{PLAIN} required username="alice" password="{PASSWORD}"', "PLAIN", "must end with a semicolon"),
+        (f'{PLAIN} required username="alice" password="{PASSWORD};', "PLAIN", "a quote that does not end"),
+        (f'{PLAIN} username="alice" password="{PASSWORD}";', "PLAIN", "a login module and 'required'"),
+        (f'{PLAIN} required username "alice";', "PLAIN", 'must be name="value"'),
+        (f'{PLAIN} required username="alice" password="{PASSWORD}" {PASSWORD};', "PLAIN", "the one after ['password'] is not"),
+        (f'{PLAIN} required username="a" username="b";', "PLAIN", "'username' is given twice"),
+        (f"{PLAIN} required; {PLAIN} required;", "PLAIN", "one login module"),
+        ("com.example.MyLoginModule required;", "PLAIN", "'MyLoginModule' is not known; these are: PlainLoginModule"),
+        (
+            f'{PLAIN} required username="alice" password="{PASSWORD}";',
+            None,
+            "kafka.sasl.mechanism is not given: set kafka.sasl.mechanism=PLAIN",
+        ),
+        (f'{PLAIN} required username="alice" password="{PASSWORD}";', "SCRAM-SHA-256", "set kafka.sasl.mechanism=PLAIN"),
+        (
+            f'{SCRAM} required username="alice" password="{PASSWORD}" tokenauth="true";',
+            "SCRAM-SHA-256",
+            "delegation tokens are not supported",
+        ),
+        ('x.Krb5LoginModule required useKeyTab=true keyTab="/k";', "GSSAPI", "KRB5_CLIENT_KTNAME"),
+        ('x.IAMLoginModule required awsProfileName="me";', "AWS_MSK_IAM", "AWS_PROFILE"),
+        (
+            f'{PLAIN} required username="alice" passwort="{PASSWORD}";',
+            "PLAIN",
+            "'passwort' has no counterpart here; PlainLoginModule takes username, password",
+        ),
+        ("", "PLAIN", "must end with a semicolon"),
+        (";", "PLAIN", "must begin with"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_told_without_its_values(line: str, mechanism: str | None, words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        client_options(line, mechanism)
+    assert words in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
+@given(
+    st.text(max_size=60) | st.text(alphabet='ab"\\=; \n', max_size=30).map(lambda text: f"{PLAIN} required {text}"),
+    st.sampled_from(["PLAIN", None]),
+)
+def test_whatever_a_line_is_it_is_options_or_our_error(line: str, mechanism: str | None) -> None:
+    try:
+        options = client_options(line, mechanism)
+    except ConfigurationError:
+        return
+    assert set(options) <= {"sasl_username", "sasl_password"}
+
+
+# -- properties --------------------------------------------------------------------------------------------------------
+def test_the_properties_of_java_become_options() -> None:
+    line = f'{PLAIN} required username="alice" password="{PASSWORD}";'
+    found = translate(properties(security__protocol="sasl_ssl", sasl__mechanism="PLAIN", sasl__jaas__config=line))
+    assert dict(found.client) == {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", **USER}
+    assert PASSWORD not in repr(found)
+    KafkaClient(found.hosts, **found.client).close()
+
+
+def test_gkafkas_own_names_do_the_same() -> None:
+    found = translate(
+        properties(security__protocol="SASL_SSL", sasl__mechanism="SCRAM-SHA-512", sasl__username="alice", sasl__password=PASSWORD)
+    )
+    assert dict(found.client) == {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", **USER}
+
+
+def test_a_token_endpoint_is_named_as_in_java() -> None:
+    found = translate(
+        properties(
+            security__protocol="SASL_SSL",
+            sasl__mechanism="OAUTHBEARER",
+            sasl__login__callback__handler__class="org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+            sasl__oauthbearer__token__endpoint__url="https://login.example/token",
+            sasl__jaas__config=f'{OAUTH} required clientId="me" clientSecret="{PASSWORD}" extension_pool="p";',
+        )
+    )
+    assert found.client["sasl_oauth_token_endpoint_url"] == "https://login.example/token"
+    assert found.client["sasl_oauth_extensions"] == {"pool": "p"}
+    with connected(found) as client:
+        assert isinstance(client, KafkaClient)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"security__protocol": "SASL_SSL"}, "without sasl_mechanism"),
+        ({"security__protocol": "SASL_TLS"}, "did you mean 'SASL_SSL'"),
+        ({"sasl__mechanism": "PLAIN", "sasl__username": "a", "sasl__password": PASSWORD}, "set security_protocol='SASL_SSL'"),
+        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "DIGEST-MD5"}, "kafka.sasl.mechanism='DIGEST-MD5': must be one of"),
+        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN", "sasl__username": "a"}, "sasl_username without sasl_password"),
+        (
+            {"security__protocol": "SASL_PLAINTEXT", "sasl__mechanism": "PLAIN", "sasl__username": "a", "sasl__password": PASSWORD},
+            "allow_plaintext_credentials=True",
+        ),
+        (
+            {
+                "security__protocol": "SASL_SSL",
+                "sasl__mechanism": "PLAIN",
+                "sasl__password": PASSWORD,
+                "sasl__jaas__config": f'{PLAIN} required username="a" password="b";',
+            },
+            "kafka.sasl.password is given in kafka.sasl.jaas.config, too",
+        ),
+        ({"sasl__login__callback__handler__class": "com.example.Mine"}, "gkafka loads no Java class"),
+        ({"sasl__oauth__token__provider": "x"}, "unknown property"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_when_the_read_is_planned(given: dict[str, str], words: str) -> None:
+    assert words in refusal(**given)
+
+
+def test_a_read_says_who_it_is_in_the_driver_and_in_its_tasks(reading: Callable[..., Read], cluster: MockCluster) -> None:
+    sasl = Sasl({"alice": PASSWORD})
+    with MockCluster(topics={"t": 1}, sasl=sasl) as guarded:
+        more = {
+            "kafka__bootstrap__servers": guarded.bootstrap,
+            "kafka__security__protocol": "SASL_PLAINTEXT",
+            "kafka__sasl__mechanism": "SCRAM-SHA-256",
+        }
+        line = f'kafkashaded.{SCRAM} required username="alice" password="%s";'
+        read = reading(**more, kafka__sasl__jaas__config=line % PASSWORD)
+        with KafkaClient(guarded.bootstrap, security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", **USER) as client:
+            client.get_producer().produce("t", b"x").result(10)
+        assert [bytes(value) for value in read.column("value")] == [b"x"]
+        assert sasl.refused == 0
+        assert PASSWORD not in repr(read.reader) + repr(read.source) + repr(read.tasks())
+        assert PASSWORD.encode() not in pickle.dumps(read.tasks()), "options travel with the reader, and in nothing else"
+        with pytest.raises(AuthenticationError, match="SCRAM-SHA-256: Authentication failed"):
+            reading(**more, kafka__sasl__jaas__config=line % "wrong").rows()
