@@ -19,7 +19,14 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 KAFKA = "4.2.0"
-PACKAGES = {"gkafka": "gkafka", "confluent": "confluent_kafka", "kafka-python": "kafka", "aiokafka": "aiokafka", "native": "gkafka", "gkafka-pk": "gkafka"}
+PACKAGES = {
+    "gkafka": "gkafka",
+    "confluent": "confluent_kafka",
+    "kafka-python": "kafka",
+    "aiokafka": "aiokafka",
+    "native": "gkafka",
+    "gkafka-pk": "gkafka",
+}
 Row = Mapping[str, Any]  # one measurement of client_bench.py
 
 

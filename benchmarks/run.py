@@ -1,6 +1,6 @@
 """`make bench`: gkafka beside the Kafka clients that are installed, and the figures that it has to reach.
 
-    python benchmarks/run.py [--quick] [--only stub,real,pure,hub,memory,spark,producing,consuming,greenlets] [--json FILE]
+    python benchmarks/run.py [--quick] [--only stub,real,pure,hub,memory,spark,producing,consuming,greenlets,facade] [--json FILE]
 
 Other load moves absolute rates by half: only ratios within a round count, and a figure is their median over the rounds. The stub
 broker (stub_broker.c) answers as fast as the wire, so that the client is what is measured; `real` and the rest start Apache Kafka.
@@ -13,6 +13,7 @@ import dataclasses
 import importlib.util
 import json
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from benchmarks.figures import (
     Setting,
     compare,
     create,
+    environment,
     failed,
     fill,
     machine,
@@ -167,6 +169,22 @@ def consuming(effort: Effort) -> Iterator[Figure]:
     yield Figure("one consumer of 10,000 partitions: all of them read", taken, 5, "s", effort.rounds, note, at_least=False)
 
 
+def facade(effort: Effort) -> Iterator[Figure]:
+    """kafka-python's API: beside kafka-python itself, confluent-kafka and the native API."""
+    for mode, gates in (("produce", (20, 1.5, 0.6)), ("consume", (12, 1.5, 0.6))):
+        rows = compare(Setting(mode=mode), ["kafka-python", "confluent", "native", "gkafka"], effort)
+        for peer, gate in zip(("kafka-python", "confluent", "native"), gates, strict=True):
+            named = {"confluent": "confluent-kafka", "native": "the native API"}.get(peer, peer)
+            yield ratio(f"gkafka.kafka: {mode} 100 B, to {named}", rows, "gkafka", peer, gate)
+    seconds = [_import_s("gkafka.kafka") for _ in range(max(5, effort.rounds))]
+    yield Figure("import gkafka.kafka", statistics.median(seconds) * 1000, 100, "ms", len(seconds), at_least=False)
+
+
+def _import_s(module: str) -> float:
+    code = f"import time; begun = time.perf_counter(); import {module}; print(time.perf_counter() - begun)"
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment()).stdout)
+
+
 def joining(hosts: str, effort: Effort) -> Figure:
     create(hosts, "joining", 64)
     fill(hosts, "joining", 64, 64)
@@ -276,6 +294,7 @@ SECTIONS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "producing": producing,
     "consuming": consuming,
     "greenlets": greenlets,
+    "facade": facade,
 }
 
 

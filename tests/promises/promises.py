@@ -36,6 +36,7 @@ REQUESTS = "protocol/test_requests.py::"
 RESPONSES = "protocol/test_responses.py::"
 MESSAGES = "protocol/test_messages.py::"
 UTILS = "protocol/test_utils.py::"
+SENDING = "kafka/test_producer.py::"
 
 SHORT = {
     "CLIENTS ": CLIENTS,
@@ -52,6 +53,7 @@ SHORT = {
     "RESPONSES ": RESPONSES,
     "MESSAGES ": MESSAGES,
     "UTILS ": UTILS,
+    "SENDING ": SENDING,
 }
 
 TABLE = """
@@ -284,6 +286,29 @@ TABLE = """
 200 | recvall_into | UTILS test_behaviour_200_exactly_so_many_bytes_are_received_in_place, UTILS test_behaviour_200_a_socket_that_ends_before_is_disconnected
 201 | unpack_from | UTILS test_behaviour_201_formats
 
+232 | send is asynchronous | SENDING test_send_returns_a_future_at_once
+233 | future.get gives the metadata or raises | SENDING test_get_gives_the_metadata_or_raises
+234 | flush puts everything on the network | SENDING test_flush_ends_when_everything_has_its_outcome
+235 | the same key goes to the same partition | SENDING test_a_key_chooses_the_partition_as_javas_client_does
+236 | serializers give bytes | SENDING test_serializers_make_the_bytes
+237 | compression_type and retries | SENDING test_whole_batches_are_compressed, SENDING test_nothing_is_tried_again_unless_retries_says_so
+238 | a producer may be shared by threads | SENDING test_one_producer_serves_many_workers
+239 | gzip needs no package, lz4 and snappy do | SENDING test_whole_batches_are_compressed
+240 | check_version names the broker's version | SENDING test_check_version_names_the_brokers_release
+302 | one producer for all threads | SENDING test_one_producer_serves_many_workers
+303 | send returns at once, batches by partition | SENDING test_send_returns_a_future_at_once
+304 | acks=0 gives offset -1 | SENDING test_acks_are_what_was_asked_for, SENDING test_with_acks_0_retries_have_no_effect
+305 | acks=1 | SENDING test_acks_are_what_was_asked_for
+306 | acks='all' | SENDING test_acks_are_what_was_asked_for
+307 | retries | SENDING test_nothing_is_tried_again_unless_retries_says_so, SENDING test_a_lost_answer_is_written_twice_with_retries_alone
+308 | retries may reorder | SENDING test_requests_are_pipelined_up_to_max_in_flight
+309 | batch_size | SENDING test_batch_size_bounds_a_batch_and_0_means_none
+310 | linger_ms | SENDING test_a_buffer_goes_at_once_or_lingers
+311 | records that come close together share a batch | SENDING test_records_that_come_close_together_share_a_batch
+312 | buffer_memory blocks send | SENDING test_send_blocks_when_buffer_memory_is_taken
+313 | compression_type | SENDING test_whole_batches_are_compressed
+314 | client_id is unique for each producer | SENDING test_each_producer_has_a_name_of_its_own
+
 [waived: gkafka.kafka: not built yet]
 221 | best with brokers of 0.9 and newer, works from 0.8.0 on
 222 | groups need brokers of 0.9
@@ -296,15 +321,6 @@ TABLE = """
 229 | consumer_timeout_ms ends iteration
 230 | subscribe by pattern
 231 | two members share the partitions
-232 | send is asynchronous
-233 | future.get gives the metadata or raises
-234 | flush puts everything on the network
-235 | the same key goes to the same partition
-236 | serializers give bytes
-237 | compression_type and retries
-238 | a producer may be shared by threads
-239 | gzip needs no package, lz4 and snappy do
-240 | check_version names the broker's version
 241 | the low-level legacy classes are kept
 242 | bootstrap_servers as text or a list
 243 | client_id goes with each request
@@ -366,19 +382,6 @@ TABLE = """
 299 | what triggers a rebalance
 300 | the listener hears of revoked and then of assigned partitions
 301 | subscription and unsubscribe
-302 | one producer for all threads
-303 | send returns at once, batches by partition
-304 | acks=0 gives offset -1
-305 | acks=1
-306 | acks='all'
-307 | retries
-308 | retries may reorder
-309 | batch_size
-310 | linger_ms
-311 | records that come close together share a batch
-312 | buffer_memory blocks send
-313 | compression_type
-314 | client_id is unique for each producer
 
 [waived: gkafka.kafka.legacy: not built yet]
 315 | the base Consumer
