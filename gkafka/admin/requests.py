@@ -82,6 +82,12 @@ class Requests:
         """Seconds until then."""
         return max(0.0, deadline - self._handler.monotonic())
 
+    def aside(self, fn: Callable[..., V], *arguments: Any) -> V:
+        """What takes long without waiting for anything: it must not keep other greenlets from running."""
+        self._handler.check_fork()
+        self._cluster.check_open()
+        return self._handler.offload(fn, *arguments)
+
     def share_ms(self, deadline: float) -> int:
         """What a broker may take of its own, in ms: it shall answer before we stop to wait."""
         return max(1, int(self._cluster._share(deadline) * 900))
@@ -231,7 +237,8 @@ class Requests:
     ) -> dict[K, V]:
         """Each item's result. attempt: tries those that are left; each one's outcome, or it raises what keeps all of them from being tried.
 
-        What a retry may heal is tried again until the deadline. Raises AdminError for items, and what attempt raised as itself.
+        What a retry may heal is tried again until the deadline. Raises AdminError for items; what attempt raised, and what no broker speaks, as
+        itself.
         """
         asked = left = list(dict.fromkeys(items))
         results: dict[K, V] = {}
@@ -256,6 +263,9 @@ class Requests:
             if again:
                 self._cluster._pause(pause)
             left = list(again)
+        unable = [error for error in errors.values() if isinstance(error, UnsupportedVersion)]
+        if unable and len(unable) == len(asked):
+            raise unable[0]
         return self.all_or_error(what, errors, {item: results[item] for item in asked if item in results})
 
     @contextlib.contextmanager

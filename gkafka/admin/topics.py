@@ -129,7 +129,10 @@ class TopicsAdmin:
         After a lost answer a topic may be told to be there already: that was this call. Item errors: TopicAlreadyExists, InvalidPartitions,
         InvalidReplicationFactor, InvalidConfig, PolicyViolation, ...
         """
-        wanted = {topic.name: topic for topic in map(_creatable, items_of("topics", topics))}
+        made_of = [_creatable(topic) for topic in items_of("topics", topics)]
+        wanted = {topic.name: topic for topic in made_of}
+        if len(wanted) < len(made_of):
+            raise ConfigurationError("topics: one of them is named twice; each must be there once")
         deadline = self._requests.begin(timeout)
 
         def attempt(names: list[str]) -> dict[str, CreatedTopic | KafkaException]:

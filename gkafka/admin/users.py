@@ -80,9 +80,8 @@ class UsersAdmin:
         name, kind = check_name("user", user), _mechanism(mechanism)
         rounds = check_count("iterations", iterations, low=MIN_ITERATIONS, high=MAX_ITERATIONS)
         secret, salt = _secret(password), os.urandom(SALT_BYTES)
-        upsertion = ScramCredentialUpsertion(
-            name=name, mechanism=kind, iterations=rounds, salt=salt, salted_password=salted_password(secret, salt, rounds, kind)
-        )
+        salted = self._requests.aside(salted_password, secret, salt, rounds, kind)
+        upsertion = ScramCredentialUpsertion(name=name, mechanism=kind, iterations=rounds, salt=salt, salted_password=salted)
         self._alter_user(AlterUserScramCredentialsRequest(upsertions=[upsertion]), name, timeout)
 
     def delete_user(self, user: str, mechanism: ScramMechanism | str, *, timeout: float | None = None) -> None:

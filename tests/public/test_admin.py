@@ -17,9 +17,11 @@ from gkafka.config import Secret
 from gkafka.exceptions import (
     AdminError,
     ClientClosedError,
+    ClusterAuthorizationFailed,
     ConfigurationError,
     GroupIdNotFound,
     InvalidPartitions,
+    InvalidTxnState,
     KafkaException,
     KafkaTimeoutError,
     NoBrokersAvailableError,
@@ -30,7 +32,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.testing import Close, Edit, Error, MockCluster, Reply
-from gkafka.wire import access, clusteradmin, configs, groups, placement, quotas, topicadmin
+from gkafka.wire import access, clusteradmin, configs, groups, placement, quotas, topicadmin, txnadmin
 from gkafka.wire.apis import Request
 from tests.public.aids import fill
 from tests.public.conftest import Connect
@@ -270,6 +272,58 @@ def test_an_old_broker_describes_topics_and_cluster_by_its_metadata(make_cluster
         admin.describe_cluster(operations=True)
     with pytest.raises(UnsupportedVersion):
         admin.list_acls()
+    with pytest.raises(UnsupportedVersion, match="DeleteRecords"):
+        admin.delete_records({("t", 0): 1, ("t", 1): 1})
+    with pytest.raises(UnsupportedVersion, match="states_filter"):
+        admin.list_groups(states=["Empty"])
+
+
+def test_a_group_that_never_was_is_told_alike_by_old_and_new_brokers(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
+    """Before 4.0 it is described as dead, by no error (KIP-1043)."""
+    for limits in ({"DescribeGroups": (0, 5), "ConsumerGroupDescribe": None}, {}):
+        with pytest.raises(AdminError) as caught:
+            admin_of(make_cluster(limits=limits)).describe_groups(["nobody"])
+        assert isinstance(caught.value.errors["nobody"], GroupIdNotFound)
+
+
+def test_a_state_that_brokers_do_not_know_is_told_as_bad_input(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
+    cluster = make_cluster(2, limits={"ListTransactions": (0, 2)})
+    cluster.on("ListTransactions", Reply(lambda _: txnadmin.ListTransactionsResponse(unknown_state_filters=["Sleeping"])), times=None)
+    with pytest.raises(ConfigurationError, match="states: the brokers know none that are called Sleeping"):
+        admin_of(cluster).list_transactions(states=["Sleeping"])
+
+
+@pytest.mark.parametrize("which", [{"start_offset": 40}, {"producer_id": 7}], ids=str)
+def test_the_transaction_that_hangs_is_ended_at_the_leader(
+    which: dict[str, int], make_cluster: Make, admin_of: Callable[[MockCluster], Admin]
+) -> None:
+    cluster = make_cluster(3, {"t": 3}, limits={"DescribeProducers": (0, 0), "WriteTxnMarkers": (1, 2)})
+    state = txnadmin.ProducerState
+    writers = [
+        state(producer_id=6, producer_epoch=1, current_txn_start_offset=30, coordinator_epoch=2),
+        state(producer_id=7, producer_epoch=3, current_txn_start_offset=40, coordinator_epoch=-1),
+        state(producer_id=8, producer_epoch=5, current_txn_start_offset=-1, coordinator_epoch=2),
+    ]
+    told = txnadmin.PartitionResponse(partition_index=2, active_producers=writers)
+    answer = txnadmin.DescribeProducersResponse(topics=[txnadmin.TopicResponse(name="t", partitions=[told])])
+    cluster.on("DescribeProducers", Reply(lambda _: answer), times=None)
+    ended = txnadmin.WritableTxnMarkerPartitionResult(partition_index=2)
+    in_topic = txnadmin.WritableTxnMarkerTopicResult(name="t", partitions=[ended])
+    done = txnadmin.WriteTxnMarkersResponse(markers=[txnadmin.WritableTxnMarkerResult(producer_id=7, topics=[in_topic])])
+    cluster.on("WriteTxnMarkers", Reply(lambda _: done), times=None)
+    admin = admin_of(cluster)
+    assert admin.abort_transaction(("t", 2), **which).producer_id == 7
+    (request,) = cluster.requests("WriteTxnMarkers")
+    assert request.broker == cluster.leader("t", 2)
+    (marker,) = request.message.markers
+    assert (marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch) == (7, 3, False, 0)
+    for other in ({"start_offset": 41}, {"producer_id": 8}):
+        with pytest.raises(InvalidTxnState, match="t-2: no transaction"):
+            admin.abort_transaction(("t", 2), **other)
+    ended.error_code = 31
+    with pytest.raises(ClusterAuthorizationFailed):
+        admin.abort_transaction(("t", 2), **which)
+    assert cluster.count("WriteTxnMarkers") == 2
 
 
 def test_an_election_that_was_not_needed_is_no_error(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
@@ -379,6 +433,7 @@ BAD: list[Callable[[Admin], object]] = [
     lambda a: a.create_topics([""]),
     lambda a: a.create_topics("t"),
     lambda a: a.create_topics([NewTopic("t", 0)]),
+    lambda a: a.create_topics(["t", NewTopic("t", 3)]),
     lambda a: a.create_topics([NewTopic("t", -3)]),
     lambda a: a.create_topics([NewTopic("t", 1, replicas={0: [1]})]),
     lambda a: a.create_topics([NewTopic("t", replicas={1: [1]})]),
@@ -427,6 +482,7 @@ BAD: list[Callable[[Admin], object]] = [
     lambda a: a.abort_transaction(("t", 0)),
     lambda a: a.abort_transaction(("t", 0), start_offset=1, producer_id=1),
     lambda a: a.list_topics(timeout=-1),
+    lambda a: a.list_offsets({("t", 0): -1}, isolation=2),
 ]
 
 
