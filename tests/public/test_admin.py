@@ -89,6 +89,21 @@ def _with_code(answer: Any, code: int) -> Any:
     return answer
 
 
+def test_a_new_topic_is_waited_for_until_every_broker_tells_of_it(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
+    cluster = make_cluster(3)
+
+    def asks_for_new(request: Request) -> bool:
+        message: Any = request.message
+        return [t.name for t in message.topics or ()] == ["new"]
+
+    cluster.on("Metadata", Edit(lambda request, answer: _with_code(answer, 3)), broker=2, times=2, when=asks_for_new)
+    cluster.on("Metadata", Error(29), broker=3, times=None, when=asks_for_new)
+    with pytest.raises(AdminError):
+        admin_of(cluster).create_topics(["t", "new"])
+    told = [r.broker for r in cluster.requests("Metadata") if [t.name for t in r.message.topics or ()] == ["new"]]
+    assert [told.count(broker) for broker in (1, 2, 3)] == [1, 3, 1], "who may not know of it is not waited for"
+
+
 def test_an_unknown_topic_is_told_at_once_and_not_made(admin: Admin, cluster: MockCluster) -> None:
     began = time.monotonic()
     for call in (
