@@ -203,6 +203,67 @@ def test_who_is_at_work_when_the_password_changes_is_told(
         producer.close(1)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("by", ["password", "provider"])
+def test_who_is_at_work_goes_on_when_the_credentials_are_right_again(
+    run: Runner, connect: Connect, make_cluster: Callable[..., MockCluster], sasl: Sasl, by: str, protocol: str
+) -> None:
+    """A refusal ends no producer, no consumer and no membership."""
+    cluster = make_cluster(sasl=sasl, consumer_heartbeat_interval_ms=50)
+    broken: list[int] = []
+
+    def provider() -> str:
+        if broken:
+            raise LookupError("no token today")
+        return TOKEN
+
+    given = options("PLAIN") if by == "password" else {**CLEAR, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": provider}
+    client = connect(cluster, **given, reconnect_backoff_max_ms=100)
+    producer = client.get_producer()
+    beat: dict[str, Any] = {"group_protocol": "consumer"} if protocol == "consumer" else {"heartbeat_interval_ms": 50}
+    alone, member = client.get_consumer("t"), client.get_consumer("t", group="g", **beat)
+    consumed: list[list[bytes]] = [[], []]
+
+    def consume(index: int) -> bool:
+        message = (alone, member)[index].consume(timeout_ms=100)
+        if message is not None:
+            consumed[index].append(bytes(message.value or b""))
+        return message is not None
+
+    producer.produce("t", b"1").result(LIMIT_S)
+    run.until(lambda: consume(0))
+    run.until(lambda: consume(1))
+    broken.append(1)
+    sasl.users[USER] = "another"
+    cluster.close_connections()
+    run.sleep(0.3)  # heartbeats are refused, too
+    with pytest.raises(AuthenticationError):
+        producer.produce("t", b"lost").result(LIMIT_S)
+    for index in (0, 1):
+        with pytest.raises(AuthenticationError):
+            run.until(lambda index=index: consume(index))
+    broken.clear()
+    sasl.users[USER] = PASSWORD
+
+    def right_again() -> bool:
+        with contextlib.suppress(AuthenticationError):
+            producer.produce("t", b"2").result(LIMIT_S)
+            return True
+        return False
+
+    def consumes_again(index: int) -> bool:
+        with contextlib.suppress(AuthenticationError):
+            consume(index)
+        return b"2" in consumed[index]
+
+    run.until(right_again)
+    run.until(lambda: consumes_again(0))
+    run.until(lambda: consumes_again(1))
+    assert consumed == [[b"1", b"2"]] * 2
+    with contextlib.suppress(DeliveryError):
+        producer.close(1)
+
+
 def test_no_mechanism_but_the_one_that_was_asked_for_is_used(connect: Connect, make_cluster: Callable[..., MockCluster]) -> None:
     sasl = Sasl({USER: PASSWORD}, mechanisms=("PLAIN", "OAUTHBEARER"))
     cluster = make_cluster(sasl=sasl)
