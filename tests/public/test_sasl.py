@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import logging
 import pickle
 import time
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from gkafka import KafkaClient
+from gkafka import Broker, KafkaClient
+from gkafka.config import ClientConfig, build
 from gkafka.exceptions import (
     AuthenticationError,
     ConfigurationError,
@@ -24,6 +26,7 @@ from gkafka.exceptions import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
+from gkafka.handlers import resolve_handler
 from gkafka.testing import Close, Delay, Drop, Error, MockCluster, Sasl
 from tests.public.aids import LIMIT_S, Runner
 from tests.public.conftest import Connect
@@ -158,6 +161,21 @@ def test_f28_a_refused_client_does_not_come_in_a_storm(run: Runner, connect: Con
         run.sleep(0.01)
     assert told > 20, "each call is told at once"
     assert 3 <= sasl.refused <= 8, "and the broker hears of few of them"
+
+
+def test_a_broker_that_rests_after_a_refusal_tells_it_again(run: Runner, cluster: MockCluster, sasl: Sasl) -> None:
+    handler = resolve_handler(run.name)
+    config = build(ClientConfig, {**options("PLAIN", "wr0ng-secret"), "reconnect_backoff_ms": 3000}, where="the test")
+    broker = Broker(1, *cluster.brokers[1], handler, 30000, 10000, config=config)
+    with pytest.raises(AuthenticationError):
+        broker.connect()
+    run.until(lambda: broker.refusal is not None)
+    for _ in range(20):
+        with pytest.raises(AuthenticationError, match="Invalid username or password"):
+            broker.list_groups()
+    assert sasl.refused == 1
+    broker.close()
+    handler.stop(handler.monotonic() + 5)
 
 
 def test_a_password_that_is_set_right_lets_the_next_calls_in(run: Runner, connect: Connect, cluster: MockCluster, sasl: Sasl) -> None:
@@ -366,6 +384,16 @@ def test_f28_b63_a_session_is_renewed_on_the_open_connection_and_nothing_is_lost
     assert opened == 3, "control, produce and fetch, none of them twice"
     assert sasl.renewed >= 3 * 4
     assert [record.value for record in cluster.log("t", 0)] == [b"x" * 50] * len(produced)
+
+
+def test_an_idle_connection_is_renewed_in_time(run: Runner, connect: Connect, cluster: MockCluster, sasl: Sasl) -> None:
+    """Its reader sleeps for up to a second: a renewal tells it when the next one is due."""
+    sasl.session_ms = 400
+    client = connect(cluster, **options("PLAIN"))
+    client.connect()
+    run.until(lambda: sasl.renewed >= 4)
+    times = [request.time for request in cluster.requests("SaslAuthenticate")]
+    assert max(after - before for before, after in itertools.pairwise(times)) < 0.9
 
 
 def test_each_renewal_has_a_token_of_its_own(run: Runner, connect: Connect, cluster: MockCluster, sasl: Sasl) -> None:
