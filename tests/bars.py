@@ -93,21 +93,30 @@ BARS: dict[str, Bar] = {
 """G24, memory over hours, is `make soak`'s and `benchmarks/memory.py`'s."""
 
 
+def outcome(bar: Bar) -> tuple[bool, str]:
+    """Whether its tests hold, and what pytest counted."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not soak", *bar.tests]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    count = re.findall(r"(\d+) (passed|failed|error|skipped)", done.stdout)
+    told = ", ".join(f"{number} {word}" for number, word in count) or f"no result, status {done.returncode}"
+    held = done.returncode == 0 and "skipped" not in told
+    if not held:
+        print(done.stdout[-3000:], done.stderr[-3000:], file=sys.stderr)
+    return held, f"{told} in {time.monotonic() - began:.0f} s"
+
+
 def main(wanted: list[str]) -> int:
     failed = []
     for name, bar in BARS.items():
         if wanted and name not in wanted:
             continue
-        began = time.monotonic()
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not soak", *bar.tests]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        count = re.findall(r"(\d+) (passed|failed|error|skipped)", done.stdout)
-        told = ", ".join(f"{number} {word}" for number, word in count) or f"no result, status {done.returncode}"
-        held = done.returncode == 0 and "skipped" not in told
-        print(f"{name}  {'held  ' if held else 'FAILED'}  {bar.goal}: {told} in {time.monotonic() - began:.0f} s", flush=True)
-        if not held:
-            failed.append(name)
-            print(done.stdout[-3000:], done.stderr[-3000:], file=sys.stderr)
+        held, told = outcome(bar)
+        if not held:  # waits have deadlines, and a busy machine may miss one: both runs are shown
+            held, again = outcome(bar)
+            told += f"; again: {again}"
+        print(f"{name}  {'held  ' if held else 'FAILED'}  {bar.goal}: {told}", flush=True)
+        failed += [] if held else [name]
     return 1 if failed else 0
 
 
