@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +37,7 @@ from gkafka.exceptions import (
 from gkafka.testing import Close, Edit, Error, MockCluster, Reply
 from gkafka.wire import access, clusteradmin, configs, groups, placement, quotas, topicadmin, txnadmin
 from gkafka.wire.apis import Request
-from tests.public.aids import fill
+from tests.public.aids import Runner, fill
 from tests.public.conftest import Connect
 
 Make = Callable[..., MockCluster]
@@ -444,6 +446,21 @@ def test_a_password_is_sent_salted_and_shown_nowhere(
     assert "pencil-and-paper" not in shown
     assert wanted.hex() not in shown
     assert repr(wanted) not in shown
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+def test_the_page_of_administration_runs(make_cluster: Make, connect: Connect, run: Runner, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "admin.md").read_text()
+    whole, beside = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    cluster = make_cluster(3, {})
+    admin = connect(cluster).admin()
+    exec(whole.replace('"127.0.0.1:9092"', f"{cluster.bootstrap!r}, handler={run.name!r}"), {})
+    assert capsys.readouterr().out.startswith("orders 0 -1 -> 0\norders 1 ")
+    assert len(cluster.committed("billing")) == 12
+    exec(beside, {"admin": admin})
+    assert list(admin.list_topics()) == ["orders", "payments"]
+    for call in re.findall(r"`(\w+)`", page.partition("| about |")[2].partition("Results are")[0]):
+        assert callable(getattr(admin, call))
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------
