@@ -131,6 +131,14 @@ def test_whom_an_administrator_gives_a_password_is_let_in_by_it(
         dial("SASL", mechanism, sasl_username=user, sasl_password=password).connect(10)
 
 
+@pytest.mark.parametrize("mechanism", SCRAM)
+def test_a_user_that_the_admin_api_made_is_let_in(kafka: SaslKafka, dial: Callable[..., KafkaClient], handler: str, mechanism: str) -> None:
+    name, password = f"made=by,{handler}", "s3cret=of,ours"
+    with KafkaClient(kafka.hosts, handler=handler) as client:
+        client.admin().set_user(name, password, mechanism)
+    dial("SECURE", mechanism, sasl_username=name, sasl_password=password).connect(10)
+
+
 def test_scram_sends_no_password(dial: Callable[..., KafkaClient]) -> None:
     client = dial("SASL", "SCRAM-SHA-512", **who("SCRAM-SHA-512"))
     client.connect(10)
