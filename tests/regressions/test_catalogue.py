@@ -11,7 +11,7 @@ SASL = HERE.parent / "public" / "test_sasl.py"
 
 CATALOGUE = set(range(1, 69))
 """B01 to B20 are of producers: loss, order, duplicates; B21 to B24, B27 and B47 to B56 of groups; the others up to B46, B52 and B59 of what consumers
-fetch; B57, B58, B60 are leaks and forks; from B61 on they are of hostile peers and of TLS.
+fetch; B57, B58, B60 are leaks and forks; from B61 on they are of hostile peers, TLS and SASL.
 """
 
 
