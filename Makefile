@@ -30,7 +30,7 @@ TEST_PAGES := 40
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check test mutants demo bench faults fuzz soak clean
+.PHONY: help venv lint check test mutants demo bench faults bars fuzz soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,9 @@ bench: $(BUILT)  ## gkafka beside the other clients that are installed, as a tab
 
 faults: $(BUILT)  ## faults under load on a real three-node Kafka, beside confluent-kafka, as a table (FAULT=F03 for one, SEED=n)
 	$(PY) -m tests.faults $(addprefix --fault ,$(FAULT)) $(addprefix --seed ,$(SEED))
+
+bars: $(BUILT)  ## the bars of security, each by the tests that hold it, as a list (BAR=G28 for one; some minutes)
+	$(PY) -m tests.bars $(BAR)
 
 fuzz: $(BUILT)  ## every decoder, by 600,000 mutants each, 1e7 in all; findings become files of tests/fuzz/corpus (TARGET=zstd, EXECUTIONS=n; an hour)
 	GKAFKA_IMPL=cython $(PY) -m tests.fuzz --executions $(or $(EXECUTIONS),600000) $(addprefix --target ,$(TARGET))

@@ -178,8 +178,8 @@ class Broker(BrokerCalls):
                 channel = self.channel(role)
                 channel.wait_open(self._handler.monotonic() + self._config.connect_timeout_ms / 1000)
                 return
-            except KafkaException:
-                if attempt + 1 == attempts:
+            except KafkaException as exc:
+                if attempt + 1 == attempts or isinstance(exc, AuthenticationError):
                     raise
 
     @property

@@ -6,8 +6,8 @@ until `timeout` seconds are over; None is the client's api_timeout_ms.
 
 **Errors, one rule.** A call takes any number of things (a list, a mapping) and returns a result for each. If some fail, the others are done
 all the same, and AdminError is raised: its `errors` has the error of each thing that failed, its `results` what the call would have returned
-of the others. That is so for one thing, too. What concerns the call as a whole (no broker answers, the client may not do this at all, the
-answer of the group's coordinator about the group) is raised as itself, as is everything of a call that takes a single thing. What is given
+of the others. That is so for one thing, too. What concerns the call as a whole (no broker answers, none speaks the request, the client may
+not do this at all, the answer of the group's coordinator about the group) is raised as itself, as is everything of a call that takes a single thing. What is given
 wrong is a ConfigurationError before anything is sent. Descriptions may tell of what is wrong with the thing described (a partition without
 a leader, a directory that is offline): that is no failure of the call.
 

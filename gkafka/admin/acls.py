@@ -55,15 +55,7 @@ class AclsAdmin:
     def list_acls(self, which: AclFilter | None = None, *, timeout: float | None = None) -> list[Acl]:
         """The ACLs that fit, sorted. None: all. Raises SecurityDisabled, ClusterAuthorizationFailed."""
         asked = _filter(AclFilter() if which is None else which)
-        request = DescribeAclsRequest(
-            resource_type_filter=asked.resource_type,
-            resource_name_filter=asked.resource,
-            pattern_type_filter=asked.pattern,
-            principal_filter=asked.principal,
-            host_filter=asked.host,
-            operation=asked.operation,
-            permission_type=asked.permission,
-        )
+        request = DescribeAclsRequest(**_filter_fields(asked))
         deadline = self._requests.begin(timeout)
 
         def attempt(_: list[str]) -> dict[str, list[Acl]]:
@@ -98,7 +90,9 @@ class AclsAdmin:
             return sorted({acl for one in wanted for acl in self.list_acls(one, timeout=self._requests.left(deadline))})
 
         def attempt(left: list[AclFilter]) -> dict[AclFilter, list[Acl] | KafkaException]:
-            response, controller = self._requests.controller(DeleteAclsRequest(filters=[_deletion(one) for one in left]), deadline)
+            response, controller = self._requests.controller(
+                DeleteAclsRequest(filters=[DeleteAclsFilter(**_filter_fields(one)) for one in left]), deadline
+            )
             return {one: _deleted(result, controller) for one, result in zip(left, response.filter_results, strict=False)}
 
         gone = self._requests.settle("deleting ACLs", wanted, attempt, deadline)
@@ -155,16 +149,16 @@ def _creation(acl: Any) -> AclCreation:
     )
 
 
-def _deletion(asked: Any) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
-        resource_type_filter=asked.resource_type,
-        resource_name_filter=asked.resource,
-        pattern_type_filter=asked.pattern,
-        principal_filter=asked.principal,
-        host_filter=asked.host,
-        operation=asked.operation,
-        permission_type=asked.permission,
-    )
+def _filter_fields(asked: AclFilter) -> dict[str, Any]:
+    return {
+        "resource_type_filter": asked.resource_type,
+        "resource_name_filter": asked.resource,
+        "pattern_type_filter": asked.pattern,
+        "principal_filter": asked.principal,
+        "host_filter": asked.host,
+        "operation": asked.operation,
+        "permission_type": asked.permission,
+    }
 
 
 def _deleted(result: Any, broker: str) -> list[Acl] | KafkaException:

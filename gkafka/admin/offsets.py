@@ -12,9 +12,10 @@ from gkafka.admin.requests import GROUP
 from gkafka.admin.topics import TopicsAdmin
 from gkafka.brokererrors import GroupIdNotFound, NonEmptyGroup, UnknownTopicOrPartition
 from gkafka.checks import check_count, check_flag, check_mapping, check_name, check_offset, check_text
-from gkafka.common import TopicPartition
+from gkafka.common import IsolationLevel, TopicPartition
 from gkafka.core.offsets import commit_request, fetch_request, read_commit
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
+from gkafka.rawfetch import check_isolation
 from gkafka.wire.groupadmin import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic, OffsetFetchRequest
 
@@ -46,7 +47,11 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
     """The calls about groups' offsets."""
 
     def list_offsets(
-        self, wanted: Mapping[tuple[str, int], int], *, isolation_level: int = 0, timeout: float | None = None
+        self,
+        wanted: Mapping[tuple[str, int], int],
+        *,
+        isolation: IsolationLevel | int = IsolationLevel.READ_UNCOMMITTED,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, int]:
         """Offsets for times: {("orders", 0): -2 earliest, -1 latest, or ms since the epoch}. -1 where no record is that new.
 
@@ -56,7 +61,7 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
             one_partition(tp): check_count("timestamp", time, low=-5, high=(1 << 63) - 1)
             for tp, time in check_mapping("wanted", wanted, '{("orders", 0): -1}').items()
         }
-        return self._offsets_at(asked, check_count("isolation_level", isolation_level, low=0, high=1), self._requests.begin(timeout))
+        return self._offsets_at(asked, int(check_isolation(isolation)), self._requests.begin(timeout))
 
     def _offsets_at(self, asked: Mapping[TopicPartition, int], isolation_level: int, deadline: float) -> dict[TopicPartition, int]:
         def request_of(mine: list[TopicPartition]) -> ListOffsetsRequest:

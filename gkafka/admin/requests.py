@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gkafka.broker import Broker
     from gkafka.cluster import Cluster
 
-__all__ = ["GROUP", "TRANSACTION", "Requests"]
+__all__ = ["GROUP", "TRANSACTION", "Requests", "metadata_request"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -82,6 +82,12 @@ class Requests:
         """Seconds until then."""
         return max(0.0, deadline - self._handler.monotonic())
 
+    def aside(self, fn: Callable[..., V], *arguments: Any) -> V:
+        """What takes long without waiting for anything: it must not keep other greenlets from running."""
+        self._handler.check_fork()
+        self._cluster.check_open()
+        return self._handler.offload(fn, *arguments)
+
     def share_ms(self, deadline: float) -> int:
         """What a broker may take of its own, in ms: it shall answer before we stop to wait."""
         return max(1, int(self._cluster._share(deadline) * 900))
@@ -99,8 +105,7 @@ class Requests:
 
     def metadata(self, topics: Iterable[str] | None, deadline: float, *, operations: bool = False) -> MetadataResponse:
         """Fresh metadata of these topics, None for all. Never makes a topic."""
-        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=operations)
+        request = metadata_request(topics, operations=operations)
         response: MetadataResponse = self.anyone(request, deadline)[0]
         return response
 
@@ -111,13 +116,6 @@ class Requests:
     def some_broker(self) -> Broker:
         """The least busy one."""
         return self._cluster.some_broker()
-
-    def broker(self, broker_id: int, deadline: float) -> Broker:
-        """The one with this id. Raises ConfigurationError."""
-        there = self.brokers(deadline)
-        if broker_id not in there:
-            raise ConfigurationError(f"broker {broker_id} is not in the cluster, which has {', '.join(map(str, sorted(there)))}")
-        return there[broker_id]
 
     def _known(self, response: MetadataResponse) -> dict[int, Broker]:
         return {b.node_id: self._cluster.know_broker(b.node_id, b.host, b.port) for b in response.brokers}
@@ -231,7 +229,8 @@ class Requests:
     ) -> dict[K, V]:
         """Each item's result. attempt: tries those that are left; each one's outcome, or it raises what keeps all of them from being tried.
 
-        What a retry may heal is tried again until the deadline. Raises AdminError for items, and what attempt raised as itself.
+        What a retry may heal is tried again until the deadline. Raises AdminError for items; what attempt raised, and what no broker speaks, as
+        itself.
         """
         asked = left = list(dict.fromkeys(items))
         results: dict[K, V] = {}
@@ -256,6 +255,9 @@ class Requests:
             if again:
                 self._cluster._pause(pause)
             left = list(again)
+        unable = [error for error in errors.values() if isinstance(error, UnsupportedVersion)]
+        if unable and len(unable) == len(asked):
+            raise unable[0]
         return self.all_or_error(what, errors, {item: results[item] for item in asked if item in results})
 
     @contextlib.contextmanager
@@ -298,6 +300,12 @@ class Requests:
                     self._cluster.metadata.invalidate()
                 (again if heals(outcome) else errors)[item] = outcome
         return again
+
+
+def metadata_request(topics: Iterable[str] | None, *, operations: bool = False) -> MetadataRequest:
+    """Of these topics, None for all; none is made by it."""
+    asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    return MetadataRequest(topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=operations)
 
 
 def _outcome(call: Callable[..., Any], *arguments: Any) -> Any:

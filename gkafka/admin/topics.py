@@ -16,6 +16,7 @@ from gkafka.admin.arguments import (
     one_partition,
 )
 from gkafka.admin.enums import AclOperation, operations_of
+from gkafka.admin.requests import metadata_request
 from gkafka.checks import check_count, check_mapping, check_offset, check_topic_name
 from gkafka.common import TopicPartition
 from gkafka.core.metadata import NO_TOPIC_ID
@@ -25,6 +26,7 @@ from gkafka.exceptions import (
     ConfigurationError,
     KafkaException,
     KafkaTimeoutError,
+    LeaderNotAvailable,
     UnknownTopicOrPartition,
     UnsupportedVersion,
     error_for,
@@ -55,6 +57,7 @@ __all__ = ["CreatedTopic", "NewTopic", "PartitionDescription", "TopicDescription
 INT16 = (1 << 15) - 1
 KNOWN_S = 10.0
 """How long a new topic may take until brokers tell of it."""
+NOT_YET = (UnknownTopicOrPartition.code, LeaderNotAvailable.code)
 
 
 class NewTopic(NamedTuple):
@@ -124,12 +127,15 @@ class TopicsAdmin:
     def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = None
     ) -> dict[str, CreatedTopic]:
-        """Make topics, and wait until brokers tell of them, 10 seconds at most. A name alone has the brokers' defaults. validate_only: only say whether it could be.
+        """Make topics, and wait until all brokers that answer tell of them, 10 seconds at most.
 
-        After a lost answer a topic may be told to be there already: that was this call. Item errors: TopicAlreadyExists, InvalidPartitions,
+        A name alone has the brokers' defaults. validate_only: only say whether it could be. After a lost answer a topic may be told to be there already: that was this call. Item errors: TopicAlreadyExists, InvalidPartitions,
         InvalidReplicationFactor, InvalidConfig, PolicyViolation, ...
         """
-        wanted = {topic.name: topic for topic in map(_creatable, items_of("topics", topics))}
+        made_of = [_creatable(topic) for topic in items_of("topics", topics)]
+        wanted = {topic.name: topic for topic in made_of}
+        if len(wanted) < len(made_of):
+            raise ConfigurationError("topics: one of them is named twice; each must be there once")
         deadline = self._requests.begin(timeout)
 
         def attempt(names: list[str]) -> dict[str, CreatedTopic | KafkaException]:
@@ -142,20 +148,33 @@ class TopicsAdmin:
                 for t in response.topics
             }
 
-        made = self._requests.settle("creating topics", wanted, attempt, deadline)
-        if made and not validate_only:
-            self._wait_until_known(list(made), min(deadline, self._requests.begin(KNOWN_S)))
-        return made
+        made: Iterable[str] = ()
+        try:
+            created = self._requests.settle("creating topics", wanted, attempt, deadline)
+            made = created
+        except AdminError as exc:
+            made = exc.results
+            raise
+        finally:
+            if made and not validate_only:
+                self._wait_until_known(list(made), min(deadline, self._requests.begin(KNOWN_S)))
+        return created
 
     def _wait_until_known(self, names: list[str], deadline: float) -> None:
-        """Ask until a broker tells of them all. Whoever cannot describe them is told nothing, and need not wait."""
+        """Ask each broker until it tells of them all; whoever does not answer, or tells the asker nothing, is not waited for."""
 
-        def attempt(left: list[str]) -> dict[str, KafkaException | None]:
-            response = self._requests.metadata(left, deadline)
-            return {t.name or "": _not_there_yet(t) for t in response.topics}
+        def read(response: Any, mine: list[int], broker: str) -> dict[int, KafkaException | None]:
+            lags = any(t.error_code in NOT_YET for t in response.topics)
+            return {id_: _BrokerLagsError(f"{broker} does not tell of the new topics yet") if lags else None for id_ in mine}
+
+        def attempt(left: list[int]) -> dict[int, KafkaException | None]:
+            there = self._requests.brokers(deadline)
+            places = {id_: there[id_] for id_ in left if id_ in there}
+            told = self._requests.by_broker(places, lambda _: metadata_request(names), read, deadline)
+            return {id_: told.get(id_) if isinstance(told.get(id_), _BrokerLagsError) else None for id_ in left}
 
         with contextlib.suppress(AdminError, KafkaTimeoutError):  # they are made, whoever tells of them later
-            self._requests.settle("waiting for new topics", names, attempt, deadline)
+            self._requests.settle("waiting for new topics", self._requests.brokers(deadline), attempt, deadline)
 
     def delete_topics(self, topics: Iterable[str], *, timeout: float | None = None) -> None:
         """Delete topics with all that is in them. Item errors: UnknownTopicOrPartition, TopicDeletionDisabled, ..."""
@@ -330,14 +349,7 @@ def _refused(topic: Any, api: str) -> KafkaException | None:
     return error_for(topic.error_code, topic=topic.name, api=api)
 
 
-def _not_there_yet(topic: Any) -> KafkaException | None:
-    error = _refused(topic, "Metadata")
-    if isinstance(error, UnknownTopicOrPartition):
-        return _AfterCreation(f"topic {topic.name!r} was made, and brokers do not tell of it yet", topic=topic.name, api="Metadata")
-    return error if error is not None and error.retriable else None
-
-
-class _AfterCreation(KafkaException):
+class _BrokerLagsError(KafkaException):
     """A topic that is there, and not everywhere yet."""
 
     retriable = True

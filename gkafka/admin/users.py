@@ -79,10 +79,9 @@ class UsersAdmin:
         """
         name, kind = check_name("user", user), _mechanism(mechanism)
         rounds = check_count("iterations", iterations, low=MIN_ITERATIONS, high=MAX_ITERATIONS)
-        secret, salt = _secret(password), os.urandom(SALT_BYTES)
-        upsertion = ScramCredentialUpsertion(
-            name=name, mechanism=kind, iterations=rounds, salt=salt, salted_password=salted_password(secret, salt, rounds, kind)
-        )
+        secret = _secret(password)
+        del password  # from here on nothing that a traceback's variables show
+        upsertion = self._requests.aside(_upsertion, name, secret, rounds, kind)
         self._alter_user(AlterUserScramCredentialsRequest(upsertions=[upsertion]), name, timeout)
 
     def delete_user(self, user: str, mechanism: ScramMechanism | str, *, timeout: float | None = None) -> None:
@@ -103,6 +102,12 @@ class UsersAdmin:
             return {result.user: None for result in response.results}
 
         self._requests.settle(f"changing user {user!r}", [user], attempt, deadline)
+
+
+def _upsertion(user: str, password: Secret, iterations: int, mechanism: ScramMechanism) -> ScramCredentialUpsertion:
+    salt = os.urandom(SALT_BYTES)
+    salted = salted_password(password, salt, iterations, mechanism)
+    return ScramCredentialUpsertion(name=user, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=salted)
 
 
 def salted_password(password: Secret, salt: bytes, iterations: int, mechanism: ScramMechanism) -> bytes:

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from gkafka.brokererrors import COORDINATOR, BrokerError, FencedInstanceId, KafkaException, RequestTimedOut, error_for
+from gkafka.brokererrors import COORDINATOR, AuthenticationError, BrokerError, FencedInstanceId, KafkaException, RequestTimedOut, error_for
 from gkafka.common import TopicPartition
 from gkafka.core.assignors import Topics
 from gkafka.core.backoff import Backoff
@@ -45,6 +45,7 @@ from gkafka.core.groupstate import (
 from gkafka.core.lease import Lease
 from gkafka.core.offsets import commit_request, coordinator_of, coordinator_request
 from gkafka.core.ownership import Ownership
+from gkafka.exceptions import ConnectionFailedError
 from gkafka.wire.groups import FindCoordinatorRequest
 from gkafka.wire.metadata import MetadataRequest
 from gkafka.wire.offsets import OffsetCommitRequest
@@ -352,6 +353,8 @@ class GroupMachine(abc.ABC):
             return
         if error is None:
             error = _error_of(ask, response, self.options.group)
+        elif isinstance(error, AuthenticationError):
+            error = self._turned_away(error)
         answer = Answer(ask, response, sent_at, now)
         read, read_failure = self._readers[kind]
         if error is None:
@@ -359,6 +362,12 @@ class GroupMachine(abc.ABC):
             read(self, answer)
         else:
             read_failure(self, answer, error)
+
+    def _turned_away(self, error: AuthenticationError) -> KafkaException:
+        """The application is told, but not more often than it listens. To the membership it is as no connection: the credentials may be right again."""
+        if not any(isinstance(problem, AuthenticationError) for problem in self._problems):
+            self._report(error)
+        return ConnectionFailedError(str(error), broker=error.broker)
 
     def _pause(self, kind: Kind, error: KafkaException, now: float) -> None:
         until = self._flying.pause(kind, now)

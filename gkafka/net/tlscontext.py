@@ -246,6 +246,7 @@ class _Contexts:
     def __init__(self, keep: int = 32) -> None:
         self._keep = keep
         self._made: OrderedDict[int, tuple[ClientConfig, Stamp, ssl.SSLContext]] = OrderedDict()
+        self._warned: OrderedDict[int, tuple[ClientConfig, object]] = OrderedDict()
 
     def get(self, handler: Handler, config: ClientConfig) -> ssl.SSLContext:
         """Raises ConfigurationError. A pair of certificate and key that is just being exchanged is taken up when it fits again."""
@@ -254,7 +255,7 @@ class _Contexts:
         if known is not None and known[1] == stamp:
             return known[2]
         if known is None:
-            _warn_of_what_is_not_checked(config)
+            self._warn_once(config)
         try:
             # Reading the system's authorities takes OpenSSL many milliseconds, without the GIL. A function of the user's stays in this worker.
             context = make_context(config) if callable(config.ssl_password) else handler.offload(make_context, config)
@@ -267,6 +268,14 @@ class _Contexts:
         while len(self._made) > self._keep:
             self._made.popitem(last=False)
         return context
+
+    def _warn_once(self, config: ClientConfig) -> None:
+        """Connections may begin side by side: the one whose mark stays warns."""
+        mark = object()
+        if self._warned.setdefault(id(config), (config, mark))[1] is mark:
+            _warn_of_what_is_not_checked(config)
+        while len(self._warned) > self._keep:
+            self._warned.popitem(last=False)
 
 
 def _warn_of_what_is_not_checked(config: ClientConfig) -> None:

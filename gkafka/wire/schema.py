@@ -262,9 +262,17 @@ class _StructType(type):
         body["__slots__"] = tuple(fields)
         body["FIELDS"] = tuple(fields.values())
         if fields:
-            body["__init__"] = _init(tuple(fields.values()))
+            body["__init__"] = _init_when_used
             body["_VALUES"] = staticmethod(attrgetter(*fields))
         return super().__new__(mcs, name, bases, body)
+
+
+def _init_when_used(self: Struct, **values: Any) -> None:
+    """The __init__ of a class before its first object: most programs use few of the tables, and compiling all would take half of their import."""
+    cls: Any = next((c for c in type(self).__mro__ if c.__dict__.get("__init__") is _init_when_used), None)
+    if cls is not None:  # else another thread was faster
+        cls.__init__ = _init(cls.FIELDS)
+    type(self).__init__(self, **values)
 
 
 def _init(fields: tuple[Field, ...]) -> Any:

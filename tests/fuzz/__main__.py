@@ -2,7 +2,7 @@
 
     python -m tests.fuzz --executions 100000              # of each target, by the mutators of tests/fuzz/mutators.py
     python -m tests.fuzz --target batches --seconds 60
-    python -m tests.fuzz --target frames --atheris        # guided by coverage, if the package atheris is installed
+    python -m tests.fuzz.guided frames                    # guided by coverage, if the package atheris is installed
 
 A finding is an exception that is not gkafka's, or an input that takes longer than 50 ms of CPU (again, when it is tried alone) or than 5 s. The
 status is 1 if there is one.
@@ -19,7 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.fuzz.targets import CORPUS, TARGETS, Target, corpus, survives
 
@@ -119,41 +119,14 @@ def report(name: str, tally: Tally) -> bool:
     return bool(tally.foreign or tally.hangs or tally.slow)
 
 
-def guided(name: str, target: Target, rest: list[str]) -> None:
-    """atheris' own loop: it does not come back."""
-    import atheris  # type: ignore[import-not-found]
-
-    folder = CORPUS.parent / ".atheris" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    for data in target.seeds():
-        (folder / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
-
-    def one(data: bytes) -> None:
-        survives(target, data)
-
-    def mutate(data: bytes, most: int, seed: int) -> Any:
-        chance = random.Random(seed)
-        changed = target.mutate(data, chance, [data]) if chance.random() < 0.5 else atheris.Mutate(data, len(data))
-        return changed[:most]
-
-    atheris.instrument_all()
-    atheris.Setup([sys.argv[0], *rest, str(folder)], one, custom_mutator=mutate)
-    atheris.Fuzz()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", action="append", default=[], help="only targets with this in their name")
     parser.add_argument("--executions", type=int, default=100_000, help="of each target")
     parser.add_argument("--seconds", type=float, default=3600.0, help="at most, for each target")
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--atheris", action="store_true", help="guided by coverage; what follows -- goes to libFuzzer")
-    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
     given = parser.parse_args()
     chosen = {name: target for name, target in TARGETS.items() if not given.target or any(part in name for part in given.target)}
-    if given.atheris:
-        ((name, target),) = chosen.items()
-        guided(name, target, given.rest)
     print(f"seed {given.seed}")
     found, total = False, 0
     for name, target in chosen.items():

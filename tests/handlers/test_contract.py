@@ -143,6 +143,11 @@ def test_after_stop_nothing_is_spawned(handler: Handler) -> None:
         handler.spawn(print)
 
 
+def test_spawn_of_the_base_class_is_not_implemented(handler: Handler) -> None:
+    with pytest.raises(NotImplementedError):
+        Handler.spawn(handler, print)
+
+
 # -- events ------------------------------------------------------------------------------------------------------------
 def test_an_event_wakes_everyone_who_waits(handler: Handler) -> None:
     event = handler.Event()

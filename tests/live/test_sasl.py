@@ -10,6 +10,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from gkafka import KafkaClient
 from gkafka.exceptions import (
@@ -24,6 +25,7 @@ from tests.live.kafka import MissingToolError
 from tests.live.pool import skip_if_told
 from tests.live.renewals import play
 from tests.live.saslkafka import ODD_PASSWORD, PASSWORD, SESSION_MS, USER, SaslKafka, unsigned_token
+from tests.live.sharing import until
 from tests.net.recorder import Recorder
 
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -101,6 +103,40 @@ def test_passwords_are_what_kafka_keeps_without_saslprep(dial: Callable[..., Kaf
     dial("SASL", mechanism, sasl_username="odd", sasl_password=ODD_PASSWORD).connect(10)
     with pytest.raises(SaslAuthenticationFailed):
         dial("SASL", mechanism, sasl_username="odd", sasl_password="fineas3cret").connect(10)
+
+
+@pytest.mark.parametrize("mechanism", SCRAM)
+def test_whom_an_administrator_gives_a_password_is_let_in_by_it(
+    kafka: SaslKafka, dial: Callable[..., KafkaClient], new_name: Callable[[str], str], mechanism: str
+) -> None:
+    user, password = new_name("user"), "pencil-ü-✓"
+    admin = dial("SASL", mechanism, **who(mechanism)).admin()
+    admin.set_user(user, password, mechanism, iterations=4096)
+    until(lambda: admin.describe_users().get(user))
+    dial("SASL", mechanism, sasl_username=user, sasl_password=password).connect(10)
+    other = AdminClient(
+        {
+            "bootstrap.servers": f"127.0.0.1:{kafka.port('SASL')}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": password,
+            "log_level": 0,
+        }
+    )
+    assert other.list_topics(timeout=20).brokers
+    admin.delete_user(user, mechanism)
+    until(lambda: user not in admin.describe_users())
+    with pytest.raises(SaslAuthenticationFailed):
+        dial("SASL", mechanism, sasl_username=user, sasl_password=password).connect(10)
+
+
+@pytest.mark.parametrize("mechanism", SCRAM)
+def test_a_user_that_the_admin_api_made_is_let_in(kafka: SaslKafka, dial: Callable[..., KafkaClient], handler: str, mechanism: str) -> None:
+    name, password = f"made=by,{handler}", "s3cret=of,ours"
+    with KafkaClient(kafka.hosts, handler=handler) as client:
+        client.admin().set_user(name, password, mechanism)
+    dial("SECURE", mechanism, sasl_username=name, sasl_password=password).connect(10)
 
 
 def test_scram_sends_no_password(dial: Callable[..., KafkaClient]) -> None:

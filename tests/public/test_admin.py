@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import time
+import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +20,11 @@ from gkafka.config import Secret
 from gkafka.exceptions import (
     AdminError,
     ClientClosedError,
+    ClusterAuthorizationFailed,
     ConfigurationError,
     GroupIdNotFound,
     InvalidPartitions,
+    InvalidTxnState,
     KafkaException,
     KafkaTimeoutError,
     NoBrokersAvailableError,
@@ -30,9 +35,9 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.testing import Close, Edit, Error, MockCluster, Reply
-from gkafka.wire import access, clusteradmin, configs, groups, placement, quotas, topicadmin
+from gkafka.wire import access, clusteradmin, configs, groups, placement, quotas, topicadmin, txnadmin
 from gkafka.wire.apis import Request
-from tests.public.aids import fill
+from tests.public.aids import Runner, fill
 from tests.public.conftest import Connect
 
 Make = Callable[..., MockCluster]
@@ -84,6 +89,21 @@ def _with_code(answer: Any, code: int) -> Any:
     for topic in answer.topics:
         topic.error_code = code
     return answer
+
+
+def test_a_new_topic_is_waited_for_until_every_broker_tells_of_it(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
+    cluster = make_cluster(3)
+
+    def asks_for_new(request: Request) -> bool:
+        message: Any = request.message
+        return [t.name for t in message.topics or ()] == ["new"]
+
+    cluster.on("Metadata", Edit(lambda request, answer: _with_code(answer, 3)), broker=2, times=2, when=asks_for_new)
+    cluster.on("Metadata", Error(29), broker=3, times=None, when=asks_for_new)
+    with pytest.raises(AdminError):
+        admin_of(cluster).create_topics(["t", "new"])
+    told = [r.broker for r in cluster.requests("Metadata") if [t.name for t in r.message.topics or ()] == ["new"]]
+    assert [told.count(broker) for broker in (1, 2, 3)] == [1, 3, 1], "who may not know of it is not waited for"
 
 
 def test_an_unknown_topic_is_told_at_once_and_not_made(admin: Admin, cluster: MockCluster) -> None:
@@ -270,6 +290,58 @@ def test_an_old_broker_describes_topics_and_cluster_by_its_metadata(make_cluster
         admin.describe_cluster(operations=True)
     with pytest.raises(UnsupportedVersion):
         admin.list_acls()
+    with pytest.raises(UnsupportedVersion, match="DeleteRecords"):
+        admin.delete_records({("t", 0): 1, ("t", 1): 1})
+    with pytest.raises(UnsupportedVersion, match="states_filter"):
+        admin.list_groups(states=["Empty"])
+
+
+def test_a_group_that_never_was_is_told_alike_by_old_and_new_brokers(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
+    """Before 4.0 it is described as dead, by no error (KIP-1043)."""
+    for limits in ({"DescribeGroups": (0, 5), "ConsumerGroupDescribe": None}, {}):
+        with pytest.raises(AdminError) as caught:
+            admin_of(make_cluster(limits=limits)).describe_groups(["nobody"])
+        assert isinstance(caught.value.errors["nobody"], GroupIdNotFound)
+
+
+def test_a_state_that_brokers_do_not_know_is_told_as_bad_input(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
+    cluster = make_cluster(2, limits={"ListTransactions": (0, 2)})
+    cluster.on("ListTransactions", Reply(lambda _: txnadmin.ListTransactionsResponse(unknown_state_filters=["Sleeping"])), times=None)
+    with pytest.raises(ConfigurationError, match="states: the brokers know none that are called Sleeping"):
+        admin_of(cluster).list_transactions(states=["Sleeping"])
+
+
+@pytest.mark.parametrize("which", [{"start_offset": 40}, {"producer_id": 7}], ids=str)
+def test_the_transaction_that_hangs_is_ended_at_the_leader(
+    which: dict[str, int], make_cluster: Make, admin_of: Callable[[MockCluster], Admin]
+) -> None:
+    cluster = make_cluster(3, {"t": 3}, limits={"DescribeProducers": (0, 0), "WriteTxnMarkers": (1, 2)})
+    state = txnadmin.ProducerState
+    writers = [
+        state(producer_id=6, producer_epoch=1, current_txn_start_offset=30, coordinator_epoch=2),
+        state(producer_id=7, producer_epoch=3, current_txn_start_offset=40, coordinator_epoch=-1),
+        state(producer_id=8, producer_epoch=5, current_txn_start_offset=-1, coordinator_epoch=2),
+    ]
+    told = txnadmin.PartitionResponse(partition_index=2, active_producers=writers)
+    answer = txnadmin.DescribeProducersResponse(topics=[txnadmin.TopicResponse(name="t", partitions=[told])])
+    cluster.on("DescribeProducers", Reply(lambda _: answer), times=None)
+    ended = txnadmin.WritableTxnMarkerPartitionResult(partition_index=2)
+    in_topic = txnadmin.WritableTxnMarkerTopicResult(name="t", partitions=[ended])
+    done = txnadmin.WriteTxnMarkersResponse(markers=[txnadmin.WritableTxnMarkerResult(producer_id=7, topics=[in_topic])])
+    cluster.on("WriteTxnMarkers", Reply(lambda _: done), times=None)
+    admin = admin_of(cluster)
+    assert admin.abort_transaction(("t", 2), **which).producer_id == 7
+    (request,) = cluster.requests("WriteTxnMarkers")
+    assert request.broker == cluster.leader("t", 2)
+    (marker,) = request.message.markers
+    assert (marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch) == (7, 3, False, 0)
+    for other in ({"start_offset": 41}, {"producer_id": 8}):
+        with pytest.raises(InvalidTxnState, match="t-2: no transaction"):
+            admin.abort_transaction(("t", 2), **other)
+    ended.error_code = 31
+    with pytest.raises(ClusterAuthorizationFailed):
+        admin.abort_transaction(("t", 2), **which)
+    assert cluster.count("WriteTxnMarkers") == 2
 
 
 def test_an_election_that_was_not_needed_is_no_error(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
@@ -368,10 +440,27 @@ def test_a_password_is_sent_salted_and_shown_nowhere(
     (sent,) = request.upsertions
     wanted = hashlib.pbkdf2_hmac("sha512", b"pencil-and-paper", sent.salt, 5000)
     assert (sent.mechanism, sent.iterations, bytes(sent.salted_password)) == (2, 5000, wanted)
-    shown = f"{request!r} {caught.value} {caught.value!r} {caplog.text}"
+    ours = [f.f_locals for f, _ in traceback.walk_tb(caught.value.__traceback__) if "/gkafka/admin/" in f.f_code.co_filename]
+    assert ours
+    shown = f"{request!r} {caught.value} {caught.value!r} {caplog.text} {ours}"
     assert "pencil-and-paper" not in shown
     assert wanted.hex() not in shown
     assert repr(wanted) not in shown
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+def test_the_page_of_administration_runs(make_cluster: Make, connect: Connect, run: Runner, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "admin.md").read_text()
+    whole, beside = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    cluster = make_cluster(3, {})
+    admin = connect(cluster).admin()
+    exec(whole.replace('"127.0.0.1:9092"', f"{cluster.bootstrap!r}, handler={run.name!r}"), {})
+    assert capsys.readouterr().out.startswith("orders 0 -1 -> 0\norders 1 ")
+    assert len(cluster.committed("billing")) == 12
+    exec(beside, {"admin": admin})
+    assert list(admin.list_topics()) == ["orders", "payments"]
+    for call in re.findall(r"`(\w+)`", page.partition("| about |")[2].partition("Results are")[0]):
+        assert callable(getattr(admin, call))
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------
@@ -379,6 +468,7 @@ BAD: list[Callable[[Admin], object]] = [
     lambda a: a.create_topics([""]),
     lambda a: a.create_topics("t"),
     lambda a: a.create_topics([NewTopic("t", 0)]),
+    lambda a: a.create_topics(["t", NewTopic("t", 3)]),
     lambda a: a.create_topics([NewTopic("t", -3)]),
     lambda a: a.create_topics([NewTopic("t", 1, replicas={0: [1]})]),
     lambda a: a.create_topics([NewTopic("t", replicas={1: [1]})]),
@@ -427,6 +517,7 @@ BAD: list[Callable[[Admin], object]] = [
     lambda a: a.abort_transaction(("t", 0)),
     lambda a: a.abort_transaction(("t", 0), start_offset=1, producer_id=1),
     lambda a: a.list_topics(timeout=-1),
+    lambda a: a.list_offsets({("t", 0): -1}, isolation=2),
 ]
 
 

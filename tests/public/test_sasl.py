@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import logging
 import pickle
 import time
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from gkafka import KafkaClient
+from gkafka import Broker, KafkaClient
+from gkafka.config import ClientConfig, build
 from gkafka.exceptions import (
     AuthenticationError,
     ConfigurationError,
@@ -24,6 +26,7 @@ from gkafka.exceptions import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
+from gkafka.handlers import resolve_handler
 from gkafka.testing import Close, Delay, Drop, Error, MockCluster, Sasl
 from tests.public.aids import LIMIT_S, Runner
 from tests.public.conftest import Connect
@@ -160,6 +163,21 @@ def test_f28_a_refused_client_does_not_come_in_a_storm(run: Runner, connect: Con
     assert 3 <= sasl.refused <= 8, "and the broker hears of few of them"
 
 
+def test_a_broker_that_rests_after_a_refusal_tells_it_again(run: Runner, cluster: MockCluster, sasl: Sasl) -> None:
+    handler = resolve_handler(run.name)
+    config = build(ClientConfig, {**options("PLAIN", "wr0ng-secret"), "reconnect_backoff_ms": 3000}, where="the test")
+    broker = Broker(1, *cluster.brokers[1], handler, 30000, 10000, config=config)
+    with pytest.raises(AuthenticationError):
+        broker.connect()
+    run.until(lambda: broker.refusal is not None)
+    for _ in range(20):
+        with pytest.raises(AuthenticationError, match="Invalid username or password"):
+            broker.list_groups()
+    assert sasl.refused == 1
+    broker.close()
+    handler.stop(handler.monotonic() + 5)
+
+
 def test_a_password_that_is_set_right_lets_the_next_calls_in(run: Runner, connect: Connect, cluster: MockCluster, sasl: Sasl) -> None:
     sasl.users[USER] = "not yet"
     client = connect(cluster, **options("SCRAM-SHA-256"))
@@ -200,6 +218,67 @@ def test_who_is_at_work_when_the_password_changes_is_told(
         work()
     assert time.monotonic() - begun < 4
     with contextlib.suppress(KafkaException):
+        producer.close(1)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("by", ["password", "provider"])
+def test_who_is_at_work_goes_on_when_the_credentials_are_right_again(
+    run: Runner, connect: Connect, make_cluster: Callable[..., MockCluster], sasl: Sasl, by: str, protocol: str
+) -> None:
+    """A refusal ends no producer, no consumer and no membership."""
+    cluster = make_cluster(sasl=sasl, consumer_heartbeat_interval_ms=50)
+    broken: list[int] = []
+
+    def provider() -> str:
+        if broken:
+            raise LookupError("no token today")
+        return TOKEN
+
+    given = options("PLAIN") if by == "password" else {**CLEAR, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": provider}
+    client = connect(cluster, **given, reconnect_backoff_max_ms=100)
+    producer = client.get_producer()
+    beat: dict[str, Any] = {"group_protocol": "consumer"} if protocol == "consumer" else {"heartbeat_interval_ms": 50}
+    alone, member = client.get_consumer("t"), client.get_consumer("t", group="g", **beat)
+    consumed: list[list[bytes]] = [[], []]
+
+    def consume(index: int) -> bool:
+        message = (alone, member)[index].consume(timeout_ms=100)
+        if message is not None:
+            consumed[index].append(bytes(message.value or b""))
+        return message is not None
+
+    producer.produce("t", b"1").result(LIMIT_S)
+    run.until(lambda: consume(0))
+    run.until(lambda: consume(1))
+    broken.append(1)
+    sasl.users[USER] = "another"
+    cluster.close_connections()
+    run.sleep(0.3)  # heartbeats are refused, too
+    with pytest.raises(AuthenticationError):
+        producer.produce("t", b"lost").result(LIMIT_S)
+    for index in (0, 1):
+        with pytest.raises(AuthenticationError):
+            run.until(lambda index=index: consume(index))
+    broken.clear()
+    sasl.users[USER] = PASSWORD
+
+    def right_again() -> bool:
+        with contextlib.suppress(AuthenticationError):
+            producer.produce("t", b"2").result(LIMIT_S)
+            return True
+        return False
+
+    def consumes_again(index: int) -> bool:
+        with contextlib.suppress(AuthenticationError):
+            consume(index)
+        return b"2" in consumed[index]
+
+    run.until(right_again)
+    run.until(lambda: consumes_again(0))
+    run.until(lambda: consumes_again(1))
+    assert consumed == [[b"1", b"2"]] * 2
+    with contextlib.suppress(DeliveryError):
         producer.close(1)
 
 
@@ -305,6 +384,16 @@ def test_f28_b63_a_session_is_renewed_on_the_open_connection_and_nothing_is_lost
     assert opened == 3, "control, produce and fetch, none of them twice"
     assert sasl.renewed >= 3 * 4
     assert [record.value for record in cluster.log("t", 0)] == [b"x" * 50] * len(produced)
+
+
+def test_an_idle_connection_is_renewed_in_time(run: Runner, connect: Connect, cluster: MockCluster, sasl: Sasl) -> None:
+    """Its reader sleeps for up to a second: a renewal tells it when the next one is due."""
+    sasl.session_ms = 400
+    client = connect(cluster, **options("PLAIN"))
+    client.connect()
+    run.until(lambda: sasl.renewed >= 4)
+    times = [request.time for request in cluster.requests("SaslAuthenticate")]
+    assert max(after - before for before, after in itertools.pairwise(times)) < 0.9
 
 
 def test_each_renewal_has_a_token_of_its_own(run: Runner, connect: Connect, cluster: MockCluster, sasl: Sasl) -> None:

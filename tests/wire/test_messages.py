@@ -40,7 +40,7 @@ from gkafka.wire.offsets import (
 )
 from gkafka.wire.primitives import UNCOPIED_FROM
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from gkafka.wire.schema import Message, message, string
+from gkafka.wire.schema import Message, Struct, array, int32, message, string
 from tests.wire.recorded import EVERY_API, golden
 
 
@@ -65,6 +65,21 @@ def test_an_unknown_field_is_refused() -> None:
         make(topics=[])
     with pytest.raises(AttributeError):
         FetchTopic().topics = []  # type: ignore[attr-defined]  # what is tested
+
+
+def test_a_table_that_was_never_used_makes_objects_of_itself_and_of_what_is_made_of_it() -> None:
+    class Fresh(Struct):
+        number: int = int32(default=7)
+        numbers: list[int] = array(int32())
+
+    class Child(Fresh):
+        pass
+
+    make: Callable[..., Child] = Child
+    assert (make(number=3).number, make().number, make().numbers) == (3, 7, [])
+    assert (Fresh(number=3).number, Fresh().number) == (3, 7)
+    with pytest.raises(TypeError, match="has no field size"):
+        make(size=1)
 
 
 def test_messages_are_equal_by_value_and_share_no_list() -> None:

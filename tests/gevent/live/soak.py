@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import os
 import random
@@ -173,7 +174,8 @@ class Member:
 
 
 def memory_mb() -> float:
-    """Resident, without what is free already: malloc keeps what thousands of greenlets' stacks needed for a moment."""
+    """Resident, without what is free already: garbage in cycles, and what malloc keeps of thousands of greenlets' stacks."""
+    gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
