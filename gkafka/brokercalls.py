@@ -7,30 +7,43 @@ request objects are taken by their documented attributes, and each call names th
 
 from __future__ import annotations
 
+import importlib
 import weakref
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gkafka.brokererrors import MemberIdRequired, RequestTimedOut
+from gkafka.brokererrors import MemberIdRequired
 from gkafka.checks import check_count
 from gkafka.common import CompressionType
 from gkafka.exceptions import ClientClosedError, KafkaException, UnsupportedCodec
 from gkafka.handlers import RequestHandler, ResponseFuture
-from gkafka.protocol import admin, groups, metadata, offsets
-from gkafka.protocol.base import MIN_INT32, Name, Request, Response, check_has, listed, text
-from gkafka.protocol.fetch import FetchRequest, FetchResponse
-from gkafka.protocol.produce import ProduceResponse, sealed
 from gkafka.wire.produce import PartitionProduceData, TopicProduceData, holds_zstd, record_format
 from gkafka.wire.produce import ProduceRequest as WireProduceRequest
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
     from gkafka.net.channel import Channel
+    from gkafka.protocol import admin, base, fetch, groups, metadata, offsets, produce
+    from gkafka.protocol.base import Name, Request, Response
+else:
+
+    class _Later:
+        """A module that is read with the first call that needs it: most programs make none of these, and start faster without."""
+
+        def __init__(self, module: str) -> None:
+            self._module = module
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(importlib.import_module(self._module), name)
+
+    admin, base, fetch, groups, metadata, offsets, produce = (
+        _Later(f"gkafka.protocol.{name}") for name in ("admin", "base", "fetch", "groups", "metadata", "offsets", "produce")
+    )
 
 __all__ = ["BrokerCalls", "BrokerRequests"]
 
-R = TypeVar("R", bound=Response)
+R = TypeVar("R", bound="Response")
 
 CONTROL, OFFSETS, PRODUCE = "control", "offsets", "produce"
 FETCH = ("fetch", "calls")
@@ -43,18 +56,6 @@ RANGE = SimpleNamespace(protocol_type="consumer", protocol_name="range", metadat
 
 BEGUN_MS = 1000
 """What brokers are told instead of a timeout of 0: one without ZooKeeper would find the time over before it begins."""
-
-
-class CreationBegun(admin.CreateTopicsResponse):
-    """That the time is over means that it was begun."""
-
-    passed = frozenset({RequestTimedOut.code})
-
-
-class DeletionBegun(admin.DeleteTopicsResponse):
-    """The same of a deletion."""
-
-    passed = frozenset({RequestTimedOut.code})
 
 
 class BrokerCalls:
@@ -80,21 +81,21 @@ class BrokerCalls:
         return float(timeout_ms + getattr(request, "parked_ms", 0)) / 1000
 
     # -- records and offsets -------------------------------------------------------------------------------------------
-    def fetch_messages(self, partition_requests: Iterable[Any], timeout: int = 30000, min_bytes: int = 1) -> FetchResponse:
+    def fetch_messages(self, partition_requests: Iterable[Any], timeout: int = 30000, min_bytes: int = 1) -> fetch.FetchResponse:
         """Messages of partitions that this broker leads.
 
         partition_requests: with topic_name, partition_id, offset and max_bytes. timeout: ms that the broker waits for min_bytes.
         """
-        return self._ask(FETCH, FetchRequest(partition_requests, timeout, min_bytes), FetchResponse)
+        return self._ask(FETCH, fetch.FetchRequest(partition_requests, timeout, min_bytes), fetch.FetchResponse)
 
-    def produce_messages(self, produce_request: Any) -> ProduceResponse | None:
+    def produce_messages(self, produce_request: Any) -> produce.ProduceResponse | None:
         """Append messages, one batch for each partition in the order of the request. Returns None at once if required_acks is 0.
 
         produce_request: a ProduceRequest; or anything with compression_type, required_acks (-1 for all in-sync replicas), timeout (ms) and
         messages, each with value, partition_key, partition_id, the topic's name as topic or topic_name, and possibly timestamp (ms) and headers.
         Raises UnsupportedCodec, RecordTooLarge, UnsupportedVersion before anything is sent.
         """
-        check_has("produce_request", produce_request, "compression_type", "required_acks", "timeout")
+        base.check_has("produce_request", produce_request, "compression_type", "required_acks", "timeout")
         channel = self.channel(PRODUCE)
         channel.wait_open(self._handler.monotonic() + self._socket_timeout_ms / 1000)
         if channel.versions is None:
@@ -111,7 +112,7 @@ class BrokerCalls:
         )
         timeout_s = (produce_request.timeout + self._socket_timeout_ms) / 1000
         if acks != 0:
-            return ProduceResponse(self.call(PRODUCE, request, timeout_s=timeout_s))
+            return produce.ProduceResponse(self.call(PRODUCE, request, timeout_s=timeout_s))
         sent = self._handler.Future()
         channel.send(request, _tell(sent), timeout_s=timeout_s, expects_response=False)
         sent.result(timeout_s + 1.0)
@@ -151,12 +152,12 @@ class BrokerCalls:
 
         What newer brokers refuse for the group as a whole stands at each partition, as the document has it, and in the answer's err.
         """
-        asked = listed("preqs", preqs, "topic_name", "partition_id")
+        asked = base.listed("preqs", preqs, "topic_name", "partition_id")
         answer = self._ask(OFFSETS, offsets.OffsetFetchRequest(consumer_group, asked), offsets.OffsetFetchResponse)
         if answer.err != 0:
             refused = offsets.OffsetFetchPartitionResponse(-1, b"", answer.err)
             for p in asked:
-                answer.topics.setdefault(text(p.topic_name).encode(), {}).setdefault(p.partition_id, refused)
+                answer.topics.setdefault(base.text(p.topic_name).encode(), {}).setdefault(p.partition_id, refused)
         return answer
 
     # -- group membership ----------------------------------------------------------------------------------------------
@@ -220,9 +221,9 @@ class BrokerCalls:
         timeout: ms to wait until they are there; 0 or less only begins it, and waits a second at most. Raises the error of the first that is
         refused.
         """
-        if check_count("timeout", timeout, low=MIN_INT32) > 0:
+        if check_count("timeout", timeout, low=base.MIN_INT32) > 0:
             return self._ask(ADMIN, admin.CreateTopicsRequest(topic_reqs, timeout), admin.CreateTopicsResponse)
-        return self._ask(ADMIN, admin.CreateTopicsRequest(topic_reqs, BEGUN_MS), CreationBegun)
+        return self._ask(ADMIN, admin.CreateTopicsRequest(topic_reqs, BEGUN_MS), admin.CreationBegun)
 
     def delete_topics(self, topics: Iterable[Name], timeout: int = 0) -> admin.DeleteTopicsResponse:
         """Delete topics by name. With ZooKeeper this broker must be the controller.
@@ -230,9 +231,9 @@ class BrokerCalls:
         timeout: ms to wait until they are gone; 0 or less only begins it, and waits a second at most. Raises the error of the first that is
         refused.
         """
-        if check_count("timeout", timeout, low=MIN_INT32) > 0:
+        if check_count("timeout", timeout, low=base.MIN_INT32) > 0:
             return self._ask(ADMIN, admin.DeleteTopicsRequest(topics, timeout), admin.DeleteTopicsResponse)
-        return self._ask(ADMIN, admin.DeleteTopicsRequest(topics, BEGUN_MS), DeletionBegun)
+        return self._ask(ADMIN, admin.DeleteTopicsRequest(topics, BEGUN_MS), admin.DeletionBegun)
 
     def fetch_api_versions(self) -> admin.ApiVersionsResponse:
         """Which versions of which APIs this broker speaks. Raises UnsupportedVersion for one before 0.10, which cannot tell."""
@@ -290,7 +291,7 @@ class BrokerRequests(RequestHandler):
 
 
 def _member(connection_id: Name) -> tuple[str, str]:
-    return "group", text(connection_id)
+    return "group", base.text(connection_id)
 
 
 def _is_member(role: object) -> bool:
@@ -310,11 +311,11 @@ def _messages_by_partition(request: Any) -> dict[tuple[str, int], list[Any]]:
     found: dict[tuple[str, int], list[Any]] = {}
     for topic, partitions in getattr(request, "msets", {}).items():
         for partition, mset in partitions.items():
-            found.setdefault((text(topic), partition), []).extend(mset.messages)
+            found.setdefault((base.text(topic), partition), []).extend(mset.messages)
     for message in () if hasattr(request, "msets") else request.messages:
         topic = getattr(message, "topic_name", None)
         topic = getattr(message, "topic", None) if topic is None else topic
-        found.setdefault((text(getattr(topic, "name", topic)), message.partition_id), []).append(message)
+        found.setdefault((base.text(getattr(topic, "name", topic)), message.partition_id), []).append(message)
     return found
 
 
@@ -322,5 +323,5 @@ def _sealed(partitions: dict[tuple[str, int], list[Any]], codec: CompressionType
     topics: dict[str, TopicProduceData] = {}
     for (topic, partition), messages in partitions.items():
         data = topics.setdefault(topic, TopicProduceData(name=topic, partition_data=[])).partition_data
-        data.append(PartitionProduceData(index=partition, records=sealed(topic, partition, messages, codec, written_as, now)))
+        data.append(PartitionProduceData(index=partition, records=produce.sealed(topic, partition, messages, codec, written_as, now)))
     return list(topics.values())

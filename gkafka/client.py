@@ -103,7 +103,9 @@ class KafkaClient:
         check_flag("ignore_rdkafka", ignore_rdkafka)
         self._handler = resolve_handler(handler, use_greenlets=use_greenlets)
         if self._handler.cooperative:
-            import gkafka.consumer  # noqa: F401  # now: at the first get_consumer() the hub would stand still for the 75 ms that it takes
+            # Now: at the first get_consumer(), or call of a broker's, the hub would stand still for the 75 ms that they take.
+            import gkafka.consumer
+            import gkafka.protocol  # noqa: F401
         self._owns_handler = self._handler is not handler
         self._cluster = Cluster(
             hosts, self._handler, exclude_internal_topics=exclude_internal_topics, zookeeper_hosts=zookeeper_hosts, config=self._config

@@ -37,8 +37,6 @@ from gkafka.hosts import is_address, parse_hosts, parse_proxy_url, parse_source_
 from gkafka.net.buffers import BufferPool
 from gkafka.net.credentials import make_credentials
 from gkafka.producermemory import ProducerMemory
-from gkafka.protocol.admin import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsSpec, DescribeGroupResponse
-from gkafka.protocol.base import Names
 from gkafka.sasloptions import check_sasl
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import Versions
@@ -47,6 +45,7 @@ from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOf
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
+    from gkafka.protocol.admin import ApiVersionsSpec, DescribeGroupResponse
 
 __all__ = ["Cluster", "TopicDict"]
 
@@ -225,6 +224,8 @@ class Cluster:
 
         Raises the error of a broker that cannot list its groups, UnsupportedVersion before Kafka 0.9.
         """
+        from gkafka.protocol.base import Names  # only for whoever asks
+
         found: Names[DescribeGroupResponse] = Names()
         for broker in list(self.brokers.values()):
             listed = broker.list_groups()
@@ -237,6 +238,8 @@ class Cluster:
 
     def fetch_api_versions(self) -> dict[int, ApiVersionsSpec]:
         """What a broker, any broker, speaks: API key -> the range of its versions. Before Kafka 0.10, which cannot tell: what is taken for it."""
+        from gkafka.protocol.admin import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsSpec
+
         try:
             response, _ = self.call_any(ApiVersionsRequest().to_message(), self._deadline(None))
         except UnsupportedVersion:

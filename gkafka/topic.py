@@ -9,18 +9,27 @@ from typing import TYPE_CHECKING, Any
 from gkafka.checks import check_count, check_flag, check_timestamp
 from gkafka.common import OffsetType
 from gkafka.partition import Partition
-from gkafka.protocol import OffsetPartitionResponse
 
 if TYPE_CHECKING:
     from gkafka.balancedconsumer import BalancedConsumer
     from gkafka.cluster import Cluster
     from gkafka.managedbalancedconsumer import ManagedBalancedConsumer
     from gkafka.producer import Producer
+    from gkafka.protocol import OffsetPartitionResponse
     from gkafka.simpleconsumer import SimpleConsumer
 
 __all__ = ["OffsetPartitionResponse", "Topic"]
 
 log = logging.getLogger(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    """The class of what offsets are told with, which pykafka has here as well."""
+    if name == "OffsetPartitionResponse":
+        from gkafka.protocol import OffsetPartitionResponse
+
+        return OffsetPartitionResponse
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Topic:
@@ -63,6 +72,8 @@ class Topic:
     def fetch_offset_limits(self, offsets_before: int, max_offsets: int = 1) -> dict[int, OffsetPartitionResponse]:
         """Per partition the offsets from before a time; see Partition.fetch_offset_limit."""
         limits = self.fetch_offset_limits_of(self.partitions, offsets_before, max_offsets)
+        from gkafka.protocol import OffsetPartitionResponse  # only for whoever asks
+
         return {partition: OffsetPartitionResponse(offsets, 0) for partition, offsets in limits.items()}
 
     def fetch_offset_limits_of(self, partition_ids: Iterable[int], offsets_before: int, max_offsets: int = 1) -> dict[int, list[int]]:

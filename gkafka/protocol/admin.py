@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import gkafka
+from gkafka.brokererrors import RequestTimedOut
 from gkafka.protocol.base import Name, Names, Request, Response, listed, text
 from gkafka.protocol.groups import ConsumerGroupProtocolMetadata, MemberAssignment, readable
 from gkafka.wire import admin as wire
@@ -16,10 +17,12 @@ __all__ = [
     "ApiVersionsResponse",
     "ApiVersionsSpec",
     "CreateTopicRequest",
+    "CreationBegun",
     "CreateTopicsRequest",
     "CreateTopicsResponse",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
+    "DeletionBegun",
     "DescribeGroupResponse",
     "DescribeGroupsRequest",
     "DescribeGroupsResponse",
@@ -226,6 +229,18 @@ class DeleteTopicsResponse(_Accepted):
 
     def _read(self, message: Any) -> None:
         self._check(message.responses)
+
+
+class CreationBegun(CreateTopicsResponse):
+    """Of a creation that is only to begin: that the time is over means that it was begun."""
+
+    passed = frozenset({RequestTimedOut.code})
+
+
+class DeletionBegun(DeleteTopicsResponse):
+    """The same of a deletion."""
+
+    passed = frozenset({RequestTimedOut.code})
 
 
 # -- versions ----------------------------------------------------------------------------------------------------------
