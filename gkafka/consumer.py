@@ -317,9 +317,15 @@ class Consumer:
             self._keeper = self._handler.spawn(_keep_house, weakref.ref(self), due, _name="gkafka-consumer")
 
     # -- for skins -------------------------------------------------------------------------------------------------------------
-    def hand_out(self, message_class: type[Message], key: Any = None, value: Any = None, make: Any = None) -> None:
-        """Messages of this class from now on; or with functions (topic, bytes) for keys and values what make(message, key, value) gives."""
-        self._engine.message_class = message_class
+    def hand_out(
+        self, message_class: type[Message], key: Any = None, value: Any = None, make: Any = None, *, double_compressed: str = "open"
+    ) -> None:
+        """Messages of this class from now on; or with functions (topic, bytes) for keys and values what make(message, key, value) gives.
+
+        double_compressed: what becomes of a message of format 0 or 1 inside a compressed one that is compressed, too: "open", "leave" it as it is
+        (its value is the compressed bytes), or "skip" the outer one with a warning.
+        """
+        self._engine.message_class, self._engine.double_compressed = message_class, double_compressed
         if key is not None or value is not None:
             self._deserializers.use(key, value, make)
 

@@ -30,10 +30,12 @@ from gkafka.exceptions import (
 from gkafka.explaining import Explanation, explain
 from gkafka.fetchdriver import FetchDriver
 from gkafka.groupoffsets import GroupOffsets
+from gkafka.records._double import left_compressed
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
-    from gkafka.records import Message, Records
+    from gkafka.core.fetcher import Fetched
+    from gkafka.records import BatchHeader, Message, Records
 
 __all__ = ["NativeConsumer"]
 
@@ -68,6 +70,7 @@ class NativeConsumer:
         self._offsets = GroupOffsets(cluster, group)
         self.may_deliver: Callable[[], bool] | None = None
         self.message_class: type[Message] = records.Message  # of what is handed out, from the next batch on
+        self.double_compressed = "open"  # of format 0 and 1; "leave": as one message, "skip"
         self.hand_outs = 0  # how often records were handed out, or were about to be
         self._longest_run = GREENLET_RUN if cluster.handler.cooperative else CHUNK
         self._run_until = 0  # of hand_outs: then take_next() gives none, so that consume_batch() is called
@@ -366,15 +369,30 @@ class NativeConsumer:
             if batch is None:
                 driver.held -= held - queue.held
                 return None
+            min_offset = max(batch.skip_to, queue.position.consumed)
+            buffer, header = batch.buffer, batch.header
+            if header.magic < 2 and header.codec and self.double_compressed != "open":
+                buffer, header, min_offset = self._mind_double(batch, min_offset)
             reader = queue.reader = records.Records(
-                batch.buffer,
-                batch.header,
+                buffer,
+                header,
                 queue.context,
                 check_crcs=self.config.check_crcs,
-                min_offset=max(batch.skip_to, queue.position.consumed),
+                min_offset=min_offset,
                 message_class=self.message_class,
             )
             return reader
+
+    def _mind_double(self, batch: Fetched, min_offset: int) -> tuple[memoryview, BatchHeader, int]:
+        """What to read of a compressed message that may hold one that is compressed, too: buffer, header, first offset."""
+        topic, partition = batch.position.tp
+        plain = left_compressed(batch.buffer, batch.header, topic, partition, check_crcs=self.config.check_crcs)
+        if plain is None:
+            return batch.buffer, batch.header, min_offset
+        if self.double_compressed == "skip":
+            log.warning("%s[%d] offset %d: the message is compressed twice, it is skipped", topic, partition, batch.header.last_offset)
+            return batch.buffer, batch.header, batch.header.last_offset + 1
+        return memoryview(plain), records.scan(plain)[0], min_offset
 
     def _damaged(self, queue: Queue, reader: Records, error: KafkaException) -> None:
         """A batch cannot be read: the position stays before it, the partition is fetched again after a pause, the caller is told."""

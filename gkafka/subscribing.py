@@ -49,11 +49,13 @@ class Subscription:
         return seen != self._seen_version
 
     def topics(self) -> list[str]:
-        """All names, or the topics that match now; internal ones match nothing."""
+        """All names, or the topics that match now; internal ones do if the client shows them."""
         if self._pattern is None:
             return list(self._names)
         metadata = self._cluster.metadata
-        usable = {name for name, info in list(metadata.topics.items()) if not info.is_internal and metadata.topic(name) is not None}
+        usable = {
+            name for name, info in list(metadata.topics.items()) if self._cluster.topics.shows(info) and metadata.topic(name) is not None
+        }
         return sorted(name for name in usable if self._pattern.fullmatch(name))
 
     def partitions(self) -> list[TopicPartition]:

@@ -36,14 +36,15 @@ class TopicDict(dict[str, Topic]):
             raise ClientClosedError("the client of these topics is gone: keep a reference to the KafkaClient")
         return cluster
 
-    def _shows(self, info: TopicInfo) -> bool:
+    def shows(self, info: TopicInfo) -> bool:
+        """Is it there, and not one of those that are hidden?"""
         return info.error is None and not (self._exclude_internal and (info.is_internal or info.name in KNOWN_INTERNAL))
 
     def _names(self) -> list[str]:
         cluster = self._owner()
         cluster.check_open()
         cluster.ensure_listed()
-        return sorted(name for name, info in cluster.metadata.topics.items() if self._shows(info))
+        return sorted(name for name, info in cluster.metadata.topics.items() if self.shows(info))
 
     def __getitem__(self, name: str | bytes) -> Topic:
         owner = self._owner()
@@ -54,7 +55,7 @@ class TopicDict(dict[str, Topic]):
         if made is not None:
             return made
         info = owner.wait_for_topic(key)
-        if not self._shows(info):
+        if not self.shows(info):
             raise KeyError(f"{key!r} is an internal topic: KafkaClient(exclude_internal_topics=False) shows it")
         topic = self._made[key] = Topic(owner, info)
         return topic

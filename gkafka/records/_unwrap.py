@@ -48,10 +48,10 @@ def open_set(data: Buffer, magic: int, offset: int, place: Place, *, check_crcs:
 
     max_bytes: what is left of the batch's bound for sets compressed within this one.
     """
-    count, last, compressed = _survey(data, place)
+    count, last, compressed = survey(data, place)
     if not count:
         raise corrupt("a compressed message holds no messages", place)
-    base = _base(last, magic, offset, place)
+    base = base_of(last, magic, offset, place)
     if not compressed:
         return MessageSet(data, base, count)
     if depth > 1:
@@ -59,7 +59,7 @@ def open_set(data: Buffer, magic: int, offset: int, place: Place, *, check_crcs:
     return _flatten(data, base, place, check_crcs, max_bytes)
 
 
-def _survey(data: Buffer, place: Place) -> tuple[int, int, bool]:
+def survey(data: Buffer, place: Place) -> tuple[int, int, bool]:
     """How many messages there are, the last one's offset as it stands, and whether any of them is compressed."""
     count, offset, compressed, pos, size = 0, -1, False, 0, len(data)
     while pos < size:
@@ -87,7 +87,8 @@ def _not_a_message(data: Buffer, pos: int) -> str:
     return inside + explain_entry(data, pos, whole=True)
 
 
-def _base(last: int, magic: int, offset: int, place: Place) -> int:
+def base_of(last: int, magic: int, offset: int, place: Place) -> int:
+    """What is added to the offsets in a compressed message of that offset. last: the last of them, as it stands."""
     # Some versions of librdkafka leave the wrapper's offset at 0: the inner ones count from there (so does the Java client).
     if offset == 0:
         return 0

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Answers"]
 
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER, INVALID_TOPIC, NOT_COORDINATOR = 3, 5, 6, 17, 16
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 COORDINATOR_NOT_AVAILABLE, INVALID_ACKS, ILLEGAL_GENERATION, TOPIC_EXISTS, INVALID_PARTITIONS = 15, 21, 22, 36, 37
 INVALID_REPLICATION, NOT_CONTROLLER, INVALID_REQUEST, FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 38, 41, 42, 74, 75, 100
 UNSUPPORTED_FOR_FORMAT, GROUP_ID_NOT_FOUND, UNSTABLE = 43, 69, 88
@@ -182,7 +183,7 @@ class Answers:
             )
             for partition in topic.partitions
         ]
-        return metadata.MetadataResponseTopic(name=topic.name, topic_id=topic.id, partitions=partitions)
+        return metadata.MetadataResponseTopic(name=topic.name, topic_id=topic.id, is_internal=topic.name in INTERNAL, partitions=partitions)
 
     def _produce(self, call: Call) -> Message | None:
         request: Any = call.request.message
