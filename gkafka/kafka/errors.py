@@ -13,6 +13,7 @@ from gkafka.records._check import NothingToSend
 __all__ = [  # and a name for each code of the broker's errors, below
     "BrokerResponseError",
     "CommitFailedError",
+    "DamagedRecordError",
     "IllegalArgumentError",
     "IllegalStateError",
     "KafkaConfigurationError",
@@ -49,6 +50,12 @@ class WrongTypeError(ConfigurationError, TypeError):
     """An argument of a type that cannot be used."""
 
 
+class DamagedRecordError(_ours.CorruptRecordError, _ours.InvalidMessageError):
+    """A record that was fetched cannot be read. kafka-python has one name, CorruptRecordError, for that and for a broker's error 2."""
+
+    retriable = False
+
+
 class UnrecognizedBrokerVersion(KafkaException):
     """A broker does not tell which version it is."""
 
@@ -61,7 +68,7 @@ ClusterAuthorizationFailedError = _ours.ClusterAuthorizationFailed
 ConcurrentTransactionsError = _ours.ConcurrentTransactions
 CoordinatorLoadInProgressError = _ours.GroupLoadInProgress
 CoordinatorNotAvailableError = _ours.GroupCoordinatorNotAvailable
-CorruptRecordError = _ours.InvalidMessageError
+CorruptRecordError = CorruptRecordException = _ours.InvalidMessageError
 DelegationTokenAuthDisabledError = _ours.DelegationTokenAuthDisabled
 DelegationTokenAuthorizationFailedError = _ours.DelegationTokenAuthorizationFailed
 DelegationTokenExpiredError = _ours.DelegationTokenExpired

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -85,6 +86,7 @@ _CLIENT_NAMES = {
     "allow_auto_create_topics": "auto_create_topics",
     "proxy_url": "proxy_url",
 }
+USUAL_CONNECT_MS, SHORTEST_CONNECT_MS = 10000, 4000
 _BESIDE_CONTEXT = tuple(name for name in _CLIENT_NAMES if name.startswith("ssl_") and name != "ssl_context")
 _WITHOUT_EFFECT = {
     "selector": "the handler does all waiting: choose it by handler='threading' or handler='gevent'",
@@ -101,9 +103,14 @@ def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str) -> 
             near = difflib.get_close_matches(name, defaults, 1)
             raise ConfigurationError(f"{where}: there is no option {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
     for name, why in _WITHOUT_EFFECT.items():
-        if name in given and given[name] != defaults[name] and given[name] not in (None, (), []):
+        if name in given and given[name] != defaults[name] and given[name] not in (None, (), [], _usual_selector()):
             raise ConfigurationError(f"{where}: {name}={given[name]!r} would have no effect: {why}")
     return {**defaults, **given}
+
+
+def _usual_selector() -> Any:
+    """What 1.4 documents as the default: whoever gives it has imported it."""
+    return getattr(sys.modules.get("selectors"), "DefaultSelector", None)
 
 
 def native(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -121,6 +128,8 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
     for theirs, ours in _CLIENT_NAMES.items():
         if theirs.startswith(("ssl_", "sasl_", "allow_un", "allow_pl")) and ours in taken and options[theirs] == CLIENT[theirs]:
             del taken[ours]
+    if taken.get("ssl_check_hostname") is False:  # documented as enough by itself; gkafka's warning stays
+        taken["allow_unverified_tls"] = True
     client_id = options["client_id"]
     return {
         **taken,
@@ -129,6 +138,7 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
         "socket_timeout_ms": options["request_timeout_ms"],
         "offsets_channel_socket_timeout_ms": options["request_timeout_ms"],
         "broker_version": _broker_version(options["api_version"]),
+        "connect_timeout_ms": _connect_timeout_ms(options),
         "socket_options": _socket_options(options),
         "handler": options["handler"],
     }
@@ -153,6 +163,15 @@ def _hosts(given: Any) -> str:
         if hosts and all(isinstance(host, str) for host in hosts):
             return ",".join(hosts)
     raise ConfigurationError(f"bootstrap_servers={given!r}: must be 'host:port', or a list of them")
+
+
+def _connect_timeout_ms(options: Mapping[str, Any]) -> float:
+    """Kafka 0.9 never answers the question for its versions. By the time that a connection has, it is judged how long to wait for that: short enough
+    for the constructor to find it out within api_version_auto_timeout_ms."""
+    if options["api_version"] not in (None, "auto"):
+        return USUAL_CONNECT_MS
+    within_ms = check_seconds("api_version_auto_timeout_ms", options["api_version_auto_timeout_ms"])
+    return min(max(2 * within_ms, SHORTEST_CONNECT_MS), USUAL_CONNECT_MS)
 
 
 def _broker_version(given: Any) -> str:

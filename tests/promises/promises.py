@@ -36,6 +36,11 @@ REQUESTS = "protocol/test_requests.py::"
 RESPONSES = "protocol/test_responses.py::"
 MESSAGES = "protocol/test_messages.py::"
 UTILS = "protocol/test_utils.py::"
+READING = "kafka/test_consumer.py::"
+READOPTIONS = "kafka/test_consumer_options.py::"
+READGROUPS = "kafka/test_consumer_groups.py::"
+READPLACES = "kafka/test_consumer_positions.py::"
+READLIVE = "live/test_kafka_consumer.py::"
 SENDING = "kafka/test_producer.py::"
 
 SHORT = {
@@ -53,6 +58,11 @@ SHORT = {
     "RESPONSES ": RESPONSES,
     "MESSAGES ": MESSAGES,
     "UTILS ": UTILS,
+    "READING ": READING,
+    "READOPTIONS ": READOPTIONS,
+    "READGROUPS ": READGROUPS,
+    "READPLACES ": READPLACES,
+    "READLIVE ": READLIVE,
     "SENDING ": SENDING,
 }
 
@@ -310,78 +320,78 @@ TABLE = """
 314 | client_id is unique for each producer | SENDING test_each_producer_has_a_name_of_its_own
 
 [waived: gkafka.kafka: not built yet]
-221 | best with brokers of 0.9 and newer, works from 0.8.0 on
+221 | best with brokers of 0.9 and newer, works from 0.8.0 on | READOPTIONS test_api_version_is_taken_at_its_word_or_found_out, READPLACES test_brokers_that_cannot_look_up_by_time_raise_unsupported_version_error
 222 | groups need brokers of 0.9
-223 | the documented imports
-224 | iteration yields named tuples of raw bytes
-225 | group_id joins a group and commits
-226 | assign consumes these partitions only
-227 | deserializers of values and keys
-228 | earliest without auto commit
-229 | consumer_timeout_ms ends iteration
-230 | subscribe by pattern
-231 | two members share the partitions
+223 | the documented imports | READING test_the_documented_imports_are_there_below_gkafka
+224 | iteration yields named tuples of raw bytes | READING test_iteration_yields_named_tuples_of_raw_bytes, READING test_a_record_behaves_as_a_namedtuple
+225 | group_id joins a group and commits | READGROUPS test_group_id_joins_and_shares, READGROUPS test_a_group_commits_what_its_member_consumed_and_the_next_one_goes_on
+226 | assign consumes these partitions only | READING test_assign_consumes_these_partitions_only
+227 | deserializers of values and keys | READING test_values_and_keys_go_through_the_deserializers, READING test_a_deserializer_may_be_an_object_that_is_told_the_topic_and_closed
+228 | earliest without auto commit | READGROUPS test_enable_auto_commit_commits_in_the_background_and_at_the_end
+229 | consumer_timeout_ms ends iteration | READING test_consumer_timeout_ms_ends_iteration_and_it_may_begin_again, READING test_consumer_timeout_ms_is_for_each_record_not_for_all, READING test_by_default_iteration_waits_for_ever
+230 | subscribe by pattern | READING test_a_pattern_consumes_every_topic_that_matches_now_and_later, READGROUPS test_a_group_follows_topics_that_come_and_match
+231 | two members share the partitions | READGROUPS test_group_id_joins_and_shares
 241 | the low-level legacy classes are kept
-242 | bootstrap_servers as text or a list
-243 | client_id goes with each request
-244 | without group_id no commits
-245 | fetch_min_bytes and fetch_max_wait_ms
-246 | fetch_max_bytes lets a larger first message through
-247 | max_partition_fetch_bytes
-248 | brokers are fetched from in parallel
-249 | request_timeout_ms
-250 | retry_backoff_ms
-251 | reconnect_backoff_ms
-252 | reconnect_backoff_max_ms
-253 | max_in_flight_requests_per_connection
-254 | auto_offset_reset earliest, latest or an error
-255 | auto commit in the background
-256 | default_offset_commit_callback
-257 | check_crcs
-258 | metadata_max_age_ms
-259 | partition_assignment_strategy
-260 | max_poll_records
-261 | max_poll_interval_ms
-262 | session_timeout_ms
-263 | heartbeat_interval_ms
-264 | socket buffer sizes and options
-265 | double-compressed messages may be left as they are
-266 | security_protocol
-267 | ssl_context outweighs the other ssl settings
-268 | the ssl files and the check of host names
-269 | ssl_crlfile
-270 | api_version may be given or found out
-271 | api_version_auto_timeout_ms
-272 | metrics and the selector
-273 | internal topics only by name
+242 | bootstrap_servers as text or a list | READOPTIONS test_bootstrap_servers_is_a_string_or_a_list_of_which_one_is_enough
+243 | client_id goes with each request | READOPTIONS test_client_id_goes_with_each_request_and_to_the_group
+244 | without group_id no commits | READGROUPS test_group_id_joins_and_shares, READGROUPS test_commits_need_a_group, READOPTIONS test_without_group_id_there_is_no_group_and_no_commit
+245 | fetch_min_bytes and fetch_max_wait_ms | READOPTIONS test_options_of_fetches_arrive_at_the_broker, READOPTIONS test_fetch_min_bytes_is_waited_for_no_longer_than_fetch_max_wait_ms
+246 | fetch_max_bytes lets a larger first message through | READOPTIONS test_options_of_fetches_arrive_at_the_broker, READOPTIONS test_a_first_message_over_every_limit_is_returned
+247 | max_partition_fetch_bytes | READOPTIONS test_options_of_fetches_arrive_at_the_broker, READOPTIONS test_a_first_message_over_every_limit_is_returned
+248 | brokers are fetched from in parallel | READOPTIONS test_brokers_are_fetched_from_in_parallel
+249 | request_timeout_ms | READOPTIONS test_request_timeout_ms_bounds_an_answer_and_a_call
+250 | retry_backoff_ms | READOPTIONS test_retry_backoff_ms_is_the_pause_after_an_error
+251 | reconnect_backoff_ms | READOPTIONS test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms
+252 | reconnect_backoff_max_ms | READOPTIONS test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms
+253 | max_in_flight_requests_per_connection | READOPTIONS test_max_in_flight_requests_per_connection_bounds_the_fetches_of_a_broker
+254 | auto_offset_reset earliest, latest or an error | READOPTIONS test_auto_offset_reset_says_where_to_go_from_an_offset_that_is_out_of_range, READOPTIONS test_auto_offset_reset_of_any_other_value_raises
+255 | auto commit in the background | READGROUPS test_enable_auto_commit_commits_in_the_background_and_at_the_end, READGROUPS test_auto_commit_interval_ms_is_the_time_between_commits
+256 | default_offset_commit_callback | READGROUPS test_default_offset_commit_callback_is_told_of_commits
+257 | check_crcs | READOPTIONS test_check_crcs_finds_what_is_damaged
+258 | metadata_max_age_ms | READOPTIONS test_metadata_max_age_ms_finds_new_partitions
+259 | partition_assignment_strategy | READGROUPS test_options_of_members_arrive_at_the_coordinator, READGROUPS test_partition_assignment_strategy_is_what_the_member_offers
+260 | max_poll_records | READOPTIONS test_max_poll_records_bounds_one_poll
+261 | max_poll_interval_ms | READGROUPS test_options_of_members_arrive_at_the_coordinator, READGROUPS test_max_poll_interval_ms_without_a_poll_costs_the_membership
+262 | session_timeout_ms | READGROUPS test_options_of_members_arrive_at_the_coordinator
+263 | heartbeat_interval_ms | READGROUPS test_heartbeat_interval_ms_is_the_time_between_heartbeats, READGROUPS test_heartbeat_interval_ms_has_to_be_lower_than_session_timeout_ms
+264 | socket buffer sizes and options | READOPTIONS test_socket_options_and_the_sizes_of_buffers_are_those_of_the_sockets
+265 | double-compressed messages may be left as they are | kafka/test_consumer_double_compression.py::test_double_compressed_messages_are_left_as_one_blob, kafka/test_consumer_double_compression.py::test_double_compressed_messages_are_skipped_with_a_warning, kafka/test_consumer_double_compression.py::test_plain_messages_beside_a_double_compressed_one_keep_their_offsets, kafka/test_consumer_double_compression.py::test_the_brokers_time_is_that_of_what_was_left_compressed, kafka/test_consumer_double_compression.py::test_a_damaged_message_is_told_and_not_skipped
+266 | security_protocol | kafka/test_consumer_tls.py::test_security_protocol_ssl_encrypts_and_checks_the_certificate, kafka/test_consumer_tls.py::test_tls_to_a_broker_without_it_is_told
+267 | ssl_context outweighs the other ssl settings | kafka/test_consumer_tls.py::test_ssl_context_makes_the_other_ssl_options_void
+268 | the ssl files and the check of host names | kafka/test_consumer_tls.py::test_security_protocol_ssl_encrypts_and_checks_the_certificate, kafka/test_consumer_tls.py::test_ssl_check_hostname_compares_the_name, kafka/test_consumer_tls.py::test_ssl_certfile_keyfile_and_password_are_the_clients_certificate
+269 | ssl_crlfile | kafka/test_consumer_tls.py::test_ssl_crlfile_refuses_what_was_revoked
+270 | api_version may be given or found out | READOPTIONS test_api_version_is_taken_at_its_word_or_found_out
+271 | api_version_auto_timeout_ms | READOPTIONS test_api_version_auto_timeout_ms_bounds_the_constructor
+272 | metrics and the selector | READOPTIONS test_what_would_have_no_effect_is_refused_unless_it_is_the_default
+273 | internal topics only by name | READOPTIONS test_internal_topics_match_no_pattern_unless_they_may
 274 | SASL PLAIN
-275 | failures of servers are handled without a word
-276 | assign and subscribe exclude each other
-277 | assign replaces, without a group
-278 | assignment
-279 | beginning_offsets and end_offsets leave the position alone
-280 | what they raise
-281 | close commits what is pending
-282 | commit waits for success
-283 | the next message is what is committed
-284 | commits are kept in Kafka and used at every start
-285 | commit_async
-286 | committed
-287 | highwater
-288 | metrics
-289 | offsets_for_times
-290 | None where no message is that new
-291 | partitions_for_topic and topics
-292 | pause, resume and paused
-293 | poll
-294 | poll goes on from the last consumed offset
-295 | position
-296 | seek
-297 | seek_to_beginning and seek_to_end
-298 | subscribe checks its arguments
-299 | what triggers a rebalance
-300 | the listener hears of revoked and then of assigned partitions
-301 | subscription and unsubscribe
+275 | failures of servers are handled without a word | READOPTIONS test_a_broker_that_fails_and_partitions_that_move_are_followed, READOPTIONS test_metadata_max_age_ms_finds_new_partitions
+276 | assign and subscribe exclude each other | READING test_assign_and_subscribe_exclude_each_other_until_unsubscribe
+277 | assign replaces, without a group | READING test_assign_replaces_and_needs_no_group
+278 | assignment | READING test_assign_consumes_these_partitions_only, READING test_without_a_group_a_subscription_reads_all_partitions, READGROUPS test_group_id_joins_and_shares
+279 | beginning_offsets and end_offsets leave the position alone | READPLACES test_beginning_and_end_offsets_leave_the_position_alone
+280 | what they raise | READOPTIONS test_request_timeout_ms_bounds_an_answer_and_a_call, READPLACES test_look_ups_that_get_no_answer_raise_kafka_timeout_error, READPLACES test_brokers_that_cannot_look_up_by_time_raise_unsupported_version_error
+281 | close commits what is pending | READGROUPS test_enable_auto_commit_commits_in_the_background_and_at_the_end, READGROUPS test_close_without_autocommit_leaves_what_is_pending
+282 | commit waits for success | READGROUPS test_commit_commits_what_was_consumed_and_waits, READGROUPS test_commit_raises_what_cannot_be_mended
+283 | the next message is what is committed | READGROUPS test_a_group_commits_what_its_member_consumed_and_the_next_one_goes_on, READGROUPS test_commit_commits_what_was_consumed_and_waits
+284 | commits are kept in Kafka and used at every start | READGROUPS test_a_group_commits_what_its_member_consumed_and_the_next_one_goes_on, READGROUPS test_an_assigned_partition_starts_where_its_group_has_committed
+285 | commit_async | READGROUPS test_commit_async_does_not_block_and_tells_the_callback_and_the_future, READGROUPS test_commits_in_the_background_are_made_in_the_order_of_the_calls_and_before_close
+286 | committed | READGROUPS test_committed_is_the_offset_or_none
+287 | highwater | READPLACES test_highwater_is_none_before_a_fetch_and_then_the_next_offset_produced
+288 | metrics | READPLACES test_metrics_are_numbers_by_group_and_name
+289 | offsets_for_times | READPLACES test_offsets_for_times_is_the_first_record_at_or_after_each_time
+290 | None where no message is that new | READPLACES test_offsets_for_times_is_the_first_record_at_or_after_each_time, READPLACES test_a_negative_timestamp_is_a_value_error
+291 | partitions_for_topic and topics | READPLACES test_partitions_for_topic_and_topics_are_sets
+292 | pause, resume and paused | READING test_paused_partitions_are_not_handed_out_until_they_are_resumed, READGROUPS test_paused_partitions_cost_no_rebalance
+293 | poll | READING test_poll_returns_records_by_partition_in_order, READING test_poll_without_a_timeout_returns_at_once, READING test_poll_waits_no_longer_than_its_timeout_and_no_longer_than_needed, kafka/test_consumer_input.py::test_poll_refuses_a_timeout_that_is_none, kafka/test_consumer_input.py::test_poll_refuses_a_number_of_records_that_is_none
+294 | poll goes on from the last consumed offset | READING test_poll_goes_on_where_the_last_one_ended, READGROUPS test_an_assigned_partition_starts_where_its_group_has_committed
+295 | position | READPLACES test_position_is_the_offset_of_the_next_record
+296 | seek | READPLACES test_seek_says_where_to_go_on_and_the_last_one_wins, READPLACES test_seek_to_what_is_no_offset_is_an_assertion_error, READPLACES test_seeks_of_what_is_not_assigned_are_assertion_errors
+297 | seek_to_beginning and seek_to_end | READPLACES test_seek_to_beginning_and_to_end_take_some_or_all_that_are_assigned, READPLACES test_seeks_of_what_is_not_assigned_are_assertion_errors
+298 | subscribe checks its arguments | kafka/test_consumer_input.py::test_subscribe_checks_its_arguments
+299 | what triggers a rebalance | READGROUPS test_group_id_joins_and_shares, READGROUPS test_subscribe_replaces_and_unsubscribe_clears, READGROUPS test_a_group_follows_topics_that_come_and_match
+300 | the listener hears of revoked and then of assigned partitions | READGROUPS test_a_listener_hears_of_revoked_partitions_and_then_of_assigned_ones, READGROUPS test_a_listener_may_commit_and_seek
+301 | subscription and unsubscribe | READING test_without_a_group_a_subscription_reads_all_partitions, READING test_a_pattern_consumes_every_topic_that_matches_now_and_later, READGROUPS test_subscribe_replaces_and_unsubscribe_clears
 
 [waived: gkafka.kafka.legacy: not built yet]
 315 | the base Consumer

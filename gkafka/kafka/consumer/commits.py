@@ -8,7 +8,7 @@ from typing import Any
 
 from gkafka.common import TopicPartition
 from gkafka.kafka.consumer.lookups import check_partition
-from gkafka.kafka.errors import IllegalStateError, KafkaError, WrongTypeError
+from gkafka.kafka.errors import IllegalArgumentError, IllegalStateError, KafkaError, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.protocol.commit import OffsetCommitResponse
 from gkafka.kafka.structs import OffsetAndMetadata
@@ -103,6 +103,8 @@ def offsets_of(given: Any) -> tuple[dict[TopicPartition, int], dict[TopicPartiti
         tp = check_partition(key)
         if not isinstance(entry, tuple) or len(entry) < 2 or isinstance(entry[0], bool) or not isinstance(entry[0], int):
             raise WrongTypeError(f"offsets[{tp}]={entry!r}: must be an OffsetAndMetadata(offset, metadata)")
+        if entry[0] < 0:
+            raise IllegalArgumentError(f"offsets[{tp}]={entry!r}: the offset must be 0 or more")
         if entry[1] is not None and not isinstance(entry[1], str):
             raise WrongTypeError(f"offsets[{tp}]={entry!r}: its metadata must be a str")
         plain[tp], notes[tp] = entry[0], entry[1] or ""

@@ -11,13 +11,14 @@ from gkafka.checks import check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
-from gkafka.exceptions import ConfigurationError, ForkedClientError, KafkaException
+from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, CorruptRecordError, ForkedClientError, KafkaException
 from gkafka.kafka import options as o
+from gkafka.kafka.consumer.checks import NAMES, OF_MEMBERS, assignors, check_options, compiled, policy, told_by_name
 from gkafka.kafka.consumer.commits import Commits, default_callback, offsets_of
 from gkafka.kafka.consumer.fetcher import LazyRecord, whole
 from gkafka.kafka.consumer.lookups import Lookups, check_partition, check_partitions
 from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
-from gkafka.kafka.errors import IllegalArgumentError, IllegalStateError, WrongTypeError
+from gkafka.kafka.errors import DamagedRecordError, IllegalArgumentError, IllegalStateError, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
 from gkafka.kafka.serializer import as_function, end
@@ -28,26 +29,8 @@ __all__ = ["KafkaConsumer"]
 
 log = logging.getLogger(__name__)
 
-NAMES = {
-    "fetch_min_bytes": "fetch_min_bytes",
-    "fetch_max_wait_ms": "fetch_wait_max_ms",
-    "fetch_max_bytes": "fetch_max_bytes",
-    "max_partition_fetch_bytes": "fetch_message_max_bytes",
-    "request_timeout_ms": "request_timeout_ms",
-    "retry_backoff_ms": "fetch_error_backoff_ms",
-    "auto_commit_interval_ms": "auto_commit_interval_ms",
-    "check_crcs": "check_crcs",
-    "isolation_level": "isolation_level",
-    "client_rack": "client_rack",
-    "max_poll_interval_ms": "max_poll_interval_ms",
-}
-OF_MEMBERS = {
-    "session_timeout_ms": "session_timeout_ms",
-    "heartbeat_interval_ms": "heartbeat_interval_ms",
-    "group_instance_id": "group_instance_id",
-}
-OLD_POLICIES = {"smallest": "earliest", "largest": "latest"}
 TICK_MS = 1000.0
+LATEST = -1
 
 
 class KafkaConsumer:
@@ -89,17 +72,19 @@ class KafkaConsumer:
     def __init__(self, *topics: str, **configs: Any) -> None:
         self._closed = True  # until it is complete
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()")
-        self._check_options()
+        check_options(self.config)
         self._key = as_function(self.config["key_deserializer"], "deserialize")
         self._value = as_function(self.config["value_deserializer"], "deserialize")
         self._consumer: Consumer | None = None
+        self._leaving: Consumer | None = None
+        self._unplaced: set[TopicPartition] = set()
         self._listener: ConsumerRebalanceListener | None = None
         self._subscribed: set[str] | re.Pattern[str] | None = None
         self._assigned = False
         self._iterator: Iterator[Any] | None = None
-        self._client = KafkaClient(
-            exclude_internal_topics=self.config["exclude_internal_topics"], **o.client_options(self.config, named="kafka-python-%d")
-        )
+        with told_by_name():
+            shown = {"exclude_internal_topics": self.config["exclude_internal_topics"]}
+            self._client = KafkaClient(**shown, **o.client_options(self.config, named="kafka-python-%d"))
         self._handler = self._client.handler
         self._lookups = Lookups(self._client, self.config)
         self._commits = Commits(self._handler, self.config["default_offset_commit_callback"])
@@ -113,19 +98,6 @@ class KafkaConsumer:
             self._client.close(0)
             raise
 
-    def _check_options(self) -> None:
-        c = self.config
-        if c["skip_double_compressed_messages"] not in (True, False):
-            raise ConfigurationError(f"skip_double_compressed_messages={c['skip_double_compressed_messages']!r}: must be True or False")
-        if not isinstance(c["max_poll_records"], int) or isinstance(c["max_poll_records"], bool) or c["max_poll_records"] < 1:
-            raise ConfigurationError(f"max_poll_records={c['max_poll_records']!r}: must be a whole number, 1 or more")
-        if c["group_instance_id"] is not None and c["group_id"] is None:
-            raise ConfigurationError(f"group_instance_id={c['group_instance_id']!r} needs a group: give group_id")
-        if not callable(c["default_offset_commit_callback"]):
-            raise ConfigurationError(
-                f"default_offset_commit_callback={c['default_offset_commit_callback']!r}: must be callable with (offsets, response)"
-            )
-
     def __repr__(self) -> str:
         of: list[Any] = sorted(self.subscription() or ()) or sorted(self.assignment())
         return f"<{type(self).__name__} group_id={self.config['group_id']!r} {of}{' closed' if self._closed else ''}>"
@@ -135,24 +107,23 @@ class KafkaConsumer:
         c = self.config
         group = c["group_id"]
         taken = o.native(c, NAMES)
-        policy = OLD_POLICIES.get(c["auto_offset_reset"], c["auto_offset_reset"])
-        taken["auto_offset_reset"] = (
-            policy if policy in ("earliest", "latest") else "none"
-        )  # documented: any other value raises the exception
+        taken["auto_offset_reset"] = policy(c)
         taken["auto_commit"] = bool(c["enable_auto_commit"]) if group is not None else None
         taken["queued_max_messages"] = max(2000, c["max_poll_records"])
         if group is not None and topics is not None:
             taken.update(o.native(c, OF_MEMBERS))
-            taken["assignors"] = [one() if isinstance(one, type) else one for one in c["partition_assignment_strategy"]]
+            taken["assignors"] = assignors(c["partition_assignment_strategy"])
             taken.update(on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
         else:
             del taken["max_poll_interval_ms"]
         if group is None or c["enable_auto_commit"] is False:
             del taken["auto_commit_interval_ms"]
-        return self._prepared(self._client.get_consumer(topics, group, **taken))
+        with told_by_name():
+            return self._prepared(self._client.get_consumer(topics, group, **taken))
 
     def _prepared(self, consumer: Consumer) -> Consumer:
-        consumer.hand_out(LazyRecord, self._key, self._value, whole)
+        double = "skip" if self.config["skip_double_compressed_messages"] else "leave"
+        consumer.hand_out(LazyRecord, self._key, self._value, whole, double_compressed=double)
         consumer.tell_of_commits(self._commits.done)
         self._consumer = consumer
         return consumer
@@ -174,15 +145,16 @@ class KafkaConsumer:
             raise IllegalArgumentError(f"subscribe(topics={names!r}, pattern={pattern!r}): give either topics or a pattern")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise WrongTypeError(f"listener={listener!r}: must be a ConsumerRebalanceListener")
-        given: Any
-        if pattern is not None:
-            self._subscribed = given = _pattern(pattern)
-        else:
-            given = [check_topic_name(name) for name in names]
-            self._subscribed = set(given)
-        self._drop(commit=True)
-        self._listener = listener
-        self._make(given)
+        given: Any = compiled(pattern) if pattern is not None else [check_topic_name(name) for name in names]
+        for name in names:  # what is not there is told before anything is given up
+            self._client.cluster.wait_for_topic(name)
+        self._drop()
+        self._subscribed, self._listener = given if pattern is not None else set(given), listener
+        try:
+            self._make(given)
+        except BaseException:
+            self._subscribed = self._listener = None
+            raise
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others, without sharing. An empty list reads none. Raises IllegalStateError after subscribe()."""
@@ -194,23 +166,48 @@ class KafkaConsumer:
             self.unsubscribe()
             return
         consumer = self._consumer if self._consumer is not None else self._make(None)
-        consumer.assign(wanted, timeout=self.config["request_timeout_ms"] / 1000)
+        timeout_s = self.config["request_timeout_ms"] / 1000
+        self._unplaced = set() if policy(self.config) != "none" else {tp for tp in wanted if self._committed(tp) is None}
+        if self._unplaced:
+            consumer.assign({tp: LATEST if tp in self._unplaced else self._committed(tp) for tp in wanted}, timeout=timeout_s)
+            consumer.pause(self._unplaced)
+        else:
+            consumer.assign(wanted, timeout=timeout_s)
         self._assigned = True
+
+    def _committed(self, tp: TopicPartition) -> Any:
+        return self._lookups.committed(tp, with_metadata=False, timeout_ms=None) if self.config["group_id"] is not None else None
+
+    def _check_placed(self) -> None:
+        """Of partitions without a place the application has to say one, by seek()."""
+        for tp in sorted(self._unplaced):
+            text = (
+                f"{tp.topic}-{tp.partition}: nothing is committed and auto_offset_reset={self.config['auto_offset_reset']!r}: seek() first"
+            )
+            raise ConfigurationError(text, topic=tp.topic, partition=tp.partition)
+
+    def _place(self, consumer: Consumer, tp: TopicPartition, offset: int) -> None:
+        consumer.seek(tp, offset)
+        if tp in self._unplaced:
+            self._unplaced.discard(tp)
+            consumer.resume([tp])
 
     def unsubscribe(self) -> None:
         """Read nothing any more: leave the group, forget topics and partitions."""
         self._check_open()
-        self._drop(commit=True)
+        self._drop()
         self._subscribed, self._assigned, self._listener = None, False, None
 
-    def _drop(self, *, commit: bool) -> None:
-        consumer, self._consumer = self._consumer, None
+    def _drop(self, *, commit: bool = True, timeout: float | None = None) -> None:
+        """Read nothing any more. Until the group is left, a listener can commit."""
         self._iterator = None
-        if consumer is not None:
-            self._stop(consumer, commit=commit)
-
-    def _stop(self, consumer: Consumer, *, commit: bool, timeout: float | None = None) -> None:
-        consumer.stop(timeout) if commit else consumer.abandon(timeout)
+        consumer = self._leaving = self._consumer
+        try:
+            if consumer is not None:
+                consumer.stop(timeout) if commit else consumer.abandon(timeout)
+        finally:
+            self._consumer = self._leaving = None
+            self._unplaced.clear()
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read: those of assign(), or this member's share, which is empty before it has one."""
@@ -219,8 +216,9 @@ class KafkaConsumer:
     def subscription(self) -> set[str] | None:
         """The topics that are subscribed to: with a pattern those that match now; None without a subscription."""
         if isinstance(self._subscribed, re.Pattern):
-            known = self._client.cluster.metadata.topics
-            return {name for name in list(known) if self._subscribed.fullmatch(name)}
+            cluster = self._client.cluster
+            known = [name for name, info in list(cluster.metadata.topics.items()) if cluster.topics.shows(info)]
+            return {name for name in known if self._subscribed.fullmatch(name)}
         return None if self._subscribed is None else set(self._subscribed)
 
     def _on_assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -242,7 +240,7 @@ class KafkaConsumer:
         """Records by partition, as soon as there are some; {} if none came within timeout_ms. max_records: at most so many, None is
         max_poll_records. The call says that what the last one returned is finished."""
         self._check_open()
-        if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or timeout_ms < 0:
+        if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or not timeout_ms >= 0:
             raise IllegalArgumentError(f"timeout_ms={timeout_ms!r}: must be a number, 0 or more")
         wanted = self.config["max_poll_records"] if max_records is None else max_records
         if isinstance(wanted, bool) or not isinstance(wanted, int):
@@ -253,8 +251,19 @@ class KafkaConsumer:
         if consumer is None:
             self._handler.sleep(min(timeout_ms, TICK_MS) / 1000)
             return {}
-        taken = consumer.consume_batch(wanted, min(timeout_ms, 1e9))
+        self._check_placed()
+        taken = self._asked(consumer, consumer.consume_batch, wanted, min(timeout_ms, 1e9))
         return self._by_partition(taken) if taken else {}
+
+    def _asked(self, consumer: Consumer, consume: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return consume(*args)
+        except ConsumerStoppedException:
+            if consumer is self._consumer and consumer is not self._leaving:
+                raise
+            return None  # another worker has closed it or subscribed to something else
+        except CorruptRecordError as exc:
+            raise DamagedRecordError(*exc.args, topic=exc.topic, partition=exc.partition, offset=exc.offset) from exc
 
     def _by_partition(self, taken: list[Any]) -> dict[TopicPartition, list[Any]]:
         """A batch holds the records of each partition in one piece."""
@@ -290,13 +299,14 @@ class KafkaConsumer:
             consumer = self._consumer
             record = consumer.next_ready() if consumer is not None else None
             if record is None:
+                self._check_placed()
                 left = until - clock()
                 if left <= 0:
                     return
                 if consumer is None:
                     self._handler.sleep(min(left, TICK_MS / 1000))
                     continue
-                record = consumer.consume(min(left * 1000, TICK_MS))
+                record = self._asked(consumer, consumer.consume, min(left * 1000, TICK_MS))
                 if record is None:
                     continue
             yield record
@@ -316,6 +326,7 @@ class KafkaConsumer:
         return consumer.high_watermark(tp)
 
     def _of(self, partition: Any) -> tuple[Consumer, TopicPartition]:
+        self._check_usable()
         tp = check_partition(partition)
         if self._consumer is None or tp not in self._consumer.assignment():
             raise NotAssigned(f"{tp.topic}-{tp.partition} is not assigned to this consumer")
@@ -326,7 +337,7 @@ class KafkaConsumer:
         if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
             raise IllegalArgumentError(f"offset={offset!r}: must be a whole number, 0 or more")
         consumer, tp = self._of(partition)
-        consumer.seek(tp, offset)
+        self._place(consumer, tp, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the oldest record of these partitions, or of all that are assigned."""
@@ -341,7 +352,7 @@ class KafkaConsumer:
         if not chosen:
             raise NotAssigned("no partitions are assigned to this consumer")
         for consumer, tp in chosen:
-            consumer.seek(tp, offset)
+            self._place(consumer, tp, offset)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until resume(). The group notices nothing."""
@@ -350,12 +361,13 @@ class KafkaConsumer:
 
     def paused(self) -> set[TopicPartition]:
         """What is paused."""
-        return self._consumer.paused() if self._consumer is not None else set()
+        return self._consumer.paused() - self._unplaced if self._consumer is not None else set()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with what was paused."""
         for consumer, tp in [self._of(one) for one in partitions]:
-            consumer.resume([tp])
+            if tp not in self._unplaced:
+                consumer.resume([tp])
 
     # -- commits ---------------------------------------------------------------------------------------------------------------
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_ms: float | None = None) -> None:
@@ -377,16 +389,16 @@ class KafkaConsumer:
     ) -> Future:
         """The same in the background, in the order of the calls. callback(offsets, response) and the future get an OffsetCommitResponse or the exception."""
         consumer = self._committing()
+        given: Any = offsets
         if offsets is None:
             given = {tp: OffsetAndMetadata(offset, "") for tp, offset in consumer.positions().items() if offset >= 0}
-        else:
-            given = dict(offsets)
         plain, notes, epochs = offsets_of(given)
+        given = dict(given)
         timeout_s = self.config["request_timeout_ms"] / 1000
         return self._commits.later(given, lambda: consumer.commit(plain, timeout=timeout_s, notes=notes, epochs=epochs), callback)
 
     def _committing(self) -> Consumer:
-        self._check_open()
+        self._check_usable()
         if self.config["group_id"] is None:
             raise IllegalStateError("commit() without a group: give group_id")
         if self._consumer is None:
@@ -448,6 +460,11 @@ class KafkaConsumer:
         if self._closed:
             raise IllegalStateError("KafkaConsumer is closed: make a new one")
 
+    def _check_usable(self) -> None:
+        """A listener can commit while the consumer leaves its group for good."""
+        if self._leaving is None:
+            self._check_open()
+
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         """Commit what was handed out (with enable_auto_commit, unless autocommit=False), leave the group and end. Idempotent. timeout_ms: None is
         request_timeout_ms."""
@@ -458,9 +475,7 @@ class KafkaConsumer:
         deadline = self._handler.monotonic() + timeout_s
         try:
             self._commits.finish(timeout_s)
-            consumer, self._consumer = self._consumer, None
-            if consumer is not None:
-                self._stop(consumer, commit=autocommit, timeout=max(0.0, deadline - self._handler.monotonic()))
+            self._drop(commit=autocommit, timeout=max(0.0, deadline - self._handler.monotonic()))
         except ForkedClientError:
             pass  # the membership is the parent's
         except KafkaException as exc:
@@ -478,13 +493,6 @@ class KafkaConsumer:
 
 class NotAssigned(IllegalArgumentError, IllegalStateError):
     """A partition that is not assigned to this consumer."""
-
-
-def _pattern(given: Any) -> re.Pattern[str]:
-    try:
-        return re.compile(f"(?:{given.pattern if isinstance(given, re.Pattern) else given}).*", re.DOTALL)
-    except (re.error, TypeError) as exc:
-        raise IllegalArgumentError(f"pattern={given!r}: {exc}") from exc
 
 
 def _end_of(taken: list[Any], tp: TopicPartition, start: int) -> int:

@@ -8,10 +8,11 @@ from typing import Any
 from gkafka.checks import check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
-from gkafka.exceptions import KafkaTimeoutError, UnknownTopicOrPartition
+from gkafka.exceptions import KafkaTimeoutError, UnknownTopicOrPartition, UnsupportedVersion
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
+from gkafka.wire.offsets import ListOffsetsRequest
 
 __all__ = ["Lookups", "check_partition", "check_partitions"]
 
@@ -61,12 +62,22 @@ class Lookups:
             tp = check_partition(key)
             if isinstance(at, bool) or not isinstance(at, (int, float)):
                 raise WrongTypeError(f"timestamps[{tp}]={at!r}: must be milliseconds since the epoch")
-            if at < 0:
+            if not at >= 0:
                 raise IllegalArgumentError(f"timestamps[{tp}]={at!r}: must be milliseconds since the epoch, 0 or more")
             asked[tp] = int(at)
+        if asked:
+            self._check_that_times_are_known(next(iter(asked))[0])
         times: dict[tuple[str, int], int] = {}
         found = self._client.cluster.list_offsets(asked, self._deadline(), isolation_level=self._level, times=times) if asked else {}
         return {TopicPartition(*key): OffsetAndTimestamp(found[key][0], times.get(key, -1)) if found.get(key) else None for key in asked}
+
+    def _check_that_times_are_known(self, topic: str) -> None:
+        """Before 0.10.1 a broker answers with the beginnings of segments, whose files are that old."""
+        cluster = self._client.cluster
+        cluster.wait_for_topic(topic, self._deadline())  # then it is known what they speak
+        api = ListOffsetsRequest.API
+        if cluster.versions is not None and cluster.versions.ranges.get(api.key, (0, 0))[1] < 1:
+            raise UnsupportedVersion(f"{cluster.versions.broker}: cannot look up offsets by time: that takes Kafka 0.10.1", api=api.name)
 
     def committed(self, tp: TopicPartition, *, with_metadata: bool, timeout_ms: float | None) -> Any:
         """What the group has committed, None where there is nothing."""

@@ -1,0 +1,114 @@
+"""What a KafkaConsumer is given, checked when it is given, and told by kafka-python's names."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gkafka.config import NativeConsumerConfig, build
+from gkafka.exceptions import ConfigurationError
+from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
+from gkafka.kafka.options import native
+
+__all__ = ["NAMES", "OF_MEMBERS", "assignors", "check_options", "compiled", "policy", "told_by_name"]
+
+NAMES = {
+    "fetch_min_bytes": "fetch_min_bytes",
+    "fetch_max_wait_ms": "fetch_wait_max_ms",
+    "fetch_max_bytes": "fetch_max_bytes",
+    "max_partition_fetch_bytes": "fetch_message_max_bytes",
+    "request_timeout_ms": "request_timeout_ms",
+    "retry_backoff_ms": "fetch_error_backoff_ms",
+    "auto_commit_interval_ms": "auto_commit_interval_ms",
+    "check_crcs": "check_crcs",
+    "isolation_level": "isolation_level",
+    "client_rack": "client_rack",
+    "max_poll_interval_ms": "max_poll_interval_ms",
+}
+OF_MEMBERS = {
+    "session_timeout_ms": "session_timeout_ms",
+    "heartbeat_interval_ms": "heartbeat_interval_ms",
+    "group_instance_id": "group_instance_id",
+}
+OLD_POLICIES = {"smallest": "earliest", "largest": "latest"}
+_OTHER_NAMES = {
+    **{ours: theirs for theirs, ours in NAMES.items() if ours != theirs},
+    "socket_timeout_ms": "request_timeout_ms",
+    "offsets_channel_socket_timeout_ms": "request_timeout_ms",
+    "group": "group_id",
+    "assignors": "partition_assignment_strategy",
+    "auto_create_topics": "allow_auto_create_topics",
+    "auto_commit": "enable_auto_commit",
+}
+_OURS = re.compile(rf"\b({'|'.join(_OTHER_NAMES)})=")
+
+
+@contextlib.contextmanager
+def told_by_name() -> Iterator[None]:
+    """An error about one of gkafka's options names kafka-python's."""
+    try:
+        yield
+    except ConfigurationError as exc:
+        text = _OURS.sub(lambda found: f"{_OTHER_NAMES[found[1]]}=", str(exc))
+        if text == str(exc):
+            raise
+        raise ConfigurationError(text, topic=exc.topic, partition=exc.partition) from exc
+
+
+def check_options(c: Mapping[str, Any]) -> None:
+    """Raises ConfigurationError for what an option cannot be, also where nothing asks for it yet."""
+    with told_by_name():
+        build(NativeConsumerConfig, {**native(c, NAMES), **native(c, OF_MEMBERS)}, where="KafkaConsumer()")
+    for name in ("skip_double_compressed_messages", "enable_auto_commit"):
+        if not isinstance(c[name], bool):
+            raise ConfigurationError(f"{name}={c[name]!r}: must be True or False")
+    for name in ("max_poll_records", "max_in_flight_requests_per_connection"):
+        if not isinstance(c[name], int) or isinstance(c[name], bool) or c[name] < 1:
+            raise ConfigurationError(f"{name}={c[name]!r}: must be a whole number, 1 or more")
+    if (
+        isinstance(c["consumer_timeout_ms"], bool)
+        or not isinstance(c["consumer_timeout_ms"], (int, float))
+        or not c["consumer_timeout_ms"] >= 0
+    ):
+        raise ConfigurationError(
+            f"consumer_timeout_ms={c['consumer_timeout_ms']!r}: must be a number, 0 or more; float('inf') waits for ever"
+        )
+    if c["group_instance_id"] is not None and c["group_id"] is None:
+        raise ConfigurationError(f"group_instance_id={c['group_instance_id']!r} needs a group: give group_id")
+    if not callable(c["default_offset_commit_callback"]):
+        raise ConfigurationError(
+            f"default_offset_commit_callback={c['default_offset_commit_callback']!r}: must be callable with (offsets, response)"
+        )
+    for name in ("key_deserializer", "value_deserializer"):
+        if c[name] is not None and not callable(c[name]) and not callable(getattr(c[name], "deserialize", None)):
+            raise WrongTypeError(f"{name}={c[name]!r}: must be callable with the bytes, or a Deserializer")
+    assignors(c["partition_assignment_strategy"])
+
+
+def policy(c: Mapping[str, Any]) -> str:
+    """Where partitions start and go on: documented is that any other value raises the exception."""
+    given = c["auto_offset_reset"]
+    named = OLD_POLICIES.get(given, given) if isinstance(given, str) else given
+    return named if named in ("earliest", "latest") else "none"
+
+
+def assignors(given: Any) -> list[Any]:
+    """Of partition_assignment_strategy: classes, objects or names."""
+    if not isinstance(given, (list, tuple)) or not given:
+        raise WrongTypeError(f"partition_assignment_strategy={given!r}: must be a list of assignors, the best first")
+    return [one() if isinstance(one, type) else one for one in given]
+
+
+def compiled(given: Any) -> re.Pattern[str]:
+    """What matches the whole name of each topic that the pattern matches from its beginning."""
+    text = given.pattern if isinstance(given, re.Pattern) else given
+    flags = given.flags if isinstance(given, re.Pattern) else 0
+    if not isinstance(text, str):
+        raise IllegalArgumentError(f"pattern={given!r}: must be a text")
+    try:
+        re.compile(text, flags)
+        return re.compile(f"(?:{text}).*", flags | re.DOTALL)
+    except re.error as exc:
+        raise IllegalArgumentError(f"pattern={given!r}: {exc}") from exc

@@ -1,0 +1,433 @@
+"""KafkaConsumer as the member of a group: shares, commits, listeners, and the options of members (behaviours 225, 228, 231, 255-263, 281-286, 299-301)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from gkafka.kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from gkafka.kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from gkafka.kafka.coordinator.assignors.sticky import StickyPartitionAssignor
+from gkafka.kafka.errors import CommitFailedError, IllegalStateError, KafkaError, UnknownTopicOrPartitionError
+from gkafka.kafka.future import Future
+from gkafka.kafka.protocol.commit import OffsetCommitResponse
+from gkafka.testing import Error, MockCluster
+from tests.kafka.conftest import Make
+from tests.kafka.consuming import FIRST, GROUP, QUICK, committed, consume, joined, last, offsets, put, until
+
+FOUR = [TopicPartition("t", n) for n in range(4)]
+
+
+class Told(ConsumerRebalanceListener):
+    """What a listener heard, in order; act: what it does besides."""
+
+    def __init__(self, act: Any = None) -> None:
+        self.heard: list[tuple[str, list[int]]] = []
+        self.act = act
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        assert isinstance(revoked, set)
+        self.heard.append(("revoked", sorted(tp.partition for tp in revoked)))
+        if self.act is not None:
+            self.act("revoked", revoked)
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        assert isinstance(assigned, set)
+        self.heard.append(("assigned", sorted(tp.partition for tp in assigned)))
+        if self.act is not None:
+            self.act("assigned", assigned)
+
+
+def shared(handler: str, *members: KafkaConsumer) -> list[list[int]]:
+    """The shares of members, once together they have four partitions and each has some."""
+
+    def settled() -> bool:
+        for member in members:
+            assert member.poll(10) == {}
+        sizes = [len(member.assignment()) for member in members]
+        return sum(sizes) == 4 and all(sizes)
+
+    until(handler, settled)
+    return [sorted(tp.partition for tp in member.assignment()) for member in members]
+
+
+# -- groups ----------------------------------------------------------------------------------------------------------------
+def test_group_id_joins_and_shares(consumer: Make, make_cluster: Make, handler: str) -> None:
+    """Behaviours 225, 231, 244, 278, 299."""
+    cluster = make_cluster(topics={"t": 4})
+    one = consumer(cluster, "t", **GROUP)
+    assert one.assignment() == set() or one.assignment() == set(FOUR), "empty before the first assignment"
+    joined(one, *FOUR)
+    two = consumer(cluster, "t", **GROUP)
+    assert sorted(shared(handler, one, two)) == [[0, 1], [2, 3]]
+    assert len(cluster.group("g").members) == 2
+    two.close()
+    assert shared(handler, one) == [[0, 1, 2, 3]]
+    cluster.add_partitions("t", 5)
+    one._client.update_cluster()
+    until(handler, lambda: one.poll(10) == {} and len(one.assignment()) == 5)
+
+
+def test_a_group_commits_what_its_member_consumed_and_the_next_one_goes_on(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviours 225, 283, 284."""
+    put(cluster, b"0", b"1", b"2")
+    first = consumer(cluster, "t", **GROUP)
+    consume(first, 2)
+    first.close()
+    assert committed(cluster) == {0: 2}
+    assert offsets(consume(consumer(cluster, "t", **GROUP), 1)) == [(0, 2)]
+
+
+def test_group_instance_id_makes_a_static_member(consumer: Make, cluster: MockCluster) -> None:
+    joined(consumer(cluster, "t", group_instance_id="one", **GROUP))
+    (member,) = cluster.group("g").members.values()
+    assert member.instance == "one"
+    with pytest.raises(KafkaError, match="group_instance_id"):
+        consumer(cluster, "t", group_instance_id="one")
+
+
+def test_options_of_members_arrive_at_the_coordinator(consumer: Make, make_cluster: Make) -> None:
+    """Behaviours 259, 261, 262."""
+    cluster = make_cluster()
+    joined(consumer(cluster, "t", group_id="g"))
+    join = last(cluster, "JoinGroup").message
+    assert (join.session_timeout_ms, join.rebalance_timeout_ms) == (10000, 300000)
+    assert [protocol.name for protocol in join.protocols] == ["range", "roundrobin"]
+    assert KafkaConsumer.DEFAULT_CONFIG["heartbeat_interval_ms"] == 3000
+    cluster = make_cluster()
+    joined(consumer(cluster, "t", group_id="g", session_timeout_ms=7000, max_poll_interval_ms=8000, heartbeat_interval_ms=50))
+    join = last(cluster, "JoinGroup").message
+    assert (join.session_timeout_ms, join.rebalance_timeout_ms) == (7000, 8000)
+
+
+def test_partition_assignment_strategy_is_what_the_member_offers(consumer: Make, make_cluster: Make) -> None:
+    """Behaviour 259."""
+    for strategy, names in (
+        ([RoundRobinPartitionAssignor], ["roundrobin"]),
+        ((StickyPartitionAssignor, RoundRobinPartitionAssignor()), ["sticky", "roundrobin"]),
+    ):
+        cluster = make_cluster()
+        joined(consumer(cluster, "t", **GROUP, partition_assignment_strategy=strategy))
+        assert [protocol.name for protocol in last(cluster, "JoinGroup").message.protocols] == names
+    for strategy in ([], 5, ["no such assignor"]):
+        with pytest.raises(KafkaError, match="assign"):
+            consumer(make_cluster(), "t", **GROUP, partition_assignment_strategy=strategy)
+
+
+@pytest.mark.parametrize("pause_ms", [50, 250])
+def test_heartbeat_interval_ms_is_the_time_between_heartbeats(consumer: Make, cluster: MockCluster, handler: str, pause_ms: int) -> None:
+    """Behaviour 263."""
+    joined(consumer(cluster, "t", **{**GROUP, "heartbeat_interval_ms": pause_ms}))
+    until(handler, lambda: cluster.count("Heartbeat") >= 5)
+    times = [r.time for r in cluster.requests("Heartbeat")]
+    assert pause_ms * 0.7 < (times[4] - times[0]) * 1000 / 4 < pause_ms * 1.5 + 50
+
+
+def test_heartbeat_interval_ms_has_to_be_lower_than_session_timeout_ms(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 263."""
+    with pytest.raises(KafkaError, match="heartbeat_interval_ms"):
+        consumer(cluster, "t", group_id="g", heartbeat_interval_ms=6000, session_timeout_ms=6000)
+
+
+def test_max_poll_interval_ms_without_a_poll_costs_the_membership(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """Behaviour 261."""
+    reading = joined(consumer(cluster, "t", **GROUP, max_poll_interval_ms=900))
+    until(handler, lambda: cluster.count("Heartbeat") > 1)
+    assert len(cluster.group("g").members) == 1
+    begun = time.monotonic()
+    until(handler, lambda: not cluster.group("g").members)
+    assert time.monotonic() - begun < 3.0
+    joined(reading, FIRST)
+    assert len(cluster.group("g").members) == 1
+
+
+# -- commits ---------------------------------------------------------------------------------------------------------------
+def test_enable_auto_commit_commits_in_the_background_and_at_the_end(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """Behaviours 228, 255, 281."""
+    assert KafkaConsumer.DEFAULT_CONFIG["enable_auto_commit"] is True
+    put(cluster, b"0", b"1", b"2", b"3")
+    reading = consumer(cluster, "t", **{**GROUP, "auto_commit_interval_ms": 50})
+    consume(reading, 2)
+    until(handler, lambda: reading.poll(10, max_records=1) == {} or committed(cluster) != {})
+    until(handler, lambda: reading.poll(10) == {} and committed(cluster) == {0: 4})
+    put(cluster, b"4", b"5")
+    consume(reading, 1)
+    reading.close()
+    assert committed(cluster) == {0: 5}, "close() says that all of it is finished"
+    never = consumer(cluster, "t", **{**GROUP, "group_id": "never", "auto_commit_interval_ms": 50}, enable_auto_commit=False)
+    consume(never, 6)
+    never.poll(200)
+    never.close()
+    assert committed(cluster, "never") == {}
+
+
+def test_close_without_autocommit_leaves_what_is_pending(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 281."""
+    put(cluster, b"0", b"1")
+    reading = consumer(cluster, "t", **GROUP)
+    consume(reading, 2)
+    reading.close(autocommit=False)
+    assert committed(cluster) == {}
+    assert cluster.count("LeaveGroup") == 1
+    again = consumer(cluster, "t", **GROUP)
+    assert offsets(consume(again, 2)) == [(0, 0), (0, 1)]
+    again.close()
+    again.close()
+    assert committed(cluster) == {0: 2}
+
+
+def test_auto_commit_interval_ms_is_the_time_between_commits(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """Behaviour 255."""
+    assert KafkaConsumer.DEFAULT_CONFIG["auto_commit_interval_ms"] == 5000
+    reading = consumer(cluster, "t", **{**GROUP, "auto_commit_interval_ms": 300})
+
+    def more() -> bool:
+        put(cluster, b"x")
+        reading.poll(20)
+        return cluster.count("OffsetCommit") >= 4
+
+    until(handler, more)
+    times = [r.time for r in cluster.requests("OffsetCommit")]
+    assert 0.2 < (times[3] - times[0]) / 3 < 0.6
+
+
+def test_default_offset_commit_callback_is_told_of_commits(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """Behaviour 256."""
+    told: list[Any] = []
+    put(cluster, b"0", b"1")
+    options: dict[str, Any] = {**GROUP, "auto_commit_interval_ms": 50}
+    reading = consumer(cluster, "t", **options, default_offset_commit_callback=lambda offsets, response: told.append((offsets, response)))
+    consume(reading, 2)
+    until(handler, lambda: reading.poll(10) == {} and told)
+    assert told[-1] == ({FIRST: OffsetAndMetadata(2, "")}, OffsetCommitResponse([("t", [(0, 0)])]))
+    reading.commit_async({FIRST: OffsetAndMetadata(1, "")}).get(5)
+    assert told[-1][0] == {FIRST: OffsetAndMetadata(1, "")}
+    cluster.on("OffsetCommit", Error(30))
+    with pytest.raises(KafkaError):
+        reading.commit_async({FIRST: OffsetAndMetadata(0, "")}).get(5)
+    assert isinstance(told[-1][1], KafkaError)
+    with pytest.raises(KafkaError, match="default_offset_commit_callback"):
+        consumer(cluster, default_offset_commit_callback=5)
+
+
+def test_commit_commits_what_was_consumed_and_waits(consumer: Make, make_cluster: Make) -> None:
+    """Behaviours 282, 283."""
+    cluster = make_cluster(topics={"t": 2})
+    put(cluster, b"0", b"1", b"2")
+    put(cluster, b"0", partition=1)
+    reading = consumer(cluster, "t", **GROUP, enable_auto_commit=False)
+    read = consume(reading, 4)
+    assert reading.commit() is None
+    assert committed(cluster) == {0: 3, 1: 1}
+    assert max(r.offset for r in read if r.partition == 0) + 1 == 3, "the next one to consume"
+    reading.commit({FIRST: OffsetAndMetadata(1, "why")})
+    assert committed(cluster) == {0: 1, 1: 1}
+    assert reading.committed(FIRST, metadata=True) == OffsetAndMetadata(1, "why")
+
+
+def test_commit_raises_what_cannot_be_mended(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 282."""
+    reading = joined(consumer(cluster, "t", **GROUP, enable_auto_commit=False))
+    cluster.on("OffsetCommit", Error(14))  # the coordinator is loading: tried again
+    reading.commit({FIRST: OffsetAndMetadata(0, "")})
+    cluster.on("OffsetCommit", Error(30))
+    with pytest.raises(KafkaError) as caught:
+        reading.commit({FIRST: OffsetAndMetadata(0, "")})
+    assert not isinstance(caught.value, CommitFailedError)
+    with pytest.raises(KafkaError):
+        reading.commit({TopicPartition("other", 0): OffsetAndMetadata(0, "")}, timeout_ms=500)
+
+
+def test_commit_async_does_not_block_and_tells_the_callback_and_the_future(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """Behaviour 285."""
+    from gkafka.testing import Delay
+
+    put(cluster, b"0", b"1")
+    reading = consumer(cluster, "t", **GROUP, enable_auto_commit=False)
+    consume(reading, 2)
+    told: list[Any] = []
+    cluster.on("OffsetCommit", Delay(0.3))
+    begun = time.monotonic()
+    future = reading.commit_async(callback=lambda offsets, response: told.append((offsets, response)))
+    assert time.monotonic() - begun < 0.2
+    assert isinstance(future, Future)
+    assert not future.is_done
+    response = future.get(timeout=5)
+    assert told == [({FIRST: OffsetAndMetadata(2, "")}, response)]
+    assert committed(cluster) == {0: 2}
+    cluster.on("OffsetCommit", Error(30))
+    failed = reading.commit_async({FIRST: OffsetAndMetadata(1, "")}, lambda offsets, response: told.append(response))
+    until(handler, lambda: failed.is_done)
+    assert failed.failed()
+    assert told[-1] is failed.exception
+    cluster.on("OffsetCommit", Error(30))
+    reading.commit_async({FIRST: OffsetAndMetadata(1, "")})  # dropped: nobody is told
+    reading.close()
+
+
+def test_commits_in_the_background_are_made_in_the_order_of_the_calls_and_before_close(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 285."""
+    reading = joined(consumer(cluster, "t", **GROUP, enable_auto_commit=False))
+    for offset in range(20):
+        reading.commit_async({FIRST: OffsetAndMetadata(offset, "")})
+    reading.close()
+    assert committed(cluster) == {0: 19}
+
+
+def test_committed_is_the_offset_or_none(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 286."""
+    put(cluster, b"0")
+    reading = consumer(cluster, group_id="g", enable_auto_commit=False, **QUICK)
+    assert reading.committed(FIRST) is None
+    reading.assign([FIRST])
+    consume(reading, 1)
+    reading.commit()
+    assert reading.committed(FIRST) == 1
+    assert reading.committed(FIRST, metadata=True) == OffsetAndMetadata(1, "")
+
+
+def test_an_assigned_partition_starts_where_its_group_has_committed(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviours 284, 294."""
+    put(cluster, b"0", b"1", b"2")
+    reading = consumer(cluster, group_id="g", enable_auto_commit=False, **QUICK)
+    reading.assign([FIRST])
+    reading.commit({FIRST: OffsetAndMetadata(2, "")})
+    reading.assign([FIRST])
+    assert offsets(consume(reading, 1)) == [(0, 2)]
+
+
+@pytest.mark.parametrize("call", ["commit", "commit_async", "committed"])
+def test_commits_need_a_group(consumer: Make, cluster: MockCluster, call: str) -> None:
+    """Behaviour 244."""
+    reading = consumer(cluster, "t", **QUICK)
+    with pytest.raises(IllegalStateError, match="group_id"):
+        getattr(reading, call)(*([FIRST] if call == "committed" else []))
+
+
+# -- listeners -------------------------------------------------------------------------------------------------------------
+def test_a_listener_hears_of_revoked_partitions_and_then_of_assigned_ones(consumer: Make, make_cluster: Make, handler: str) -> None:
+    """Behaviour 300."""
+    cluster = make_cluster(topics={"t": 4, "u": 4})
+    one, told = consumer(cluster, **GROUP), Told()
+    one.subscribe(["t"], listener=told)
+    joined(one, *FOUR)
+    assert told.heard[-1] == ("assigned", [0, 1, 2, 3])
+    before = len(told.heard)
+    two = consumer(cluster, "t", **GROUP)
+    first, second = shared(handler, one, two)
+    assert told.heard[before:][:2] == [("revoked", [0, 1, 2, 3]), ("assigned", first)]
+    assert sorted(first + second) == [0, 1, 2, 3]
+    other = Told()
+    before = len(told.heard)
+    one.subscribe(["u"], listener=other)
+    joined(one, *[TopicPartition("u", n) for n in range(4)])
+    assert other.heard[-1] == ("assigned", [0, 1, 2, 3])
+    assert told.heard[before:] == [("revoked", first)]
+
+
+def test_a_listener_may_commit_and_seek(consumer: Make, make_cluster: Make, handler: str) -> None:
+    """Behaviour 300."""
+    cluster = make_cluster(topics={"t": 4})
+    for n in range(4):
+        put(cluster, b"0", b"1", b"2", partition=n)
+    one = consumer(cluster, **GROUP, enable_auto_commit=False)
+
+    def act(what: str, partitions: set[TopicPartition]) -> None:
+        if what == "revoked":
+            one.commit()
+        else:
+            for tp in partitions:
+                one.seek(tp, 1)
+                assert one.position(tp) == 1
+
+    told = Told(act)
+    one.subscribe(["t"], listener=told)
+    assert sorted(offsets(consume(one, 8))) == [(p, o) for p in range(4) for o in (1, 2)]
+    one.unsubscribe()
+    assert committed(cluster) == dict.fromkeys(range(4), 3)
+    assert told.heard[-1] == ("revoked", [0, 1, 2, 3])
+
+
+def test_a_listener_that_raises_is_logged_and_nothing_is_lost(
+    consumer: Make, cluster: MockCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(cluster, b"0", b"1")
+
+    def act(what: str, partitions: set[TopicPartition]) -> None:
+        raise RuntimeError(f"no {what}, please")
+
+    reading = consumer(cluster, **GROUP)
+    with caplog.at_level(logging.ERROR, "gkafka"):
+        reading.subscribe(["t"], listener=Told(act))
+        assert offsets(consume(reading, 2)) == [(0, 0), (0, 1)]
+        reading.close()
+    assert "no assigned, please" in caplog.text
+    assert "no revoked, please" in caplog.text
+    assert committed(cluster) == {0: 2}
+
+
+def test_a_listener_may_close_its_consumer(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    put(cluster, b"0")
+    reading = consumer(cluster, **GROUP)
+    told = Told(lambda what, partitions: reading.close(timeout_ms=2000) if what == "assigned" else None)
+    reading.subscribe(["t"], listener=told)
+
+    def ended() -> bool:
+        try:
+            reading.poll(50)
+        except IllegalStateError:
+            return True
+        return False
+
+    until(handler, ended)
+    until(handler, lambda: not cluster.group("g").members)
+    assert told.heard[0] == ("assigned", [0])
+
+
+# -- subscriptions ---------------------------------------------------------------------------------------------------------
+def test_subscribe_replaces_and_unsubscribe_clears(consumer: Make, make_cluster: Make, handler: str) -> None:
+    """Behaviours 299, 301."""
+    cluster = make_cluster(topics={"t": 1, "u": 1})
+    reading = joined(consumer(cluster, "t", **GROUP), FIRST)
+    assert reading.subscription() == {"t"}
+    reading.subscribe(["u"])
+    joined(reading, TopicPartition("u", 0))
+    assert reading.subscription() == {"u"}
+    reading.unsubscribe()
+    assert (reading.subscription(), reading.assignment()) == (None, set())
+    until(handler, lambda: not cluster.group("g").members)
+    reading.assign([FIRST])
+    assert reading.assignment() == {FIRST}
+
+
+def test_a_group_follows_topics_that_come_and_match(consumer: Make, make_cluster: Make) -> None:
+    """Behaviours 230, 299."""
+    cluster = make_cluster(topics={"awesome-a": 1, "other": 1})
+    reading = consumer(cluster, metadata_max_age_ms=150, **GROUP)
+    reading.subscribe(pattern="^awesome.*")
+    joined(reading, TopicPartition("awesome-a", 0))
+    cluster.create_topic("awesome-b", 1)
+    joined(reading, TopicPartition("awesome-a", 0), TopicPartition("awesome-b", 0))
+    assert reading.subscription() == {"awesome-a", "awesome-b"}
+
+
+def test_paused_partitions_cost_no_rebalance(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 292."""
+    reading = joined(consumer(cluster, "t", **GROUP))
+    generation = cluster.group("g").generation
+    reading.pause(FIRST)
+    put(cluster, b"0")
+    assert reading.poll(300) == {}
+    assert (cluster.group("g").generation, reading.assignment()) == (generation, {FIRST})
+    reading.resume(FIRST)
+    assert offsets(consume(reading, 1)) == [(0, 0)]
+
+
+def test_an_unknown_topic_of_a_group_is_told(consumer: Make, make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.3)
+    cluster = make_cluster(topics={}, auto_create=False)
+    with pytest.raises(UnknownTopicOrPartitionError, match="nope"):
+        consumer(cluster, "nope", **GROUP)

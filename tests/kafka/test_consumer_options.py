@@ -1,0 +1,509 @@
+"""Every option of KafkaConsumer has the documented meaning, unit and default, or is refused (behaviours 242-273)."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import itertools
+import os
+import socket
+import stat
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gkafka
+from gkafka.kafka import KafkaConsumer, TopicPartition
+from gkafka.kafka.errors import CorruptRecordError, KafkaConfigurationError, KafkaTimeoutError, NoBrokersAvailable, OffsetOutOfRangeError
+from gkafka.kafka.metrics import AbstractMetricsReporter
+from gkafka.testing import Delay, Drop, Error, MockCluster
+from tests.kafka.conftest import Make
+from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, joined, last, offsets, put, until
+from tests.net.proxies import FakeProxy, running
+from tests.net.servers import refused_port, serve
+from tests.records.handmade import batch, record
+
+HERE = Path(__file__).parent
+TLS = "test_consumer_tls.py"
+GROUPS = "test_consumer_groups.py"
+SELF = "test_consumer_options.py"
+BASICS = "test_consumer.py"
+OBSERVED = {
+    "bootstrap_servers": (SELF, "test_bootstrap_servers_is_a_string_or_a_list_of_which_one_is_enough"),
+    "client_id": (SELF, "test_client_id_goes_with_each_request_and_to_the_group"),
+    "request_timeout_ms": (SELF, "test_request_timeout_ms_bounds_an_answer_and_a_call"),
+    "retry_backoff_ms": (SELF, "test_retry_backoff_ms_is_the_pause_after_an_error"),
+    "reconnect_backoff_ms": (SELF, "test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms"),
+    "reconnect_backoff_max_ms": (SELF, "test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms"),
+    "max_in_flight_requests_per_connection": (SELF, "test_max_in_flight_requests_per_connection_bounds_the_fetches_of_a_broker"),
+    "metadata_max_age_ms": (SELF, "test_metadata_max_age_ms_finds_new_partitions"),
+    "receive_buffer_bytes": (SELF, "test_socket_options_and_the_sizes_of_buffers_are_those_of_the_sockets"),
+    "send_buffer_bytes": (SELF, "test_socket_options_and_the_sizes_of_buffers_are_those_of_the_sockets"),
+    "socket_options": (SELF, "test_socket_options_and_the_sizes_of_buffers_are_those_of_the_sockets"),
+    "security_protocol": (TLS, "test_security_protocol_ssl_encrypts_and_checks_the_certificate"),
+    "ssl_context": (TLS, "test_ssl_context_makes_the_other_ssl_options_void"),
+    "ssl_check_hostname": (TLS, "test_ssl_check_hostname_compares_the_name"),
+    "ssl_cafile": (TLS, "test_security_protocol_ssl_encrypts_and_checks_the_certificate"),
+    "ssl_certfile": (TLS, "test_ssl_certfile_keyfile_and_password_are_the_clients_certificate"),
+    "ssl_keyfile": (TLS, "test_ssl_certfile_keyfile_and_password_are_the_clients_certificate"),
+    "ssl_password": (TLS, "test_ssl_certfile_keyfile_and_password_are_the_clients_certificate"),
+    "ssl_crlfile": (TLS, "test_ssl_crlfile_refuses_what_was_revoked"),
+    "ssl_ciphers": (TLS, "test_ssl_ciphers_are_those_that_are_offered"),
+    "api_version": (SELF, "test_api_version_is_taken_at_its_word_or_found_out"),
+    "api_version_auto_timeout_ms": (SELF, "test_api_version_auto_timeout_ms_bounds_the_constructor"),
+    "metric_reporters": (SELF, "test_what_would_have_no_effect_is_refused_unless_it_is_the_default"),
+    "metrics_num_samples": (SELF, "test_what_would_have_no_effect_is_refused_unless_it_is_the_default"),
+    "metrics_sample_window_ms": (SELF, "test_what_would_have_no_effect_is_refused_unless_it_is_the_default"),
+    "selector": (SELF, "test_what_would_have_no_effect_is_refused_unless_it_is_the_default"),
+    "allow_auto_create_topics": (SELF, "test_allow_auto_create_topics_lets_a_subscription_make_its_topic"),
+    "proxy_url": (SELF, "test_proxy_url_is_the_way_to_the_brokers"),
+    "handler": (SELF, "test_handler_is_the_way_of_concurrency"),
+    "group_id": (GROUPS, "test_group_id_joins_and_shares"),
+    "group_instance_id": (GROUPS, "test_group_instance_id_makes_a_static_member"),
+    "key_deserializer": (BASICS, "test_values_and_keys_go_through_the_deserializers"),
+    "value_deserializer": (BASICS, "test_values_and_keys_go_through_the_deserializers"),
+    "fetch_min_bytes": (SELF, "test_options_of_fetches_arrive_at_the_broker"),
+    "fetch_max_wait_ms": (SELF, "test_options_of_fetches_arrive_at_the_broker"),
+    "fetch_max_bytes": (SELF, "test_options_of_fetches_arrive_at_the_broker"),
+    "max_partition_fetch_bytes": (SELF, "test_options_of_fetches_arrive_at_the_broker"),
+    "auto_offset_reset": (SELF, "test_auto_offset_reset_says_where_to_go_from_an_offset_that_is_out_of_range"),
+    "enable_auto_commit": (GROUPS, "test_enable_auto_commit_commits_in_the_background_and_at_the_end"),
+    "auto_commit_interval_ms": (GROUPS, "test_auto_commit_interval_ms_is_the_time_between_commits"),
+    "default_offset_commit_callback": (GROUPS, "test_default_offset_commit_callback_is_told_of_commits"),
+    "check_crcs": (SELF, "test_check_crcs_finds_what_is_damaged"),
+    "isolation_level": (SELF, "test_options_of_fetches_arrive_at_the_broker"),
+    "client_rack": (SELF, "test_options_of_fetches_arrive_at_the_broker"),
+    "partition_assignment_strategy": (GROUPS, "test_partition_assignment_strategy_is_what_the_member_offers"),
+    "max_poll_records": (SELF, "test_max_poll_records_bounds_one_poll"),
+    "max_poll_interval_ms": (GROUPS, "test_max_poll_interval_ms_without_a_poll_costs_the_membership"),
+    "session_timeout_ms": (GROUPS, "test_options_of_members_arrive_at_the_coordinator"),
+    "heartbeat_interval_ms": (GROUPS, "test_heartbeat_interval_ms_is_the_time_between_heartbeats"),
+    "consumer_timeout_ms": (BASICS, "test_consumer_timeout_ms_ends_iteration_and_it_may_begin_again"),
+    "skip_double_compressed_messages": (
+        "test_consumer_double_compression.py",
+        "test_double_compressed_messages_are_skipped_with_a_warning",
+    ),
+    "exclude_internal_topics": (SELF, "test_internal_topics_match_no_pattern_unless_they_may"),
+}
+
+
+def test_for_every_option_a_test_is_named_that_observes_it() -> None:
+    assert set(OBSERVED) == {name for name in KafkaConsumer.DEFAULT_CONFIG if not name.startswith("sasl_")}
+    for option, (file, test) in OBSERVED.items():
+        tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
+        (found,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == test]
+        assert option in ast.unparse(found), f"{test} says nothing of {option}"
+
+
+# -- brokers ---------------------------------------------------------------------------------------------------------------
+def test_bootstrap_servers_is_a_string_or_a_list_of_which_one_is_enough(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """Behaviour 242."""
+    dead = f"127.0.0.1:{refused_port()}"
+    for servers in (cluster.bootstrap, [cluster.bootstrap], [dead, cluster.bootstrap], (cluster.bootstrap,), f"{dead},{cluster.bootstrap}"):
+        assert consumer(cluster, bootstrap_servers=servers).topics() == {"t"}
+    with pytest.raises(NoBrokersAvailable, match=r"127\.9\.9\.9:9092"):
+        KafkaConsumer(bootstrap_servers="127.9.9.9", handler=handler, api_version_auto_timeout_ms=500)
+    assert KafkaConsumer.DEFAULT_CONFIG["bootstrap_servers"] == "localhost"
+
+
+def test_client_id_goes_with_each_request_and_to_the_group(consumer: Make, make_cluster: Make) -> None:
+    """Behaviour 243."""
+    for given, shown in (({"client_id": "mine"}, "mine"), ({}, f"kafka-python-{gkafka.__version__}")):
+        cluster = make_cluster()
+        joined(consumer(cluster, "t", **GROUP, **given)).poll(100)
+        assert {r.client_id for r in cluster.requests()} == {shown}
+        assert {r.api for r in cluster.requests()} > {"Metadata", "JoinGroup", "Fetch"}
+        (member,) = cluster.group("g").members.values()
+        assert member.client_id == shown
+
+
+def test_without_group_id_there_is_no_group_and_no_commit(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 244."""
+    put(cluster, b"a")
+    reading = consumer(cluster, "t", auto_commit_interval_ms=10, **QUICK)
+    assert reading.config["group_id"] is None
+    consume(reading, 1)
+    reading.poll(100)
+    reading.close()
+    assert {r.api for r in cluster.requests()}.isdisjoint({"FindCoordinator", "JoinGroup", "OffsetCommit", "OffsetFetch"})
+
+
+def test_request_timeout_ms_bounds_an_answer_and_a_call(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviours 249, 280."""
+    assert KafkaConsumer.DEFAULT_CONFIG["request_timeout_ms"] == 40000
+    reading = consumer(cluster, request_timeout_ms=400, **QUICK)
+    reading.topics()
+    cluster.on("ListOffsets", Drop(), times=None)
+    begun = time.monotonic()
+    with pytest.raises(KafkaTimeoutError):
+        reading.end_offsets([FIRST])
+    assert 0.35 < time.monotonic() - begun < 2.0
+    cluster.clear_script()
+    put(cluster, b"late")
+    reading.assign([FIRST])
+    cluster.on("Fetch", Drop())
+    begun = time.monotonic()
+    assert consume(reading, 1)[0].value == b"late"
+    assert 0.35 < time.monotonic() - begun < 3.0
+
+
+@pytest.mark.parametrize("pause_ms", [100, 500])
+def test_retry_backoff_ms_is_the_pause_after_an_error(consumer: Make, cluster: MockCluster, pause_ms: int) -> None:
+    """Behaviour 250."""
+    assert KafkaConsumer.DEFAULT_CONFIG["retry_backoff_ms"] == 100
+    put(cluster, b"a")
+    cluster.on("Fetch", Error(56))
+    consume(consumer(cluster, "t", **{**QUICK, "retry_backoff_ms": pause_ms}), 1)
+    first, second = cluster.requests("Fetch")[:2]
+    assert pause_ms * 0.7 < (second.time - first.time) * 1000 < pause_ms * 1.3 + 250
+
+
+@pytest.mark.parametrize(("base", "limit", "least", "most"), [(10, 10, 6, 400), (300, 300, 4, 14), (300, 3000, 2, 8)])
+def test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms(
+    consumer: Make, cluster: MockCluster, handler: str, base: int, limit: int, least: int, most: int
+) -> None:
+    """Behaviours 251, 252."""
+    assert KafkaConsumer.DEFAULT_CONFIG["reconnect_backoff_ms"] == 50
+    assert KafkaConsumer.DEFAULT_CONFIG["reconnect_backoff_max_ms"] == 1000
+    reading = consumer(cluster, "t", **QUICK, reconnect_backoff_ms=base, reconnect_backoff_max_ms=limit)
+    reading.poll(50)
+    times: list[float] = []
+    port = cluster.brokers[1][1]
+    cluster.stop_broker(1)
+    begun = time.monotonic()
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        listener.setblocking(False)
+
+        def refuse() -> bool:
+            while True:
+                try:
+                    conn, _ = listener.accept()
+                except BlockingIOError:
+                    return time.monotonic() - begun > 1.5
+                if not times or time.monotonic() - times[-1] > 0.015:  # its other connection is the same try
+                    times.append(time.monotonic())
+                conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                conn.close()
+
+        until(handler, refuse)
+    assert least <= len(times) <= most, [round(b - a, 3) for a, b in itertools.pairwise(times)]
+
+
+def test_max_in_flight_requests_per_connection_bounds_the_fetches_of_a_broker(consumer: Make, make_cluster: Make) -> None:
+    """Behaviour 253."""
+    cluster = make_cluster(topics={"t": 4})
+    for n in range(4):
+        put(cluster, b"%d" % n, partition=n)
+    cluster.on("Fetch", Delay(0.1), times=None)
+    assert KafkaConsumer.DEFAULT_CONFIG["max_in_flight_requests_per_connection"] == 5
+    consume(consumer(cluster, "t", **QUICK, max_in_flight_requests_per_connection=1), 4)
+    times = [r.time for r in cluster.requests("Fetch")]
+    assert all(b - a > 0.09 for a, b in itertools.pairwise(times)), "the next one follows an answer"
+    with pytest.raises(KafkaConfigurationError, match="max_in_flight_requests_per_connection=0"):
+        consumer(cluster, max_in_flight_requests_per_connection=0)
+
+
+def test_brokers_are_fetched_from_in_parallel(consumer: Make, make_cluster: Make) -> None:
+    """Behaviour 248."""
+    cluster = make_cluster(2, {"t": 2})
+    slow, quick = cluster.leader("t", 0), cluster.leader("t", 1)
+    assert slow != quick
+    put(cluster, b"slow")
+    put(cluster, b"quick", partition=1)
+    cluster.on("Fetch", Delay(0.7), times=None, broker=slow)
+    reading = consumer(cluster, "t", **QUICK)
+    assert [r.value for r in consume(reading, 2)] == [b"quick", b"slow"]
+    first = {r.broker: r.time for r in reversed(cluster.requests("Fetch"))}
+    assert abs(first[slow] - first[quick]) < 0.5
+
+
+def test_a_broker_that_fails_and_partitions_that_move_are_followed(consumer: Make, producer: Make, make_cluster: Make) -> None:
+    """Behaviour 275."""
+    cluster = make_cluster(2, {"t": 1}, replication_factor=2)
+    reading, writing = consumer(cluster, "t", **QUICK), producer(cluster, retries=5)
+    writing.send("t", b"0").get(10)
+    assert offsets(consume(reading, 1)) == [(0, 0)]
+    cluster.stop_broker(cluster.leader("t", 0))
+    writing.send("t", b"1").get(10)
+    assert offsets(consume(reading, 1)) == [(0, 1)]
+    cluster.start_broker(1)
+    cluster.start_broker(2)
+    cluster.move_leader("t", 0, 3 - cluster.leader("t", 0))
+    writing.send("t", b"2").get(10)
+    assert offsets(consume(reading, 1)) == [(0, 2)]
+
+
+def test_metadata_max_age_ms_finds_new_partitions(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviours 258, 275."""
+    assert KafkaConsumer.DEFAULT_CONFIG["metadata_max_age_ms"] == 300000
+    reading = consumer(cluster, "t", metadata_max_age_ms=150, **QUICK)
+    reading.poll(50)
+    cluster.add_partitions("t", 2)
+    put(cluster, b"new", partition=1)
+    assert consume(reading, 1)[0].partition == 1
+    assert reading.assignment() == {FIRST, TopicPartition("t", 1)}
+
+
+def test_socket_options_and_the_sizes_of_buffers_are_those_of_the_sockets(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 264."""
+
+    def told(level: int, option: int) -> set[int]:
+        return {one.getsockopt(level, option) for one in kept if _peer(one) == ("127.0.0.1", cluster.brokers[1][1])}
+
+    with contextlib.ExitStack() as kept_open:
+        reading = consumer(cluster, "t", **QUICK)
+        assert reading.config["socket_options"] == [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+        kept = _copies(kept_open)
+        assert told(socket.IPPROTO_TCP, socket.TCP_NODELAY) == {1}
+        assert told(socket.SOL_SOCKET, socket.SO_PRIORITY) == {0}
+        reading.close()
+    with contextlib.ExitStack() as kept_open:
+        more = [(socket.SOL_SOCKET, socket.SO_PRIORITY, 3)]
+        consumer(cluster, "t", receive_buffer_bytes=20_000, send_buffer_bytes=30_000, socket_options=more, **QUICK).poll(100)
+        kept = _copies(kept_open)
+        assert told(socket.SOL_SOCKET, socket.SO_RCVBUF) == {40_000}, "Linux doubles what it is told"
+        assert told(socket.SOL_SOCKET, socket.SO_SNDBUF) == {60_000}
+        assert told(socket.SOL_SOCKET, socket.SO_PRIORITY) == {3}
+
+
+def _copies(stack: contextlib.ExitStack) -> list[socket.socket]:
+    """Of all sockets of this process."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                found.append(stack.enter_context(socket.socket(fileno=os.dup(int(name)))))
+    return found
+
+
+def _peer(one: socket.socket) -> Any:
+    try:
+        return one.getpeername()
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"receive_buffer_bytes": 0}, {"send_buffer_bytes": "1"}, {"socket_options": 5}, {"socket_options": [(1, 2)]}],
+    ids=lambda option: next(iter(option)),
+)
+def test_socket_options_that_are_none_are_refused(consumer: Make, cluster: MockCluster, option: dict[str, Any]) -> None:
+    with pytest.raises(KafkaConfigurationError, match=next(iter(option))):
+        consumer(cluster, **option)
+
+
+@pytest.mark.parametrize("release", ["0.8.2", "0.9.0", "0.10.2", "2.8", None])
+def test_api_version_is_taken_at_its_word_or_found_out(consumer: Make, make_cluster: Make, release: str | None) -> None:
+    """Behaviours 221, 270."""
+    cluster = make_cluster(versions=release)
+    reading = consumer(cluster, **QUICK)
+    assert reading.config["api_version"] is None
+    reading.assign([FIRST])
+    assert reading.beginning_offsets([FIRST]) == {FIRST: 0}
+    newest = last(cluster, "ListOffsets").version
+    cluster = make_cluster(versions=release)
+    told = consumer(cluster, api_version=(0, 8, 2) if release == "0.8.2" else (0, 9), **QUICK)
+    if release in ("0.8.2", "0.9.0"):
+        told.assign([FIRST])
+        assert told.poll(100) == {}
+        assert cluster.count("ApiVersions") == 0
+        assert newest == 0
+    else:
+        assert newest >= 1
+
+
+@pytest.mark.parametrize("version", ["0.9", 9, (2,), ("2", "8"), (2, True)])
+def test_an_api_version_that_is_none_is_refused(consumer: Make, cluster: MockCluster, version: Any) -> None:
+    with pytest.raises(KafkaConfigurationError, match="api_version="):
+        consumer(cluster, api_version=version)
+
+
+def test_api_version_auto_timeout_ms_bounds_the_constructor(handler: str) -> None:
+    """Behaviour 271."""
+    assert KafkaConsumer.DEFAULT_CONFIG["api_version_auto_timeout_ms"] == 2000
+
+    def silent(conn: socket.socket) -> None:
+        while conn.recv(1000):
+            pass
+
+    with serve(silent) as port:
+        begun = time.monotonic()
+        with pytest.raises(NoBrokersAvailable):
+            KafkaConsumer("t", bootstrap_servers=f"127.0.0.1:{port}", api_version_auto_timeout_ms=300, handler=handler)
+        assert 0.25 < time.monotonic() - begun < 1.5
+
+
+class Reporter(AbstractMetricsReporter):
+    def init(self, metrics: Any) -> None: ...
+    def metric_change(self, metric: Any) -> None: ...
+    def metric_removal(self, metric: Any) -> None: ...
+    def configure(self, configs: Any) -> None: ...
+    def close(self) -> None: ...
+
+
+def test_what_would_have_no_effect_is_refused_unless_it_is_the_default(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 272: metrics() has the numbers, the handler the waiting."""
+    import selectors
+
+    idle: dict[str, tuple[Any, Any]] = {
+        "metric_reporters": ([], [Reporter]),
+        "metrics_num_samples": (2, 3),
+        "metrics_sample_window_ms": (30000, 10000),
+        "selector": (None, selectors.SelectSelector),
+    }
+    for option, (default, other) in idle.items():
+        assert consumer(cluster, **{option: default}).config[option] == default
+        with pytest.raises(KafkaConfigurationError, match=f"{option}=.* would have no effect"):
+            consumer(cluster, **{option: other})
+    consumer(cluster, selector=selectors.DefaultSelector)  # the documented default
+
+
+def test_allow_auto_create_topics_lets_a_subscription_make_its_topic(consumer: Make, make_cluster: Make) -> None:
+    cluster = make_cluster(topics={})
+    assert KafkaConsumer.DEFAULT_CONFIG["allow_auto_create_topics"] is True
+    assert consumer(cluster, allow_auto_create_topics=False).partitions_for_topic("new") == set()
+    assert consumer(cluster).topics() == set()
+    consumer(cluster, "new", allow_auto_create_topics=True)
+    assert consumer(cluster).topics() == {"new"}
+
+
+@pytest.mark.parametrize("kind", ["socks5", "http"])
+def test_proxy_url_is_the_way_to_the_brokers(consumer: Make, cluster: MockCluster, kind: str) -> None:
+    proxy = FakeProxy()
+    with running(proxy, kind) as port:
+        reading = consumer(cluster, proxy_url=f"{kind}://127.0.0.1:{port}")
+        assert reading.topics() == {"t"}
+        assert ("127.0.0.1", cluster.brokers[1][1]) in proxy.asked
+        reading.close()
+
+
+def test_handler_is_the_way_of_concurrency(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    reading = consumer(cluster, "t", handler=handler)
+    (one,) = {worker.handler.name if hasattr(worker, "handler") else handler for worker in reading._client.handler.workers()}
+    assert one == handler
+    assert reading._client.handler.name == handler
+    with pytest.raises(KafkaConfigurationError, match="handler"):
+        consumer(cluster, handler="twisted")
+
+
+# -- fetches ---------------------------------------------------------------------------------------------------------------
+def test_options_of_fetches_arrive_at_the_broker(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviours 245, 246, 247."""
+
+    def asked(**options: Any) -> dict[str, Any]:
+        before = cluster.count("Fetch")
+        reading = consumer(cluster, "t", **options)
+        while cluster.count("Fetch") == before:
+            reading.poll(20)
+        message = cluster.requests("Fetch")[before].message
+        reading.close()
+        return {
+            "fetch_max_wait_ms": message.max_wait_ms,
+            "fetch_min_bytes": message.min_bytes,
+            "fetch_max_bytes": message.max_bytes,
+            "max_partition_fetch_bytes": message.topics[0].partitions[0].partition_max_bytes,
+            "isolation_level": message.isolation_level,
+            "client_rack": message.rack_id,
+        }
+
+    assert asked() == {
+        "fetch_max_wait_ms": 500,
+        "fetch_min_bytes": 1,
+        "fetch_max_bytes": 52428800,
+        "max_partition_fetch_bytes": 1048576,
+        "isolation_level": 0,
+        "client_rack": "",
+    }
+    given = {"fetch_max_wait_ms": 70, "fetch_min_bytes": 9, "fetch_max_bytes": 4000, "max_partition_fetch_bytes": 3000, "client_rack": "r1"}
+    assert asked(**given, isolation_level="read_committed") == {**given, "isolation_level": 1}
+
+
+def test_fetch_min_bytes_is_waited_for_no_longer_than_fetch_max_wait_ms(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 245."""
+    put(cluster, b"little")
+    reading = consumer(cluster, "t", auto_offset_reset="earliest", fetch_min_bytes=100_000, fetch_max_wait_ms=400)
+    begun = time.monotonic()
+    consume(reading, 1)
+    assert 0.35 < time.monotonic() - begun < 2.0
+
+
+def test_a_first_message_over_every_limit_is_returned(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviours 246, 247."""
+    put(cluster, b"x" * 50_000)
+    put(cluster, b"y" * 50_000)
+    reading = consumer(cluster, "t", fetch_max_bytes=1000, max_partition_fetch_bytes=1000, **QUICK)
+    assert [len(r.value) for r in consume(reading, 2)] == [50_000, 50_000]
+
+
+@pytest.mark.parametrize(("policy", "then"), [("earliest", 5), ("smallest", 5), ("latest", 10), ("largest", 10), (None, 10)])
+def test_auto_offset_reset_says_where_to_go_from_an_offset_that_is_out_of_range(
+    consumer: Make, cluster: MockCluster, policy: str | None, then: int
+) -> None:
+    """Behaviour 254."""
+    put(cluster, *[b"x"] * 5)
+    put(cluster, *[b"x"] * 5)
+    cluster.delete_records("t", 0, 5)
+    reading = consumer(cluster, **{**QUICK, "auto_offset_reset": policy} if policy else {"fetch_max_wait_ms": 50})
+    reading.assign([FIRST])
+    reading.seek(FIRST, 2)
+    until("threading", lambda: reading.poll(20) or reading.position(FIRST) == then)
+    put(cluster, b"new")
+    assert reading.poll(1000) or reading.position(FIRST) == 11
+    assert reading.config["auto_offset_reset"] == (policy or "latest")
+
+
+def test_auto_offset_reset_of_any_other_value_raises(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 254."""
+    put(cluster, *[b"x"] * 5)
+    put(cluster, *[b"x"] * 5)
+    cluster.delete_records("t", 0, 5)
+    reading = consumer(cluster, **{**QUICK, "auto_offset_reset": "none"})
+    reading.assign([FIRST])
+    reading.seek(FIRST, 2)
+    with pytest.raises(OffsetOutOfRangeError, match="t-0"):
+        until("threading", lambda: reading.poll(100))
+    reading.seek(FIRST, 7)
+    assert offsets(consume(reading, 1)) == [(0, 7)]
+
+
+def test_check_crcs_finds_what_is_damaged(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 257."""
+    put(cluster, b"good")
+    bad = bytearray(batch([record(0, b"value")], base_offset=1))
+    bad[bad.index(b"value")] ^= 1
+    cluster.append("t", 0, bytes(bad))
+    assert KafkaConsumer.DEFAULT_CONFIG["check_crcs"] is True
+    careful = consumer(cluster, "t", **QUICK)
+    assert consume(careful, 1)[0].value == b"good"
+    with pytest.raises(CorruptRecordError, match=r"t\[0\] offset 1"):
+        until("threading", lambda: careful.poll(100))
+    assert careful.position(FIRST) == 1
+    assert [r.value for r in consume(consumer(cluster, "t", check_crcs=False, **QUICK), 2)] == [b"good", b"walue"]
+
+
+def test_max_poll_records_bounds_one_poll(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 260."""
+    put(cluster, *[b"x"] * 1200)
+    reading = consumer(cluster, "t", **QUICK)
+    assert [sum(map(len, reading.poll(5000).values())) for _ in range(3)] == [500, 500, 200]
+    few = consumer(cluster, "t", max_poll_records=7, **QUICK)
+    assert len(few.poll(5000)[FIRST]) == 7
+    assert len(few.poll(5000, max_records=9)[FIRST]) == 9
+
+
+def test_internal_topics_match_no_pattern_unless_they_may(consumer: Make, make_cluster: Make) -> None:
+    """Behaviour 273."""
+    cluster = make_cluster(topics={"t": 1, "__consumer_offsets": 1})
+    put(cluster, b"inside", topic="__consumer_offsets")
+    assert KafkaConsumer.DEFAULT_CONFIG["exclude_internal_topics"] is True
+    for exclude, matched in ((True, {"t"}), (False, {"t", "__consumer_offsets"})):
+        reading = consumer(cluster, exclude_internal_topics=exclude, **QUICK)
+        reading.subscribe(pattern=".*")
+        assert {tp.topic for tp in reading.assignment()} == matched
+        assert reading.subscription() == matched
+    named = consumer(cluster, "__consumer_offsets", exclude_internal_topics=True, **QUICK)
+    assert consume(named, 1)[0].value == b"inside"
