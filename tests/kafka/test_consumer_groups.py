@@ -130,6 +130,7 @@ def test_heartbeat_interval_ms_has_to_be_lower_than_session_timeout_ms(consumer:
     """Behaviour 263."""
     with pytest.raises(KafkaError, match="heartbeat_interval_ms"):
         consumer(cluster, "t", group_id="g", heartbeat_interval_ms=6000, session_timeout_ms=6000)
+    consumer(cluster, "t", group_id="g", session_timeout_ms=6000)
 
 
 def test_max_poll_interval_ms_without_a_poll_costs_the_membership(consumer: Make, cluster: MockCluster, handler: str) -> None:
@@ -201,7 +202,7 @@ def test_default_offset_commit_callback_is_told_of_commits(consumer: Make, clust
     options: dict[str, Any] = {**GROUP, "auto_commit_interval_ms": 50}
     reading = consumer(cluster, "t", **options, default_offset_commit_callback=lambda offsets, response: told.append((offsets, response)))
     consume(reading, 2)
-    until(handler, lambda: reading.poll(10) == {} and told)
+    until(handler, lambda: reading.poll(10) == {} and told and told[-1][0] == {FIRST: OffsetAndMetadata(2, "")})
     assert told[-1] == ({FIRST: OffsetAndMetadata(2, "")}, OffsetCommitResponse([("t", [(0, 0)])]))
     reading.commit_async({FIRST: OffsetAndMetadata(1, "")}).get(5)
     assert told[-1][0] == {FIRST: OffsetAndMetadata(1, "")}
@@ -305,6 +306,35 @@ def test_commits_need_a_group(consumer: Make, cluster: MockCluster, call: str) -
     reading = consumer(cluster, "t", **QUICK)
     with pytest.raises(IllegalStateError, match="group_id"):
         getattr(reading, call)(*([FIRST] if call == "committed" else []))
+
+
+def test_a_callback_of_a_commit_may_commit_and_close(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """Behaviour 285."""
+    reading = joined(consumer(cluster, "t", **GROUP, enable_auto_commit=False))
+    told: list[str] = []
+
+    def close(offsets: Any, response: Any) -> None:
+        reading.close(timeout_ms=3000)
+        told.append("closed")
+
+    def commit(offsets: Any, response: Any) -> None:
+        reading.commit_async({FIRST: OffsetAndMetadata(2, "")}, close)
+
+    begun = time.monotonic()
+    reading.commit_async({FIRST: OffsetAndMetadata(1, "")}, commit)
+    until(handler, lambda: told)
+    assert time.monotonic() - begun < 2.5
+    assert committed(cluster) == {0: 2}
+    until(handler, lambda: not cluster.group("g").members)
+
+
+def test_a_callback_of_a_commit_that_raises_is_logged(consumer: Make, cluster: MockCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Behaviour 285."""
+    reading = joined(consumer(cluster, "t", **GROUP, enable_auto_commit=False))
+    with caplog.at_level(logging.ERROR, "gkafka"):
+        future = reading.commit_async({FIRST: OffsetAndMetadata(1, "")}, lambda: None)
+        assert isinstance(future.get(5), OffsetCommitResponse)
+    assert "a callback of a commit failed" in caplog.text
 
 
 # -- listeners -------------------------------------------------------------------------------------------------------------

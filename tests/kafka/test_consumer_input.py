@@ -10,7 +10,7 @@ from gkafka.kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from gkafka.kafka.errors import IllegalStateError, KafkaConfigurationError, KafkaError, NoBrokersAvailable, UnknownTopicOrPartitionError
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
-from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, joined, offsets, put
+from tests.kafka.consuming import FIRST, GROUP, QUICK, committed, consume, joined, offsets, put
 from tests.net.servers import refused_port
 
 
@@ -145,6 +145,24 @@ def test_poll_refuses_a_timeout_that_is_none(consumer: Make, cluster: MockCluste
         reading.poll(timeout_ms)
     assert isinstance(caught.value, ValueError)
     assert offsets(consume(reading, 1)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, "1", float("nan")])
+def test_timeouts_that_are_none_are_refused(consumer: Make, cluster: MockCluster, timeout_ms: Any) -> None:
+    put(cluster, b"0")
+    reading = consumer(cluster, "t", **GROUP)
+    consume(reading, 1)
+    one = {FIRST: OffsetAndMetadata(0, "")}
+    for call in (reading.commit, reading.close):
+        with pytest.raises(ValueError, match="timeout_ms="):
+            call(timeout_ms=timeout_ms)
+    for ask in (reading.position, reading.committed):
+        with pytest.raises(ValueError, match="timeout_ms="):
+            ask(FIRST, timeout_ms=timeout_ms)
+    reading.commit(one, timeout_ms=5000)
+    assert reading.committed(FIRST) == 0
+    reading.close()
+    assert committed(cluster) == {0: 1}
 
 
 @pytest.mark.parametrize(("max_records", "error"), [(0, AssertionError), (-1, AssertionError), ("5", TypeError), (1.5, TypeError)])

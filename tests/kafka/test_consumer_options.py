@@ -17,7 +17,14 @@ import pytest
 
 import gkafka
 from gkafka.kafka import KafkaConsumer, TopicPartition
-from gkafka.kafka.errors import CorruptRecordError, KafkaConfigurationError, KafkaTimeoutError, NoBrokersAvailable, OffsetOutOfRangeError
+from gkafka.kafka.errors import (
+    CorruptRecordError,
+    KafkaConfigurationError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from gkafka.kafka.metrics import AbstractMetricsReporter
 from gkafka.testing import Delay, Drop, Error, MockCluster
 from tests.kafka.conftest import Make
@@ -362,10 +369,15 @@ def test_what_would_have_no_effect_is_refused_unless_it_is_the_default(consumer:
     consumer(cluster, selector=selectors.DefaultSelector)  # the documented default
 
 
-def test_allow_auto_create_topics_lets_a_subscription_make_its_topic(consumer: Make, make_cluster: Make) -> None:
+def test_allow_auto_create_topics_lets_a_subscription_make_its_topic(
+    consumer: Make, make_cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.3)
     cluster = make_cluster(topics={})
     assert KafkaConsumer.DEFAULT_CONFIG["allow_auto_create_topics"] is True
-    assert consumer(cluster, allow_auto_create_topics=False).partitions_for_topic("new") == set()
+    assert consumer(cluster).partitions_for_topic("new") == set()
+    with pytest.raises(UnknownTopicOrPartitionError):
+        consumer(cluster, "new", allow_auto_create_topics=False)
     assert consumer(cluster).topics() == set()
     consumer(cluster, "new", allow_auto_create_topics=True)
     assert consumer(cluster).topics() == {"new"}

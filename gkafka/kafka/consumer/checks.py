@@ -12,7 +12,7 @@ from gkafka.exceptions import ConfigurationError
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.options import native
 
-__all__ = ["NAMES", "OF_MEMBERS", "assignors", "check_options", "compiled", "policy", "told_by_name"]
+__all__ = ["NAMES", "assignors", "check_options", "compiled", "of_member", "policy", "told_by_name"]
 
 NAMES = {
     "fetch_min_bytes": "fetch_min_bytes",
@@ -85,6 +85,17 @@ def check_options(c: Mapping[str, Any]) -> None:
         if c[name] is not None and not callable(c[name]) and not callable(getattr(c[name], "deserialize", None)):
             raise WrongTypeError(f"{name}={c[name]!r}: must be callable with the bytes, or a Deserializer")
     assignors(c["partition_assignment_strategy"])
+
+
+def of_member(c: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a member. Documented is that heartbeat_interval_ms is lower than session_timeout_ms; gkafka sends three in a session at least."""
+    taken = native(c, OF_MEMBERS)
+    if not taken["heartbeat_interval_ms"] < taken["session_timeout_ms"]:
+        raise ConfigurationError(
+            f"heartbeat_interval_ms={c['heartbeat_interval_ms']} with session_timeout_ms={c['session_timeout_ms']}: must be lower"
+        )
+    taken["heartbeat_interval_ms"] = min(taken["heartbeat_interval_ms"], taken["session_timeout_ms"] / 3)
+    return taken
 
 
 def policy(c: Mapping[str, Any]) -> str:

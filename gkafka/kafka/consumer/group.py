@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from gkafka.checks import check_topic_name
+from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, CorruptRecordError, ForkedClientError, KafkaException
 from gkafka.kafka import options as o
-from gkafka.kafka.consumer.checks import NAMES, OF_MEMBERS, assignors, check_options, compiled, policy, told_by_name
+from gkafka.kafka.consumer.checks import NAMES, assignors, check_options, compiled, of_member, policy, told_by_name
 from gkafka.kafka.consumer.commits import Commits, default_callback, offsets_of
 from gkafka.kafka.consumer.fetcher import LazyRecord, whole
 from gkafka.kafka.consumer.lookups import Lookups, check_partition, check_partitions
@@ -111,7 +111,7 @@ class KafkaConsumer:
         taken["auto_commit"] = bool(c["enable_auto_commit"]) if group is not None else None
         taken["queued_max_messages"] = max(2000, c["max_poll_records"])
         if group is not None and topics is not None:
-            taken.update(o.native(c, OF_MEMBERS))
+            taken.update(of_member(c))
             taken["assignors"] = assignors(c["partition_assignment_strategy"])
             taken.update(on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
         else:
@@ -141,8 +141,10 @@ class KafkaConsumer:
         if isinstance(topics, str):
             raise WrongTypeError(f"topics={topics!r}: must be a list of names")
         names = list(topics)
+        if any(not isinstance(name, (str, bytes)) for name in names):
+            raise WrongTypeError(f"topics={names!r}: must be a list of names")
         if bool(names) == (pattern is not None):
-            raise IllegalArgumentError(f"subscribe(topics={names!r}, pattern={pattern!r}): give either topics or a pattern")
+            raise ImpossibleState(f"subscribe(topics={names!r}, pattern={pattern!r}): give either topics or a pattern")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise WrongTypeError(f"listener={listener!r}: must be a ConsumerRebalanceListener")
         given: Any = compiled(pattern) if pattern is not None else [check_topic_name(name) for name in names]
@@ -166,7 +168,7 @@ class KafkaConsumer:
             self.unsubscribe()
             return
         consumer = self._consumer if self._consumer is not None else self._make(None)
-        timeout_s = self.config["request_timeout_ms"] / 1000
+        timeout_s = self._seconds(None)
         self._unplaced = set() if policy(self.config) != "none" else {tp for tp in wanted if self._committed(tp) is None}
         if self._unplaced:
             consumer.assign({tp: LATEST if tp in self._unplaced else self._committed(tp) for tp in wanted}, timeout=timeout_s)
@@ -317,7 +319,7 @@ class KafkaConsumer:
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
         """The offset of the next record; None if it is not known within timeout_ms (None: request_timeout_ms)."""
         consumer, tp = self._of(partition)
-        wait_s = (self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms) / 1000
+        wait_s = self._seconds(timeout_ms)
         return consumer.wait_for_position(tp, wait_s)
 
     def highwater(self, partition: TopicPartition) -> int | None:
@@ -329,7 +331,7 @@ class KafkaConsumer:
         self._check_usable()
         tp = check_partition(partition)
         if self._consumer is None or tp not in self._consumer.assignment():
-            raise NotAssigned(f"{tp.topic}-{tp.partition} is not assigned to this consumer")
+            raise ImpossibleState(f"{tp.topic}-{tp.partition} is not assigned to this consumer")
         return self._consumer, tp
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -350,7 +352,7 @@ class KafkaConsumer:
     def _seek_all(self, partitions: tuple[TopicPartition, ...], offset: int) -> None:
         chosen = [self._of(one) for one in partitions or sorted(self.assignment())]
         if not chosen:
-            raise NotAssigned("no partitions are assigned to this consumer")
+            raise ImpossibleState("no partitions are assigned to this consumer")
         for consumer, tp in chosen:
             self._place(consumer, tp, offset)
 
@@ -377,7 +379,7 @@ class KafkaConsumer:
         request_timeout_ms.
         """
         consumer = self._committing()
-        timeout_s = (self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms) / 1000
+        timeout_s = self._seconds(timeout_ms)
         if offsets is None:
             consumer.commit(timeout=timeout_s)
             return
@@ -394,7 +396,7 @@ class KafkaConsumer:
             given = {tp: OffsetAndMetadata(offset, "") for tp, offset in consumer.positions().items() if offset >= 0}
         plain, notes, epochs = offsets_of(given)
         given = dict(given)
-        timeout_s = self.config["request_timeout_ms"] / 1000
+        timeout_s = self._seconds(None)
         return self._commits.later(given, lambda: consumer.commit(plain, timeout=timeout_s, notes=notes, epochs=epochs), callback)
 
     def _committing(self) -> Consumer:
@@ -460,6 +462,9 @@ class KafkaConsumer:
         if self._closed:
             raise IllegalStateError("KafkaConsumer is closed: make a new one")
 
+    def _seconds(self, timeout_ms: float | None) -> float:
+        return float(self.config["request_timeout_ms"] if timeout_ms is None else check_seconds("timeout_ms", timeout_ms)) / 1000
+
     def _check_usable(self) -> None:
         """A listener can commit while the consumer leaves its group for good."""
         if self._leaving is None:
@@ -468,10 +473,10 @@ class KafkaConsumer:
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         """Commit what was handed out (with enable_auto_commit, unless autocommit=False), leave the group and end. Idempotent. timeout_ms: None is
         request_timeout_ms."""
+        timeout_s = self._seconds(timeout_ms)
         if self._closed:
             return
         self._closed = True
-        timeout_s = (self.config["request_timeout_ms"] if timeout_ms is None else timeout_ms) / 1000
         deadline = self._handler.monotonic() + timeout_s
         try:
             self._commits.finish(timeout_s)
@@ -491,8 +496,8 @@ class KafkaConsumer:
         self.close(autocommit=exc_type is None)
 
 
-class NotAssigned(IllegalArgumentError, IllegalStateError):
-    """A partition that is not assigned to this consumer."""
+class ImpossibleState(IllegalArgumentError, IllegalStateError):
+    """An argument that does not fit what this consumer is, as a partition that is not assigned to it."""
 
 
 def _end_of(taken: list[Any], tp: TopicPartition, start: int) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gkafka.checks import check_topic_name
+from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
-from gkafka.exceptions import KafkaTimeoutError, UnknownTopicOrPartition, UnsupportedVersion
+from gkafka.exceptions import UnsupportedVersion
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
@@ -81,18 +81,19 @@ class Lookups:
 
     def committed(self, tp: TopicPartition, *, with_metadata: bool, timeout_ms: float | None) -> Any:
         """What the group has committed, None where there is nothing."""
-        wait_s = (self._options["request_timeout_ms"] if timeout_ms is None else timeout_ms) / 1000
+        wait_s = float(self._options["request_timeout_ms"] if timeout_ms is None else check_seconds("timeout_ms", timeout_ms)) / 1000
         entry = self._offsets.committed([tp], timeout_s=wait_s)[tp]
         if entry.offset < 0:
             return None
         return OffsetAndMetadata(entry.offset, entry.metadata, entry.leader_epoch) if with_metadata else entry.offset
 
     def partitions(self, topic: str) -> set[int]:
-        """A topic's partitions, an empty set without such a topic."""
-        try:
-            return set(self._client.cluster.wait_for_topic(check_topic_name(topic), self._deadline()).partitions)
-        except (KafkaTimeoutError, UnknownTopicOrPartition):
-            return set()
+        """A topic's partitions, an empty set without such a topic, which is not made by asking."""
+        metadata, name = self._client.cluster.metadata, check_topic_name(topic)
+        if metadata.topic(name) is None:
+            self._client.update_cluster()
+        known = metadata.topic(name)
+        return set(known.partitions) if known is not None else set()
 
     def topics(self) -> set[str]:
         """All topics."""

@@ -1,0 +1,291 @@
+"""The same calls on kafka-python 3 and on gkafka.kafka, on the same broker: equal values, types and exceptions, but for what is listed here."""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import importlib
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gkafka.kafka import errors
+from tests.live.kafka import KafkaCluster
+from tests.live.peer import Peer, Seen
+
+LIMIT_S = 30.0
+FIELDS = [
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "serialized_key_size",
+    "serialized_value_size",
+    "serialized_header_size",
+]
+
+DIFFERENT = {
+    "assign a number": "there an AttributeError from inside, here a TypeError that says what to give",
+    "bootstrap_connected": "there it ends as soon as the brokers are known; here it says whether a broker has answered; 1.4 has no such name",
+}
+"""Step -> why it differs. None is about what 1.4 documents."""
+
+
+class Said:
+    """What a call gave: a value as plain data with the names of its types, or an exception."""
+
+    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
+        self.value, self.error = value, error
+
+    def __repr__(self) -> str:
+        return f"{type(self.error).__name__}: {self.error}" if self.error is not None else repr(self.value)
+
+
+def same(theirs: Said, ours: Said) -> bool:
+    """Would a program that is written for theirs see no difference?"""
+    if theirs.error is None or ours.error is None:
+        return theirs.error is ours.error and theirs.value == ours.value
+    name = type(theirs.error).__name__
+    kind = getattr(errors, name, None) or getattr(builtins, name, None)
+    return kind is not None and isinstance(ours.error, kind)
+
+
+def plain(value: Any) -> Any:
+    """Tuples of both libraries as one, with what they are called."""
+    name = type(value).__name__
+    if hasattr(value, "serialized_key_size"):
+        headers = [(key, data) for key, data in value.headers]
+        return ("ConsumerRecord", *(getattr(value, field) for field in FIELDS), headers)
+    if name == "OffsetAndMetadata":
+        return name, value.offset, value.metadata
+    if name == "OffsetAndTimestamp":
+        return name, value.offset, value.timestamp
+    if isinstance(value, dict):
+        return {plain(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return "set", sorted(map(plain, value))
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if name == "TopicPartition":
+        return name, *value
+    return value
+
+
+class Play:
+    """One run of the script with one library. said: step -> what came of it."""
+
+    def __init__(self, library: str, hosts: str, topic: str, group: str, **options: Any) -> None:
+        self.k = importlib.import_module(library)
+        self.hosts, self.topic, self.group = hosts, topic, group
+        self.options = {"bootstrap_servers": hosts, "auto_offset_reset": "earliest", "session_timeout_ms": 6000, **options}
+        self.said: dict[str, Said] = {}
+        self.tps = [self.k.TopicPartition(topic, n) for n in range(3)]
+
+    def consumer(self, *topics: str, **options: Any) -> Any:
+        return self.k.KafkaConsumer(*topics, **{**self.options, **options})
+
+    def step(self, name: str, call: Callable[[], Any]) -> Any:
+        assert name not in self.said, name
+        try:
+            value = call()
+        except Exception as exc:
+            self.said[name] = Said(error=exc)
+            return None
+        self.said[name] = Said(plain(value))
+        return value
+
+    def collect(self, consumer: Any, count: int, **options: Any) -> list[Any]:
+        got: list[Any] = []
+        deadline = time.monotonic() + LIMIT_S
+        while len(got) < count and time.monotonic() < deadline:
+            for records in consumer.poll(200, **options).values():
+                got += records
+        return sorted(got, key=lambda r: (r.partition, r.offset))
+
+    def run(self) -> dict[str, Said]:
+        for part in (self.of_arguments, self.by_hand, self.by_iteration, self.with_deserializers, self.as_a_member, self.when_closed):
+            part()
+        return self.said
+
+    def of_arguments(self) -> None:
+        k, step, topic = self.k, self.step, self.topic
+        step("unknown option", lambda: self.consumer(auto_offset_rest="x"))
+        c = self.consumer()
+        step("subscription before", c.subscription)
+        step("assignment before", c.assignment)
+        step("paused before", c.paused)
+        step("poll before", lambda: c.poll(50))
+        step("position unassigned", lambda: c.position(self.tps[0]))
+        step("highwater unassigned", lambda: c.highwater(self.tps[0]))
+        step("seek unassigned", lambda: c.seek(self.tps[0], 0))
+        step("seek_to_beginning of nothing", c.seek_to_beginning)
+        step("seek_to_end of nothing", c.seek_to_end)
+        step("subscribe to nothing", c.subscribe)
+        step("subscribe to both", lambda: c.subscribe([topic], pattern="x"))
+        step("subscribe to a string", lambda: c.subscribe(topic))
+        step("subscribe to a number", lambda: c.subscribe([5]))
+        step("subscribe with a listener that is none", lambda: c.subscribe([topic], listener=5))
+        step("close", c.close)
+        c = self.consumer()
+        step("assign a number", lambda: c.assign([5]))
+        c.close()
+        c = self.consumer()
+        step("commit without a group", c.commit)
+        step("commit_async without a group", c.commit_async)
+        step("committed without a group", lambda: c.committed(self.tps[0]))
+        step("poll for less than nothing", lambda: c.poll(-1))
+        step("poll no records", lambda: c.poll(0, max_records=0))
+        step("poll a text of records", lambda: c.poll(0, max_records="5"))
+        step("partitions_for_topic", lambda: c.partitions_for_topic(topic))
+        step("partitions_for_topic unknown", lambda: c.partitions_for_topic(f"{topic}-not"))
+        step("topics", lambda: topic in c.topics())
+        step("topics is a", lambda: type(c.topics()).__name__)
+        step("beginning_offsets", lambda: c.beginning_offsets(self.tps))
+        step("end_offsets", lambda: c.end_offsets(self.tps))
+        step("end_offsets of nothing", lambda: c.end_offsets([]))
+        step("offsets_for_times", lambda: c.offsets_for_times({self.tps[0]: 1500, self.tps[1]: 9999, self.tps[2]: 0}))
+        step("offsets_for_times negative", lambda: c.offsets_for_times({self.tps[0]: -1}))
+        step("bootstrap_connected", c.bootstrap_connected)
+        step("metrics is a", lambda: type(c.metrics()).__name__)
+        c.close()
+        step("names", lambda: [n for n in ("KafkaConsumer", "KafkaProducer", "TopicPartition", "OffsetAndMetadata") if not hasattr(k, n)])
+
+    def by_hand(self) -> None:
+        step, tp = self.step, self.tps[0]
+        c = self.consumer(client_id="by-hand")
+        step("assign", lambda: c.assign(self.tps))
+        step("assignment", c.assignment)
+        step("subscription after assign", c.subscription)
+        step("subscribe after assign", lambda: c.subscribe([self.topic]))
+        step("highwater before", lambda: c.highwater(tp) in (None, 4))
+        step("records", lambda: self.collect(c, 7))
+        step("keys of a poll", lambda: [type(key).__name__ for key in c.poll(0)])
+        step("position", lambda: [c.position(one) for one in self.tps])
+        step("highwater", lambda: [c.highwater(one) for one in self.tps])
+        step("seek", lambda: c.seek(tp, 1))
+        step("position after seek", lambda: c.position(tp))
+        step("seek to less than nothing", lambda: c.seek(tp, -1))
+        step("seek to a text", lambda: c.seek(tp, "1"))
+        step("seek in nothing", lambda: c.seek(5, 1))
+        step("max_records", lambda: [r.offset for r in self.collect(c, 1, max_records=1)])
+        step("pause", lambda: c.pause(*self.tps))
+        step("paused", c.paused)
+        step("poll while paused", lambda: c.poll(300))
+        step("resume", lambda: c.resume(*self.tps))
+        step("paused after resume", c.paused)
+        step("poll after resume", lambda: [r.offset for r in self.collect(c, 2)])
+        step("pause a number", lambda: c.pause(5))
+        step("seek_to_beginning", lambda: (c.seek_to_beginning(), c.position(tp)))
+        step("seek_to_end", lambda: (c.seek_to_end(tp), c.position(tp)))
+        step("seek_to_end of another", lambda: c.seek_to_end(self.k.TopicPartition(self.topic, 9)))
+        step("assign less", lambda: (c.assign(self.tps[:1]), c.assignment()))
+        step("unsubscribe", lambda: (c.unsubscribe(), c.assignment(), c.subscription()))
+        step("subscribe after unsubscribe", lambda: (c.subscribe([self.topic]), c.subscription()))
+        step("assign after subscribe", lambda: c.assign(self.tps))
+        step("subscribe again", lambda: (c.subscribe((self.topic,)), c.subscription()))
+        c.close()
+
+    def by_iteration(self) -> None:
+        step = self.step
+        c = self.consumer(self.topic, consumer_timeout_ms=1500)
+        step("iteration", lambda: sorted(map(plain, c), key=lambda r: (r[2], r[3])))
+        step("next at the end", lambda: next(c))
+        step("iter of it", lambda: iter(c) is not None)
+        c.close()
+        c = self.consumer(consumer_timeout_ms=1500)
+        c.subscribe(pattern=f"^{self.topic}$")
+        step("by pattern", lambda: len(list(c)))
+        step("subscription of a pattern", c.subscription)
+        c.close()
+
+    def with_deserializers(self) -> None:
+        step = self.step
+
+        class Upper(self.k.serializer.Deserializer if hasattr(self.k, "serializer") else object):  # type: ignore[misc]
+            def deserialize(self, topic: str, *given: Any) -> Any:
+                return None if given[-1] is None else given[-1].upper()
+
+        c = self.consumer(self.topic, value_deserializer=lambda v: v and v.decode(), key_deserializer=Upper())
+        step("deserialized", lambda: self.collect(c, 7))
+        c.close()
+
+    def as_a_member(self) -> None:
+        k, step, tp = self.k, self.step, self.tps[0]
+        told: list[Any] = []
+
+        class Listener(k.ConsumerRebalanceListener):  # type: ignore[misc,name-defined]
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                told.append(("revoked", plain(revoked)))
+
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                told.append(("assigned", plain(assigned)))
+
+        c = self.consumer(group_id=self.group, enable_auto_commit=False)
+        step("committed before", lambda: c.committed(tp))
+        c.subscribe([self.topic], listener=Listener())
+        step("read as a member", lambda: self.collect(c, 7))
+        step("assignment of a member", c.assignment)
+        step("listener", lambda: [one for one in told if one[1] != ("set", [])])
+        step("commit", c.commit)
+        step("committed", lambda: c.committed(tp))
+        step("committed with metadata", lambda: c.committed(tp, metadata=True))
+        step("commit one", lambda: c.commit({tp: k.OffsetAndMetadata(2, "note", -1)}))
+        step("committed with a note", lambda: c.committed(tp, metadata=True))
+        heard: list[Any] = []
+        future = step("commit_async", lambda: type(c.commit_async({tp: k.OffsetAndMetadata(1, "", -1)}, lambda *what: None)).__name__)
+        assert future == "Future"
+        done = c.commit_async({tp: k.OffsetAndMetadata(3, "n", -1)}, lambda offsets, response: heard.append((offsets, response)))
+        deadline = time.monotonic() + LIMIT_S
+        while not (done.is_done and heard) and time.monotonic() < deadline:  # there poll() calls back
+            c.poll(50)
+        step("future", lambda: (done.is_done, done.succeeded(), done.failed(), done.exception))
+        step("callback", lambda: [(plain(offsets), isinstance(response, Exception)) for offsets, response in heard if offsets])
+        step("committed after", lambda: c.committed(tp))
+        step("commit of a number", lambda: c.commit(5))
+        step("position of a member", lambda: c.position(tp))
+        step("close as a member", c.close)
+        again = self.consumer(self.topic, group_id=self.group, enable_auto_commit=True)
+        step("goes on", lambda: [(r.partition, r.offset) for r in self.collect(again, 1)])
+        step("close with autocommit", lambda: again.close(autocommit=True))
+        looking = self.consumer(group_id=self.group)
+        step("committed by close", lambda: [looking.committed(one) for one in self.tps])
+        looking.close()
+
+    def when_closed(self) -> None:
+        step = self.step
+        c = self.consumer(self.topic)
+        c.close()
+        step("close twice", c.close)
+        step("poll closed", lambda: c.poll(0))
+        step("next closed", lambda: next(c))
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """The other library's warnings, and the sockets that it leaves in cycles, are not ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+        gc.collect()
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_script_of_consumer_calls_gives_what_kafka_python_gives(
+    kafka: KafkaCluster, new_topic: Any, new_name: Any, peer: Peer, handler: str
+) -> None:
+    """Behaviours 224, 226, 227, 229, 230, 276, 279, 283, 285, 286, 287, 289, 290, 291, 292, 293, 295, 296, 297, 298, 301."""
+    topic = new_topic(3)
+    peer.write(topic, [Seen(0, n, b"k%d" % n, b"v%d" % n, [("h", b"1")] if n == 1 else [], 1000 * (n + 1)) for n in range(4)])
+    peer.write(topic, [Seen(1, 0, None, b"x", [], 5), Seen(1, 1, b"k", None, [], 6), Seen(1, 2, b"", b"", [], 7)])
+    theirs = Play("kafka", kafka.hosts, topic, new_name("group")).run()
+    ours = Play("gkafka.kafka", kafka.hosts, topic, new_name("group"), handler=handler).run()
+    assert list(theirs) == list(ours)
+    different = {name: SimpleNamespace(theirs=theirs[name], ours=ours[name]) for name in theirs if not same(theirs[name], ours[name])}
+    assert set(different) == set(DIFFERENT), "\n".join(f"{name}: {both}" for name, both in different.items())
