@@ -128,8 +128,6 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
     for theirs, ours in _CLIENT_NAMES.items():
         if theirs.startswith(("ssl_", "sasl_", "allow_un", "allow_pl")) and ours in taken and options[theirs] == CLIENT[theirs]:
             del taken[ours]
-    if taken.get("ssl_check_hostname") is False:  # documented as enough by itself; gkafka's warning stays
-        taken["allow_unverified_tls"] = True
     client_id = options["client_id"]
     return {
         **taken,

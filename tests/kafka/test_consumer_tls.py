@@ -105,7 +105,10 @@ def test_ssl_check_hostname_compares_the_name(consumer: Make, door: Any, certs: 
     assert KafkaConsumer.DEFAULT_CONFIG["ssl_check_hostname"] is True
     behind = door(certs.server("wrong_host"))
     assert "127.0.0.1" in refused(consumer, behind, ssl_cafile=certs.ca)
-    assert consumer(behind, security_protocol="SSL", ssl_cafile=certs.ca, ssl_check_hostname=False).topics() == {"t"}
+    off: dict[str, Any] = {"security_protocol": "SSL", "ssl_cafile": certs.ca, "ssl_check_hostname": False}
+    with pytest.raises(KafkaConfigurationError, match="allow_unverified_tls"):
+        consumer(behind, **off)
+    assert consumer(behind, **off, allow_unverified_tls=True).topics() == {"t"}
 
 
 def test_ssl_certfile_keyfile_and_password_are_the_clients_certificate(consumer: Make, door: Any, certs: Certificates) -> None:
