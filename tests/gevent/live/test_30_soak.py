@@ -93,6 +93,7 @@ def read_log(hosts: str) -> list[array[int]]:
 
 def check_process(result: dict[str, Any], seconds: float) -> None:
     assert result["failures"] == {}, "what was accepted was delivered, restarts or not"
+    assert result["unsure"] <= result["acknowledged"] / 100
     assert result["unsettled"] == 0
     assert result["killed"] > 2 * seconds
     assert result["rebalances"] >= seconds / 30
