@@ -45,13 +45,7 @@ BARS: dict[str, Bar] = {
         "bombs: an error with its place, peak at most the limit + 16 MiB",
         ("tests/hostile/test_bombs.py::test_g19_a_bomb_is_an_error_that_names_its_place_and_takes_no_more_than_its_limit",),
     ),
-    "G20": Bar(
-        "close() within its timeout + 0.5 s, nothing is left",
-        (
-            "tests/public/test_leaks.py::test_close_is_bounded_in_every_state",
-            "tests/public/test_leaks.py::test_fifty_clients_that_were_closed_leave_nothing",
-        ),
-    ),
+    "G20": Bar("close() within its timeout + 0.5 s, nothing is left", ("tests/public/test_leaks.py",)),
     "G23": Bar(
         "a forked child is told within 100 ms, the parent is unharmed",
         ("tests/public/test_forks.py::test_a_child_is_told_at_once_and_the_parent_goes_on",),

@@ -263,7 +263,7 @@ class Metadata:
         return topic.topic_id if topic is not None else NO_TOPIC_ID
 
     def add_brokers(self, named: Iterable[BrokerInfo]) -> None:
-        """KIP-951: an answer that names new leaders tells where they are. What is known of a broker already stays; what is no address is none."""
+        """KIP-951: an answer that names new leaders tells where they are. What is known already stays; an address that is none is left out."""
         news = {broker.id: broker for broker in named if broker.id not in self.brokers and is_address(broker.host, broker.port)}
         if news:
             self.brokers = {**self.brokers, **news}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Credentials", "make_credentials"]
 
-LIBRARIES = {"GSSAPI": ("gssapi", "gkafka[gssapi]"), "AWS_MSK_IAM": ("aws_msk_iam_sasl_signer", "gkafka[aws-msk-iam]")}
+LIBRARIES = {"GSSAPI": ("gssapi", "gkafka[gssapi]"), "AWS_MSK_IAM": ("aws_msk_iam_sasl_signer.MSKAuthTokenProvider", "gkafka[aws-msk-iam]")}
 
 
 def make_credentials(handler: Handler, config: ClientConfig) -> Credentials | None:
@@ -73,8 +73,10 @@ class Credentials:
         return OAuthBearer(token, extensions)
 
     def _signed(self) -> str:
-        provider = self._library.MSKAuthTokenProvider
-        token, _ = _asked("AWS_MSK_IAM", lambda: provider.generate_auth_token(self._config.sasl_aws_region))
+        token, _ = _asked(
+            "AWS_MSK_IAM, with what botocore finds (AWS_PROFILE, a role, ...),",
+            lambda: self._library.generate_auth_token(self._config.sasl_aws_region),
+        )
         return _text("AWS_MSK_IAM", token)
 
     def _security_context(self, host: str) -> Any:
@@ -97,7 +99,9 @@ def _load(mechanism: str) -> Any:
     try:
         return importlib.import_module(module)
     except (ImportError, OSError) as exc:  # OSError: the package is there, the system's Kerberos library is not
-        raise ConfigurationError(f"sasl_mechanism={mechanism!r} needs the package {module}: pip install '{extra}' ({exc})") from exc
+        raise ConfigurationError(
+            f"sasl_mechanism={mechanism!r} needs the package {module.partition('.')[0]}: pip install '{extra}' ({exc})"
+        ) from exc
 
 
 def _asked(name: str, ask: Callable[[], Any]) -> Any:

@@ -13,8 +13,9 @@ __all__ = ["open_stream"]
 def open_stream(handler: Handler, host: str, port: int, *, deadline: float, config: ClientConfig) -> Stream:
     """Connect to the first address of a host that answers; with security_protocol SSL or SASL_SSL, the handshake included.
 
-    With proxy_url it is the proxy's addresses that are tried; the proxy finds the host. Each address gets an equal share of the time that is left. Raises ConnectionFailedError naming every address that was tried and
-    why it failed; its subclasses TlsError and ProxyError, without trying further addresses, if the peer's certificate, TLS itself or the proxy is at fault.
+    With proxy_url it is the proxy's addresses that are tried, and the proxy finds the host. Each address gets an equal share of the time
+    that is left. Raises ConnectionFailedError naming every address that was tried and why it failed; its subclasses TlsError and ProxyError,
+    without trying further addresses, if the peer's certificate, TLS itself or the proxy is at fault.
     """
     proxy = None if config.proxy_url is None else parse_proxy_url(config.proxy_url)
     addresses = _resolve(handler, host, port, deadline) if proxy is None else _resolve_proxy(handler, proxy, host, port, deadline)

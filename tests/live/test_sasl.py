@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from gkafka import KafkaClient
+from gkafka import KafkaClient, SslConfig
 from gkafka.exceptions import (
     AuthenticationError,
     IllegalSaslState,
@@ -137,6 +137,14 @@ def test_a_user_that_the_admin_api_made_is_let_in(kafka: SaslKafka, dial: Callab
     with KafkaClient(kafka.hosts, handler=handler) as client:
         client.admin().set_user(name, password, mechanism)
     dial("SECURE", mechanism, sasl_username=name, sasl_password=password).connect(10)
+
+
+def test_pykafkas_ssl_config_goes_with_sasl(kafka: SaslKafka, handler: str) -> None:
+    ssl_config = SslConfig(kafka.certs.ca)
+    given = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
+    with KafkaClient(f"127.0.0.1:{kafka.port('SECURE')}", ssl_config=ssl_config, handler=handler, **given, **who("PLAIN")) as client:
+        client.connect(10)
+        assert client.brokers
 
 
 def test_scram_sends_no_password(dial: Callable[..., KafkaClient]) -> None:

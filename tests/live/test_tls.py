@@ -21,6 +21,7 @@ from tests.live.jvm import free_ports
 from tests.live.kafka import KafkaCluster, MissingToolError
 from tests.live.pool import skip_if_told
 from tests.net.certificates import Certificates
+from tests.net.proxies import FakeProxy, running
 from tests.net.recorder import Recorder, tls_records
 from tests.net.servers import echo, serve
 
@@ -152,6 +153,28 @@ def test_the_recorder_sees_what_is_not_encrypted(kafka: TlsKafka, dial: Callable
     assert b"a value to look for" in kafka.relays["plain"].all_sent
     with pytest.raises(ValueError, match="no TLS record"):
         tls_records(bytes(kafka.relays["plain"].sent[0]))
+
+
+@pytest.mark.parametrize("kind", ["socks5", "http"])
+def test_a_proxy_finds_the_brokers_and_sees_nothing(kafka: TlsKafka, handler: str, new_name: Callable[[str], str], kind: str) -> None:
+    topic, relay = new_name("proxied"), kafka.relays["good"]
+    kafka.cluster.create_topic(topic)
+    proxy = FakeProxy({"kafka.example": ("127.0.0.1", relay.port)}, ("me", "hush"))
+    with (
+        running(proxy, kind) as port,
+        KafkaClient(
+            "kafka.example:9093",
+            handler=handler,
+            client_id=SHOWN,
+            security_protocol="SSL",
+            ssl_cafile=kafka.certs.ca,
+            proxy_url=f"{kind}://me:hush@127.0.0.1:{port}",
+        ) as client,
+    ):
+        round_trip(client, topic, b"a value to look for")
+    assert set(proxy.asked) == {("kafka.example", 9093), ("127.0.0.1", relay.port)}
+    assert SHOWN.encode() not in proxy.passed
+    assert b"a value to look for" not in proxy.passed
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

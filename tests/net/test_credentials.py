@@ -16,6 +16,8 @@ from gkafka.net.authenticator import Authenticator
 from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.wire.apis import Versions
 
+SIGNER = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"  # a module, for all that its name looks like
+
 
 def credentials(handler: Handler, mechanism: str, **options: Any) -> Credentials:
     made = make_credentials(handler, ClientConfig(security_protocol="SASL_SSL", sasl_mechanism=mechanism, **options))
@@ -24,8 +26,11 @@ def credentials(handler: Handler, mechanism: str, **options: Any) -> Credentials
 
 
 def library(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
+    """A stand-in for a module, and for the packages that it is in."""
     made = ModuleType(name)
     made.__dict__.update(members)
+    for package in (name[:at] for at, sign in enumerate(name) if sign == "."):
+        monkeypatch.setitem(sys.modules, package, ModuleType(package))
     monkeypatch.setitem(sys.modules, name, made)
 
 
@@ -83,13 +88,11 @@ def test_what_a_library_raises_is_an_authentication_error_without_frames(handler
 def test_sasl_aws_region_is_what_the_signer_signs_for(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
     regions: list[str] = []
 
-    class MSKAuthTokenProvider:
-        @staticmethod
-        def generate_auth_token(region: str) -> tuple[str, int]:
-            regions.append(region)
-            return f"signed-{len(regions)}", 1
+    def generate_auth_token(region: str) -> tuple[str, int]:
+        regions.append(region)
+        return f"signed-{len(regions)}", 1
 
-    library(monkeypatch, "aws_msk_iam_sasl_signer", MSKAuthTokenProvider=MSKAuthTokenProvider)
+    library(monkeypatch, SIGNER, generate_auth_token=generate_auth_token)
     made = credentials(handler, "AWS_MSK_IAM", sasl_aws_region="eu-west-1")
     first, second = (made.mechanism("b1", 0) for _ in range(2))
     assert isinstance(first, OAuthBearer)
@@ -102,8 +105,11 @@ def test_a_signer_without_credentials_is_told(handler: Handler, monkeypatch: pyt
     def generate_auth_token(region: str) -> tuple[str, int]:
         raise ValueError("no credentials in the environment")
 
-    library(monkeypatch, "aws_msk_iam_sasl_signer", MSKAuthTokenProvider=SimpleNamespace(generate_auth_token=generate_auth_token))
-    with pytest.raises(AuthenticationError, match="AWS_MSK_IAM gave no credentials: ValueError: no credentials in the environment"):
+    library(monkeypatch, SIGNER, generate_auth_token=generate_auth_token)
+    with pytest.raises(
+        AuthenticationError,
+        match=r"AWS_MSK_IAM, with what botocore finds .* gave no credentials: ValueError: no credentials in the environment",
+    ):
         credentials(handler, "AWS_MSK_IAM", sasl_aws_region="eu-west-1").mechanism("b1", 0)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gkafka import Broker, KafkaClient
+from gkafka.common import OffsetType
 from gkafka.config import ClientConfig, build
 from gkafka.exceptions import (
     AuthenticationError,
@@ -67,6 +68,24 @@ def test_a_client_that_says_who_it_is_produces_and_consumes(
     assert message.value == b"x"
     assert (sasl.refused, {request.message.mechanism for request in cluster.requests("SaslHandshake")}) == (0, {sasl_mechanism})
     assert sasl.accepted == cluster.connections()
+
+
+def test_pykafkas_names_say_who_they_are_too(connect: Connect, cluster: MockCluster, sasl: Sasl) -> None:
+    """Producer, SimpleConsumer, a managed BalancedConsumer, the calls of a Broker, each on connections of its own."""
+    sasl.session_ms = 400
+    client = connect(cluster, **options("SCRAM-SHA-256"))
+    topic = client.topics["t"]
+    with topic.get_sync_producer() as producer:
+        for number in range(3):
+            producer.produce(b"%d" % number)
+    for make in (topic.get_simple_consumer, lambda **more: topic.get_balanced_consumer("g", managed=True, **more)):
+        consumer = make(consumer_timeout_ms=LIMIT_S * 1000, auto_offset_reset=OffsetType.EARLIEST, reset_offset_on_start=True)
+        assert [consumer.consume().value for _ in range(3)] == [b"0", b"1", b"2"]
+        consumer.stop()
+    (broker,) = client.brokers.values()
+    assert list(broker.request_metadata([b"t"]).topics) == [b"t"]
+    assert [group.group_id for group in broker.list_groups().groups.values()] == [b"g"]
+    assert (sasl.refused, sasl.expired) == (0, 0)
 
 
 @pytest.mark.parametrize("sasl_mechanism", MECHANISMS)
@@ -603,7 +622,7 @@ def test_b65_no_secret_is_in_logs_errors_or_objects(
     try:
         client.connect()
         client.get_producer().produce("t", b"x").result(LIMIT_S)
-        client.get_consumer("t").explain()
+        texts.append(repr(client.get_consumer("t").explain()))
         run.until(lambda: sasl.renewed >= 2)
     except AuthenticationError as error:
         assert not good

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gkafka.exceptions import KafkaException
+from gkafka.exceptions import DeliveryError, KafkaException, OutOfOrderSequenceNumber
 from tests.gevent.harness import LIMIT_S, connect, spawn_all, waiting_for_a_core
 
 SEEN = struct.Struct("<QHQ")
@@ -91,7 +91,7 @@ class Writers:
     def __init__(self, producer: Any, topic: str, diary: Diary) -> None:
         self.producer, self.topic, self.diary = producer, topic, diary
         self.failures: Counter[str] = Counter()
-        self.killed = 0
+        self.killed = self.unsure = 0
         self.ids = itertools.count(1)
         self.on = True
         self.running: list[Any] = []
@@ -108,8 +108,17 @@ class Writers:
                 delivered = self.producer.produce(self.topic, value_of(id)).result(LIMIT_S)
                 self.diary.write(id, delivered.partition, delivered.offset)
             except KafkaException as error:
-                self.failures[f"{type(error).__name__}: {error}"[:200]] += 1
+                self.failed(error, error.persisted)
             gevent.sleep(random.uniform(*PAUSE_S))
+
+    def failed(self, error: Any, persisted: str | None) -> None:
+        """A broker that ends between writing and answering knows of the producer's batches but the last one when it is up again: then nobody can tell
+        whether those before it are there, and the producer says so.
+        """
+        if isinstance(error, OutOfOrderSequenceNumber) and persisted == "maybe":
+            self.unsure += 1
+        else:
+            self.failures[f"{type(error).__name__}: {error}"[:200]] += 1
 
     def kill_one(self) -> None:
         """Wherever it is: inside produce(), while it waits, or between."""
@@ -214,7 +223,11 @@ def soak(hosts: str, topic: str, folder: str, seconds: float, rebalance_every_s:
             errors.update(gone.errors)
             members.append(Member(hosts, topic, consumed, furthest))
     writers.stop()
-    producer.flush(LIMIT_S)
+    try:
+        producer.flush(LIMIT_S)
+    except DeliveryError as error:  # what nobody asked for: their writers were killed
+        for record in error.records:
+            writers.failed(record.error, record.persisted)
     ticking.kill()
     left = producer.stats()
     ends = {partition: end for (_, partition), end in client.list_offsets({(topic, p): -1 for p in range(PARTITIONS)}).items()}
@@ -235,6 +248,7 @@ def soak(hosts: str, topic: str, folder: str, seconds: float, rebalance_every_s:
         "rebalances": rounds,
         "slowest_close_s": slowest_close,
         "failures": writers.failures,
+        "unsure": writers.unsure,
         "errors": errors,
         "unsettled": left["unsettled_records"],
         "buffer_free": left["buffer_bytes_free"],

@@ -55,6 +55,32 @@ def killed_sends(hosts: str, topic: str) -> list[list[Any]]:
         return [*told, ["after", after.partition, after.offset]]
 
 
+def cut_off(client: Any, topic: str, chance: Random) -> int:
+    """Reads all of it by calls that are cut off at random; returns how many were."""
+    cut, got = 0, list[bytes]()
+    with client.get_consumer(fetch_message_max_bytes=500, queued_max_messages=20) as consumer:
+        consumer.assign({(topic, 0): 0})
+
+        def poll(size: int) -> None:
+            got.extend(m.value for m in consumer.consume_batch(size, 1000))
+
+        while len(got) < RECORDS:
+            if chance.random() < 0.5:
+                with gevent.Timeout(chance.uniform(0, 0.0015), False):
+                    poll(chance.choice([1, 7, 30]))
+                    continue
+            else:
+                victim = gevent.spawn(poll, chance.choice([1, 7, 30]))
+                victim.join(chance.uniform(0, 0.0015))
+                if victim.successful():
+                    continue
+                victim.kill()
+            cut += 1
+            assert consumer.position((topic, 0)) in (len(got), -1), "the position is what was handed out"
+        assert got == [b"%d" % n for n in range(RECORDS)]
+    return cut
+
+
 def killed_polls(hosts: str, topic: str) -> None:
     chance = Random(14)
     cut = 0
@@ -62,28 +88,8 @@ def killed_polls(hosts: str, topic: str) -> None:
         with client.get_producer(batch_bytes=1000) as producer:
             for n in range(RECORDS):
                 producer.produce(topic, b"%d" % n)
-        with client.get_consumer(fetch_message_max_bytes=500, queued_max_messages=20) as consumer:
-            consumer.assign({(topic, 0): 0})
-            got: list[bytes] = []
-
-            def poll(size: int) -> None:
-                got.extend(m.value for m in consumer.consume_batch(size, 1000))
-
-            while len(got) < RECORDS:
-                if chance.random() < 0.5:
-                    with gevent.Timeout(chance.uniform(0, 0.0015), False):
-                        poll(chance.choice([1, 7, 30]))
-                        continue
-                else:
-                    victim = gevent.spawn(poll, chance.choice([1, 7, 30]))
-                    victim.join(chance.uniform(0, 0.0015))
-                    if victim.successful():
-                        continue
-                    victim.kill()
-                cut += 1
-                assert consumer.position((topic, 0)) in (len(got), -1), "the position is what was handed out"
-            assert got == [b"%d" % n for n in range(RECORDS)]
-    assert cut > 5, f"only {cut} polls were cut off: that proves nothing"
+        while cut <= 5:  # a machine that gives this process little time cuts few
+            cut += cut_off(client, topic, chance)
 
 
 @greenlets
