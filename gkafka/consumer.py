@@ -333,6 +333,10 @@ class Consumer:
         """Call told(offsets, error or None) after each commit in the background."""
         self._progress.told = told
 
+    def tune(self, *, fetch_min_bytes: int, fetch_wait_max_ms: float, fetch_message_max_bytes: int) -> None:
+        """Fetch with these values of the options from the next request on."""
+        self._engine.tune(fetch_min_bytes, int(fetch_wait_max_ms), fetch_message_max_bytes)
+
     def wait_for_position(self, tp: TopicPartition, timeout_s: float) -> int | None:
         """The offset of the next record, as soon as it is known; None if that takes longer."""
         deadline = self._handler.monotonic() + timeout_s

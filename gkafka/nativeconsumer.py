@@ -193,6 +193,12 @@ class NativeConsumer:
             raise ConfigurationError(f"{tp.topic}-{tp.partition} is not assigned to this consumer", topic=tp.topic, partition=tp.partition)
         return queue
 
+    def tune(self, min_bytes: int, wait_max_ms: int, partition_max_bytes: int) -> None:
+        """What fetches ask for from the next one on."""
+        with self._lock:
+            for share in self._driver.shares:
+                share.fetcher.tune(min_bytes, wait_max_ms, partition_max_bytes)
+
     def start_offsets_known(self, deadline: float) -> None:
         """Wait until every partition knows the offset that it starts from. Raises KafkaTimeoutError, or the error that is in the way."""
         queues = self._driver.queues

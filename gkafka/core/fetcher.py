@@ -126,6 +126,16 @@ class Fetcher:
         self._not_before: dict[int, float] = {}
         self._plain_until: dict[int, float] = {}
 
+    def tune(self, min_bytes: int, wait_max_ms: int, partition_max_bytes: int) -> None:
+        """Ask for this from the next fetch on. What grew for a record that did not fit stays as large."""
+        self._min_bytes, self._wait_max_ms = min_bytes, wait_max_ms
+        before, self.partition_max_bytes = self.partition_max_bytes, min(partition_max_bytes, self._biggest_partition_bytes)
+        if before != self.partition_max_bytes:
+            for position in self.positions.values():
+                position.max_bytes = (
+                    max(position.max_bytes, self.partition_max_bytes) if position.max_bytes > before else self.partition_max_bytes
+                )
+
     # -- what to ask -----------------------------------------------------------------------------------------------------
     def poll(self, now: float, *, full: bool = False) -> Poll:
         """Fetches and look-ups that may go out now. full: the queues together hold as much as they may, nothing is fetched."""

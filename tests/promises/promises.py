@@ -35,6 +35,10 @@ CONNECTIONS = "promises/test_documented_connections.py::"
 REQUESTS = "protocol/test_requests.py::"
 RESPONSES = "protocol/test_responses.py::"
 MESSAGES = "protocol/test_messages.py::"
+LEGACY_SIMPLE = "kafka/test_legacy_simple.py::"
+LEGACY_CONSUMER = "kafka/test_legacy_consumer.py::"
+LEGACY_PROCESSES = "kafka/test_legacy_processes.py::"
+LEGACY_PRODUCER = "kafka/test_legacy_producer.py::"
 UTILS = "protocol/test_utils.py::"
 READING = "kafka/test_consumer.py::"
 READOPTIONS = "kafka/test_consumer_options.py::"
@@ -57,6 +61,10 @@ SHORT = {
     "REQUESTS ": REQUESTS,
     "RESPONSES ": RESPONSES,
     "MESSAGES ": MESSAGES,
+    "LEGACY_SIMPLE ": LEGACY_SIMPLE,
+    "LEGACY_CONSUMER ": LEGACY_CONSUMER,
+    "LEGACY_PROCESSES ": LEGACY_PROCESSES,
+    "LEGACY_PRODUCER ": LEGACY_PRODUCER,
     "UTILS ": UTILS,
     "READING ": READING,
     "READOPTIONS ": READOPTIONS,
@@ -330,7 +338,7 @@ TABLE = """
 229 | consumer_timeout_ms ends iteration | READING test_consumer_timeout_ms_ends_iteration_and_it_may_begin_again, READING test_consumer_timeout_ms_is_for_each_record_not_for_all, READING test_by_default_iteration_waits_for_ever, live/test_kafka_differential.py::test_a_script_of_consumer_calls_gives_what_kafka_python_gives
 230 | subscribe by pattern | READING test_a_pattern_consumes_every_topic_that_matches_now_and_later, READGROUPS test_a_group_follows_topics_that_come_and_match, READLIVE test_a_pattern_follows_topics_that_are_made_and_deleted, live/test_kafka_differential.py::test_a_script_of_consumer_calls_gives_what_kafka_python_gives
 231 | two members share the partitions | READGROUPS test_group_id_joins_and_shares, READLIVE test_two_members_share_and_commit_and_whoever_is_left_goes_on, READLIVE test_a_group_shared_with_a_kafka_python_process_rebalances_and_commits_as_one
-241 | the low-level legacy classes are kept | waived: gkafka.kafka.legacy: not built yet
+241 | the low-level legacy classes are kept | LEGACY_SIMPLE test_the_classes_are_kept_in_the_newer_package, LEGACY_PRODUCER test_messages_go_to_the_partitions_in_turn
 242 | bootstrap_servers as text or a list | READOPTIONS test_bootstrap_servers_is_a_string_or_a_list_of_which_one_is_enough
 243 | client_id goes with each request | READOPTIONS test_client_id_goes_with_each_request_and_to_the_group
 244 | without group_id no commits | READGROUPS test_group_id_joins_and_shares, READGROUPS test_commits_need_a_group, READOPTIONS test_without_group_id_there_is_no_group_and_no_commit
@@ -392,42 +400,41 @@ TABLE = """
 300 | the listener hears of revoked and then of assigned partitions | READGROUPS test_a_listener_hears_of_revoked_partitions_and_then_of_assigned_ones, READGROUPS test_a_listener_may_commit_and_seek, READLIVE test_two_members_share_and_commit_and_whoever_is_left_goes_on
 301 | subscription and unsubscribe | READING test_without_a_group_a_subscription_reads_all_partitions, READING test_a_pattern_consumes_every_topic_that_matches_now_and_later, READGROUPS test_subscribe_replaces_and_unsubscribe_clears, READLIVE test_a_pattern_follows_topics_that_are_made_and_deleted, live/test_kafka_differential.py::test_a_script_of_consumer_calls_gives_what_kafka_python_gives
 
-[waived: gkafka.kafka.legacy: not built yet]
-315 | the base Consumer
-316 | commit of some partitions
-317 | pending
-318 | auto commit by number and by time
-319 | one trigger resets the other
-320 | group and client
-321 | SimpleConsumer consumes all partitions or some
-322 | fetch_size_bytes
-323 | buffer_size doubles up to its limit
-324 | iter_timeout
-325 | get_messages
-326 | get_message
-327 | provide_partition_info
-328 | seek by whence
-329 | FetchContext
-330 | MultiProcessConsumer
-331 | num_procs and partitions_per_proc
-332 | its get_messages and stop
-333 | without a group it is a tail
-334 | three ways to read
-335 | messages are named tuples
-336 | task_done marks
-337 | commit stores what was marked
-338 | auto commit of what was marked
-339 | the defaults
-340 | configure
-341 | smallest and largest
-342 | fetch_messages
-343 | ConsumerTimeout
-344 | get_partition_offsets
-345 | offsets gives a copy
-346 | OffsetsStruct
-347 | forms of set_topic_partitions
-348 | forms with offsets
-349 | forms may be mixed
+315 | the base Consumer | LEGACY_SIMPLE test_the_base_knows_partitions_offsets_and_what_is_pending
+316 | commit of some partitions | LEGACY_SIMPLE test_commit_stores_the_given_partitions_or_all
+317 | pending | LEGACY_SIMPLE test_pending_counts_what_waits
+318 | auto commit by number and by time | LEGACY_SIMPLE test_auto_commit_by_number, LEGACY_SIMPLE test_auto_commit_by_time
+319 | one trigger resets the other | LEGACY_SIMPLE test_one_trigger_puts_the_other_off
+320 | group and client | LEGACY_SIMPLE test_the_client_is_connected_and_knows_its_topics, LEGACY_SIMPLE test_the_group_goes_on_where_it_has_committed
+321 | SimpleConsumer consumes all partitions or some | LEGACY_SIMPLE test_all_partitions_or_those_of_a_list
+322 | fetch_size_bytes | LEGACY_SIMPLE test_fetch_size_bytes_is_asked_for
+323 | buffer_size doubles up to its limit | LEGACY_SIMPLE test_the_buffer_doubles_up_to_its_limit, LEGACY_SIMPLE test_without_a_limit_every_message_comes
+324 | iter_timeout | LEGACY_SIMPLE test_iter_timeout_ends_the_iteration, LEGACY_SIMPLE test_without_iter_timeout_an_iteration_waits
+325 | get_messages | LEGACY_SIMPLE test_get_messages_waits_for_so_many_or_for_so_long, LEGACY_SIMPLE test_get_messages_with_timeout_none_waits_until_they_are_there
+326 | get_message | LEGACY_SIMPLE test_get_message_gives_one_or_none
+327 | provide_partition_info | LEGACY_SIMPLE test_messages_come_with_their_partition_when_that_is_asked_for
+328 | seek by whence | LEGACY_SIMPLE test_seek_by_whence
+329 | FetchContext | LEGACY_SIMPLE test_the_fetch_context_sets_values_and_restores_them, LEGACY_SIMPLE test_a_fetch_within_a_waiting_call_asks_for_a_first_byte
+330 | MultiProcessConsumer | LEGACY_PROCESSES test_partitions_are_read_in_several_processes
+331 | num_procs and partitions_per_proc | LEGACY_PROCESSES test_how_the_partitions_are_divided, LEGACY_PROCESSES test_partitions_per_proc_goes_before_num_procs
+332 | its get_messages and stop | LEGACY_PROCESSES test_get_messages_waits_as_it_is_told, LEGACY_PROCESSES test_partitions_are_read_in_several_processes
+333 | without a group it is a tail | LEGACY_CONSUMER test_without_a_group_it_is_a_tail
+334 | three ways to read | LEGACY_CONSUMER test_three_ways_to_read
+335 | messages are named tuples | LEGACY_CONSUMER test_messages_are_named_tuples, LEGACY_CONSUMER test_the_deserializer_makes_the_value
+336 | task_done marks | LEGACY_CONSUMER test_only_what_is_marked_is_committed
+337 | commit stores what was marked | LEGACY_CONSUMER test_only_what_is_marked_is_committed, LEGACY_CONSUMER test_the_group_goes_on_where_it_has_committed
+338 | auto commit of what was marked | LEGACY_CONSUMER test_marks_are_committed_by_number, LEGACY_CONSUMER test_marks_are_committed_by_time, LEGACY_CONSUMER test_without_auto_commit_marks_wait_for_commit
+339 | the defaults | LEGACY_CONSUMER test_the_documented_defaults
+340 | configure | LEGACY_CONSUMER test_configure_takes_the_same_settings
+341 | smallest and largest | LEGACY_CONSUMER test_out_of_range_goes_by_auto_offset_reset, LEGACY_CONSUMER test_another_policy_raises
+342 | fetch_messages | LEGACY_CONSUMER test_fetch_messages_gives_a_generator_over_all_partitions, LEGACY_CONSUMER test_it_follows_the_leader
+343 | ConsumerTimeout | LEGACY_CONSUMER test_no_message_in_time_raises, LEGACY_CONSUMER test_without_a_timeout_next_waits
+344 | get_partition_offsets | LEGACY_CONSUMER test_get_partition_offsets
+345 | offsets gives a copy | LEGACY_CONSUMER test_offsets_are_a_copy
+346 | OffsetsStruct | LEGACY_CONSUMER test_the_struct_of_offsets
+347 | forms of set_topic_partitions | LEGACY_CONSUMER test_forms_of_topics
+348 | forms with offsets | LEGACY_CONSUMER test_forms_with_offsets
+349 | forms may be mixed | LEGACY_CONSUMER test_forms_of_topics, LEGACY_CONSUMER test_forms_with_offsets
 """
 
 _GROUP = re.compile(r"\[waived: (\S+): (.+)\]")

@@ -1,0 +1,76 @@
+"""How the consumers of kafka-python 0.9 read: gkafka's own consumer fetches ahead, and "nothing" means that there was nothing.
+
+They asked a broker in each call, so what was written before the call came with it. Here it may still be under way: before a call says that
+there is nothing, the ends of the logs are looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gkafka.client import KafkaClient
+from gkafka.common import TopicPartition
+from gkafka.consumer import Consumer
+from gkafka.exceptions import KafkaException, KafkaTimeoutError
+
+__all__ = ["Reader", "ends_of", "ends_now"]
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 5.0
+"""How long a call that finds nothing may take beyond its own timeout: to hear where the logs end, and to get what stands before that."""
+SLICE_MS = 200.0
+POLICIES = {-2: "earliest", -1: "latest", None: "none"}
+
+
+class Reader:
+    """Reads the partitions that assign() names. reset: -2, -1 or None (raise) for an offset that is out of range. options: of get_consumer()."""
+
+    def __init__(self, client: KafkaClient, *, reset: int | None, **options: Any) -> None:
+        self._client, self._handler = client, client.handler
+        self.consumer: Consumer = client.get_consumer(
+            None, auto_offset_reset=POLICIES[reset], isolation_level="read_uncommitted", **options
+        )
+
+    def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets, and no others."""
+        self.consumer.assign(offsets)
+
+    def take(self, count: int, wait_s: float) -> list[Any]:
+        """Up to count messages, waiting wait_s for the first. [] if the brokers have none then."""
+        found = self.consumer.consume_batch(count, wait_s * 1000)
+        if found or not (positions := self.consumer.positions()):
+            return found
+        deadline = self._handler.monotonic() + LOOK_S
+        ends = ends_now(self._client, positions, deadline)
+        while any(position < ends.get(tp, -1) for tp, position in self.consumer.positions().items()):
+            left_ms = (deadline - self._handler.monotonic()) * 1000
+            if left_ms <= 0:
+                break
+            if found := self.consumer.consume_batch(count, min(left_ms, SLICE_MS)):
+                return found
+        return []
+
+    def stop(self) -> None:
+        """End the fetching."""
+        self.consumer.stop()
+
+
+def ends_now(client: KafkaClient, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, int]:
+    """Where the logs end, as far as that can be heard: {} from brokers that do not answer."""
+    try:
+        return ends_of(client, partitions, -1, deadline)
+    except KafkaException as exc:
+        if not exc.retriable and not isinstance(exc, KafkaTimeoutError):
+            raise
+        log.debug("where the logs end: %s", exc)
+        return {}
+
+
+def ends_of(client: KafkaClient, partitions: Iterable[TopicPartition], which: int, deadline: float) -> dict[TopicPartition, int]:
+    """The earliest (-2) or the next (-1) offset of each. deadline: monotonic seconds."""
+    asked = {(tp.topic, tp.partition): which for tp in partitions}
+    found = client.cluster.list_offsets(asked, deadline) if asked else {}
+    return {TopicPartition(*key): offsets[0] for key, offsets in found.items() if offsets}

@@ -1,0 +1,211 @@
+"""MultiProcessConsumer as kafka-python 0.9 documents it (behaviours 330-332): real processes on the broker in this one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gkafka
+from gkafka.kafka.errors import IllegalStateError, KafkaConfigurationError, WrongTypeError
+from gkafka.kafka.legacy import ConsumerProcessError, KafkaClient, MultiProcessConsumer
+from gkafka.kafka.legacy.multiprocess import _shares
+from gkafka.testing import MockCluster
+from tests.kafka.legacy import Make, committed, eventually, fill, values
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(gkafka.__file__).parent.parent)}
+
+
+@pytest.fixture
+def four(make_cluster: Callable[..., MockCluster]) -> MockCluster:
+    """The topic "t" with four partitions."""
+    return make_cluster(topics={"t": 4})
+
+
+@pytest.fixture
+def make(handler: str) -> Iterator[Make]:
+    """Makes MultiProcessConsumers of topic "t" and group "g": make(cluster, **options)."""
+    made: list[Any] = []
+
+    def consumer(cluster: MockCluster, group: str | None = "g", **options: Any) -> MultiProcessConsumer:
+        made.append(KafkaClient(cluster.bootstrap, handler=handler))
+        made.append(MultiProcessConsumer(made[-1], group, "t", **options))
+        found: MultiProcessConsumer = made[-1]
+        return found
+
+    yield consumer
+    for one in reversed(made):
+        pids = [process.pid for process in one.procs] if isinstance(one, MultiProcessConsumer) else []
+        one.close() if isinstance(one, KafkaClient) else one.stop()
+        assert [pid for pid in pids if lives(pid)] == []
+
+
+def lives(pid: int) -> bool:
+    """Is there such a process, other than as a zombie?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_partitions_are_read_in_several_processes(four: MockCluster, make: Make) -> None:
+    """Behaviours 330, 331, 332."""
+    fill(four, {p: [b"%d-%d" % (p, i) for i in range(3)] for p in range(4)})
+    consumer = make(four, num_procs=2, auto_commit_every_n=5, auto_commit_every_t=None)
+    pids = [process.pid for process in consumer.procs]
+    assert len(set(pids)) == 2
+    assert os.getpid() not in pids
+    assert all(lives(pid) for pid in pids)
+    found = consumer.get_messages(5, timeout=30)
+    assert len(found) == 5
+    assert sum(committed(four).values()) == 5
+    found += list(consumer)
+    assert sorted(values(found)) == sorted(b"%d-%d" % (p, i) for p in range(4) for i in range(3))
+    for p in range(4):
+        mine = [m.offset for m in found if m.message.value.startswith(b"%d-" % p)]
+        assert mine == [0, 1, 2]
+    consumer.provide_partition_info()
+    fill(four, {3: [b"late"]})
+    ((partition, message),) = consumer.get_messages(1, timeout=30)
+    assert (partition, message.offset, message.message.value) == (3, 3, b"late")
+    begun = time.monotonic()
+    consumer.stop()
+    assert time.monotonic() - begun < 5
+    assert not any(lives(pid) for pid in pids)
+    assert committed(four) == {0: 3, 1: 3, 2: 3, 3: 4}
+    consumer.stop()
+    with pytest.raises(IllegalStateError, match="stopped"):
+        consumer.get_messages()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "num_procs", "partitions_per_proc", "shares"),
+    [
+        (4, 1, 0, [[0, 1, 2, 3]]),
+        (4, 2, 0, [[0, 2], [1, 3]]),
+        (4, 3, 0, [[0, 3], [1], [2]]),
+        (2, 5, 0, [[0], [1]]),
+        (5, 1, 2, [[0, 1], [2, 3], [4]]),
+        (3, 9, 5, [[0, 1, 2]]),
+        (0, 2, 0, []),
+    ],
+)
+def test_how_the_partitions_are_divided(partitions: int, num_procs: int, partitions_per_proc: int, shares: list[list[int]]) -> None:
+    """Behaviour 331."""
+    assert _shares(list(range(partitions)), num_procs, partitions_per_proc) == shares
+
+
+def test_partitions_per_proc_goes_before_num_procs(four: MockCluster, make: Make) -> None:
+    """Behaviour 331."""
+    consumer = make(four, num_procs=1, partitions_per_proc=2)
+    assert [process.partitions for process in consumer.procs] == [[0, 1], [2, 3]]
+
+
+def test_get_messages_waits_as_it_is_told(cluster: MockCluster, make: Make) -> None:
+    """Behaviour 332."""
+    fill(cluster, {0: [b"a", b"b", b"c"]})
+    consumer = make(cluster)
+    assert values(consumer.get_messages(2, block=False)) == [b"a", b"b"]
+    begun = time.monotonic()
+    assert values(consumer.get_messages(5, timeout=0.4)) == [b"c"]
+    assert 0.4 <= time.monotonic() - begun < 5
+    assert consumer.get_messages(block=False) == []
+    fill(cluster, {0: [b"d", b"e"]})
+    assert values(consumer.get_messages(2, timeout=None)) == [b"d", b"e"]
+    assert list(consumer) == []
+
+
+def test_the_group_goes_on_where_it_has_committed(cluster: MockCluster, make: Make) -> None:
+    fill(cluster, {0: [b"a", b"b"]})
+    first = make(cluster)
+    assert values(first.get_messages(1, timeout=30)) == [b"a"]
+    first.stop()
+    assert committed(cluster) == {0: 1}
+    assert values(make(cluster).get_messages(1, timeout=30)) == [b"b"]
+
+
+def test_what_is_fetched_ahead_is_bounded(cluster: MockCluster, make: Make) -> None:
+    """A full pipe holds the process up: it does not read the topic into the parent's memory, and stop() ends it all the same."""
+    fill(cluster, {0: [b"x" * 50_000] * 100})
+    consumer = make(cluster, auto_commit=False)
+    assert len(consumer.get_messages(1, timeout=30)) == 1
+    consumer._handler.sleep(0.5)
+    assert len(consumer._waiting) <= 100
+    begun = time.monotonic()
+    consumer.stop()
+    assert time.monotonic() - begun < 5
+
+
+def test_the_death_of_a_process_is_told(four: MockCluster, make: Make) -> None:
+    fill(four, {0: [b"a"]})
+    consumer = make(four, num_procs=2)
+    assert values(consumer.get_messages(1, timeout=30)) == [b"a"]
+    victim = consumer.procs[1]
+    os.kill(victim.pid, signal.SIGKILL)
+    with pytest.raises(ConsumerProcessError, match=rf"process {victim.pid} of partitions \[1, 3\] of 't' has died \(by signal SIGKILL\)"):
+        consumer.get_messages(1, timeout=30)
+    with pytest.raises(ConsumerProcessError):
+        list(consumer)
+
+
+def test_an_error_in_a_process_is_told(cluster: MockCluster, make: Make) -> None:
+    """Its broker is gone when it starts: it cannot connect."""
+    client = KafkaClient(cluster.bootstrap, handler="threading", timeout=1)
+    client.config["bootstrap_servers"] = "127.0.0.1:1"
+    with MultiProcessConsumer(client, "g", "t") as consumer, pytest.raises(ConsumerProcessError, match="failed: NoBrokersAvailableError"):
+        consumer.get_messages(1, timeout=30)
+    client.close()
+
+
+def test_no_process_outlives_its_parent(cluster: MockCluster, tmp_path: Path) -> None:
+    """A real SIGKILL: nothing runs in the parent that could tell its processes. Its main module has no guard, and is not read again."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent(f"""
+        import sys, time
+        from gkafka.kafka.legacy import KafkaClient, MultiProcessConsumer
+        consumer = MultiProcessConsumer(KafkaClient({cluster.bootstrap!r}), "g", "t", num_procs=1)
+        consumer.get_messages(1, timeout=30)
+        print(*(process.pid for process in consumer.procs), flush=True)
+        time.sleep(60)
+        """)
+    )
+    fill(cluster, {0: [b"x" * 50_000] * 60})  # it may be held up by a full pipe
+    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert [lives(pid) for pid in pids] == [True]
+        parent.send_signal(signal.SIGKILL)
+        parent.wait(10)
+        eventually(lambda: not any(lives(pid) for pid in pids), 10)
+
+
+def test_the_end_of_a_program_without_stop_ends_its_processes(cluster: MockCluster, tmp_path: Path) -> None:
+    program = textwrap.dedent(f"""
+        from gkafka.kafka.legacy import KafkaClient, MultiProcessConsumer
+        consumer = MultiProcessConsumer(KafkaClient({cluster.bootstrap!r}), "g", "t", num_procs=1)
+        print(*(process.pid for process in consumer.procs), flush=True)
+        """)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True, env=ENVIRONMENT)
+    pids = [int(pid) for pid in ended.stdout.split()]
+    assert len(pids) == 1
+    eventually(lambda: not any(lives(pid) for pid in pids), 10)
+
+
+def test_what_other_processes_cannot_have_is_refused(cluster: MockCluster, handler: str) -> None:
+    with gkafka.KafkaClient(cluster.bootstrap, handler=handler) as native, pytest.raises(WrongTypeError, match="each process makes one"):
+        MultiProcessConsumer(native, "g", "t")
+    with KafkaClient(cluster.bootstrap, handler=handler) as client:
+        client.config["ssl_password"] = lambda: "secret"
+        with pytest.raises(KafkaConfigurationError, match=r"ssl_password=.* cannot be given to other processes"):
+            MultiProcessConsumer(client, "g", "t")
+        with pytest.raises(KafkaConfigurationError, match="num_procs=0"):
+            MultiProcessConsumer(client, "g", "t", num_procs=0)
