@@ -40,6 +40,7 @@ START_S = 30.0
 STOP_S = 5.0
 """How long stop() waits for processes to end before it kills them."""
 STEP_S = 0.2
+ENDING_S = 2.0
 WATCH_S = 1.0
 CHUNK = 100
 CHUNK_BYTES = 1 << 16
@@ -147,7 +148,7 @@ class MultiProcessConsumer(Consumer):
                 kind, what = pipe.recv()
             except (EOFError, OSError):
                 pipe.close()
-                self._fails(process, f"has died ({_ending(process.pid)})")
+                self._fails(process, f"has died ({self._ending(process.pid)})")
                 continue
             if kind == READY:
                 self._ready.add(process.pid)
@@ -169,6 +170,21 @@ class MultiProcessConsumer(Consumer):
             self._handler.sleep(min(left, pause))
             pause = min(pause * 2, 0.02)
         return ready
+
+    def _ending(self, pid: int) -> str:
+        """How a process has ended whose pipe did, which may be a moment earlier."""
+        until = self._handler.monotonic() + ENDING_S
+        while True:
+            try:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                return "its exit code is not known"
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                return f"exit code {code}" if code >= 0 else f"by signal {signal.Signals(-code).name}"
+            if self._handler.monotonic() >= until:
+                return "its pipe is closed"
+            self._handler.sleep(0.005)
 
     def _fails(self, process: Process, how: str) -> None:
         if self._problem is None:
@@ -250,18 +266,6 @@ def _has_ended(pid: int) -> bool:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
         return True  # somebody else has heard of it, as libev does under gevent
-
-
-def _ending(pid: int) -> str:
-    """How a process has ended whose pipe did."""
-    try:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return "its exit code is not known"
-    if not ended:
-        return "its pipe is closed"
-    code = os.waitstatus_to_exitcode(status)
-    return f"exit code {code}" if code >= 0 else f"by signal {signal.Signals(-code).name}"
 
 
 # -- in the process ------------------------------------------------------------------------------------------------------------
