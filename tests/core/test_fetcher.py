@@ -84,6 +84,19 @@ def test_a_request_says_what_the_options_say() -> None:
     assert Rig(read_committed=False).ask().request.isolation_level == 0
 
 
+def test_what_is_asked_for_can_change_from_one_fetch_to_the_next() -> None:
+    rig = Rig({0: 1, 1: 1}, min_bytes=7, wait_max_ms=321, partition_max_bytes=100, biggest_partition_bytes=5000)
+    asked = rig.ask()
+    rig[1].max_bytes = 900  # it grew for a record
+    rig.fetcher.tune(1, 50, 400)
+    rig.answer(asked, {0: b"", 1: b""})
+    request = rig.ask().request
+    assert (request.min_bytes, request.max_wait_ms) == (1, 50)
+    assert {p.partition: p.partition_max_bytes for p in request.topics[0].partitions} == {0: 400, 1: 900}
+    rig.fetcher.tune(1, 50, 9000)
+    assert [rig[p].max_bytes for p in (0, 1)] == [5000, 5000]
+
+
 def test_a_partition_whose_queue_is_full_is_left_out_and_the_fetch_beside_it_does_not_park() -> None:
     rig = Rig({0: 1, 1: 1})
     rig[0].buffered = 100

@@ -269,6 +269,14 @@ def test_configure_takes_the_same_settings(cluster: MockCluster, make: Make, han
     assert {r.client_id for r in cluster.requests("Fetch")} == {"one", "two"}
 
 
+def test_settings_are_those_of_the_client_and_its_fetches(cluster: MockCluster, make: Make) -> None:
+    consumer = make(cluster, "t", socket_timeout_ms=4321, refresh_leader_backoff_ms=123)
+    assert consumer._client is not None
+    assert consumer._client.cluster.config.socket_timeout_ms == 4321
+    assert consumer._reader is not None
+    assert (consumer._reader.consumer._config.request_timeout_ms, consumer._reader.consumer._config.fetch_error_backoff_ms) == (4321, 123)
+
+
 def test_what_cannot_be_used_is_refused(cluster: MockCluster, make: Make, handler: str) -> None:
     with pytest.raises(KafkaConfigurationError, match="did you mean 'fetch_min_bytes'"):
         make(cluster, "t", fetch_min_byte=1)

@@ -132,6 +132,18 @@ def test_the_group_goes_on_where_it_has_committed(cluster: MockCluster, make: Ma
     assert values(make(cluster).get_messages(1, timeout=30)) == [b"b"]
 
 
+def test_fetch_last_known_offsets_goes_back_to_the_commit(cluster: MockCluster, make: Make) -> None:
+    fill(cluster, {0: [b"a", b"b", b"c"]})
+    consumer = make(cluster, auto_commit=False)
+    assert values(consumer.get_messages(1, timeout=30)) == [b"a"]
+    consumer.commit()
+    assert values(consumer.get_messages(2, timeout=30)) == [b"b", b"c"]
+    before = consumer.procs[0].pid
+    consumer.fetch_last_known_offsets()
+    assert not lives(before)
+    assert values(consumer.get_messages(2, timeout=30)) == [b"b", b"c"]
+
+
 def test_what_is_fetched_ahead_is_bounded(cluster: MockCluster, make: Make) -> None:
     """A full pipe holds the process up: it does not read the topic into the parent's memory, and stop() ends it all the same."""
     fill(cluster, {0: [b"x" * 50_000] * 100})

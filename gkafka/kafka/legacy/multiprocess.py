@@ -15,7 +15,7 @@ import pickle
 import signal
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from multiprocessing import connection, spawn, util
 from typing import Any, NamedTuple
 
@@ -84,15 +84,29 @@ class MultiProcessConsumer(Consumer):
         self._problem: ConsumerProcessError | None = None
         check_count("num_procs", num_procs)
         check_count("partitions_per_proc", partitions_per_proc, low=0)
-        options = _picklable(client)
+        self._division = num_procs, partitions_per_proc
+        self._options = _picklable(client)
         super().__init__(client, group, topic, None, auto_commit, auto_commit_every_n, auto_commit_every_t)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Have processes read on from where this consumer stands."""
+        self._waiting.clear()
+        self._ready.clear()
+        self._problem = None
         self._may_start_until = self._handler.monotonic() + START_S
         try:
-            for share in _shares(sorted(self.offsets), num_procs, partitions_per_proc):
-                self.procs.append(_start(options, self.topic, {p: self.offsets[p] for p in share}))
+            for share in _shares(sorted(self.offsets), *self._division):
+                self.procs.append(_start(self._options, self.topic, {p: self.offsets[p] for p in share}))
         except BaseException:
             self.stop()
             raise
+
+    def fetch_last_known_offsets(self, partitions: Iterable[int] | None = None) -> None:
+        """Go on where the group has committed, with new processes. partitions: None is all of them."""
+        super().fetch_last_known_offsets(partitions)
+        self._end_processes()
+        self._begin()
 
     # -- consuming -------------------------------------------------------------------------------------------------------------
     def get_messages(self, count: int = 1, block: bool = True, timeout: float | None = 10) -> list[Any]:
@@ -194,14 +208,16 @@ class MultiProcessConsumer(Consumer):
     # -- the end ---------------------------------------------------------------------------------------------------------------
     def stop(self) -> None:
         """End the processes and wait until they have ended; with auto_commit commit what was handed out. Idempotent, takes a few seconds at most."""
-        if not self.procs:
-            super().stop()
-            return
         try:
-            self._handler.check_fork()
+            self._end_processes()
         except ForkedClientError:
             self._stopped = True  # the processes are the parent's
             return
+        super().stop()
+
+    def _end_processes(self) -> None:
+        if self.procs:
+            self._handler.check_fork()
         procs, self.procs = self.procs, []
         for process in procs:
             process.orders.close()
@@ -214,7 +230,6 @@ class MultiProcessConsumer(Consumer):
                 os.kill(pid, signal.SIGKILL)
             while (left := [pid for pid in left if not _has_ended(pid)]) and self._handler.monotonic() < until:
                 self._handler.sleep(0.005)
-        super().stop()
 
 
 def _picklable(client: Any) -> bytes:
