@@ -16,7 +16,7 @@ import pytest
 
 import gkafka
 from gkafka.kafka.errors import IllegalStateError, KafkaConfigurationError, WrongTypeError
-from gkafka.kafka.legacy import ConsumerProcessError, KafkaClient, MultiProcessConsumer
+from gkafka.kafka.legacy import ConsumerProcessError, KafkaClient, MultiProcessConsumer, multiprocess
 from gkafka.kafka.legacy.multiprocess import _shares
 from gkafka.testing import MockCluster
 from tests.kafka.legacy import Make, committed, eventually, fill, values
@@ -150,7 +150,7 @@ def test_what_is_fetched_ahead_is_bounded(cluster: MockCluster, make: Make) -> N
     consumer = make(cluster, auto_commit=False)
     assert len(consumer.get_messages(1, timeout=30)) == 1
     consumer._handler.sleep(0.5)
-    assert len(consumer._waiting) <= 100
+    assert len(consumer._waiting) <= 10
     begun = time.monotonic()
     consumer.stop()
     assert time.monotonic() - begun < 5
@@ -177,27 +177,73 @@ def test_an_error_in_a_process_is_told(cluster: MockCluster, make: Make) -> None
     client.close()
 
 
-def test_no_process_outlives_its_parent(cluster: MockCluster, tmp_path: Path) -> None:
-    """A real SIGKILL: nothing runs in the parent that could tell its processes. Its main module has no guard, and is not read again."""
+@pytest.mark.parametrize("forked", [False, True], ids=["alone", "forked"])
+def test_no_process_outlives_its_parent(cluster: MockCluster, tmp_path: Path, forked: bool) -> None:
+    """A real SIGKILL: nothing runs in the parent that could tell its processes. Its main module has no guard, and is not read again. A fork of the
+    parent has copies of the pipes, which do not end then."""
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent(f"""
-        import sys, time
+        import os, sys, time
         from gkafka.kafka.legacy import KafkaClient, MultiProcessConsumer
         consumer = MultiProcessConsumer(KafkaClient({cluster.bootstrap!r}), "g", "t", num_procs=1)
         consumer.get_messages(1, timeout=30)
-        print(*(process.pid for process in consumer.procs), flush=True)
-        time.sleep(60)
+        fork = os.fork() if {forked} else 0
+        if {forked} and not fork:
+            time.sleep(30)
+            os._exit(0)
+        print(consumer.procs[0].pid, fork, flush=True)
+        time.sleep(30)
         """)
     )
     fill(cluster, {0: [b"x" * 50_000] * 60})  # it may be held up by a full pipe
     with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as parent:
         assert parent.stdout is not None
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert [lives(pid) for pid in pids] == [True]
-        parent.send_signal(signal.SIGKILL)
-        parent.wait(10)
-        eventually(lambda: not any(lives(pid) for pid in pids), 10)
+        pid, fork = (int(word) for word in parent.stdout.readline().split())
+        try:
+            assert lives(pid)
+            parent.send_signal(signal.SIGKILL)
+            parent.wait(10)
+            eventually(lambda: not lives(pid), 10)
+        finally:
+            if fork:
+                os.kill(fork, signal.SIGKILL)
+
+
+def test_a_process_that_does_not_end_is_killed(cluster: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiprocess, "STOP_S", 0.3)
+    fill(cluster, {0: [b"a"]})
+    consumer = make(cluster)
+    assert values(consumer.get_messages(1, timeout=30)) == [b"a"]
+    pid = consumer.procs[0].pid
+    os.kill(pid, signal.SIGSTOP)
+    consumer.stop()
+    assert not lives(pid)
+
+
+def test_under_gevent_other_greenlets_run_while_messages_are_waited_for(cluster: MockCluster) -> None:
+    """In a process that gevent has patched."""
+    fill(cluster, {0: [b"a", b"b"]})
+    program = textwrap.dedent(f"""
+        from gevent import monkey; monkey.patch_all()
+        import gevent
+        from gkafka.kafka.legacy import KafkaClient, MultiProcessConsumer
+        turns = []
+        def turn():
+            while True:
+                gevent.sleep(0.01)
+                turns.append(1)
+        gevent.spawn(turn)
+        consumer = MultiProcessConsumer(KafkaClient({cluster.bootstrap!r}), "g", "t")
+        found = consumer.get_messages(2, timeout=30)
+        del turns[:]
+        assert consumer.get_messages(1, timeout=1) == []
+        assert len(turns) > 20, turns
+        consumer.stop()
+        print([m.message.value for m in found])
+        """)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False)
+    assert (ended.stdout, ended.stderr) == ("[b'a', b'b']\n", "")
 
 
 def test_the_end_of_a_program_without_stop_ends_its_processes(cluster: MockCluster, tmp_path: Path) -> None:

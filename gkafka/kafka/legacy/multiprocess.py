@@ -42,7 +42,7 @@ STOP_S = 5.0
 STEP_S = 0.2
 ENDING_S = 2.0
 WATCH_S = 1.0
-CHUNK = 100
+CHUNK = 1000
 CHUNK_BYTES = 1 << 16
 COMMAND = "import sys; sys.path[:] = {path!r}; from gkafka.kafka.legacy.multiprocess import serve; serve({orders}, {messages})"
 READY, ERROR, MESSAGES = "ready", "error", "messages"
