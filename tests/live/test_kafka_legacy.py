@@ -105,6 +105,22 @@ def test_auto_commit_by_time(version: str, legacy: KafkaClient, new_topic: NewTo
 
 
 @old
+def test_one_trigger_puts_the_other_off(version: str, legacy: KafkaClient, new_topic: NewTopic, new_name: NewName) -> None:
+    """Behaviour 319."""
+    topic, group = new_topic(1), new_name("group")
+    send(legacy, topic, {0: [b"a", b"b", b"c"]})
+    with SimpleConsumer(legacy, group, topic, auto_commit_every_n=2, auto_commit_every_t=60000) as consumer:
+        consumer._triggers._due -= 59  # the time is nearly over
+        consumer.get_messages(2, timeout=10)
+        assert committed(legacy, group, topic) == 2
+        assert consumer._triggers._due - consumer._handler.monotonic() > 50
+        consumer.get_message(timeout=10)
+        consumer.commit()
+        assert committed(legacy, group, topic) == 3
+        assert consumer._triggers._count == 0
+
+
+@old
 def test_the_buffer_doubles_up_to_its_limit(version: str, legacy: KafkaClient, new_topic: NewTopic, new_name: NewName) -> None:
     """Behaviours 322, 323."""
     topic = new_topic(1)

@@ -38,6 +38,7 @@ MESSAGES = "protocol/test_messages.py::"
 LEGACY_SIMPLE = "kafka/test_legacy_simple.py::"
 LEGACY_CONSUMER = "kafka/test_legacy_consumer.py::"
 LEGACY_PROCESSES = "kafka/test_legacy_processes.py::"
+LEGACY_LIVE = "live/test_kafka_legacy.py::"
 LEGACY_PRODUCER = "kafka/test_legacy_producer.py::"
 UTILS = "protocol/test_utils.py::"
 READING = "kafka/test_consumer.py::"
@@ -64,6 +65,7 @@ SHORT = {
     "LEGACY_SIMPLE ": LEGACY_SIMPLE,
     "LEGACY_CONSUMER ": LEGACY_CONSUMER,
     "LEGACY_PROCESSES ": LEGACY_PROCESSES,
+    "LEGACY_LIVE ": LEGACY_LIVE,
     "LEGACY_PRODUCER ": LEGACY_PRODUCER,
     "UTILS ": UTILS,
     "READING ": READING,
@@ -400,41 +402,41 @@ TABLE = """
 300 | the listener hears of revoked and then of assigned partitions | READGROUPS test_a_listener_hears_of_revoked_partitions_and_then_of_assigned_ones, READGROUPS test_a_listener_may_commit_and_seek, READLIVE test_two_members_share_and_commit_and_whoever_is_left_goes_on
 301 | subscription and unsubscribe | READING test_without_a_group_a_subscription_reads_all_partitions, READING test_a_pattern_consumes_every_topic_that_matches_now_and_later, READGROUPS test_subscribe_replaces_and_unsubscribe_clears, READLIVE test_a_pattern_follows_topics_that_are_made_and_deleted, live/test_kafka_differential.py::test_a_script_of_consumer_calls_gives_what_kafka_python_gives
 
-315 | the base Consumer | LEGACY_SIMPLE test_the_base_knows_partitions_offsets_and_what_is_pending
-316 | commit of some partitions | LEGACY_SIMPLE test_commit_stores_the_given_partitions_or_all
-317 | pending | LEGACY_SIMPLE test_pending_counts_what_waits
-318 | auto commit by number and by time | LEGACY_SIMPLE test_auto_commit_by_number, LEGACY_SIMPLE test_auto_commit_by_time
-319 | one trigger resets the other | LEGACY_SIMPLE test_one_trigger_puts_the_other_off
-320 | group and client | LEGACY_SIMPLE test_the_client_is_connected_and_knows_its_topics, LEGACY_SIMPLE test_the_group_goes_on_where_it_has_committed
-321 | SimpleConsumer consumes all partitions or some | LEGACY_SIMPLE test_all_partitions_or_those_of_a_list
-322 | fetch_size_bytes | LEGACY_SIMPLE test_fetch_size_bytes_is_asked_for
-323 | buffer_size doubles up to its limit | LEGACY_SIMPLE test_the_buffer_doubles_up_to_its_limit, LEGACY_SIMPLE test_without_a_limit_every_message_comes
-324 | iter_timeout | LEGACY_SIMPLE test_iter_timeout_ends_the_iteration, LEGACY_SIMPLE test_without_iter_timeout_an_iteration_waits
-325 | get_messages | LEGACY_SIMPLE test_get_messages_waits_for_so_many_or_for_so_long, LEGACY_SIMPLE test_get_messages_with_timeout_none_waits_until_they_are_there
-326 | get_message | LEGACY_SIMPLE test_get_message_gives_one_or_none
-327 | provide_partition_info | LEGACY_SIMPLE test_messages_come_with_their_partition_when_that_is_asked_for
-328 | seek by whence | LEGACY_SIMPLE test_seek_by_whence
+315 | the base Consumer | LEGACY_SIMPLE test_the_base_knows_partitions_offsets_and_what_is_pending, LEGACY_LIVE test_a_simple_consumer
+316 | commit of some partitions | LEGACY_SIMPLE test_commit_stores_the_given_partitions_or_all, LEGACY_LIVE test_a_simple_consumer
+317 | pending | LEGACY_SIMPLE test_pending_counts_what_waits, LEGACY_LIVE test_a_simple_consumer
+318 | auto commit by number and by time | LEGACY_SIMPLE test_auto_commit_by_number, LEGACY_SIMPLE test_auto_commit_by_time, LEGACY_LIVE test_a_simple_consumer
+319 | one trigger resets the other | LEGACY_SIMPLE test_one_trigger_puts_the_other_off, LEGACY_LIVE test_one_trigger_puts_the_other_off
+320 | group and client | LEGACY_SIMPLE test_the_client_is_connected_and_knows_its_topics, LEGACY_SIMPLE test_the_group_goes_on_where_it_has_committed, LEGACY_LIVE test_a_simple_consumer
+321 | SimpleConsumer consumes all partitions or some | LEGACY_SIMPLE test_all_partitions_or_those_of_a_list, LEGACY_LIVE test_a_simple_consumer
+322 | fetch_size_bytes | LEGACY_SIMPLE test_fetch_size_bytes_is_asked_for, LEGACY_LIVE test_the_buffer_doubles_up_to_its_limit
+323 | buffer_size doubles up to its limit | LEGACY_SIMPLE test_the_buffer_doubles_up_to_its_limit, LEGACY_SIMPLE test_without_a_limit_every_message_comes, LEGACY_LIVE test_the_buffer_doubles_up_to_its_limit
+324 | iter_timeout | LEGACY_SIMPLE test_iter_timeout_ends_the_iteration, LEGACY_SIMPLE test_without_iter_timeout_an_iteration_waits, LEGACY_LIVE test_a_simple_consumer
+325 | get_messages | LEGACY_SIMPLE test_get_messages_waits_for_so_many_or_for_so_long, LEGACY_SIMPLE test_get_messages_with_timeout_none_waits_until_they_are_there, LEGACY_LIVE test_a_simple_consumer
+326 | get_message | LEGACY_SIMPLE test_get_message_gives_one_or_none, LEGACY_LIVE test_a_simple_consumer
+327 | provide_partition_info | LEGACY_SIMPLE test_messages_come_with_their_partition_when_that_is_asked_for, LEGACY_LIVE test_a_simple_consumer
+328 | seek by whence | LEGACY_SIMPLE test_seek_by_whence, LEGACY_LIVE test_a_simple_consumer
 329 | FetchContext | LEGACY_SIMPLE test_the_fetch_context_sets_values_and_restores_them, LEGACY_SIMPLE test_a_fetch_within_a_waiting_call_asks_for_a_first_byte
-330 | MultiProcessConsumer | LEGACY_PROCESSES test_partitions_are_read_in_several_processes
-331 | num_procs and partitions_per_proc | LEGACY_PROCESSES test_how_the_partitions_are_divided, LEGACY_PROCESSES test_partitions_per_proc_goes_before_num_procs
-332 | its get_messages and stop | LEGACY_PROCESSES test_get_messages_waits_as_it_is_told, LEGACY_PROCESSES test_partitions_are_read_in_several_processes
-333 | without a group it is a tail | LEGACY_CONSUMER test_without_a_group_it_is_a_tail
-334 | three ways to read | LEGACY_CONSUMER test_three_ways_to_read
+330 | MultiProcessConsumer | LEGACY_PROCESSES test_partitions_are_read_in_several_processes, LEGACY_LIVE test_several_processes
+331 | num_procs and partitions_per_proc | LEGACY_PROCESSES test_how_the_partitions_are_divided, LEGACY_PROCESSES test_partitions_per_proc_goes_before_num_procs, LEGACY_LIVE test_several_processes
+332 | its get_messages and stop | LEGACY_PROCESSES test_get_messages_waits_as_it_is_told, LEGACY_PROCESSES test_partitions_are_read_in_several_processes, LEGACY_LIVE test_several_processes
+333 | without a group it is a tail | LEGACY_CONSUMER test_without_a_group_it_is_a_tail, LEGACY_LIVE test_a_kafka_consumer
+334 | three ways to read | LEGACY_CONSUMER test_three_ways_to_read, LEGACY_LIVE test_a_kafka_consumer
 335 | messages are named tuples | LEGACY_CONSUMER test_messages_are_named_tuples, LEGACY_CONSUMER test_the_deserializer_makes_the_value
-336 | task_done marks | LEGACY_CONSUMER test_only_what_is_marked_is_committed
-337 | commit stores what was marked | LEGACY_CONSUMER test_only_what_is_marked_is_committed, LEGACY_CONSUMER test_the_group_goes_on_where_it_has_committed
-338 | auto commit of what was marked | LEGACY_CONSUMER test_marks_are_committed_by_number, LEGACY_CONSUMER test_marks_are_committed_by_time, LEGACY_CONSUMER test_without_auto_commit_marks_wait_for_commit
+336 | task_done marks | LEGACY_CONSUMER test_only_what_is_marked_is_committed, LEGACY_LIVE test_a_kafka_consumer
+337 | commit stores what was marked | LEGACY_CONSUMER test_only_what_is_marked_is_committed, LEGACY_CONSUMER test_the_group_goes_on_where_it_has_committed, LEGACY_LIVE test_a_kafka_consumer
+338 | auto commit of what was marked | LEGACY_CONSUMER test_marks_are_committed_by_number, LEGACY_CONSUMER test_marks_are_committed_by_time, LEGACY_CONSUMER test_without_auto_commit_marks_wait_for_commit, LEGACY_LIVE test_a_kafka_consumer
 339 | the defaults | LEGACY_CONSUMER test_the_documented_defaults
 340 | configure | LEGACY_CONSUMER test_configure_takes_the_same_settings
-341 | smallest and largest | LEGACY_CONSUMER test_out_of_range_goes_by_auto_offset_reset, LEGACY_CONSUMER test_another_policy_raises
-342 | fetch_messages | LEGACY_CONSUMER test_fetch_messages_gives_a_generator_over_all_partitions, LEGACY_CONSUMER test_it_follows_the_leader
-343 | ConsumerTimeout | LEGACY_CONSUMER test_no_message_in_time_raises, LEGACY_CONSUMER test_without_a_timeout_next_waits
-344 | get_partition_offsets | LEGACY_CONSUMER test_get_partition_offsets
-345 | offsets gives a copy | LEGACY_CONSUMER test_offsets_are_a_copy
+341 | smallest and largest | LEGACY_CONSUMER test_out_of_range_goes_by_auto_offset_reset, LEGACY_CONSUMER test_another_policy_raises, LEGACY_LIVE test_a_kafka_consumer
+342 | fetch_messages | LEGACY_CONSUMER test_fetch_messages_gives_a_generator_over_all_partitions, LEGACY_CONSUMER test_it_follows_the_leader, LEGACY_LIVE test_a_kafka_consumer
+343 | ConsumerTimeout | LEGACY_CONSUMER test_no_message_in_time_raises, LEGACY_CONSUMER test_without_a_timeout_next_waits, LEGACY_LIVE test_a_kafka_consumer
+344 | get_partition_offsets | LEGACY_CONSUMER test_get_partition_offsets, LEGACY_LIVE test_get_partition_offsets
+345 | offsets gives a copy | LEGACY_CONSUMER test_offsets_are_a_copy, LEGACY_LIVE test_a_kafka_consumer
 346 | OffsetsStruct | LEGACY_CONSUMER test_the_struct_of_offsets
-347 | forms of set_topic_partitions | LEGACY_CONSUMER test_forms_of_topics
-348 | forms with offsets | LEGACY_CONSUMER test_forms_with_offsets
-349 | forms may be mixed | LEGACY_CONSUMER test_forms_of_topics, LEGACY_CONSUMER test_forms_with_offsets
+347 | forms of set_topic_partitions | LEGACY_CONSUMER test_forms_of_topics, LEGACY_LIVE test_a_kafka_consumer
+348 | forms with offsets | LEGACY_CONSUMER test_forms_with_offsets, LEGACY_LIVE test_a_kafka_consumer
+349 | forms may be mixed | LEGACY_CONSUMER test_forms_of_topics, LEGACY_CONSUMER test_forms_with_offsets, LEGACY_LIVE test_a_kafka_consumer
 """
 
 _GROUP = re.compile(r"\[waived: (\S+): (.+)\]")
