@@ -55,6 +55,13 @@ def test_no_newer_name_of_pykafka_is_missing() -> None:
     ]
 
 
+@pytest.mark.parametrize("family", ["kafka-python", "kafka-python-legacy"])
+def test_no_documented_name_of_kafka_python_is_missing(family: str) -> None:
+    missing, present, rows = check("--defaults", family=family)
+    assert missing == []
+    assert present == rows > 100
+
+
 def test_documented_private_names_of_what_is_no_consumer_are_there() -> None:
     missing, _, _ = check("--private")
     built = ("gkafka.producer", "gkafka.balancedconsumer", "gkafka.protocol", "gkafka.handlers", "gkafka.connection", "gkafka.broker")
