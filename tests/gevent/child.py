@@ -1,4 +1,4 @@
-"""Runs one scenario: python -m tests.gevent.child MODE MODULE:FUNCTION ARGUMENTS TIMEOUT. The last line it prints is the result, as JSON."""
+"""Runs one scenario: python -m tests.gevent.child MODE MODULE:FUNCTION ARGUMENTS TIMEOUT FILE. The file gets the result, as JSON."""
 
 import sys
 
@@ -24,10 +24,11 @@ import faulthandler
 import gc
 import importlib
 import json
+from pathlib import Path
 from typing import Any
 
 
-def main(mode: str, where: str, arguments: str, timeout: str) -> None:
+def main(mode: str, where: str, arguments: str, timeout: str, file: str) -> None:
     faulthandler.dump_traceback_later(float(timeout), exit=True)
     from tests.gevent import harness
 
@@ -38,7 +39,7 @@ def main(mode: str, where: str, arguments: str, timeout: str) -> None:
         scenario = getattr(scenario, part)
     gc.collect()
     gc.freeze()  # what was imported is no garbage, and no stall of gkafka's
-    print(json.dumps(scenario(*json.loads(arguments))), flush=True)
+    Path(file).write_text(json.dumps(scenario(*json.loads(arguments))))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from time import perf_counter, process_time, thread_time
 from typing import Any
 
@@ -53,14 +55,16 @@ def in_child(
     nobody waits for, is an AssertionError here.
     """
     where = f"{scenario.__module__}:{scenario.__qualname__}"
-    command = [sys.executable, *python, "-m", "tests.gevent.child", mode, where, json.dumps(arguments), str(timeout)]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout + 10, cwd=ROOT, check=False, env=environment)
-    said = f"{done.stdout}\n{done.stderr}".strip()
-    assert done.returncode == 0, f"{where}, {mode}: exit {done.returncode}\n{said}"
-    assert "Traceback" not in done.stderr, f"{where}, {mode}: \n{said}"
-    return json.loads(done.stdout.splitlines()[-1])
+    with tempfile.NamedTemporaryFile() as file:  # a pipe may be full, or cut short by what a scenario does to it
+        about = [mode, where, json.dumps(arguments), str(timeout), file.name]
+        command = [sys.executable, *python, "-m", "tests.gevent.child", *about]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout + 10, cwd=ROOT, check=False, env=environment)
+        said = f"{done.stdout}\n{done.stderr}".strip()
+        assert done.returncode == 0, f"{where}, {mode}: exit {done.returncode}\n{said}"
+        assert "Traceback" not in done.stderr, f"{where}, {mode}: \n{said}"
+        return json.loads(Path(file.name).read_text())
 
 
 def in_children(modes: Iterable[str], scenario: Callable[..., Any], *arguments: Any, timeout: float = 90.0) -> dict[str, Any]:
