@@ -7,11 +7,11 @@ READY  := $(VENV)/.ready
 BUILT  := $(VENV)/.built
 SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/records/*.pxi gkafka/records/*.h)
 
-# Tests that start Apache Kafka, Spark or the demo; all others are pure. Pure ones often wait, so four run at a time; those with Kafka wait
-# for brokers, and run in three processes with brokers of their own: a module at a time, the longest ones first.
+# Tests that start Apache Kafka, Spark or the demo; all others are pure. Pure ones often wait, so six run at a time; those with Kafka wait
+# for brokers, and run in four processes with brokers of their own: a module at a time, the longest ones first.
 WITH_KAFKA := $(wildcard tests/faults/live tests/spark/live tests/gevent/live tests/examples/live tests/live)
-LIVE := $(PY) -m pytest -q -n 3 --dist loadfile $(WITH_KAFKA)
-PURE := $(PY) -m pytest -q -n 4 --dist loadfile -o faulthandler_timeout=180 $(addprefix --ignore=,$(WITH_KAFKA))
+LIVE := $(PY) -m pytest -q -n 4 --dist loadfile $(WITH_KAFKA)
+PURE := $(PY) -m pytest -q -n 6 --dist loadfile -o faulthandler_timeout=180 $(addprefix --ignore=,$(WITH_KAFKA))
 # What failed beside others is run once more, alone: waits have deadlines, and a busy machine may miss one. Both runs are shown.
 AGAIN := $(PY) -m pytest -q --last-failed --last-failed-no-failures none
 # Without what is marked thorough: more seeds and more examples of what is also tried in short (tests/effort.py).

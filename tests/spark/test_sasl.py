@@ -131,7 +131,7 @@ def test_the_properties_of_java_become_options() -> None:
     found = translate(properties(security__protocol="sasl_ssl", sasl__mechanism="PLAIN", sasl__jaas__config=line))
     assert dict(found.client) == {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", **USER}
     assert PASSWORD not in repr(found)
-    KafkaClient(found.hosts, **found.client).close()
+    KafkaClient(found.hosts, handler="threading", **found.client).close()
 
 
 def test_gkafkas_own_names_do_the_same() -> None:
@@ -196,7 +196,9 @@ def test_a_read_says_who_it_is_in_the_driver_and_in_its_tasks(reading: Callable[
         }
         line = f'kafkashaded.{SCRAM} required username="alice" password="%s";'
         read = reading(**more, kafka__sasl__jaas__config=line % PASSWORD)
-        with KafkaClient(guarded.bootstrap, security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", **USER) as client:
+        with KafkaClient(
+            guarded.bootstrap, handler="threading", security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", **USER
+        ) as client:
             client.get_producer().produce("t", b"x").result(10)
         assert [bytes(value) for value in read.column("value")] == [b"x"]
         assert sasl.refused == 0
