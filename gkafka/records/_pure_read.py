@@ -6,18 +6,20 @@ A record is decoded when `Records.take` reaches it, in one straight line of code
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from gkafka import common
 from gkafka.common import CompressionType, TimestampType
 from gkafka.exceptions import KafkaException
+from gkafka.records import _rows
 from gkafka.records._damage import ENTRY_HEAD, MAX_INT64, SMALLEST, SMALLEST_RECORD, Place, corrupt, explain_entry
 from gkafka.records._message import Context, Header, Origin, marker_of, pack_headers, restore, text, unpack_headers
 from gkafka.records._pure_crc import crc32c
 from gkafka.records._pure_cursors import Cursor, open_batch
 from gkafka.records._unwrap import room_for
 
-__all__ = ["BatchHeader", "Message", "Records", "control_type", "crc32c", "make_message", "scan"]
+__all__ = ["BatchHeader", "Message", "Records", "Row", "control_type", "crc32c", "make_message", "scan"]
 
 AnyBuffer = bytes | bytearray | memoryview
 UNKNOWN_COUNT = 2**31 - 1
@@ -288,6 +290,71 @@ class Message:
 
 
 common.Message.register(Message)
+
+
+class Row(Message):
+    """A message that behaves as kafka-python's namedtuple: fields by name and by number, unpacking, equality, `_asdict()`, `_replace()`."""
+
+    __slots__ = ()
+
+    _fields = _rows.ConsumerRecord._fields
+    _asdict = _rows.as_dict
+    _replace = _rows.replace
+    index = _rows.index
+    count = _rows.count
+    checksum = None
+
+    @property
+    def partition(self) -> int:
+        """The partition's id."""
+        return self.partition_id
+
+    @property
+    def serialized_key_size(self) -> int:
+        """Bytes of the key, -1 for None."""
+        return _rows.size_of(self.key)
+
+    @property
+    def serialized_value_size(self) -> int:
+        """Bytes of the value, -1 for None."""
+        return _rows.size_of(self.value)
+
+    @property
+    def serialized_header_size(self) -> int:
+        """Bytes of the headers, -1 for none."""
+        return _rows.header_size(self.headers)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(_rows.whole(self))
+
+    def __getitem__(self, index: Any) -> Any:
+        return _rows.whole(self)[index]
+
+    def __contains__(self, value: object) -> bool:
+        return value in _rows.whole(self)
+
+    def __eq__(self, other: object) -> bool:
+        pair = _rows.compare(self, other)
+        return NotImplemented if pair is None else bool(pair[0] == pair[1])
+
+    def __lt__(self, other: Any) -> Any:
+        pair = _rows.compare(self, other)
+        return NotImplemented if pair is None else pair[0] < pair[1]
+
+    def __hash__(self) -> int:
+        return hash(_rows.whole(self))
+
+    def __repr__(self) -> str:
+        return repr(_rows.whole(self))
+
+    def __reduce__(self) -> Any:
+        return _rows.ConsumerRecord, tuple(_rows.whole(self))
+
+
+_rows.add_view(Row)
 
 
 def make_message(

@@ -11,7 +11,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from gkafka import common as _common
 from gkafka.common import CompressionType as _CompressionType, TimestampType as _TimestampType
 from gkafka.exceptions import KafkaException as _KafkaException
-from gkafka.records import _damage, _message, _unwrap
+from gkafka.records import _damage, _message, _rows, _unwrap
 
 ctypedef const unsigned char* bytes_at
 

@@ -315,7 +315,73 @@ cdef class Message:
         return f"<{type(self).__name__} {self.topic}[{self.partition_id}] offset {self.offset}, {self.size} bytes>"
 
 
+@cython.no_gc
+cdef class Row(Message):
+    """A message that behaves as kafka-python's namedtuple: fields by name and by number, unpacking, equality, `_asdict()`, `_replace()`."""
+
+    _fields = _rows.ConsumerRecord._fields
+    _asdict = _rows.as_dict
+    _replace = _rows.replace
+    index = _rows.index
+    count = _rows.count
+    checksum = None
+
+    @property
+    def partition(self):
+        """The partition's id."""
+        return source_of(self).context.partition_id
+
+    @property
+    def serialized_key_size(self):
+        """Bytes of the key, -1 for None."""
+        return self.key_size
+
+    @property
+    def serialized_value_size(self):
+        """Bytes of the value, -1 for None."""
+        return self.value_size
+
+    @property
+    def serialized_header_size(self):
+        """Bytes of the headers, -1 for none."""
+        return _rows.header_size(self.headers)
+
+    def __len__(self):
+        return len(self._fields)
+
+    def __iter__(self):
+        return iter(_rows.whole(self))
+
+    def __getitem__(self, index):
+        return _rows.whole(self)[index]
+
+    def __contains__(self, value):
+        return value in _rows.whole(self)
+
+    def __eq__(self, other):
+        pair = _rows.compare(self, other)
+        return NotImplemented if pair is None else pair[0] == pair[1]
+
+    def __lt__(self, other):
+        pair = _rows.compare(self, other)
+        return NotImplemented if pair is None else pair[0] < pair[1]
+
+    def __hash__(self):
+        return hash(_rows.whole(self))
+
+    def __repr__(self):
+        return repr(_rows.whole(self))
+
+    def __reduce__(self):
+        return _rows.ConsumerRecord, tuple(_rows.whole(self))
+
+
+_rows.add_view(Row)
+
+
 cdef inline Message new_message(type its_class):
+    if its_class is Row:
+        return Row.__new__(Row)
     return Message.__new__(Message) if its_class is Message else <Message> its_class.__new__(its_class)
 
 

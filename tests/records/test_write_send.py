@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
 
 from gkafka.exceptions import ConfigurationError, MessageSizeTooLarge, RecordTooLarge
+from gkafka.records._rows import ConsumerRecord
 from tests.records.write_helpers import Owner, make_appender
 
 
@@ -110,6 +112,50 @@ def test_messages_are_of_the_class_that_was_asked_for(impl: Any) -> None:
     assert [type(m) for m in impl.Records(wire, header, context).take(10)] == [impl.Message] * 5
     with pytest.raises(TypeError, match="message_class"):
         impl.Records(wire, header, context, message_class=dict)
+
+
+def test_a_row_behaves_as_the_documented_namedtuple(impl: Any) -> None:
+    appender = make_appender(impl)
+    batch = appender.open("t", 3, 1.0)
+    appender.produce("t", b"v", b"k", 3, 1000, [("h", b"xy")])
+    appender.produce("t", None, None, 3, 1001)
+    batch.seal(0, None)
+    wire = bytes(batch.wire)
+    (header,) = impl.scan(wire)
+    first, second = impl.Records(wire, header, _Context("t", 3), message_class=impl.Row).take(10)
+    whole = ("t", 3, 0, 1000, 0, b"k", b"v", [("h", b"xy")], None, 1, 1, 3)
+    assert tuple(first) == whole
+    assert (first.partition, first.offset, first.key, first.value, first.headers, first.checksum) == (
+        3,
+        0,
+        b"k",
+        b"v",
+        [("h", b"xy")],
+        None,
+    )
+    assert tuple(second)[5:] == (None, None, [], None, -1, -1, -1)
+    assert (first[0], first[-1], first[1:3], len(first), b"v" in first, first.index(b"k"), first.count(3)) == (
+        "t",
+        3,
+        (3, 0),
+        12,
+        True,
+        5,
+        2,
+    )
+    assert first == whole and whole == first and first != second and first == first._replace()  # noqa: PT018
+    assert first < second
+    assert first._replace(value=b"w").value == b"w"
+    assert list(first._asdict()) == list(first._fields) == list(ConsumerRecord._fields)
+    assert isinstance(first, ConsumerRecord)
+    assert isinstance(first._replace(), ConsumerRecord)
+    assert not isinstance(whole, ConsumerRecord)
+    assert repr(first) == "ConsumerRecord(topic='t', partition=3, offset=0, timestamp=1000, timestamp_type=0, key=b'k', value=b'v', " + (
+        "headers=[('h', b'xy')], checksum=None, serialized_key_size=1, serialized_value_size=1, serialized_header_size=3)"
+    )
+    assert pickle.loads(pickle.dumps(first)) == whole
+    assert type(first.detach()) is impl.Row
+    assert hash(second._replace(headers=())) == hash(tuple(second._replace(headers=())))
 
 
 class _Context:

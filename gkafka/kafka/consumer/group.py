@@ -15,7 +15,7 @@ from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, Corr
 from gkafka.kafka import options as o
 from gkafka.kafka.consumer.checks import NAMES, assignors, check_options, compiled, of_member, policy, told_by_name
 from gkafka.kafka.consumer.commits import Commits, default_callback, offsets_of
-from gkafka.kafka.consumer.fetcher import LazyRecord, whole
+from gkafka.kafka.consumer.fetcher import Row, row_of
 from gkafka.kafka.consumer.lookups import Lookups, check_partition, check_partitions
 from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
 from gkafka.kafka.errors import DamagedRecordError, IllegalArgumentError, IllegalStateError, WrongTypeError
@@ -123,7 +123,7 @@ class KafkaConsumer:
 
     def _prepared(self, consumer: Consumer) -> Consumer:
         double = "skip" if self.config["skip_double_compressed_messages"] else "leave"
-        consumer.hand_out(LazyRecord, self._key, self._value, whole, double_compressed=double)
+        consumer.hand_out(Row, self._key, self._value, row_of, double_compressed=double)
         consumer.tell_of_commits(self._commits.done)
         self._consumer = consumer
         return consumer
