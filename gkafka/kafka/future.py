@@ -2,32 +2,94 @@
 
 from __future__ import annotations
 
+import abc
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gkafka.kafka.errors import KafkaTimeoutError
 from gkafka.skins import Handler, resolve_handler
 
-__all__ = ["Future"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Future", "Outcomes"]
 
 log = logging.getLogger(__name__)
 
 
-class _WithViews(type):
-    """What `send()` returns is a Future, too, though nothing is stored for it until somebody asks."""
+class Outcomes:
+    """What can be asked of an outcome. `is_done`, `exception` and `_value` are those of the kind of future; `_when_done(tell)` has tell(error, value)
+    called once, value being a function."""
 
-    views: tuple[type, ...] = ()
+    __slots__ = ()
 
-    def __instancecheck__(cls, instance: object) -> bool:
-        return super().__instancecheck__(instance) or (cls.__name__ == "Future" and isinstance(instance, _WithViews.views))
+    if TYPE_CHECKING:
+
+        @property
+        def is_done(self) -> bool: ...
+        def _error(self) -> BaseException | None: ...
+        def _value(self) -> Any: ...
+        def _when_done(self, tell: Callable[[BaseException | None, Callable[[], Any]], None]) -> None: ...
+
+    @property
+    def value(self) -> Any:
+        """The value, None without one."""
+        return self._value() if self.succeeded() else None
+
+    @property
+    def exception(self) -> BaseException | None:
+        """The exception, None without one."""
+        return self._error() if self.is_done else None
+
+    def succeeded(self) -> bool:
+        """Is there a value?"""
+        return self.is_done and self._error() is None
+
+    def failed(self) -> bool:
+        """Is there an exception?"""
+        return self.is_done and self._error() is not None
+
+    def retriable(self) -> bool:
+        """Did it fail with what may be tried again?"""
+        return bool(getattr(self.exception, "retriable", False))
+
+    def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call f(*args, value, **kwargs) when there is a value."""
+        return self._add(True, f, args, kwargs)
+
+    def add_errback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call f(*args, exception, **kwargs) when it fails."""
+        return self._add(False, f, args, kwargs)
+
+    def add_both(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call f(*args, value or exception, **kwargs) in either case."""
+        return self.add_callback(f, *args, **kwargs).add_errback(f, *args, **kwargs)
+
+    def chain(self, future: Future) -> Self:
+        """Give the outcome to another future, too."""
+        return self.add_callback(future.success).add_errback(future.failure)
+
+    def _add(self, good: bool, f: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
+        fn = partial(f, *args, **kwargs) if args or kwargs else f
+
+        def tell(error: BaseException | None, value: Callable[[], Any]) -> None:
+            if (error is None) is not good:
+                return
+            try:
+                fn(value() if good else error)
+            except Exception:
+                log.exception("a callback of a future failed")
+
+        self._when_done(tell)
+        return self
 
 
-class Future(metaclass=_WithViews):
+class Future(Outcomes, metaclass=abc.ABCMeta):
     """A value or an exception that comes later. Callbacks run in the worker that has the outcome, or at once if it is there.
 
-    handler: of the client that it belongs to. Of those who set it at the same time the first counts.
+    handler: of the client that it belongs to. Of those who set it at the same time the first counts. What `send()` returns counts as one, too.
     """
 
     error_on_callbacks = False  # a callback's error is logged, never raised in the worker that calls it
@@ -40,28 +102,15 @@ class Future(metaclass=_WithViews):
         """Is there an outcome?"""
         return bool(self._outcome.done())
 
-    @property
-    def value(self) -> Any:
-        """The value, None without one."""
-        return self._outcome.result(0) if self.succeeded() else None
-
-    @property
-    def exception(self) -> BaseException | None:
-        """The exception, None without one."""
-        error: BaseException | None = self._outcome.exception(0) if self.is_done else None
+    def _error(self) -> BaseException | None:
+        error: BaseException | None = self._outcome.exception(0)
         return error
 
-    def succeeded(self) -> bool:
-        """Is there a value?"""
-        return self.is_done and self.exception is None
+    def _value(self) -> Any:
+        return self._outcome.result(0)
 
-    def failed(self) -> bool:
-        """Is there an exception?"""
-        return self.is_done and self.exception is not None
-
-    def retriable(self) -> bool:
-        """Did it fail with what may be tried again?"""
-        return bool(getattr(self.exception, "retriable", False))
+    def _when_done(self, tell: Callable[[BaseException | None, Callable[[], Any]], None]) -> None:
+        self._outcome.add_done_callback(lambda _: tell(self._error(), self._value))
 
     def get(self, timeout: float | None = None) -> Any:
         """The value, when it is there. Raises the exception, or KafkaTimeoutError after timeout seconds; None waits as long as it takes."""
@@ -84,38 +133,3 @@ class Future(metaclass=_WithViews):
             raise TypeError(f"failure({e!r}): must be an exception")
         self._outcome.set_exception(error)
         return self
-
-    def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Future:
-        """Call f(*args, value, **kwargs) when there is a value."""
-        return self._add(True, f, args, kwargs)
-
-    def add_errback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Future:
-        """Call f(*args, exception, **kwargs) when it fails."""
-        return self._add(False, f, args, kwargs)
-
-    def add_both(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Future:
-        """Call f(*args, value or exception, **kwargs) in either case."""
-        return self.add_callback(f, *args, **kwargs).add_errback(f, *args, **kwargs)
-
-    def chain(self, future: Future) -> Future:
-        """Give the outcome to another one, too."""
-        return self.add_callback(future.success).add_errback(future.failure)
-
-    def _add(self, good: bool, f: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
-        fn = partial(f, *args, **kwargs) if args or kwargs else f
-
-        def tell(outcome: Any) -> None:
-            error = outcome.exception(0)
-            if (error is None) is good:
-                call(fn, outcome.result(0) if good else error)
-
-        self._outcome.add_done_callback(tell)
-        return self
-
-
-def call(fn: Callable[[Any], object], outcome: Any) -> None:
-    """Run a user's callback; what it raises is logged."""
-    try:
-        fn(outcome)
-    except Exception:
-        log.exception("a callback of a future failed")

@@ -87,6 +87,7 @@ _CLIENT_NAMES = {
     "proxy_url": "proxy_url",
 }
 USUAL_CONNECT_MS, SHORTEST_CONNECT_MS = 10000, 4000
+_SECURITY = {name for name in _CLIENT_NAMES if name.startswith(("ssl_", "sasl_"))} | {"allow_plaintext_credentials", "allow_unverified_tls"}
 _BESIDE_CONTEXT = tuple(name for name in _CLIENT_NAMES if name.startswith("ssl_") and name != "ssl_context")
 _WITHOUT_EFFECT = {
     "selector": "the handler does all waiting: choose it by handler='threading' or handler='gevent'",
@@ -126,7 +127,7 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
             del taken[name]
     # What is not given is left to gkafka, whose defaults are the same: it refuses what would have no effect beside the others.
     for theirs, ours in _CLIENT_NAMES.items():
-        if theirs.startswith(("ssl_", "sasl_", "allow_un", "allow_pl")) and ours in taken and options[theirs] == CLIENT[theirs]:
+        if theirs in _SECURITY and ours in taken and options[theirs] == CLIENT[theirs]:
             del taken[ours]
     client_id = options["client_id"]
     return {

@@ -354,7 +354,7 @@ class Row(Message):
         return _rows.ConsumerRecord, tuple(_rows.whole(self))
 
 
-_rows.add_view(Row)
+_rows.ConsumerRecord.register(Row)
 
 
 def make_message(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, NamedTuple
 
-__all__ = ["ConsumerRecord", "compare", "row_of", "add_view", "size_of"]
+__all__ = ["ConsumerRecord", "compare", "row_of", "size_of"]
 
 
 class _Fields(NamedTuple):
@@ -22,14 +23,7 @@ class _Fields(NamedTuple):
     serialized_header_size: int
 
 
-class _WithViews(type):
-    views: tuple[type, ...] = ()
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return super().__instancecheck__(instance) or (cls.__name__ == "ConsumerRecord" and isinstance(instance, _WithViews.views))
-
-
-class ConsumerRecord(_Fields, metaclass=_WithViews):
+class ConsumerRecord(_Fields, metaclass=abc.ABCMeta):
     """A record. timestamp: ms since the epoch, -1 for none; timestamp_type: 0 the producer's, 1 the broker's; sizes: bytes before
     deserializing, -1 for None. checksum: None (batches have one, records do not since Kafka 0.11).
 
@@ -37,11 +31,6 @@ class ConsumerRecord(_Fields, metaclass=_WithViews):
     """
 
     __slots__ = ()
-
-
-def add_view(view: type) -> None:
-    """A class whose instances count as ConsumerRecords."""
-    _WithViews.views += (view,)
 
 
 def size_of(data: bytes | None) -> int:

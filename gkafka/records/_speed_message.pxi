@@ -376,7 +376,7 @@ cdef class Row(Message):
         return _rows.ConsumerRecord, tuple(_rows.whole(self))
 
 
-_rows.add_view(Row)
+_rows.ConsumerRecord.register(Row)
 
 
 cdef inline Message new_message(type its_class):

@@ -169,9 +169,10 @@ class KafkaConsumer:
             return
         consumer = self._consumer if self._consumer is not None else self._make(None)
         timeout_s = self._seconds(None)
-        self._unplaced = set() if policy(self.config) != "none" else {tp for tp in wanted if self._committed(tp) is None}
+        starts = {tp: self._committed(tp) for tp in wanted} if policy(self.config) == "none" else {}
+        self._unplaced = {tp for tp, offset in starts.items() if offset is None}
         if self._unplaced:
-            consumer.assign({tp: LATEST if tp in self._unplaced else self._committed(tp) for tp in wanted}, timeout=timeout_s)
+            consumer.assign({tp: LATEST if offset is None else offset for tp, offset in starts.items()}, timeout=timeout_s)
             consumer.pause(self._unplaced)
         else:
             consumer.assign(wanted, timeout=timeout_s)

@@ -77,7 +77,9 @@ class KafkaProducer:
         self._value = as_function(self.config["value_serializer"], "serialize")
         self._alone = self.config["batch_size"] == 0
         taken = self._native_options(configs)
-        self._client = KafkaClient(**o.client_options(self.config, named="kafka-python-producer-%d"))
+        client = o.client_options(self.config, named="kafka-python-producer-%d")
+        self._name = client["client_id"]
+        self._client = KafkaClient(**client)
         try:
             o.reach(self._client, self.config)
             self._producer = self._client.get_producer(**taken)
@@ -112,7 +114,7 @@ class KafkaProducer:
         return self.config["partitioner"](key, partitions, partitions)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} client_id={self._client.stats()['client_id']!r}{' closed' if self._closed else ''}>"
+        return f"<{type(self).__name__} client_id={self._name!r}{' closed' if self._closed else ''}>"
 
     # -- sending ---------------------------------------------------------------------------------------------------------------
     def send(
