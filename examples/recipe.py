@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -56,6 +57,13 @@ def complain(exc: Exception) -> None:
             "Is Kafka there? Name it with --hosts HOST:PORT; in a clone `python -m tests.live.kafka --port 9092` starts one.",
             file=sys.stderr,
         )
+
+
+def needs(*packages: str) -> None:
+    """Ends the program with 1 and what to install if one of these packages is not there."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        sys.exit(f"{' and '.join(missing)} missing: pip install {' '.join(missing)}")
 
 
 def become(command: list[str], settings: Mapping[str, str], *, package: str) -> NoReturn:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gkafka.checks import (
     check_count,
@@ -22,6 +22,7 @@ from gkafka.checks import (
     check_topic_name,
     check_wait,
 )
+from gkafka.columnreader import joined
 from gkafka.common import TopicPartition
 from gkafka.config import NativeConsumerConfig
 from gkafka.core.transaction import GroupMetadata
@@ -31,11 +32,14 @@ from gkafka.explaining import Explanation
 from gkafka.groupoffsets import starts_of
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.progress import Progress
+from gkafka.records.columns import COLUMNS, arrow_schema, check_columns
 from gkafka.sharing import Share, check_group_options
 from gkafka.subscribing import Subscription
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    import pyarrow as pa  # type: ignore[import-untyped]
 
     from gkafka.cluster import Cluster
     from gkafka.records import Message
@@ -48,6 +52,7 @@ EARLIEST, LATEST = -2, -1
 POLICIES = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 TICK_S = 1.0
 EXAMPLE = '{("topic", 0): 5}'
+T = TypeVar("T")
 
 
 class Consumer:
@@ -185,6 +190,30 @@ class Consumer:
         stand in the way of a partition, as CorruptRecordError, LogTruncationError and SerializationError, each with its place; nothing is
         skipped by that.
         """
+        return self._consume(max_messages, timeout_ms, self._messages)
+
+    def consume_arrow(
+        self, max_messages: int | None = None, timeout_ms: float | None = None, *, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatch:
+        """The same as a pyarrow.RecordBatch, without a Python object per record; one without rows if nothing came.
+
+        columns: of key, value, topic, partition, offset, timestamp (UTC), timestampType, headers; None: all but headers. Without max_messages
+        some ten thousand rows at a time. Rows of one partition are in order. Needs pyarrow: `pip install gkafka[arrow]`.
+        """
+        names = check_columns(COLUMNS if columns is None else columns)
+        if self._deserializers.are_given:
+            raise ConfigurationError("consume_arrow() hands out bytes: make the consumer without key_deserializer and value_deserializer")
+        schema = arrow_schema(names)  # without pyarrow nothing is taken
+        pieces = self._consume(max_messages, timeout_ms, lambda wanted, limit_ms: self._engine.consume_arrow(names, wanted, limit_ms))
+        return joined(pieces, schema)
+
+    def _messages(self, wanted: int | None, limit_ms: float) -> list[Any]:
+        messages = self._engine.consume_batch(wanted, limit_ms)
+        if messages and self._deserializers.are_given:
+            return self._deserializers.apply(self._go_back, messages, self._timeout_s(None))
+        return messages
+
+    def _consume(self, max_messages: int | None, timeout_ms: float | None, take: Callable[[int | None, float], list[T]]) -> list[T]:
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
         limit_ms = self._config.consume_timeout_ms if timeout_ms is None else check_seconds("timeout_ms", timeout_ms)
         if self._error is not None:
@@ -200,12 +229,10 @@ class Consumer:
                 self._share.called(now)
             left_ms = max(0.0, (deadline - self._handler.monotonic()) * 1000)
             # In steps, so that partitions that come into being are noticed.
-            messages = self._engine.consume_batch(wanted, min(left_ms, self._slice_ms))
-            if messages and self._deserializers.are_given:
-                messages = self._deserializers.apply(self._go_back, messages, self._timeout_s(None))
+            taken = take(wanted, min(left_ms, self._slice_ms))
             now = self._handler.monotonic()
-            if messages or now >= deadline:
-                return messages
+            if taken or now >= deadline:
+                return taken
 
     def _go_back(self, tp: TopicPartition, offset: int) -> None:
         (self._engine.seek if self._share is None else self._share.go_back)(tp, offset)

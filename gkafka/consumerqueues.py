@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gkafka.core.positions import Position, State
 
 if TYPE_CHECKING:
+    from gkafka.columnreader import ColumnReader
     from gkafka.core.fetcher import Fetched
     from gkafka.records import Records
 
@@ -28,17 +29,18 @@ class Context:
 class Queue:
     """The batches of one partition that were fetched and not handed out, oldest first.
 
-    reader: the one that is being read; unread, size, leader_epoch: what that one still counts for in `position.buffered`, its bytes, and the
-    epoch it was written in. held: the bytes of all of them.
+    reader: of the one that is being read, or of several that become columns together; opened: what it reads; unread, size, leader_epoch: what
+    that still counts for in `position.buffered`, its bytes, and the epoch it was written in. held: the bytes of all of them.
     """
 
-    __slots__ = ("batches", "context", "epoch", "held", "leader_epoch", "position", "reader", "size", "unread")
+    __slots__ = ("batches", "context", "epoch", "held", "leader_epoch", "opened", "position", "reader", "size", "unread")
 
     def __init__(self, position: Position, context: Context) -> None:
         self.position = position
         self.context = context
         self.batches: deque[Fetched] = deque()
-        self.reader: Records | None = None
+        self.reader: Records | ColumnReader | None = None
+        self.opened: list[Fetched] = []
         self.unread = self.size = self.held = 0
         self.leader_epoch = -1
         self.epoch = 0  # the position's, when what is being read was fetched
@@ -49,15 +51,39 @@ class Queue:
 
     def next_batch(self) -> Fetched | None:
         """The one to read now, with its counts; None: there is none, or it is from before a seek."""
+        found = self.next_batches(1)
+        return found[0] if found else None
+
+    def next_batches(self, most_bytes: int) -> list[Fetched]:
+        """Those to read together now, with their counts: one, and more while they have no more than so many bytes and one leader's epoch.
+
+        []: there is none, or it is from before a seek.
+        """
         if not self.batches:
-            return None
+            return []
         batch = self.batches.popleft()
         if batch.epoch != self.position.epoch:
             self.held -= batch.size
-            return None
+            return []
+        self.opened = [batch]
         self.unread, self.size, self.leader_epoch = batch.messages, batch.size, batch.header.leader_epoch
         self.epoch = batch.epoch
-        return batch
+        while self.batches:
+            batch = self.batches[0]
+            if batch.epoch != self.epoch or batch.header.leader_epoch != self.leader_epoch or self.size + batch.size > most_bytes:
+                break
+            self.opened.append(self.batches.popleft())
+            self.unread += batch.messages
+            self.size += batch.size
+        return self.opened
+
+    def put_back(self) -> None:
+        """What is being read is to be read in another way: it goes on from the position."""
+        self.batches.extendleft(reversed(self.opened))
+        self.position.buffered += sum(batch.messages for batch in self.opened) - self.unread
+        self.reader = None
+        self.opened = []
+        self.unread = self.size = 0
 
     def count(self, left: int) -> None:
         """So many messages are left of what is being read."""
@@ -79,12 +105,14 @@ class Queue:
     def is_read(self) -> None:
         """Everything of the batch that was being read is handed out."""
         self.reader = None
+        self.opened = []
         self.held -= self.size
         self.size = 0
 
     def clear(self) -> None:
         self.batches.clear()
         self.reader = None
+        self.opened = []
         self.position.buffered = self.unread = self.size = self.held = 0
 
     @property

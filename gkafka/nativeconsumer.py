@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gkafka import records
+from gkafka.columnreader import ColumnReader
 from gkafka.common import TopicPartition
 from gkafka.config import ConsumerConfig
 from gkafka.consumerqueues import Context, Queue
@@ -33,6 +34,8 @@ from gkafka.groupoffsets import GroupOffsets
 from gkafka.records._double import left_compressed
 
 if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
     from gkafka.cluster import Cluster
     from gkafka.core.fetcher import Fetched
     from gkafka.records import BatchHeader, Message, Records
@@ -49,8 +52,13 @@ CHUNK = 1000
 """Records that are read without a look at the clock."""
 GREENLET_RUN = 10
 """Records that are taken one by one without asking whether other greenlets should run."""
+COLUMN_BYTES, TURN_COLUMN_BYTES = 4 << 20, 1 << 20
+"""What becomes columns together, as it was fetched; the second with greenlets."""
+ENOUGH_ROWS = 8192
+"""So many rows are handed out without a look at other partitions."""
 TURN_S = 0.005
 """With greenlets, a call hands out what it has read after so long: reading switches to nobody, and the hub must not stand still."""
+T = TypeVar("T")
 
 
 class NativeConsumer:
@@ -261,6 +269,18 @@ class NativeConsumer:
         without its buffer. Raises CorruptRecordError naming topic, partition and offset (nothing is skipped: seek past it to go on), and
         other errors that stand in the way of a partition; records before the error were handed out.
         """
+        return self._consume(self._take, max_messages, timeout_ms)
+
+    def consume_arrow(
+        self, columns: tuple[str, ...], max_messages: int | None = None, timeout_ms: float | None = None
+    ) -> list[pa.RecordBatch]:
+        """The same as columns, without an object per record: RecordBatches of `records.arrow_schema(columns)`, [] if nothing came.
+
+        Several only where each is small. Rows of one partition are in order.
+        """
+        return self._consume(lambda wanted: self._take_columns(wanted, columns), max_messages, timeout_ms)
+
+    def _consume(self, take: Callable[[int], list[T]], max_messages: int | None, timeout_ms: float | None) -> list[T]:
         # Before anything is taken: a caller that is killed here has lost nothing. And before anything is raised: one that tries again at once would
         # keep the hub from whoever could mend it.
         self._handler.checkpoint()
@@ -272,7 +292,7 @@ class NativeConsumer:
         while True:
             self._raise_errors()
             with self._taking:
-                taken = self._take(wanted) if self.may_deliver is None or self.may_deliver() else []
+                taken = take(wanted) if self.may_deliver is None or self.may_deliver() else []
                 if taken:
                     self.hand_outs += 1
             if taken:
@@ -330,10 +350,29 @@ class NativeConsumer:
                 break
         return taken
 
+    def _take_columns(self, wanted: int, columns: tuple[str, ...]) -> list[pa.RecordBatch]:
+        """Rows of the partition whose turn it is; of the next ones, too, while they are few."""
+        taken: list[pa.RecordBatch] = []
+        rows = 0
+        until = self._handler.monotonic() + self._share_of_time
+        for _ in range(len(self._order)):
+            queue = self._order[0]
+            while rows < min(wanted, ENOUGH_ROWS) and queue.is_open:
+                self._read_columns(queue, wanted - rows, columns, taken)
+                rows = sum(piece.num_rows for piece in taken)
+                if taken and self._handler.monotonic() >= until:
+                    wanted = rows
+            self._order.rotate(-1)
+            if rows >= min(wanted, ENOUGH_ROWS):
+                break
+        return taken
+
     def _read(self, queue: Queue, wanted: int, taken: list[Message]) -> None:
         """Take from the batch that is being read; go on to the next one when it is empty."""
+        if isinstance(queue.reader, ColumnReader):
+            self._put_back(queue)
         reader = queue.reader or self._open(queue)
-        if reader is None:
+        if reader is None or isinstance(reader, ColumnReader):
             return
         wanted = min(wanted, CHUNK)
         try:
@@ -341,19 +380,41 @@ class NativeConsumer:
         except (ProtocolError, UnsupportedCodec) as exc:
             self._damaged(queue, reader, exc)
             return
+        done = len(got) < wanted or not reader.remaining
+        if self._settle(queue, reader, reader.next_offset if done else got[-1].offset + 1, done=done):
+            taken += got
+
+    def _read_columns(self, queue: Queue, wanted: int, columns: tuple[str, ...], taken: list[pa.RecordBatch]) -> None:
+        """The same, as columns."""
+        if queue.reader is not None and not (isinstance(queue.reader, ColumnReader) and queue.reader.columns == columns):
+            self._put_back(queue)
+        reader = queue.reader or self._open_columns(queue, columns)
+        if not isinstance(reader, ColumnReader):
+            return
+        try:
+            got = reader.take(wanted)
+        except (ProtocolError, UnsupportedCodec) as exc:
+            self._damaged(queue, reader, exc)
+            return
+        if self._settle(queue, reader, reader.next_offset, done=reader.is_done) and got is not None:
+            taken.append(got)
+
+    def _settle(self, queue: Queue, reader: Records | ColumnReader, stands: int, *, done: bool) -> bool:
+        """What was just read counts as handed out, up to the offset `stands`. False: it is not wanted any more. done: nothing is left in the reader.
+
+        Nothing between here and the end of the call switches to another worker: a caller that is killed has either all or nothing.
+        """
         driver = self._driver
-        # Nothing between here and the end of the call switches to another worker: a caller that is killed has either all or nothing.
         with self._lock:
             if queue.reader is not reader:
-                return  # another thread has sought meanwhile: this is not what is wanted any more
+                return False  # another thread has sought meanwhile: this is not what is wanted any more
             if queue.is_void:  # what is left of it, nothing at least, says nothing of where the position is now
                 driver.held -= queue.size
                 queue.unread = 0
                 queue.is_read()
-                return
+                return False
             position, before = queue.position, queue.position.buffered
-            done = len(got) < wanted or not reader.remaining
-            position.consumed = max(position.consumed, reader.next_offset if done else got[-1].offset + 1)  # take_next() may be further
+            position.consumed = max(position.consumed, stands)  # take_next() may be further
             position.consumed_epoch = queue.leader_epoch
             queue.count(0 if done else reader.remaining)
             wants_more = before >= self.config.queued_max_messages > position.buffered
@@ -363,9 +424,31 @@ class NativeConsumer:
                 queue.is_read()
                 queue.catch_up()
                 wants_more |= was_full and not driver.is_full
-        taken += got
         if wants_more:
             driver.kick()
+        return True
+
+    def _put_back(self, queue: Queue) -> None:
+        """What is being read is to be read in another way."""
+        with self._lock:
+            if queue.is_void:
+                self._driver.held -= queue.size
+                queue.is_read()
+            else:
+                queue.put_back()
+
+    def _open_columns(self, queue: Queue, columns: tuple[str, ...]) -> ColumnReader | None:
+        driver = self._driver
+        most = TURN_COLUMN_BYTES if self._handler.cooperative else COLUMN_BYTES
+        with self._lock:
+            held = queue.held
+            batches = queue.next_batches(most)
+            if not batches:
+                driver.held -= held - queue.held
+                return None
+            start = max(batches[0].skip_to, queue.position.consumed)
+            reader = queue.reader = ColumnReader(batches, start, columns, check_crcs=self.config.check_crcs)
+            return reader
 
     def _open(self, queue: Queue) -> Records | None:
         driver = self._driver
@@ -400,7 +483,7 @@ class NativeConsumer:
             return batch.buffer, batch.header, batch.header.last_offset + 1
         return memoryview(plain), records.scan(plain)[0], min_offset
 
-    def _damaged(self, queue: Queue, reader: Records, error: KafkaException) -> None:
+    def _damaged(self, queue: Queue, reader: Records | ColumnReader, error: KafkaException) -> None:
         """A batch cannot be read: the position stays before it, the partition is fetched again after a pause, the caller is told."""
         position, driver = queue.position, self._driver
         with self._lock:

@@ -29,6 +29,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "callbacks",
             "client",
             "cluster",
+            "columnreader",
             "connection",
             "failures",
             "interceptors",

@@ -43,6 +43,7 @@ __all__ = [
     "Batch",
     "BatchHeader",
     "Budget",
+    "COLUMNS",
     "Columns",
     "Delivery",
     "IMPLEMENTATION",
@@ -53,6 +54,7 @@ __all__ = [
     "Records",
     "Row",
     "STEPS_ARE_WHOLE",
+    "arrow_schema",
     "check_record",
     "control_type",
     "crc32c",
@@ -115,4 +117,4 @@ try:
 except AttributeError as exc:
     raise ImportError(f"{_module.__file__} was built from older sources ({exc}): python setup.py build_ext --inplace") from exc
 
-from gkafka.records.columns import Columns, decode_columns  # noqa: E402  # they use what was chosen
+from gkafka.records.columns import COLUMNS, Columns, arrow_schema, decode_columns  # noqa: E402  # they use what was chosen

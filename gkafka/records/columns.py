@@ -1,13 +1,13 @@
 """Fetched batches as numpy or Arrow columns, without a Python object per record.
 
 The Arrow columns have the names and types of Spark's Kafka connector. numpy and pyarrow are imported when they are asked for:
-`pip install gkafka[spark]` brings both.
+`pip install gkafka[arrow]` brings both.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gkafka.records._raw import BinaryColumn, HeaderColumn, RawColumns
 
-__all__ = ["ALL_COLUMNS", "COLUMNS", "Columns", "arrow_schema", "decode_columns"]
+__all__ = ["ALL_COLUMNS", "COLUMNS", "Columns", "arrow_schema", "check_columns", "decode_columns"]
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """The columns of Spark's Kafka connector, in its order."""
@@ -78,8 +78,7 @@ class Columns:
         topic, partition: what these columns hold, by default what decode_columns was told.
         Raises ConfigurationError for a name that is not a column, or one that was not decoded.
         """
-        import pyarrow as pa
-
+        pa = _pyarrow()
         names = COLUMNS if columns is None else tuple(columns)
         schema = arrow_schema(names)
         topic = self.topic if topic is None else topic
@@ -151,8 +150,7 @@ def decode_columns(
 
 def arrow_schema(columns: Sequence[str] = COLUMNS) -> pa.Schema:
     """The Arrow schema of these columns, exactly as Spark compares it: all nullable, no dictionaries, timestamps in microseconds of UTC."""
-    import pyarrow as pa
-
+    pa = _pyarrow()
     unknown = [name for name in columns if name not in ALL_COLUMNS]
     if unknown:
         raise ConfigurationError(f"columns={unknown!r}: must be among {', '.join(ALL_COLUMNS)}")
@@ -167,6 +165,24 @@ def arrow_schema(columns: Sequence[str] = COLUMNS) -> pa.Schema:
         "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
     }
     return pa.schema([(name, types[name]) for name in columns])
+
+
+def check_columns(columns: Any) -> tuple[str, ...]:
+    """Names of columns, each once, one at least. Raises ConfigurationError."""
+    if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
+        raise ConfigurationError(f"columns={columns!r}: must be a list of names among {', '.join(ALL_COLUMNS)}")
+    names = tuple(columns)
+    if not names or any(name not in ALL_COLUMNS for name in names) or len(set(names)) < len(names):
+        raise ConfigurationError(f"columns={list(names)!r}: must be one or more, each once, of {', '.join(ALL_COLUMNS)}")
+    return names
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as exc:
+        raise ConfigurationError(f"Arrow columns need the package pyarrow ({exc}): pip install gkafka[arrow]") from exc
+    return pyarrow
 
 
 def _asked(thing: Any, name: str) -> Any:

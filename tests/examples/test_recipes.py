@@ -6,10 +6,12 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gkafka import KafkaClient
 from gkafka.testing import MockCluster
 from tests.gevent.live.recipes import LINES
 from tests.handlers.hub import ROOT
@@ -27,7 +29,7 @@ def run(line: str, *more: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_recipe_is_in_readme() -> None:
     names = [Path(program).stem for program in PROGRAMS]
-    assert names == ["batch_threads", "celery_app", "flask_app", "greenlets", "spark_foreach"]
+    assert names == ["arrow_pandas", "arrow_polars", "batch_threads", "celery_app", "flask_app", "greenlets", "spark_foreach"]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -58,6 +60,8 @@ def test_without_kafka_it_says_what_to_do_and_ends_with_1(line: str, tmp_path: P
         ("python examples/flask_app.py --workers two", "argument --workers: 'two': must be a whole number, 1 or more"),
         ("python examples/celery_app.py worker --create init", "--create init: only a pool of processes"),
         ("python examples/spark_foreach.py --rows -1", "argument --rows"),
+        ("python examples/arrow_pandas.py --top 0", "argument --top: '0': must be a whole number, 1 or more"),
+        ("python examples/arrow_polars.py --top no", "argument --top: 'no': must be a whole number, 1 or more"),
     ],
 )
 def test_what_makes_no_sense_is_refused(line: str, says: str) -> None:
@@ -74,3 +78,50 @@ def test_what_kafka_refuses_is_told_without_the_advice_to_look_for_kafka() -> No
     assert "a/b" in done.stderr
     assert "Is Kafka there" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# -- Arrow ---------------------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def filled() -> Iterator[MockCluster]:
+    with MockCluster(topics={"lines": 4}) as cluster:
+        with KafkaClient(cluster.bootstrap, handler="threading") as client, client.get_producer() as producer:
+            for i in range(1000):
+                value = None if i % 100 == 0 else b"v" * (i % 50)
+                producer.produce("lines", value, key=None if i % 10 == 0 else b"k%d" % (i % 3), partition=i % 4, timestamp=60_000 * (i % 2))
+        yield cluster
+
+
+def test_pandas_counts_each_key(filled: MockCluster) -> None:
+    done = run("python examples/arrow_pandas.py --hosts", filled.bootstrap)
+    said = done.stdout.splitlines()
+    size = sum(0 if i % 100 == 0 else i % 50 for i in range(1000))
+    assert said[0].startswith(f"1000 records, {size} bytes, 4 keys in "), done.stderr
+    assert sorted((line.split()[-1], int(line.split()[0])) for line in said[1:]) == [("k0", 300), ("k1", 300), ("k2", 300), ("key)", 100)]
+    assert all("1970-01-01 00:00:00 to 1970-01-01 00:01:00" in line for line in said[1:4])
+
+
+def test_polars_counts_each_partition_and_minute(filled: MockCluster) -> None:
+    done = run("python examples/arrow_polars.py --hosts", filled.bootstrap)
+    said = done.stdout.splitlines()
+    assert said[0].startswith(f"1000 records, {sum(0 if i % 100 == 0 else i % 50 for i in range(1000))} bytes in "), done.stderr
+    rows = [line.split() for line in said[1:]]
+    assert [(row[0], row[2], int(row[3])) for row in rows] == [(f"lines-{p}", f"00:0{p % 2}", 250) for p in range(4)]
+
+
+@pytest.mark.parametrize("program", ["arrow_pandas", "arrow_polars"])
+def test_a_group_goes_on_where_the_run_before_has_ended(program: str) -> None:
+    with MockCluster(topics={"lines": 1}) as cluster:
+        line = f"python examples/{program}.py --group g --hosts {cluster.bootstrap}"
+        for count in (30, 0, 20):
+            with KafkaClient(cluster.bootstrap, handler="threading") as client, client.get_producer() as producer:
+                for i in range(count):
+                    producer.produce("lines", b"%d" % i, key=b"k")
+            done = run(line)
+            assert done.stdout.startswith(f"{count} records, " if count else "lines: nothing to read"), done.stdout + done.stderr
+        assert cluster.committed("g")["lines", 0].offset == 50
+
+
+def test_what_is_not_installed_is_named() -> None:
+    code = "import sys; sys.path.insert(0, 'examples'); import recipe; recipe.needs('os', 'no_such_package')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.strip()) == (1, "no_such_package missing: pip install no_such_package")

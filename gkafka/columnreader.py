@@ -1,0 +1,113 @@
+"""What was fetched of a partition, handed out as Arrow columns: neither a Python object per record nor a copy per hand-over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gkafka import records
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from gkafka.core.fetcher import Fetched
+
+__all__ = ["ColumnReader", "joined"]
+
+MOST_DATA = 1 << 30
+"""Bytes that are decoded at once at most: two such pieces still fit into one of Arrow's columns."""
+
+
+class ColumnReader:
+    """Several batches of a queue, decoded together, taken in pieces. Stands where a batch's `Records` stand while messages are read.
+
+    batches: in offset order, what is to be left out of a log already left out. start: the first offset that is wanted. columns: of
+    `gkafka.records.columns`.
+    """
+
+    __slots__ = ("_batch", "_buffers", "_check_crcs", "_found", "_messages", "_place", "_taken", "columns", "next_offset")
+
+    def __init__(self, batches: Sequence[Fetched], start: int, columns: tuple[str, ...], *, check_crcs: bool) -> None:
+        self.columns = columns
+        self.next_offset = start
+        self._buffers = list(_regions(batches))
+        self._messages = sum(batch.messages for batch in batches)
+        self._place = batches[0].position.tp
+        self._check_crcs = check_crcs
+        self._found: records.Columns | None = None
+        self._batch: pa.RecordBatch | None = None  # _found as Arrow
+        self._taken = 0  # rows of it
+
+    @property
+    def is_done(self) -> bool:
+        """Is everything taken?"""
+        return self._found is not None and self._found.complete and self._taken == len(self._found)
+
+    @property
+    def remaining(self) -> int:
+        """How many records are left, about; 0 only at the end."""
+        if self._found is None:
+            return max(self._messages, 1)
+        return len(self._found) - self._taken + (0 if self._found.complete else 1)
+
+    def take(self, wanted: int) -> pa.RecordBatch | None:
+        """The next rows, `wanted` at most; None where none are left. Raises CorruptRecordError and UnsupportedCodec once what is before
+        the damage was taken.
+        """
+        while not self.is_done:
+            found = self._found
+            if found is None or self._taken == len(found):
+                self._decode(self.next_offset)
+                continue
+            assert self._batch is not None
+            first, self._taken = self._taken, min(len(found), self._taken + wanted)
+            is_end = self._taken == len(found)
+            self.next_offset = found.next_offset if is_end else found.raw.offsets[self._taken - 1] + 1
+            piece = self._batch if not first and is_end else self._batch.slice(first, self._taken - first)
+            if is_end:
+                self._batch = None  # whoever has the rows keeps them alive
+            return piece
+        return None
+
+    def _decode(self, start: int) -> None:
+        found = records.decode_columns(
+            self._buffers,
+            start_offset=start,
+            keys="key" in self.columns,
+            values="value" in self.columns,
+            headers="headers" in self.columns,
+            check_crcs=self._check_crcs,
+            max_data_bytes=MOST_DATA,
+            topic=self._place.topic,
+            partition=self._place.partition,
+        )
+        self._found, self._taken = found, 0
+        self._batch = found.to_arrow(self.columns) if len(found) else None
+        if found.complete and not len(found):
+            self.next_offset = max(start, found.next_offset)
+
+    def step(self, queue: object) -> None:
+        """None: who reads one message after another does not find them here."""
+
+
+def _regions(batches: Sequence[Fetched]) -> Iterator[memoryview]:
+    """The batches' bytes, neighbours together."""
+    buffer, start, end = batches[0].buffer, batches[0].header.start, batches[0].header.start
+    for batch in batches:
+        if batch.buffer is not buffer or batch.header.start != end:
+            yield buffer[start:end]
+            buffer, start = batch.buffer, batch.header.start
+        end = batch.header.end
+    yield buffer[start:end]
+
+
+def joined(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """The pieces as one RecordBatch; a single one as it is, none as no rows."""
+    if len(pieces) == 1:
+        return pieces[0]
+    import pyarrow as pa
+
+    if not pieces:
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    (whole,) = pa.Table.from_batches(pieces, schema).combine_chunks().to_batches()
+    return whole
