@@ -6,6 +6,10 @@ Documented: pykafka-2.0.4 BalancedConsumer; keywords that are newer are those of
 member may learn of that much later: its connection may hang, its process may stand still. So a worker asks ZooKeeper now and then whether this
 member still stands there, and from the moment before it asked, by this process's own clock, the partitions are this member's for two thirds of that
 time. Without an answer in that time nothing is handed out and nothing committed.
+
+A session can also end before its time: somebody closes it, or the server forgets it. All that its member sees is that the connection broke, as it
+does when a server restarts, and the others may be claiming its partitions already. So nothing is handed out and nothing committed from then until
+ZooKeeper has said that the member still stands there. If it says nothing for a moment, nobody can be told of an end either: the lease counts again.
 """
 
 from __future__ import annotations
@@ -40,6 +44,10 @@ LEASE = 2 / 3
 """Of the session's time, for which an answer of ZooKeeper's counts. The client of ZooKeeper gives a silent connection up after as long."""
 BEATS = 6
 """So often in a session ZooKeeper is asked."""
+SUSPENDED, LOST = "SUSPENDED", "LOST"
+"""kazoo's words for a connection that broke, and for a session that has ended."""
+DOUBT_S, DOUBT = 1.0, 1 / 3
+"""That moment, and how much of the session's time it takes at most."""
 CHECK_EVERY_S = 120.0
 """How often the owners are compared one by one, with their data."""
 STOP_S = 10.0
@@ -130,7 +138,8 @@ class BalancedConsumer(Balancing):
         self._claimed: set[int] = set()
         self._unsure = False  # a call that failed may have been carried out: what is claimed is to be looked up
         self._session: Any = None
-        self._lease_until = 0.0
+        self._lease_until = self._doubt_until = 0.0
+        self._breaks = 0
         self._looked_at = 0.0
         self._owed_since: float | None = None
         self._tries = 0
@@ -152,9 +161,14 @@ class BalancedConsumer(Balancing):
         client = self._setup_zookeeper(self._hosts, self._session_s * 1000)
         self._close = (lambda: None) if self._given is not None else partial(close_client, client)
         try:
-            on_event = self._build_watch_callback(_look_again, weakref.ref(self))
             self._registry = Registry(
-                client, self._group, self._topic.name, self._consumer_id, session_s=self._session_s, on_event=on_event
+                client,
+                self._group,
+                self._topic.name,
+                self._consumer_id,
+                session_s=self._session_s,
+                on_event=self._build_watch_callback(_look_again, weakref.ref(self)),
+                on_state=partial(_tell_state, weakref.ref(self)),
             )
             self._registry.prepare()
             self._running, self._stale, self._session = True, True, None
@@ -207,15 +221,30 @@ class BalancedConsumer(Balancing):
         finally:
             self._claimed, self._awaited = set(), set()
             self._lease_until = 0.0
+            registry.forget()
             self._close()
 
     # -- the worker's ----------------------------------------------------------------------------------------------------------
     def _may_deliver(self) -> bool:
-        return self._handler.monotonic() < self._lease_until
+        return self._doubt_until <= self._handler.monotonic() < self._lease_until
+
+    def _on_state(self, state: str) -> None:
+        """On kazoo's worker: the connection came, broke, or its session has ended."""
+        registry = self._registry
+        if registry is None:
+            return
+        if state == SUSPENDED:
+            self._doubt_until = self._handler.monotonic() + min(DOUBT_S, registry.session_s * DOUBT)
+        if state == LOST:
+            self._lease_until = 0.0
+        self._breaks += 1
+        self._wake.set()
 
     def _standing(self) -> str:
         if self._registry is None:
             return "away from ZooKeeper"
+        if self._handler.monotonic() < self._doubt_until:
+            return "the connection to ZooKeeper broke, and it has not said since that the session goes on"
         if not self._may_deliver():
             return f"ZooKeeper has not said in time that member {self._consumer_id} still stands there"
         return f"member {self._consumer_id} stands in ZooKeeper with {len(self._claimed)} partitions"
@@ -255,7 +284,7 @@ class BalancedConsumer(Balancing):
 
     def _keep_lease(self, registry: Registry) -> None:
         """Is this member still there, under the same session? If not, what it had may be others' already."""
-        asked_at = self._handler.monotonic()
+        asked_at, breaks = self._handler.monotonic(), self._breaks
         session = registry.session
         if not registry.is_registered() or session != self._session:
             if self._session is not None:
@@ -265,7 +294,12 @@ class BalancedConsumer(Balancing):
             self._lose()
             self._add_self()
             self._session, self._stale = session, True
+        if breaks != self._breaks:  # the answer may be older than what the connection has told since: it is asked again at once
+            return
         self._lease_until = asked_at + registry.session_s * LEASE
+        if self._doubt_until:
+            self._doubt_until = 0.0
+            self._changed.set()
 
     def _add_self(self) -> None:
         """Register this consumer (documented). More members than partitions are welcome: those without one are idle."""
@@ -416,6 +450,12 @@ class BalancedConsumer(Balancing):
 
 def _look_again(consumer: BalancedConsumer) -> None:
     consumer._divide_anew("ZooKeeper told of a change")
+
+
+def _tell_state(me: weakref.ref[BalancedConsumer], state: str) -> None:
+    consumer = me()
+    if consumer is not None:
+        consumer._on_state(state)
 
 
 def _keep(me: weakref.ref[BalancedConsumer], wake: Any, close: Callable[[], None]) -> None:

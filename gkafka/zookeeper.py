@@ -202,19 +202,30 @@ def _told(exc: BaseException) -> str:
 
 
 class Registry:
-    """One member. on_event(): something that was looked at has changed; called on kazoo's worker, must not wait. session_s: the time of the session
-    that was asked for.
+    """One member. on_event(): something that was looked at has changed; on_state(state): the connection is "CONNECTED" again, "SUSPENDED" or, with its
+    session, "LOST". Both are called on kazoo's workers, and must not wait. session_s: the time of the session that was asked for.
 
     Every look leaves a watch behind, so that a change after it is told once.
     """
 
-    def __init__(self, client: Any, group: str, topic: str, member: str, *, session_s: float, on_event: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        client: Any,
+        group: str,
+        topic: str,
+        member: str,
+        *,
+        session_s: float,
+        on_event: Callable[[], None],
+        on_state: Callable[[str], None],
+    ) -> None:
         self._client, self._topic, self._member, self._asked_s = client, topic, member, session_s
         self._ids = f"/consumers/{group}/ids"
         self._owners = f"/consumers/{group}/owners/{topic}"
         errors = _kazoo().exceptions
         self._exists, self._no_node = errors.NodeExistsError, errors.NoNodeError
         self._watch: Callable[[Any], None] = lambda event: on_event()
+        self._on_state = on_state
 
     @property
     def path_self(self) -> str:
@@ -238,7 +249,8 @@ class Registry:
 
     # -- this member -----------------------------------------------------------------------------------------------------
     def prepare(self) -> None:
-        """Make the paths that everybody needs."""
+        """Make the paths that everybody needs, and listen for the end of the connection."""
+        self._client.add_listener(self._on_state)  # once, however often it is added
         self._ask(self._client.ensure_path_async(self._ids))
         self._ask(self._client.ensure_path_async(self._owners))
 
@@ -249,6 +261,10 @@ class Registry:
     def leave(self) -> None:
         """Stand there no longer."""
         self._delete(self.path_self)
+
+    def forget(self) -> None:
+        """Listen no longer."""
+        self._client.remove_listener(self._on_state)
 
     def is_registered(self) -> bool:
         """Does this member stand there, under the session of now? The round trip also keeps the session alive."""

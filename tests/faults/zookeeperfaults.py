@@ -138,9 +138,6 @@ def both_away(run: GroupRun) -> None:
         run.settled()
 
 
-BEAT_MS = SESSION_S * 1000 / 6 + 500
-"""A session that is ended from outside, before its time: a member finds out when it asks the next time. Until then it consumes its two partitions
-beside their new owners, and commits: a broker has nothing to tell members by that have no coordinator, so its commit may come behind one of theirs."""
 RECOVERY_S = 2 * SESSION_S + 5
 AWAY = {"delivers_s": SESSION_S, "recovery_s": RECOVERY_S}
 _shared = functools.partial(GroupFault, kinds=("zookeeper",), session_s=SESSION_S, control=False, stage=ZooKeeperStage)
@@ -175,8 +172,7 @@ ZOOKEEPER_FAULTS = {
             "a session expires",
             sessions_expire,
             evidence=("expired",),
-            bars={"recovery_s": RECOVERY_S, "longest_double_ms": BEAT_MS},
-            tolerates={"double_ms": float("inf"), "regressions": 2 * EXPIRES},
+            bars={"recovery_s": RECOVERY_S},
             short=True,
         ),
         _shared(

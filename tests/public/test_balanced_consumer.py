@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from gkafka import KafkaClient, zookeeper
+from gkafka import KafkaClient, balancedconsumer, zookeeper
 from gkafka.balancedconsumer import BalancedConsumer
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.core.standing import Reason
+from gkafka.exceptions import NoPartitionsForConsumerException
 from gkafka.membershipprotocol import GroupMembershipProtocol, decide_partitions_range
 from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
@@ -207,6 +208,67 @@ def test_the_lease_counts_from_the_question(join: Join, run: Runner, client: Kaf
     asked = client.handler.monotonic()
     member._beat()
     assert asked + 0.9 < member._lease_until < asked + 1.2
+
+
+def test_after_its_connection_broke_a_member_waits_for_zookeepers_word(client: KafkaClient, join: Join, keeper: ZooClient) -> None:
+    """The session may have ended before its time, and others be claiming the partitions; mostly it was the connection alone."""
+    member = join(auto_commit_enable=True)
+    fill(client, [b"0", b"1"], partition=0)
+    read(member, 1)
+    keeper._make_state_change("SUSPENDED")
+    assert member.consume(block=False) is None
+    assert isinstance(error_of(member.commit_offsets), NoPartitionsForConsumerException)
+    assert "connection to ZooKeeper broke" in str(member.explain())
+    keeper._make_state_change("CONNECTED")
+    assert not member._may_deliver(), "the connection may be there without the session"
+    member._beat()
+    assert [m.value for m in read(member, 1)] == [b"1"]
+    member.commit_offsets()
+
+
+def test_a_zookeeper_that_is_away_is_not_waited_for(join: Join, keeper: ZooClient, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody can ask it, nobody has been given the partitions either: they are the member's until the lease ends."""
+    monkeypatch.setattr(balancedconsumer, "DOUBT_S", 0.2)
+    member = join(zookeeper_connection_timeout_ms=30_000)
+    keeper.is_silent = True
+    keeper._make_state_change("SUSPENDED")
+    member._beat()
+    assert not member._may_deliver()
+    run.sleep(0.3)
+    assert member._may_deliver()
+
+
+def test_a_session_that_is_known_to_have_ended_is_over_at_once(
+    join: Join, zoo: Zoo, keeper: ZooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = join()
+    registry = member._registry
+    assert registry is not None
+    look = registry.is_registered
+
+    def lost_meanwhile() -> bool:
+        found = look()
+        keeper._make_state_change("LOST")
+        return found
+
+    monkeypatch.setattr(registry, "is_registered", lost_meanwhile)
+    keeper._make_state_change("CONNECTED")
+    member._beat()
+    assert not member._may_deliver(), "the answer was older than the news"
+    assert member._wake.is_set()
+    monkeypatch.undo()
+    zoo.end_session(keeper.session)
+    keeper.session = zoo.new_session()
+    member._beat()
+    assert sorted(member.partitions) == [0, 1, 2, 3]
+    assert member._may_deliver()
+
+
+def test_a_connection_of_the_users_is_listened_to_only_while_the_member_runs(join: Join, keeper: ZooClient) -> None:
+    member = join()
+    assert len(keeper.state_listeners) == 1
+    member.stop()
+    assert not keeper.state_listeners
 
 
 def test_what_an_earlier_session_has_left_is_not_the_members(join: Join, zoo: Zoo, keeper: ZooClient) -> None:
