@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -26,6 +27,9 @@ NOT_RECORDED = {
     "tests.public.test_group_consumer_interrupted": "the same",
 }
 """Module -> why its clients have plain handlers even then."""
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell script's background job, and so it would be in each program that tests start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples are the same in each run: a failure in CI can be repeated, and a green run does not turn red by chance.
 settings.register_profile("gkafka", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

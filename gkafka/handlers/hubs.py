@@ -301,32 +301,38 @@ class GreenletQueue:
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         _check_timeout(block, timeout)
-        if self._room is not None and not self._room.acquire(block, timeout):
-            raise queue.Full
+        entered: list[bool] = []
         done: list[None] = []
         try:
+            if self._room is not None:
+                entered.extend(starmap(self._room.acquire, ((block, timeout),)))
+                if not entered[0]:
+                    raise queue.Full
             with self._counting:
                 self._all_done.clear()
                 done.extend(map(deque.append, (self._unfinished, self._items, self._filled.permits), (None, item, None)))
             self._filled.settle()
         except BaseException:
-            if self._room is not None and not done:
+            if self._room is not None and entered and entered[0] and not done:
                 self._room.release()
             raise
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         _check_timeout(block, timeout)
-        if not self._filled.acquire(block, timeout):
-            raise queue.Empty
+        entered: list[bool] = []  # as with what is taken: filled in one step with the call, which a plain call and its `if` are not
         taken: list[Any] = []
         try:
+            entered.extend(starmap(self._filled.acquire, ((block, timeout),)))
+            if not entered[0]:
+                raise queue.Empty
             taken.extend(starmap(self._items.popleft, _ONCE))
             if self._room is not None:
                 self._room.release()
             return taken[0]
         except BaseException:
             self._items.extendleft(taken)
-            self._filled.release()
+            if entered and entered[0]:
+                self._filled.release()
             raise
 
     def put_nowait(self, item: Any) -> None:
