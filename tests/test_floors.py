@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gkafka"
 
 FLOORS: list[tuple[int, tuple[str, ...]]] = [
-    (0, ("brokererrors", "errortexts", "exceptions", "checks", "common", "config", "hosts", "sasloptions")),
+    (0, ("brokererrors", "errortexts", "exceptions", "checks", "common", "config", "hosts", "jaas", "sasloptions")),
     (1, ("wire", "records")),
     (2, ("core",)),
     (3, ("handlers",)),
@@ -67,7 +67,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "zookeeper",
         ),
     ),
-    (6, ("kafka", "spark", "testing")),
+    (6, ("cli", "kafka", "spark", "testing")),
 ]
 FLOOR = {name: floor for floor, names in FLOORS for name in names}
 # Guests use floors 5 and 0. Spark and testing also read the wire and the records, as the house says.

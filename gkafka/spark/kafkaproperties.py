@@ -17,8 +17,8 @@ from gkafka.common import IsolationLevel
 from gkafka.config import ClientConfig, ConsumerConfig, check, ineffective_tls_option, unconfirmed_tls_option
 from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_hosts
+from gkafka.jaas import client_options as jaas_options
 from gkafka.sasloptions import check_sasl
-from gkafka.spark.jaas import client_options as jaas_options
 from gkafka.spark.offsets import whole_number
 
 __all__ = ["KafkaProperties", "translate"]
@@ -299,7 +299,7 @@ def _check_security(client: Mapping[str, Any], spelled: Mapping[str, str]) -> No
 
 
 def _take_jaas(text: str, client: dict[str, Any], spelled: dict[str, str]) -> None:
-    for option, value in jaas_options(text, client.get("sasl_mechanism")).items():
+    for option, value in jaas_options(text, client.get("sasl_mechanism"), prefix="kafka.").items():
         if option in client:
             raise ConfigurationError(f"kafka.{spelled[option]} is given in kafka.sasl.jaas.config, too: leave one out")
         client[option] = value

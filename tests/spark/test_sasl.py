@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gkafka import KafkaClient
 from gkafka.exceptions import AuthenticationError, ConfigurationError
+from gkafka.jaas import client_options
 from gkafka.spark.connections import connected
-from gkafka.spark.jaas import client_options
 from gkafka.spark.kafkaproperties import translate
 from gkafka.testing import MockCluster, Sasl
 from tests.spark.conftest import Read
@@ -70,7 +70,7 @@ def refusal(**more: str) -> str:
     ],
 )
 def test_a_pasted_line_is_read(line: str, mechanism: str, options: dict[str, Any]) -> None:
-    assert client_options(line, mechanism) == options
+    assert client_options(line, mechanism, prefix="kafka.") == options
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_pasted_line_is_read(line: str, mechanism: str, options: dict[str, Any
 )
 def test_a_line_that_cannot_be_read_is_told_without_its_values(line: str, mechanism: str | None, words: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        client_options(line, mechanism)
+        client_options(line, mechanism, prefix="kafka.")
     assert words in str(caught.value)
     assert PASSWORD not in str(caught.value)
 
@@ -119,7 +119,7 @@ def test_a_line_that_cannot_be_read_is_told_without_its_values(line: str, mechan
 )
 def test_whatever_a_line_is_it_is_options_or_our_error(line: str, mechanism: str | None) -> None:
     try:
-        options = client_options(line, mechanism)
+        options = client_options(line, mechanism, prefix="kafka.")
     except ConfigurationError:
         return
     assert set(options) <= {"sasl_username", "sasl_password"}

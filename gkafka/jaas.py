@@ -1,4 +1,4 @@
-"""kafka.sasl.jaas.config: what a login module of Java is told, as options of KafkaClient. Nothing of Java is loaded.
+"""sasl.jaas.config: what a login module of Java is told, as options of KafkaClient. Nothing of Java is loaded.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="...";
 
@@ -16,7 +16,7 @@ from gkafka.exceptions import ConfigurationError
 
 __all__ = ["client_options"]
 
-NAME = "kafka.sasl.jaas.config"
+NAME = "sasl.jaas.config"
 FLAGS = ("required", "requisite", "sufficient", "optional")
 TOKEN = re.compile(r'\s*(?:"((?:[^"\\\n]|\\.)*)"|([^\s"=;]+)|([=;]))')
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
@@ -40,15 +40,25 @@ INSTEAD = {
 EXTENSION = "extension_"
 
 
-def client_options(text: str, mechanism: str | None) -> dict[str, Any]:
-    """What a login line comes to. mechanism: kafka.sasl.mechanism. Raises ConfigurationError, which never shows a value."""
+def client_options(text: str, mechanism: str | None, *, prefix: str = "") -> dict[str, Any]:
+    """What a login line comes to. mechanism: sasl.mechanism. prefix: what stands before both names where they were given.
+
+    Raises ConfigurationError, which never shows a value.
+    """
+    try:
+        return _client_options(text, mechanism, prefix)
+    except ConfigurationError as exc:
+        raise ConfigurationError(f"{prefix}{exc}") from None
+
+
+def _client_options(text: str, mechanism: str | None, prefix: str) -> dict[str, Any]:
     module, given = _parse(text)
     if module not in MODULES:
         raise ConfigurationError(f"{NAME}: the login module {module!r} is not known; these are: {', '.join(MODULES)}")
     mechanisms, known = MODULES[module]
     if mechanism not in mechanisms:
         raise ConfigurationError(
-            f"{NAME} names {module}, kafka.sasl.mechanism is {mechanism or 'not given'}: set kafka.sasl.mechanism={' or '.join(mechanisms)}"
+            f"{NAME} names {module}, {prefix}sasl.mechanism is {mechanism or 'not given'}: set {prefix}sasl.mechanism={' or '.join(mechanisms)}"
         )
     options: dict[str, Any] = {}
     extensions: dict[str, str] = {}

@@ -1,0 +1,153 @@
+"""The frame of kafka-tools: which commands there are, where they live, and what becomes of what they raise.
+
+A command's module is imported when the command is used: `--help` and `version` need none of the client.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from gkafka import __version__
+from gkafka.cli.commands import Group
+from gkafka.cli.connection import connection_options
+from gkafka.cli.failures import INTERRUPTED, code_of, tell
+
+__all__ = ["COMMANDS", "PROG", "Entry", "main", "tools"]
+
+PROG = "kafka-tools"
+COMPLETE = "_KAFKA_TOOLS_COMPLETE"
+
+
+class Entry(NamedTuple):
+    """A command: "module:name of its click command", and what --help says of it without importing that."""
+
+    target: str
+    summary: str
+
+
+COMMANDS: dict[str, dict[str, Entry]] = {
+    "Look": {
+        "topics": Entry("gkafka.cli.topics:topics", "Topics: list, describe, create, delete, add partitions."),
+        "groups": Entry("gkafka.cli.groups:groups", "Consumer groups: list, describe, members, delete."),
+        "lag": Entry("gkafka.cli.lag:lag", "How far groups are behind; --watch keeps looking."),
+        "offsets": Entry("gkafka.cli.offsets:offsets", "Offsets of topics and groups: list, reset, delete."),
+        "acls": Entry("gkafka.cli.acls:acls", "Access rules: list, create, delete."),
+        "configs": Entry("gkafka.cli.configs:configs", "Configurations of topics, brokers, groups: describe, alter."),
+    },
+    "Records": {
+        "produce": Entry("gkafka.cli.produce:produce", "Write records from standard input, files or arguments."),
+        "consume": Entry("gkafka.cli.consume:consume", "Print records of topics as text, JSON or hex."),
+        "copy": Entry("gkafka.cli.copy:copy", "Copy records between topics or clusters."),
+    },
+    "Help": {
+        "doctor": Entry("gkafka.cli.doctor:doctor", "Say at which step reaching the cluster fails, and what to try."),
+        "bench": Entry("gkafka.cli.bench:bench", "Measure producing and consuming on this cluster."),
+        "version": Entry("gkafka.cli.version:version_of_all", "Versions of gkafka, the accelerator, codecs, libraries."),
+        "completion": Entry("gkafka.cli.completion:completion", "Print the completion script of a shell."),
+    },
+    "As pykafka has them": {
+        "print_topics": Entry("gkafka.cli.pykafka:print_topics", "All topics with partitions and replication."),
+        "desc_topic": Entry("gkafka.cli.pykafka:desc_topic", "A topic's partitions, leaders, replicas."),
+        "print_offsets": Entry("gkafka.cli.pykafka:print_offsets", "Offsets of a topic: EARLIEST, LATEST or at a time."),
+        "print_consumer_lag": Entry("gkafka.cli.pykafka:print_consumer_lag", "Lag of a consumer group on a topic."),
+        "print_managed_consumer_groups": Entry("gkafka.cli.pykafka:print_managed_consumer_groups", "Groups that consume a topic."),
+        "reset_offsets": Entry("gkafka.cli.pykafka:reset_offsets", "Set a group's offsets on a topic."),
+        "consume_topic": Entry("gkafka.cli.pykafka:consume_topic", "Write new records of a topic to a file or stdout."),
+        "create_topic": Entry("gkafka.cli.pykafka:create_topic", "Create a topic."),
+        "delete_topic": Entry("gkafka.cli.pykafka:delete_topic", "Delete a topic."),
+    },
+}
+"""Section of --help -> name -> entry."""
+
+
+def _entries() -> dict[str, Entry]:
+    return {name: entry for section in COMMANDS.values() for name, entry in section.items()}
+
+
+class Tools(Group):
+    """A group that imports a command when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_entries())
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.commands:
+            entry = _entries().get(name)
+            if entry is None:
+                return None
+            module, _, attribute = entry.target.partition(":")
+            self.add_command(getattr(import_module(module), attribute), name)
+        return self.commands[name]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for section, entries in COMMANDS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, entry.summary) for name, entry in entries.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing and args[0] not in _entries() and not args[0].startswith("-"):
+            raise click.NoSuchCommand(args[0], possibilities=_entries(), ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Tools, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name=PROG)
+@connection_options
+def tools() -> None:
+    """Ask a Kafka cluster, and act on it.
+
+    \b
+    kafka-tools topics -b kafka1:9092              all topics
+    kafka-tools lag billing --watch                how far a group is behind
+    kafka-tools consume orders --from 1h --json    an hour of records
+    kafka-tools doctor                             why can I not connect?
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line. Returns the exit code: 0 fine, 1 failed, 2 not understood, 130 interrupted."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    return _completing() if COMPLETE in os.environ else _run(args)
+
+
+def _run(args: list[str]) -> int:
+    state: dict[str, Any] = {}
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that has no letter for a name shows it as an escape
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        with tools.make_context(PROG, args, obj=state) as ctx:
+            tools.invoke(ctx)
+        sys.stdout.flush()
+    except click.exceptions.Exit as exc:
+        return exc.exit_code
+    except BrokenPipeError:
+        return _reader_is_gone()
+    except (KeyboardInterrupt, EOFError, click.Abort):
+        return INTERRUPTED
+    except Exception as exc:
+        if state.get("connection:", {}).get("debug"):
+            import traceback
+
+            traceback.print_exc()
+        tell(exc)
+        return code_of(exc)
+    return 0
+
+
+def _reader_is_gone() -> int:
+    """Whoever read the output has had enough, as head has: that is no failure."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python has left to flush at its end
+    return 0
+
+
+def _completing() -> int:
+    from click.shell_completion import shell_complete
+
+    return shell_complete(tools, {}, PROG, COMPLETE, os.environ[COMPLETE])

@@ -1,0 +1,118 @@
+"""The options by which every command reaches a cluster, and the client that they come to.
+
+They may stand before the command or behind it (`kafka-tools -b host topics`, `kafka-tools topics -b host`); what stands later counts.
+A command that has two clusters takes a second set: `connection_options_of("to")` gives --to-bootstrap-server and so on, `connect(ctx, "to")` the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from gkafka.cli.settings import Settings
+    from gkafka.client import KafkaClient
+
+__all__ = ["connect", "connection_options", "connection_options_of", "given", "settings_of"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+Declared = tuple[tuple[str, ...], str, dict[str, Any]]
+
+CONNECTION: list[Declared] = [
+    (
+        ("-b", "--bootstrap-server", "--broker"),
+        "hosts",
+        {"metavar": "HOST:PORT,...", "help": "Brokers to begin with. [KAFKA_BOOTSTRAP_SERVERS, localhost:9092]"},
+    ),
+    (("--zookeeper",), "zookeeper", {"metavar": "HOST:PORT/CHROOT", "help": "The ZooKeeper that knows the brokers, in place of -b."}),
+    (
+        ("-c", "--config", "--command-config"),
+        "config",
+        {"metavar": "FILE", "type": click.Path(), "help": "Properties, by Java's names or gkafka's; passwords may stand there."},
+    ),
+    (("--set",), "set", {"metavar": "NAME=VALUE", "multiple": True, "help": "One option, as in --config; no passwords."}),
+    (("--timeout",), "timeout", {"metavar": "SECONDS", "type": click.FloatRange(min=0, min_open=True), "help": "How long to try. [20]"}),
+    (("--broker-version", "--broker_version"), "broker_version", {"metavar": "VERSION", "help": "What brokers older than 0.10 speak."}),
+    (
+        ("--security-protocol",),
+        "security_protocol",
+        {"metavar": "PROTOCOL", "help": "What the listener speaks: PLAINTEXT, SSL, SASL_SSL or SASL_PLAINTEXT."},
+    ),
+    (("--sasl-mechanism",), "sasl_mechanism", {"metavar": "NAME", "help": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, ..."}),
+    (("--sasl-username",), "sasl_username", {"metavar": "NAME", "help": "The password: a file, KAFKA_SASL_PASSWORD, or you are asked."}),
+    (
+        ("--sasl-password-file",),
+        "sasl_password_file",
+        {"metavar": "FILE", "type": click.Path(), "help": "Has the password as its only line."},
+    ),
+    (("--ssl-cafile",), "ssl_cafile", {"metavar": "FILE", "type": click.Path(), "help": "PEM of the authorities to trust."}),
+    (("--ssl-certfile",), "ssl_certfile", {"metavar": "FILE", "type": click.Path(), "help": "PEM of this client's certificate."}),
+    (
+        ("--ssl-keyfile",),
+        "ssl_keyfile",
+        {"metavar": "FILE", "type": click.Path(), "help": "PEM of its key. Pass phrase: KAFKA_SSL_PASSWORD."},
+    ),
+    (("--ssl-password-file",), "ssl_password_file", {"metavar": "FILE", "type": click.Path(), "help": "Has the key's pass phrase."}),
+]
+"""Spellings, name, and the rest of click.option()."""
+
+
+class Common(click.Option):
+    """An option that all commands have: --help shows them behind the command's own."""
+
+
+def connection_options(command: F) -> F:
+    """Give a command the options of reaching a cluster, and --debug. Its function gets none of them: it calls connect(ctx)."""
+    return _declare(
+        connection_options_of("")(command), ("--debug",), "", "debug", {"is_flag": True, "help": "Show tracebacks, and gkafka's log."}
+    )
+
+
+def connection_options_of(prefix: str) -> Callable[[F], F]:
+    """The same options for another cluster: with "to" they are --to-bootstrap-server, --to-config, ..."""
+
+    def decorate(command: F) -> F:
+        for spellings, name, more in reversed(CONNECTION):
+            long = tuple(f"--{prefix}-{s[2:]}" for s in spellings if s.startswith("--")) if prefix else spellings
+            command = _declare(command, long, prefix, name, more)
+        return command
+
+    return decorate
+
+
+def _declare(command: F, spellings: tuple[str, ...], prefix: str, name: str, more: dict[str, Any]) -> F:
+    def keep(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        if value is None or value == () or value is False:
+            return
+        kept = ctx.ensure_object(dict).setdefault(f"connection:{prefix}", {})
+        kept[name] = kept.get(name, ()) + value if isinstance(value, tuple) else value
+
+    parameter = f"{prefix}_connection_{name}"
+    return click.option(*spellings, parameter, cls=Common, expose_value=False, callback=keep, **more)(command)
+
+
+def given(ctx: click.Context, prefix: str = "") -> dict[str, Any]:
+    """What was given of these options on the command line, by name."""
+    return dict(ctx.ensure_object(dict).get(f"connection:{prefix}", {}))
+
+
+def settings_of(ctx: click.Context, prefix: str = "", *, beside: tuple[type[Any], ...] = ()) -> Settings:
+    """What the options, the file and the environment come to. beside: dataclasses of gkafka.config whose options --set may name, too."""
+    from gkafka.cli.settings import settle
+
+    return settle(given(ctx, prefix), prefix=prefix, beside=beside)
+
+
+@contextmanager
+def connect(ctx: click.Context, prefix: str = "", *, beside: tuple[type[Any], ...] = (), **options: Any) -> Iterator[KafkaClient]:
+    """A client of the cluster that the options name, closed at the end. options: of KafkaClient, in place of what is set otherwise."""
+    from gkafka.cli.settings import open_client
+
+    client = open_client(settings_of(ctx, prefix, beside=beside), debug=bool(given(ctx).get("debug")), **options)
+    try:
+        yield client
+    finally:
+        client.close(2)

@@ -1,0 +1,157 @@
+"""The way to the terminal: tables for people, JSON for programs, and nothing in either that a terminal would obey.
+
+What comes from a cluster (names, metadata, records) was written by others: `clean()` shows their control characters, it never lets them act.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+__all__ = ["Column", "clean", "coloured", "document", "json_line", "json_option", "note", "styled", "table", "wants_json", "write"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+GAP = "  "
+NOTHING = "-"
+
+
+class Column(NamedTuple):
+    """A column: its key in the rows, its title (the key in capitals if ""), the colour of a value (or None), and whether numbers stand to the right."""
+
+    key: str
+    title: str = ""
+    colour: Callable[[Any], str | None] | None = None
+
+
+# -- text that is safe ---------------------------------------------------------------------------------------------------------
+def clean(text: object, *, keep: str = "") -> str:
+    """A text whose control characters, escape sequences, and marks that reorder or hide letters, are shown as escapes (\\x1b).
+
+    keep: characters that may stay, such as "\\n".
+    """
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(c if c.isprintable() or c in keep else _escape(c) for c in shown)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    short = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}.get(code)
+    return short or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+
+
+def coloured() -> bool:
+    """May standard output have colours? Only a terminal; never with NO_COLOR (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+
+
+def styled(text: str, colour: str | None, **style: Any) -> str:
+    """A text in a colour of click.style(), where colours may be."""
+    return click.style(text, fg=colour, **style) if (colour or style) and coloured() else text
+
+
+def write(text: str) -> None:
+    """A line on standard output, as it is: clean() what came from elsewhere."""
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """A line for the person, on standard error, so that pipes do not see it."""
+    sys.stderr.write(clean(text) + "\n")
+
+
+# -- tables --------------------------------------------------------------------------------------------------------------------
+def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[Column | str]) -> None:
+    """Print rows, aligned. columns: keys of the rows, in order; numbers stand to the right, None is "-", lists are joined by commas."""
+    for line in lines_of(rows, columns):
+        write(line)
+
+
+def lines_of(rows: Iterable[Mapping[str, Any]], columns: Sequence[Column | str]) -> list[str]:
+    """The lines of a table, its titles first."""
+    wanted = [Column(c) if isinstance(c, str) else c for c in columns]
+    values = [[row.get(c.key) for c in wanted] for row in rows]
+    texts = [[cell(value) for value in row] for row in values]
+    titles = [c.title or c.key.replace("_", " ").upper() for c in wanted]
+    right = [
+        any(_is_number(row[i]) for row in values) and all(_is_number(row[i]) or row[i] is None for row in values)
+        for i in range(len(wanted))
+    ]
+    widths = [max(width(text) for text in (titles[i], *(row[i] for row in texts))) for i in range(len(wanted))]
+    lines = [styled(_joined(titles, widths, right, [None] * len(wanted)), None, **({"bold": True} if coloured() else {}))]
+    for row, shown in zip(values, texts, strict=True):
+        colours = [c.colour(value) if c.colour is not None else None for c, value in zip(wanted, row, strict=True)]
+        lines.append(_joined(shown, widths, right, colours))
+    return lines
+
+
+def cell(value: Any) -> str:
+    """How a table shows a value."""
+    if value is None or value == "":
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ",".join(clean(part) for part in value) or NOTHING
+    return clean(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _joined(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool], colours: Sequence[str | None]) -> str:
+    parts = []
+    for text, size, to_right, colour in zip(texts, widths, right, colours, strict=True):
+        space = " " * (size - width(text))
+        parts.append(space + styled(text, colour) if to_right else styled(text, colour) + space)
+    return GAP.join(parts).rstrip()
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal a clean text takes: letters of East Asia take two, marks above others none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+# -- JSON ----------------------------------------------------------------------------------------------------------------------
+def json_option(command: F) -> F:
+    """The option --json of a command; `wants_json(ctx)` says whether it was given."""
+
+    def keep(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.ensure_object(dict)["json"] = True
+
+    return click.option("--json", is_flag=True, expose_value=False, callback=keep, help="Print JSON, for programs.")(command)
+
+
+def wants_json(ctx: click.Context) -> bool:
+    """Was --json given?"""
+    return bool(ctx.ensure_object(dict).get("json"))
+
+
+def document(value: Any) -> None:
+    """Print one JSON document, indented."""
+    from json import dumps
+
+    write(dumps(value, indent=2, default=_plain))
+
+
+def json_line(value: Any) -> None:
+    """Print one line of JSON Lines: what a command writes that goes on."""
+    from json import dumps
+
+    write(dumps(value, separators=(",", ":"), default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    """Sets become sorted lists, and whatever has no JSON of its own its text."""
+    return sorted(value) if isinstance(value, (set, frozenset)) else str(value)

@@ -1,0 +1,186 @@
+"""Options of the connection: where they come from, which one counts, and that no password stands on the command line."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gkafka.cli.properties import parse_properties
+from gkafka.cli.settings import settle
+from gkafka.config import ProducerConfig, Secret
+from gkafka.exceptions import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "KAFKA_SASL_PASSWORD", "KAFKA_SSL_PASSWORD", "KAFKA_TO_SASL_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Any:
+    def write(text: str, name: str = "client.properties") -> str:
+        (tmp_path / name).write_text(text)
+        return str(tmp_path / name)
+
+    return write
+
+
+# -- files of properties -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a=1\nb : 2\nc 3\n", {"a": "1", "b": "2", "c": "3"}),
+        ("# no\n! no\n\n  a = x y  \n", {"a": "x y  "}),
+        ("a=one \\\n   two\nb=3", {"a": "one two", "b": "3"}),
+        ("a=x\\\\\nb=2", {"a": "x\\", "b": "2"}),
+        ("path=C:\\\\dir\\ttab", {"path": "C:\\dir\ttab"}),
+        ("a\\=b=c", {"a=b": "c"}),
+        ("a=\\u00fc", {"a": "ü"}),
+        ("a=1\r\nb=2\ra=3", {"a": "3", "b": "2"}),
+        ("empty\n", {"empty": ""}),
+        ("a=1\\", {"a": "1"}),
+        ("a=b=c", {"a": "b=c"}),
+    ],
+)
+def test_files_are_read_as_java_reads_them(text: str, found: dict[str, str]) -> None:
+    assert parse_properties(text) == found
+
+
+# -- which one counts ----------------------------------------------------------------------------------------------------------
+def test_the_command_line_counts_before_the_file_and_that_before_the_environment(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settle({}).hosts == "localhost:9092"
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "env:1")
+    assert settle({}).hosts == "env:1"
+    config = file("bootstrap.servers=file:1\n")
+    assert settle({"config": config}).hosts == "file:1"
+    assert settle({"config": config, "set": ("bootstrap.servers=set:1",)}).hosts == "set:1"
+    assert settle({"config": config, "hosts": "line:1"}).hosts == "line:1"
+
+
+def test_how_long_to_try_is_20_seconds_or_what_was_said(file: Any) -> None:
+    assert settle({}).timeout_s == 20
+    assert settle({"config": file("default.api.timeout.ms=3000")}).timeout_s == 3
+    assert settle({"config": file("default.api.timeout.ms=3000"), "timeout": 7}).timeout_s == 7
+
+
+def test_a_file_of_the_java_clients_is_understood(file: Any) -> None:
+    config = file(
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nssl.truststore.location=/ca.pem\nssl.truststore.type=PEM\n"
+        'sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="s;x";\n'
+        "ssl.endpoint.identification.algorithm=https\nrequest.timeout.ms=5000\nacks=all\nlinger.ms=7\ngroup.id=g\n"
+        "key.serializer=org.apache.kafka.common.serialization.StringSerializer\n"
+    )
+    settings = settle({"config": config})
+    assert settings.client == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "ssl_cafile": "/ca.pem",
+        "sasl_username": "alice",
+        "sasl_password": "s;x",
+        "socket_timeout_ms": 5000,
+    }
+    assert settings.of(ProducerConfig) == {"acks": "all", "linger_ms": 7}
+    assert settings.beside["group"] == "g"
+
+
+# -- passwords -----------------------------------------------------------------------------------------------------------------
+SCRAM = {"sasl_username": "alice", "sasl_mechanism": "SCRAM-SHA-256", "security_protocol": "SASL_SSL"}
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "sasl_password=x1y2",
+        "sasl.password=x1y2",
+        "sasl_plain_password=x1y2",
+        "ssl.key.password=x1y2",
+        "ssl_password=x1y2",
+        'sasl.jaas.config=PlainLoginModule required password="x1y2";',
+        "sasl_oauth_client_secret=x1y2",
+        "proxy_url=socks5://me:x1y2@proxy:1080",
+    ],
+)
+def test_a_password_on_the_command_line_is_refused_with_the_ways_to_give_it(pair: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"seen by everybody .* in a file that --config names") as told:
+        settle({"set": (pair,)})
+    assert "x1y2" not in str(told.value)
+
+
+def test_a_proxy_without_a_password_may_be_set() -> None:
+    assert settle({"set": ("proxy_url=socks5://proxy:1080",)}).client["proxy_url"].reveal() == "socks5://proxy:1080"
+
+
+def test_a_password_comes_from_a_file_of_its_own(file: Any) -> None:
+    settings = settle({**SCRAM, "sasl_password_file": file("geheim\n", "password")})
+    assert isinstance(settings.client["sasl_password"], Secret)
+    assert settings.client["sasl_password"].reveal() == "geheim"
+    assert "geheim" not in repr(settings)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "a\nb\n"])
+def test_a_password_file_that_is_none_is_refused(text: str, file: Any) -> None:
+    with pytest.raises(ConfigurationError, match="only line"):
+        settle({"sasl_password_file": file(text, "password")})
+
+
+def test_a_password_comes_from_the_environment_where_one_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_SASL_PASSWORD", "aus-der-umgebung")
+    assert settle(SCRAM).client["sasl_password"].reveal() == "aus-der-umgebung"
+    assert "sasl_password" not in settle({}).client
+
+
+def test_another_cluster_has_a_variable_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_SASL_PASSWORD", "hier")
+    monkeypatch.setenv("KAFKA_TO_SASL_PASSWORD", "dort")
+    assert settle(SCRAM, prefix="to").client["sasl_password"].reveal() == "dort"
+
+
+# -- bad input -----------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [
+        ("client.idd=x", r"--set client.idd: unknown option; did you mean 'client.id'\?"),
+        ("zzz=x", "--set zzz: unknown option"),
+        ("socket_timeout_ms", "--set 'socket_timeout_ms': must be NAME=VALUE"),
+        ("=x", "must be NAME=VALUE"),
+        ("socket_timeout_ms=soon", "--set socket_timeout_ms='soon': must be a number"),
+        ("socket_timeout_ms=0", "must be 1 or more"),
+        ("keepalive=maybe", "must be 'true' or 'false'"),
+        ("linger.ms=5", "is an option of produce: here it would do nothing"),
+        ("key.serializer=x", "has no effect here: leave it out"),
+        ("ssl_context=x", "has no effect here: leave it out"),
+        ("security.protocol=TLS", "must be one of"),
+    ],
+)
+def test_what_cannot_be_set_is_told_with_the_next_step(pair: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        settle({"set": (pair,)})
+
+
+def test_what_a_command_takes_beside_may_be_set() -> None:
+    assert settle({"set": ("linger.ms=5",)}, beside=(ProducerConfig,)).of(ProducerConfig) == {"linger_ms": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ssl.truststore.location=/a.jks", "PEM files, not Java key stores"),
+        ("ssl.keystore.type=PEM\nssl.keystore.password=x", "ssl.key.password"),
+        ("ssl.endpoint.identification.algorithm=", "ssl.check.hostname=false"),
+        ("bootstrap.server=x", r"client.properties: bootstrap.server: unknown option"),
+    ],
+)
+def test_what_a_file_may_not_say_is_told_with_its_name(text: str, told: str, file: Any) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        settle({"config": file(text)})
+
+
+def test_brokers_and_zookeeper_both_are_one_too_many() -> None:
+    with pytest.raises(ConfigurationError, match="leave one out"):
+        settle({"hosts": "a:1", "zookeeper": "b:1"})
