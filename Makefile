@@ -14,10 +14,10 @@ LIVE := $(PY) -m pytest -q -n 4 --dist loadfile $(WITH_KAFKA)
 PURE := $(PY) -m pytest -q -n 6 --dist loadfile -o faulthandler_timeout=180 $(addprefix --ignore=,$(WITH_KAFKA))
 # What failed beside others is run once more, alone: waits have deadlines, and a busy machine may miss one. Both runs are shown.
 AGAIN := $(PY) -m pytest -q --last-failed --last-failed-no-failures none
-# Without what is marked thorough: more seeds and more examples of what is also tried in short (tests/effort.py).
+# Without what is marked thorough: more seeds and more examples of what is also tried in short (tests/effort.py); and only that, without the
+# longest of these, which `make soak` plays alone.
 QUICK := -m "not thorough and not soak"
-# Without the longest of these, which `make soak` plays alone.
-UNSOAKED := -m "not soak"
+THOROUGH := -m "thorough and not soak"
 # The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers
 # that write down what is asked of them; without what is thorough.
 TWICE := tests/public tests/regressions tests/spark
@@ -30,7 +30,7 @@ TEST_PAGES := 40
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check test mutants demo bench faults bars fuzz soak clean
+.PHONY: help venv lint check test thorough mutants demo bench faults bars fuzz soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,10 +60,14 @@ check: lint  ## lint, types and the tests that need no broker, without the thoro
 	GKAFKA_IMPL=cython $(PURE) $(QUICK) tests || GKAFKA_IMPL=cython $(AGAIN) $(QUICK) tests
 
 test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
-	GKAFKA_IMPL=cython $(PURE) $(UNSOAKED) tests || GKAFKA_IMPL=cython $(AGAIN) $(UNSOAKED) tests
+	GKAFKA_IMPL=cython $(PURE) $(QUICK) tests || GKAFKA_IMPL=cython $(AGAIN) $(QUICK) tests
 	$(OTHERWISE) $(PURE) $(QUICK) $(TWICE) || $(OTHERWISE) $(AGAIN) $(QUICK) $(TWICE)
-	$(LIVE) $(UNSOAKED) || $(AGAIN) $(UNSOAKED) $(WITH_KAFKA)
+	$(LIVE) $(QUICK) || $(AGAIN) $(QUICK) $(WITH_KAFKA)
 	$(PY) examples/demo.py --max-pages $(TEST_PAGES) --out demo-out/test
+
+thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short (10 minutes)
+	GKAFKA_IMPL=cython $(PURE) $(THOROUGH) tests || GKAFKA_IMPL=cython $(AGAIN) $(THOROUGH) tests
+	$(LIVE) $(THOROUGH) || $(AGAIN) $(THOROUGH) $(WITH_KAFKA)
 
 mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)
 	$(PY) tests/mutants/run.py

@@ -1,4 +1,4 @@
-"""How much is tried of what has no end: a little by `make check`, more by `make test`, most by `make soak`."""
+"""How much is tried of what has no end: a little by `make check` and `make test`, more by `make thorough`, most by `make soak`."""
 
 from __future__ import annotations
 
