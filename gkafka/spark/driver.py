@@ -1,21 +1,32 @@
-"""What the driver asks the cluster before a read: which partitions there are, and their offsets."""
+"""What the driver asks the cluster: which partitions there are, and their offsets. And the plan of a batch read."""
 
 from __future__ import annotations
 
-import functools
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from gkafka.admin.requests import metadata_request
 from gkafka.client import KafkaClient
-from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, NoBrokersAvailableError, UnknownTopicOrPartition
+from gkafka.common import OffsetType
+from gkafka.exceptions import (
+    ConfigurationError,
+    KafkaException,
+    KafkaTimeoutError,
+    NoBrokersAvailableError,
+    UnknownTopicError,
+    UnknownTopicOrPartition,
+    error_for,
+)
 from gkafka.spark.connections import connected
-from gkafka.spark.offsets import TopicPartition, ranges_between, resolve
-from gkafka.spark.options import Assign, SourceOptions, Subscribe
+from gkafka.spark.offsets import Limit, Offsets, TopicPartition, ranges_between, resolve
+from gkafka.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
 from gkafka.spark.planner import OffsetRange, split
+from gkafka.topicdict import KNOWN_INTERNAL
+from gkafka.wire.metadata import MetadataResponse, MetadataResponseTopic
 
-__all__ = ["plan"]
+__all__ = ["Asked", "plan"]
 
 log = logging.getLogger(__name__)
 
@@ -26,54 +37,139 @@ def plan(options: SourceOptions) -> list[OffsetRange]:
     """The Spark tasks of a batch read, with offsets that are fixed from here on. Raises KafkaException."""
     for warning in options.warnings:
         log.warning("%s", warning)
-    with connected(options.kafka) as client:
-        ranges = _tried(client, options, functools.partial(_ranges, client, options))
+    start, end = Asked(options).both_ends()
+    ranges = ranges_between(start, end, fail_on_data_loss=options.fail_on_data_loss)
     tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
     log.info("%d tasks for %d partitions: %s", len(tasks), len(ranges), ", ".join(map(str, tasks[:100])))
     return tasks
 
 
-def _ranges(client: KafkaClient, options: SourceOptions) -> list[OffsetRange]:
-    partitions = _partitions(client, options)
-    list_offsets = functools.partial(client.list_offsets, isolation=options.kafka.isolation)
-    start = resolve(options.start, partitions, list_offsets, starting=True)
-    end = resolve(options.end, partitions, list_offsets, starting=False)
-    return ranges_between(start, end, fail_on_data_loss=options.fail_on_data_loss)
+class Asked:
+    """The cluster's answers for one read. Each call is tried again as fetchOffset.numRetries says, and raises KafkaException."""
 
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
 
-def _tried(client: KafkaClient, options: SourceOptions, attempt: Callable[[], T]) -> T:
-    for tries in range(1, options.offset_tries + 1):
+    def both_ends(self) -> tuple[Offsets, Offsets]:
+        """Where a batch read begins and ends."""
+
+        def attempt(client: KafkaClient) -> tuple[Offsets, Offsets]:
+            partitions = _partitions(client, self._options)
+            start = self._resolve(client, self._options.start, partitions, starting=True)
+            return start, self._resolve(client, self._options.end, partitions, starting=False)
+
+        return self._tried("partitions and offsets", attempt)
+
+    def start(self) -> Offsets:
+        """Where a stream without a checkpoint begins."""
+
+        def attempt(client: KafkaClient) -> Offsets:
+            return self._resolve(client, self._options.start, _partitions(client, self._options), starting=True)
+
+        return self._tried("the first offsets", attempt)
+
+    def partitions(self, *, missing_ok: bool) -> list[TopicPartition]:
+        """Those that the options name. missing_ok: leave out what is not there (any more), once that is certain; else it is an error."""
         try:
-            return attempt()
-        except (KafkaTimeoutError, NoBrokersAvailableError, UnknownTopicOrPartition):
-            raise  # the client has tried for as long as that may heal
-        except KafkaException as exc:
-            if not exc.retriable or tries == options.offset_tries:
+            return self._tried("partitions", lambda client: _partitions(client, self._options))
+        except (UnknownTopicOrPartition, MissingPartitionsError):
+            if not missing_ok:
                 raise
-            log.warning("try %d of %d to learn partitions and offsets: %s", tries, options.offset_tries, exc)
-            client.handler.sleep(options.offset_retry_ms / 1000)
-    raise AssertionError("offset_tries is 1 or more")
+        return self._tried("partitions", lambda client: _partitions(client, self._options, missing_ok=True))
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The ends of these, those of committed transactions where they alone are read."""
+        wanted = dict.fromkeys(partitions, int(OffsetType.LATEST))
+        return self._tried("the latest offsets", lambda client: self._list_offsets(client, wanted)) if wanted else {}
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The beginnings of those of them that are there."""
+        wanted = set(partitions)
+        if not wanted:
+            return {}
+        there = wanted.intersection(self.partitions(missing_ok=True))
+        return self._tried(
+            "the earliest offsets", lambda client: self._list_offsets(client, dict.fromkeys(there, int(OffsetType.EARLIEST)))
+        )
+
+    # -- with a client -----------------------------------------------------------------------------------------------------
+    def _resolve(self, client: KafkaClient, limit: Limit, partitions: Collection[TopicPartition], *, starting: bool) -> Offsets:
+        return resolve(limit, partitions, lambda wanted: self._list_offsets(client, wanted), starting=starting)
+
+    def _list_offsets(self, client: KafkaClient, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        return client.list_offsets(wanted, isolation=self._options.kafka.isolation)
+
+    def _tried(self, what: str, attempt: Callable[[KafkaClient], T]) -> T:
+        options = self._options
+        with connected(options.kafka) as client:
+            for tries in range(1, options.offset_tries + 1):
+                try:
+                    return attempt(client)
+                except (KafkaTimeoutError, NoBrokersAvailableError):
+                    raise  # the client has tried for as long as that may heal
+                except KafkaException as exc:
+                    if tries == options.offset_tries or not (
+                        exc.retriable or isinstance(exc, (UnknownTopicOrPartition, MissingPartitionsError))
+                    ):
+                        raise
+                    log.warning("try %d of %d to learn %s: %s", tries, options.offset_tries, what, exc)
+                    client.handler.sleep(options.offset_retry_ms / 1000)
+        raise AssertionError("offset_tries is 1 or more")
+
+    def pause(self) -> None:
+        """fetchOffset.retryIntervalMs, before an answer that cannot be is asked for again."""
+        with connected(self._options.kafka) as client:
+            client.handler.sleep(self._options.offset_retry_ms / 1000)
+
+
+class MissingPartitionsError(ConfigurationError):
+    """`assign` names partitions that are not there."""
 
 
 # -- which partitions --------------------------------------------------------------------------------------------------
-def _partitions(client: KafkaClient, options: SourceOptions) -> list[TopicPartition]:
-    client.update_cluster()  # this client may have been idle while partitions were added
+def _partitions(client: KafkaClient, options: SourceOptions, *, missing_ok: bool = False) -> list[TopicPartition]:
     topics = options.topics
-    if isinstance(topics, Assign):
-        return _assigned(client, topics.partitions)
-    names: Iterable[str] = topics.topics if isinstance(topics, Subscribe) else _matching(client, topics.pattern)
-    return [(topic, partition) for topic in names for partition in client.partitions(topic)]
+    if isinstance(topics, SubscribePattern):
+        return [at for described in _described(client, None) if _matches(described, topics.pattern) for at in _all_of(described)]
+    names = topics.topics if isinstance(topics, Subscribe) else dict.fromkeys(topic for topic, _ in topics.partitions)
+    found = [at for described in _described(client, names) if _is_there(client, described, missing_ok) for at in _all_of(described)]
+    return _assigned(topics.partitions, found, missing_ok) if isinstance(topics, Assign) else found
 
 
-def _matching(client: KafkaClient, pattern: str) -> list[str]:
+def _described(client: KafkaClient, names: Iterable[str] | None) -> list[MetadataResponseTopic]:
+    """What a broker, any, knows of these topics, of all for None. Asked anew: partitions may have been added since the client last looked."""
+    cluster = client.cluster
+    response: MetadataResponse
+    response, _ = cluster.call_any(metadata_request(names), cluster._deadline(None))
+    return response.topics
+
+
+def _all_of(described: MetadataResponseTopic) -> list[TopicPartition]:
+    return [(described.name or "", number) for number in sorted(p.partition_index for p in described.partitions)]
+
+
+def _matches(described: MetadataResponseTopic, pattern: str) -> bool:
     """As the JVM connector does it: the pattern may match anywhere in the name; internal topics are left out."""
-    return [name for name in client.topics if re.search(pattern, name)]
+    internal = described.is_internal or described.name in KNOWN_INTERNAL
+    return not described.error_code and not internal and re.search(pattern, described.name or "") is not None
 
 
-def _assigned(client: KafkaClient, wanted: Sequence[TopicPartition]) -> list[TopicPartition]:
+def _is_there(client: KafkaClient, described: MetadataResponseTopic, missing_ok: bool) -> bool:
+    error = error_for(described.error_code, topic=described.name, api="Metadata")
+    if isinstance(error, UnknownTopicOrPartition):
+        if missing_ok:
+            return False
+        text = f"topic {described.name!r} does not exist and a read does not create it: create it, or check the name"
+        raise UnknownTopicError(text, topic=described.name, api="Metadata")
+    if error is not None:
+        raise error
+    return True
+
+
+def _assigned(wanted: Sequence[TopicPartition], found: Collection[TopicPartition], missing_ok: bool) -> list[TopicPartition]:
     for topic in dict.fromkeys(topic for topic, _ in wanted):
-        known = client.partitions(topic)
+        known = [partition for name, partition in found if name == topic]
         missing = sorted(partition for name, partition in wanted if name == topic and partition not in known)
-        if missing:
-            raise ConfigurationError(f"assign: topic {topic!r} has the partitions {known}, not {missing}")
-    return list(wanted)
+        if missing and not missing_ok:
+            raise MissingPartitionsError(f"assign: topic {topic!r} has the partitions {known}, not {missing}")
+    return [at for at in wanted if at in found]

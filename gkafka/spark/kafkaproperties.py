@@ -1,4 +1,4 @@
-"""kafka.* options: the Java consumer's properties, and gkafka's own, as keyword arguments of KafkaClient and of its fetches.
+"""kafka.* options: a Java client's properties, and gkafka's own, as keyword arguments of KafkaClient, and of its fetches what reads gives.
 
 A property that does nothing here is named in a warning; one that would change what is read, or how safely, and cannot be had is
 refused with what to give instead. Nothing here imports pyspark.
@@ -19,9 +19,9 @@ from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_hosts
 from gkafka.jaas import client_options as jaas_options
 from gkafka.sasloptions import check_sasl
-from gkafka.spark.offsets import whole_number
+from gkafka.spark.values import whole_number
 
-__all__ = ["KafkaProperties", "translate"]
+__all__ = ["CLIENT_NO_EFFECT", "CLIENT_READERS", "KafkaProperties", "client_options", "translate", "typed"]
 
 FETCH_BYTES = 1 << 20
 IDLE_MS = 300000  # brokers close a connection after 9 or 10 minutes
@@ -47,26 +47,8 @@ JAVA_NAMES = {
 NOT_FROM_TEXT = ("ssl_context", "source_address", "auto_create_topics", "sasl_oauth_token_provider", "sasl_oauth_extensions")
 
 NO_GROUP = "gkafka reads without a consumer group"
-NO_EFFECT = {
-    **dict.fromkeys(
-        (
-            "session.timeout.ms",
-            "heartbeat.interval.ms",
-            "max.poll.interval.ms",
-            "max.poll.records",
-            "group.instance.id",
-            "group.protocol",
-            "group.remote.assignor",
-            "partition.assignment.strategy",
-            "auto.commit.interval.ms",
-        ),
-        NO_GROUP,
-    ),
-    "allow.auto.create.topics": "a read never creates a topic",
-    "exclude.internal.topics": "internal topics are never read by pattern",
-    "client.rack": "records are read from the partition's leader",
+CLIENT_NO_EFFECT = {
     "client.dns.lookup": "all addresses of a name are tried",
-    "fetch.min.bytes": "a fetch is answered as soon as there are records",
     **dict.fromkeys(("retry.backoff.ms", "retry.backoff.max.ms"), "gkafka has its own pauses between retries"),
     **dict.fromkeys(("receive.buffer.bytes", "send.buffer.bytes"), "the system sizes the buffers of sockets"),
     **dict.fromkeys(
@@ -96,7 +78,29 @@ NO_EFFECT = {
         "gkafka has no such metrics",
     ),
 }
-"""Properties that cannot change what is read: warned of, with the reason."""
+"""Properties of any Java client that cannot change what is read or written: warned of, with the reason."""
+NO_EFFECT = {
+    **CLIENT_NO_EFFECT,
+    **dict.fromkeys(
+        (
+            "session.timeout.ms",
+            "heartbeat.interval.ms",
+            "max.poll.interval.ms",
+            "max.poll.records",
+            "group.instance.id",
+            "group.protocol",
+            "group.remote.assignor",
+            "partition.assignment.strategy",
+            "auto.commit.interval.ms",
+        ),
+        NO_GROUP,
+    ),
+    "allow.auto.create.topics": "a read never creates a topic",
+    "exclude.internal.topics": "internal topics are never read by pattern",
+    "client.rack": "records are read from the partition's leader",
+    "fetch.min.bytes": "a fetch is answered as soon as there are records",
+}
+"""Those of what reads."""
 
 REFUSED = {
     "auto.offset.reset": "Kafka option 'auto.offset.reset' is not supported. Instead set the source option 'startingOffsets' to 'earliest' or 'latest' "
@@ -138,36 +142,13 @@ class KafkaProperties:
 
 
 def translate(given: Mapping[str, str]) -> KafkaProperties:
-    """given: the properties without their "kafka.". Raises ConfigurationError."""
-    for name in given:
-        if name in REFUSED:
-            raise ConfigurationError(REFUSED[name])
-    if not given.get("bootstrap.servers", "").strip():
-        raise ConfigurationError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer")
-    values: dict[str, Any] = {}
-    client: dict[str, Any] = {}
-    spelled: dict[str, str] = {}
-    warnings: list[str] = []
-    for name, text in given.items():
-        if name in READERS:
-            values[name] = READERS[name](name, text)
-        elif name in NO_EFFECT:
-            warnings.append(f"kafka.{name} has no effect: {NO_EFFECT[name]}")
-        else:
-            option = _client_option(name)
-            if option in client:
-                raise ConfigurationError(f"kafka.{name} is given twice (it is another spelling of {option!r})")
-            client[option] = _typed(ClientConfig, option, name, text)
-            spelled[option] = name
-    if "sasl.jaas.config" in given:
-        _take_jaas(given["sasl.jaas.config"], client, spelled)
-    _check_stores(given, values)
-    if "security.protocol" in values:
-        client["security_protocol"] = values["security.protocol"]
-    _check_security(client, spelled)
-    _check_sasl(client)
+    """What reads: given: the properties without their "kafka.". Raises ConfigurationError."""
+    values, client, warnings = client_options(given, READERS, NO_EFFECT, REFUSED, "consumer")
     if "group.id" in values:
-        warnings.append(f"kafka.group.id={values['group.id']!r} is accepted and used for nothing: {NO_GROUP}")
+        warnings.append(
+            f"kafka.group.id={values['group.id']!r} is accepted and used for nothing: {NO_GROUP}; "
+            "commitGroup names a group to which a stream commits its progress"
+        )
     return KafkaProperties(
         hosts=values["bootstrap.servers"],
         client=client,
@@ -181,25 +162,68 @@ def translate(given: Mapping[str, str]) -> KafkaProperties:
     )
 
 
+def client_options(
+    given: Mapping[str, str],
+    readers: Mapping[str, Callable[[str, str], Any]],
+    no_effect: Mapping[str, str],
+    refused: Mapping[str, str],
+    who: str,
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The properties as: what `readers` made of theirs, keyword arguments of KafkaClient, warnings of those in `no_effect`.
+
+    refused: property -> what the error says. who: "consumer" or "producer", for the JVM connector's words. A property that is none of these and no
+    option of KafkaClient is a ConfigurationError, and so are options of security that do not go together.
+    """
+    for name in given:
+        if name in refused:
+            raise ConfigurationError(refused[name])
+    if not given.get("bootstrap.servers", "").strip():
+        raise ConfigurationError(f"Option 'kafka.bootstrap.servers' must be specified for configuring Kafka {who}")
+    values: dict[str, Any] = {}
+    client: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
+    warnings: list[str] = []
+    for name, text in given.items():
+        if name in readers:
+            values[name] = readers[name](name, text)
+        elif name in no_effect:
+            warnings.append(f"kafka.{name} has no effect: {no_effect[name]}")
+        else:
+            option = _client_option(name, [*readers, *no_effect])
+            if option in client:
+                raise ConfigurationError(f"kafka.{name} is given twice (it is another spelling of {option!r})")
+            client[option] = typed(ClientConfig, option, name, text)
+            spelled[option] = name
+    if "sasl.jaas.config" in given:
+        _take_jaas(given["sasl.jaas.config"], client, spelled)
+    _check_stores(given, values)
+    if "security.protocol" in values:
+        client["security_protocol"] = values["security.protocol"]
+    _check_security(client, spelled)
+    _check_sasl(client)
+    return values, client, warnings
+
+
 # -- one property ------------------------------------------------------------------------------------------------------
-def _client_option(name: str) -> str:
+def _client_option(name: str, others: Iterable[str]) -> str:
     """The field of ClientConfig that a property means. Raises ConfigurationError with what to do instead."""
     if name in NOT_HERE:
         raise ConfigurationError(f"kafka.{name}: {NOT_HERE[name]}")
     own = {field.name for field in dataclasses.fields(ClientConfig)} - set(NOT_FROM_TEXT)
     option = JAVA_NAMES.get(name, name.replace(".", "_"))
     if option not in own:
-        raise ConfigurationError(f"kafka.{name}: unknown property{_near(name, own)}")
+        raise ConfigurationError(f"kafka.{name}: unknown property{_near(name, [*others, *own])}")
     return option
 
 
 def _near(name: str, own: Iterable[str]) -> str:
-    known = [*READERS, *NO_EFFECT, *JAVA_NAMES, *(option.replace("_", ".") for option in own)]
+    known = [*JAVA_NAMES, *(option.replace("_", ".") for option in own)]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return f"; did you mean 'kafka.{near[0]}'?" if near else "; docs/spark.md lists what is known"
 
 
-def _typed(config: type[Any], option: str, name: str, text: str) -> Any:
+def typed(config: type[Any], option: str, name: str, text: str) -> Any:
+    """A property's text as the value of an option of this config class, checked. Raises ConfigurationError naming kafka.<name>."""
     meta = next(field for field in dataclasses.fields(config) if field.name == option).metadata
     value: Any = text
     if meta["low"] is not None:
@@ -242,7 +266,7 @@ def _isolation(name: str, text: str) -> IsolationLevel:
 
 
 def _security_protocol(name: str, text: str) -> str:
-    protocol: str = _typed(ClientConfig, "security_protocol", name, text.upper())
+    protocol: str = typed(ClientConfig, "security_protocol", name, text.upper())
     return protocol
 
 
@@ -255,12 +279,12 @@ def _endpoint_identification(name: str, text: str) -> str:
 
 
 def _bytes(name: str, text: str) -> int:
-    value: int = _typed(ConsumerConfig, "fetch_max_bytes", name, text)
+    value: int = typed(ConsumerConfig, "fetch_max_bytes", name, text)
     return value
 
 
 def _wait_ms(name: str, text: str) -> int:
-    value: int = _typed(ConsumerConfig, "fetch_wait_max_ms", name, text)
+    value: int = typed(ConsumerConfig, "fetch_wait_max_ms", name, text)
     return value
 
 
@@ -323,21 +347,25 @@ def _handler_class(name: str, text: str) -> str:
 
 
 HANDLERS = ("IAMClientCallbackHandler", "OAuthBearerLoginCallbackHandler")
-READERS: dict[str, Callable[[str, str], Any]] = {
+CLIENT_READERS: dict[str, Callable[[str, str], Any]] = {
     "bootstrap.servers": _hosts,
-    "group.id": _text,
     "security.protocol": _security_protocol,
     "sasl.jaas.config": _text,
     "sasl.client.callback.handler.class": _handler_class,
     "sasl.login.callback.handler.class": _handler_class,
-    "isolation.level": _isolation,
-    "check.crcs": _boolean,
-    "fetch.max.bytes": _bytes,
-    "max.partition.fetch.bytes": _bytes,
-    "fetch.max.wait.ms": _wait_ms,
     "connections.max.idle.ms": _idle_ms,
     "ssl.truststore.type": _text,
     "ssl.keystore.type": _text,
     "ssl.endpoint.identification.algorithm": _endpoint_identification,
 }
-"""Properties that are more than a client option by another name."""
+"""Properties of any Java client that are more than a client option by another name."""
+READERS: dict[str, Callable[[str, str], Any]] = {
+    **CLIENT_READERS,
+    "group.id": _text,
+    "isolation.level": _isolation,
+    "check.crcs": _boolean,
+    "fetch.max.bytes": _bytes,
+    "max.partition.fetch.bytes": _bytes,
+    "fetch.max.wait.ms": _wait_ms,
+}
+"""Those of what reads."""

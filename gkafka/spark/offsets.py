@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gkafka.common import OffsetType
 from gkafka.exceptions import ConfigurationError, KafkaException
 from gkafka.spark.planner import OffsetRange
+from gkafka.spark.values import whole_number
 
 __all__ = [
     "AtTimestamp",
@@ -24,15 +24,21 @@ __all__ = [
     "Earliest",
     "Latest",
     "Limit",
+    "Offsets",
     "Specific",
+    "TopicPartition",
     "check_limits",
+    "from_spark",
+    "moves_with_the_end",
+    "name_list",
     "parse_offsets",
     "parse_partitions",
     "parse_timestamp",
     "parse_timestamps",
     "ranges_between",
     "resolve",
-    "whole_number",
+    "stream_ranges",
+    "to_spark",
 ]
 
 log = logging.getLogger(__name__)
@@ -112,16 +118,6 @@ def parse_timestamps(option: str, text: str) -> Offsets:
     return _numbers(option, text, TIMESTAMPS_EXAMPLE, low=0)
 
 
-def whole_number(text: str) -> int:
-    """An int as Java's parsers take it: ASCII digits with an optional sign, white space around. int() takes 1_000 and other digits too.
-
-    Raises ValueError.
-    """
-    if re.fullmatch(r"\s*[+-]?[0-9]{1,30}\s*", text) is None:
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(text)
-
-
 def parse_timestamp(option: str, text: str) -> int:
     """One timestamp in milliseconds. Raises ConfigurationError."""
     try:
@@ -185,6 +181,27 @@ def _is_long(value: Any, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
+# -- the offsets of a checkpoint -----------------------------------------------------------------------------------------
+def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """`{"topic": {"0": 23}}`, in order: what the JVM connector writes to a checkpoint, and Spark as JSON."""
+    found: dict[str, dict[str, int]] = {}
+    for topic, partition in sorted(offsets):
+        found.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
+    return found
+
+
+def from_spark(found: Any) -> Offsets:
+    """The reverse. Raises ConfigurationError where a checkpoint holds something else."""
+    return parse_offsets("an offset in the checkpoint", json.dumps(found))
+
+
+def moves_with_the_end(start: Limit) -> bool:
+    """Does it mean another offset each time it is resolved, because it looks at the end of a partition?"""
+    if isinstance(start, Specific):
+        return OffsetType.LATEST in start.offsets.values()
+    return isinstance(start, Latest) or (isinstance(start, (AtTimestamp, AtTimestamps)) and start.latest)
+
+
 # -- checks that need no broker ----------------------------------------------------------------------------------------
 def check_limits(start: Limit, end: Limit) -> None:
     """What a batch read cannot do. Raises ConfigurationError with the JVM connector's words."""
@@ -208,7 +225,7 @@ def _check_pair(kind: str, start: Offsets, end: Offsets) -> None:
     if start.keys() != end.keys():
         raise ConfigurationError(
             "The specified start offset and end offset should have the same topic-partitions. "
-            f"Topic-partitions for start offset: {_names(start)}, topic-partitions for end offset: {_names(end)}."
+            f"Topic-partitions for start offset: {name_list(start)}, topic-partitions for end offset: {name_list(end)}."
         )
     for (topic, partition), first in start.items():
         last = end[topic, partition]
@@ -252,7 +269,7 @@ def _wanted(limit: Limit, assigned: set[TopicPartition], starting: bool) -> Offs
         raise ConfigurationError(
             f"Partitions specified for Kafka {what} offsets don't match what are assigned. Maybe topic partitions are created or deleted "
             f"while the query is running{'. ' if isinstance(limit, Specific) else ''}{hint} "
-            f"Specified: {_names(given)} Assigned: {_names(assigned)}"
+            f"Specified: {name_list(given)} Assigned: {name_list(assigned)}"
         )
     return dict(given)
 
@@ -288,9 +305,43 @@ def ranges_between(start: Offsets, end: Offsets, *, fail_on_data_loss: bool) -> 
     return ranges
 
 
+def stream_ranges(start: Offsets, end: Offsets, added: Offsets, *, fail_on_data_loss: bool) -> list[OffsetRange]:
+    """The ranges of a stream's batch, by name. added: the first offsets of partitions that are in `end` alone, without those that are gone.
+
+    What is lost is an error, or a warning and no range for it: partitions that are not in `end` any more, or gone before they were read, new ones
+    that do not begin at 0, and partitions whose log ends before the start. Raises DataLossError in the JVM connector's words.
+    """
+    for text in _losses(start, end, added):
+        if fail_on_data_loss:
+            raise DataLossError(DATA_LOSS + text)
+        log.warning("%s Some data may have been missed (failOnDataLoss is false)", text)
+    begin = {**start, **added}
+    known = (
+        OffsetRange(topic, partition, begin[topic, partition], end[topic, partition])
+        for topic, partition in sorted(end.keys() & begin.keys())
+    )
+    return [r for r in known if r.size > 0]
+
+
+def _losses(start: Offsets, end: Offsets, added: Offsets) -> Iterator[str]:
+    if unread := end.keys() - start.keys() - added.keys():
+        yield f"Cannot find initial offsets for partitions {name_list(unread)}. They may have been deleted."
+    for at in sorted(added):
+        if added[at] != 0:
+            yield f"Added partition {_name(at)} starts from {added[at]} instead of 0."
+    if gone := start.keys() - end.keys():
+        yield f"Partitions {name_list(gone)} have been deleted."
+    for at in sorted(end.keys() & start.keys()):
+        if end[at] < start[at]:
+            yield (
+                f"Partition {_name(at)} offset was changed from {start[at]} to {end[at]}. This could either be a user error that the start offset "
+                "is set too high and this is the first batch, or the kafka topic-partition is broken, and some data may have been missed."
+            )
+
+
 def _name(at: TopicPartition) -> str:
     return f"{at[0]}-{at[1]}"
 
 
-def _names(these: Iterable[TopicPartition]) -> str:
+def name_list(these: Iterable[TopicPartition]) -> str:
     return ", ".join(map(_name, sorted(these)))

@@ -6,20 +6,28 @@ Source: spark-sql-kafka-0-10, KafkaSourceProvider (4.2).
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from gkafka.exceptions import ConfigurationError
-from gkafka.spark import offsets
+from gkafka.spark import offsets, values
 from gkafka.spark.kafkaproperties import KafkaProperties, translate
 from gkafka.spark.offsets import Earliest, Latest, Limit, TopicPartition
 
-__all__ = ["OPTIONS", "Assign", "SourceOptions", "Subscribe", "SubscribePattern", "options_table", "parse"]
-
-T = TypeVar("T")
+__all__ = [
+    "OPTIONS",
+    "Assign",
+    "SourceOptions",
+    "StreamOptions",
+    "Subscribe",
+    "SubscribePattern",
+    "options_table",
+    "parse",
+    "parse_either",
+    "parse_stream",
+]
 
 
 class Option(NamedTuple):
@@ -36,17 +44,22 @@ def _rows() -> Iterator[Option]:
     yield Option("subscribePattern", "", "topics whose name holds a match of this regular expression (Python's `re`)")
     yield Option("assign", "", f"partitions, as JSON: `{offsets.PARTITIONS_EXAMPLE}`")
     yield Option(
-        "startingOffsets", "earliest", f"`earliest`, or JSON that names every partition, -2 for its beginning: `{offsets.OFFSETS_EXAMPLE}`"
+        "startingOffsets",
+        "",
+        "`earliest` (the default of a batch), `latest` (that of a stream, and refused in a batch), or JSON that names every partition, "
+        f"-2 for its beginning, -1 for its end: `{offsets.OFFSETS_EXAMPLE}`; a stream that goes on from a checkpoint begins there",
     )
-    yield Option("endingOffsets", "latest", "`latest`, or such a JSON, -1 for the end of a partition; an end itself is not read")
+    yield Option("endingOffsets", "latest", "batch only: `latest`, or such a JSON; an end itself is not read")
     yield Option("startingTimestamp", "", "ms since the epoch: begin at the first record that is as new; goes before the next two")
-    yield Option("endingTimestamp", "", "ms since the epoch: end before the first record that is as new, or at the end if there is none")
+    yield Option(
+        "endingTimestamp", "", "batch only: ms since the epoch: end before the first record that is as new, or at the end if there is none"
+    )
     yield Option(
         "startingOffsetsByTimestamp",
         "",
         f"the same for each partition, as JSON: `{offsets.TIMESTAMPS_EXAMPLE}`; goes before startingOffsets",
     )
-    yield Option("endingOffsetsByTimestamp", "", "the same for the end; goes before endingOffsets")
+    yield Option("endingOffsetsByTimestamp", "", "batch only: the same for the end; goes before endingOffsets")
     yield Option(
         "startingOffsetsByTimestampStrategy",
         "error",
@@ -60,12 +73,23 @@ def _rows() -> Iterator[Option]:
     yield Option("fetchOffset.numRetries", "3", "tries of the driver to learn partitions and offsets")
     yield Option("fetchOffset.retryIntervalMs", "1000", "pause between them")
     yield Option("groupIdPrefix", "", "accepted for the JVM connector's sake: gkafka reads without a consumer group")
+    yield Option(
+        "maxOffsetsPerTrigger", "", "stream: a batch has no more offsets than this, shared among the partitions in proportion to what waits"
+    )
+    yield Option("minOffsetsPerTrigger", "", "stream: a batch waits for so many offsets, but not for longer than maxTriggerDelay")
+    yield Option("maxTriggerDelay", "15m", "stream: the longest that minOffsetsPerTrigger waits, from one batch to the next")
+    yield Option(
+        "commitGroup", "", "stream: a consumer group to which the progress is committed, so that its lag shows in Kafka; gkafka's own"
+    )
+    yield Option("commitIntervalMs", "5000", "stream: commitGroup's offsets are committed no more often; gkafka's own")
+    yield Option("offsetCacheMs", "100", "stream: an idle query asks for the ends of the partitions no more often; gkafka's own")
     yield Option("batchRows", "10000", "rows of an Arrow batch that is handed to Spark, about; gkafka's own")
     yield Option("batchBytes", "4194304", "bytes of keys and values in it, about: what comes first counts; gkafka's own")
 
 
 OPTIONS = {option.name.lower(): option for option in _rows()}
-STREAMING_ONLY = {name.lower(): name for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")}
+TRIGGERS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+STREAM_ONLY = (*TRIGGERS, "commitGroup", "commitIntervalMs", "offsetCacheMs")
 STRATEGIES = ("subscribe", "subscribepattern", "assign")
 
 
@@ -91,8 +115,20 @@ class Assign:
 
 
 @dataclass(frozen=True)
+class StreamOptions:
+    """What a stream does from batch to batch. max_delay_ms: how long min_offsets may keep a batch waiting."""
+
+    max_offsets: int | None
+    min_offsets: int | None
+    max_delay_ms: int
+    commit_group: str | None
+    commit_interval_ms: int
+    offset_cache_ms: int
+
+
+@dataclass(frozen=True)
 class SourceOptions:
-    """What one read does. warnings: what the user should hear, once, from the driver."""
+    """What one read does. warnings: what the user should hear, once, from the driver. end: Latest() in a stream, which has none."""
 
     topics: Subscribe | SubscribePattern | Assign
     start: Limit
@@ -106,36 +142,75 @@ class SourceOptions:
     offset_retry_ms: int
     batch_rows: int
     batch_bytes: int
+    stream: StreamOptions
     kafka: KafkaProperties
     warnings: tuple[str, ...]
 
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
     """The options of a batch read, checked. Keys in any case. Raises ConfigurationError naming the option, its value and what it may be."""
-    given = {key.lower(): str(value) for key, value in options.items()}
-    _check_names(given)
+    given = _checked(options)
     start = _limit(given, "starting", Earliest())
     end = _limit(given, "ending", Latest())
     offsets.check_limits(start, end)
-    topics = _topics(given)
-    min_partitions = _positive(given, "minPartitions")
-    max_records = _positive(given, "maxRecordsPerPartition")
-    properties = translate({key[6:]: value for key, value in given.items() if key.startswith("kafka.")})
+    return _parsed(given, start, end, _batch_warnings)
+
+
+def parse_stream(options: Mapping[str, str]) -> SourceOptions:
+    """The same for a stream, which has no end and begins at the latest offsets."""
+    given = _checked(options)
+    for name, what in (("endingTimestamp", "timestamp"), ("endingOffsetsByTimestamp", "timestamp"), ("endingOffsets", "offset")):
+        if name.lower() in given:
+            raise ConfigurationError(f"ending {what} not valid in streaming queries: leave {name} out, or read in batches with spark.read")
+    return _parsed(given, _limit(given, "starting", Latest()), Latest(), lambda *_: iter(()))
+
+
+def parse_either(options: Mapping[str, str]) -> SourceOptions:
+    """The same where it is not known yet whether a batch or a stream will read: raises what either would."""
+    given = _checked(options)
+    return _parsed(given, _limit(given, "starting", Earliest()), _limit(given, "ending", Latest()), lambda *_: iter(()))
+
+
+def _checked(options: Mapping[str, str]) -> dict[str, str]:
+    given = values.lowered(options)
+    values.check_names(given, (option.name for option in OPTIONS.values()))
+    return given
+
+
+def _parsed(
+    given: Mapping[str, str], start: Limit, end: Limit, warnings: Callable[[Mapping[str, str], KafkaProperties], Iterator[str]]
+) -> SourceOptions:
+    properties = translate(values.kafka_properties(given))
     return SourceOptions(
-        topics=topics,
+        topics=_topics(given),
         start=start,
         end=end,
         fail_on_data_loss=_boolean(given, "failOnDataLoss"),
-        min_partitions=min_partitions,
-        max_records_per_partition=max_records,
+        min_partitions=values.positive(given, "minPartitions"),
+        max_records_per_partition=values.positive(given, "maxRecordsPerPartition"),
         include_headers=_boolean(given, "includeHeaders"),
         poll_timeout_ms=_whole(given, "kafkaConsumer.pollTimeoutMs", 1),
         offset_tries=_whole(given, "fetchOffset.numRetries", 1),
         offset_retry_ms=_whole(given, "fetchOffset.retryIntervalMs", 0),
         batch_rows=_whole(given, "batchRows", 1),
         batch_bytes=_whole(given, "batchBytes", 1),
+        stream=_stream(given),
         kafka=properties,
-        warnings=(*_batch_warnings(given, properties), *properties.warnings),
+        warnings=(*warnings(given, properties), *_group_warnings(given, properties), *properties.warnings),
+    )
+
+
+def _stream(given: Mapping[str, str]) -> StreamOptions:
+    low, high = values.positive(given, "minOffsetsPerTrigger"), values.positive(given, "maxOffsetsPerTrigger")
+    if low is not None and high is not None and low > high:
+        raise ConfigurationError(f"The value of minOffsetPerTrigger({low}) is higher than the maxOffsetsPerTrigger({high}).")
+    return StreamOptions(
+        max_offsets=high,
+        min_offsets=low,
+        max_delay_ms=values.duration_ms(given, "maxTriggerDelay", OPTIONS["maxtriggerdelay"].default),
+        commit_group=values.text(given, "commitGroup"),
+        commit_interval_ms=_whole(given, "commitIntervalMs", 0),
+        offset_cache_ms=_whole(given, "offsetCacheMs", 0),
     )
 
 
@@ -145,29 +220,14 @@ def options_table() -> str:
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
 
 
-# -- names -------------------------------------------------------------------------------------------------------------
-def _check_names(given: Mapping[str, str]) -> None:
-    for key in given:
-        if key not in OPTIONS and key not in STREAMING_ONLY and not key.startswith("kafka."):
-            raise ConfigurationError(f"unknown option {key!r} for format('gkafka'){_near(key)}")
-
-
-def _near(key: str) -> str:
-    if f"kafka.{key}" in OPTIONS:
-        return f"; did you mean {f'kafka.{key}'!r}?"
-    near = difflib.get_close_matches(key, [*OPTIONS, *STREAMING_ONLY], n=1, cutoff=0.7)
-    names = {**{k: o.name for k, o in OPTIONS.items()}, **STREAMING_ONLY}
-    return f"; did you mean {names[near[0]]!r}?" if near else "; docs/spark.md lists them"
-
-
-def _batch_warnings(given: Mapping[str, str], properties: KafkaProperties) -> Iterator[str]:
-    for key, name in STREAMING_ONLY.items():
-        if key in given:
+# -- what the user should hear -----------------------------------------------------------------------------------------
+def _batch_warnings(given: Mapping[str, str], _properties: KafkaProperties) -> Iterator[str]:
+    for name in STREAM_ONLY:
+        if name.lower() in given:
             yield f"{name} option ignored in batch queries"
-    if "minoffsetspertrigger" in given and "maxoffsetspertrigger" in given:
-        low, high = (_number(STREAMING_ONLY[key], given[key], 0) for key in ("minoffsetspertrigger", "maxoffsetspertrigger"))
-        if low > high:
-            raise ConfigurationError(f"The value of minOffsetPerTrigger({low}) is higher than the maxOffsetsPerTrigger({high}).")
+
+
+def _group_warnings(given: Mapping[str, str], properties: KafkaProperties) -> Iterator[str]:
     if "groupidprefix" in given:
         reason = "option kafka.group.id has been set" if properties.group_id is not None else "gkafka reads without a consumer group"
         yield f"Option groupIdPrefix will be ignored as {reason}"
@@ -195,10 +255,7 @@ def _offsets_limit(name: str, text: str) -> Limit:
 
 
 def _no_match_latest(given: Mapping[str, str]) -> bool:
-    text = given.get("startingoffsetsbytimestampstrategy", "error")
-    if text.lower() not in ("error", "latest"):
-        raise ConfigurationError(f"startingOffsetsByTimestampStrategy={text!r}: must be 'error' or 'latest'")
-    return text.lower() == "latest"
+    return values.one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest"
 
 
 def _topics(given: Mapping[str, str]) -> Subscribe | SubscribePattern | Assign:
@@ -233,32 +290,8 @@ def _pattern(value: str) -> str:
 
 
 def _boolean(given: Mapping[str, str], name: str) -> bool:
-    text = given.get(name.lower(), OPTIONS[name.lower()].default)
-    if text.lower() not in ("true", "false"):
-        raise ConfigurationError(f"{name}={text!r}: must be 'true' or 'false'")
-    return text.lower() == "true"
-
-
-def _positive(given: Mapping[str, str], name: str) -> int | None:
-    if name.lower() not in given:
-        return None
-    value = _number(name, given[name.lower()], None)
-    if value <= 0:
-        raise ConfigurationError(f"{name} must be positive: {value} was given")
-    return value
+    return values.boolean(given, name, OPTIONS[name.lower()].default)
 
 
 def _whole(given: Mapping[str, str], name: str, low: int) -> int:
-    return _number(name, given.get(name.lower(), OPTIONS[name.lower()].default), low)
-
-
-def _number(name: str, text: str, low: int | None) -> int:
-    try:
-        value = offsets.whole_number(text)
-    except ValueError:
-        raise ConfigurationError(f"{name}={text!r}: must be a whole number") from None
-    if low is not None and value < low:
-        raise ConfigurationError(f"{name}={text!r}: must be {low} or more")
-    if value >= 1 << 63:
-        raise ConfigurationError(f"{name}={text!r}: must be less than 2**63")
-    return value
+    return values.whole(given, name, OPTIONS[name.lower()].default, low)

@@ -1,57 +1,60 @@
 """format("gkafka"): the Python Data Source that Spark calls. Spark gives arguments by keyword, so their names are part of the contract.
 
 Constructors never raise (Spark would lose the error) and open nothing (the objects are pickled): the options are checked in
-schema(), which load() calls, and again in partitions(), because a schema given by the user skips the former.
+schema(), which load() calls, and again in the first call of a reader, because a schema given by the user skips the former.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import StructType
 
-from gkafka.exceptions import ConfigurationError
-from gkafka.spark.options import parse
+from gkafka.spark.columns import FIELDS, check_columns, kafka_schema, read_task
+from gkafka.spark.options import parse, parse_either
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from gkafka.spark.planner import OffsetRange
+    from gkafka.spark.streamreader import GKafkaStreamReader
 
-__all__ = ["GKafkaDataSource", "GKafkaReader", "kafka_schema"]
-
-HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-FIELDS = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
-    "headers": HEADERS,
-}
-
-
-def kafka_schema(include_headers: bool = False) -> StructType:
-    """The JVM connector's schema."""
-    return StructType([StructField(name, kind) for name, kind in FIELDS.items() if name != "headers" or include_headers])
+__all__ = ["FIELDS", "GKafkaDataSource", "GKafkaReader", "kafka_schema"]
 
 
 class GKafkaDataSource(DataSource):
-    """Apache Kafka, read in batches. Options: docs/spark.md."""
+    """Apache Kafka, read and written in batches and streams. Options: docs/spark.md."""
 
     @classmethod
     def name(cls) -> str:
         return "gkafka"
 
     def schema(self) -> StructType:
-        return kafka_schema(parse(self.options).include_headers)
+        return kafka_schema(parse_either(self.options).include_headers)
 
     def reader(self, schema: StructType) -> GKafkaReader:
         return GKafkaReader(dict(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> GKafkaStreamReader:
+        from gkafka.spark.streamreader import GKafkaStreamReader
+
+        return GKafkaStreamReader(dict(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        return _sink("writer").GKafkaWriter(dict(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        return _sink("streamWriter").GKafkaStreamWriter(dict(self.options), schema, overwrite)
+
+
+def _sink(feature: str) -> Any:
+    try:
+        return importlib.import_module("gkafka.spark.sink")
+    except ModuleNotFoundError as exc:
+        raise PySparkNotImplementedError(errorClass="NOT_IMPLEMENTED", messageParameters={"feature": feature}) from exc
 
 
 class GKafkaReader(DataSourceReader):
@@ -65,28 +68,8 @@ class GKafkaReader(DataSourceReader):
         from gkafka.spark.driver import plan
 
         options = parse(self._options)
-        _check_columns(self._schema)
+        check_columns(self._schema)
         return [InputPartition(task) for task in plan(options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        task: OffsetRange | None = partition.value if partition is not None else None
-        if task is None:  # what Spark makes of an empty list of partitions
-            return
-        from gkafka.spark.fetch import read
-
-        not_null = [column.name for column in self._schema.fields if not column.nullable]
-        yield from read(parse(self._options), task, self._schema.fieldNames(), not_null)
-
-
-def _check_columns(schema: StructType) -> None:
-    """A schema of the user's may be any part of ours, in any order."""
-    for column in schema.fields:
-        if not column.nullable and column.name in ("key", "value", "headers"):
-            raise ConfigurationError(f"schema: column {column.name!r} may be null in Kafka: leave NOT NULL out")
-        kind: Any = FIELDS.get(column.name)
-        if kind is None:
-            raise ConfigurationError(f"schema: column {column.name!r} is not one of {', '.join(FIELDS)}")
-        if column.dataType != kind:
-            raise ConfigurationError(
-                f"schema: column {column.name!r} is {kind.simpleString()}, not {column.dataType.simpleString()}: read it so and cast it"
-            )
+        return read_task(parse(self._options), self._schema, partition)

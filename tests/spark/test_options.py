@@ -12,7 +12,17 @@ import pytest
 from gkafka.common import IsolationLevel
 from gkafka.exceptions import ConfigurationError
 from gkafka.spark.offsets import AtTimestamp, AtTimestamps, Earliest, Latest, Specific
-from gkafka.spark.options import OPTIONS, Assign, SourceOptions, Subscribe, SubscribePattern, options_table, parse
+from gkafka.spark.options import (
+    OPTIONS,
+    Assign,
+    SourceOptions,
+    Subscribe,
+    SubscribePattern,
+    options_table,
+    parse,
+    parse_either,
+    parse_stream,
+)
 
 LEAST = {"kafka.bootstrap.servers": "h1:9092,h2", "subscribe": "t"}
 ROOT = Path(__file__).resolve().parents[2]
@@ -307,7 +317,7 @@ def test_the_documentation_has_every_option() -> None:
     assert len(OPTIONS) == options_table().count("\n") - 1
 
 
-@pytest.mark.parametrize("module", ["options", "offsets", "planner", "kafkaproperties"])
+@pytest.mark.parametrize("module", ["options", "offsets", "planner", "kafkaproperties", "values", "admission"])
 def test_the_pure_modules_import_no_pyspark(module: str) -> None:
     code = f"import sys, gkafka.spark.{module}; assert not {{'pyspark', 'pyarrow', 'numpy', 'gkafka.client'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
@@ -324,3 +334,88 @@ assert pyspark_gkafka.DefaultSource is gkafka.spark.GKafkaDataSource
 assert not hasattr(pyspark_gkafka, 'Other') and not hasattr(gkafka.spark, 'Other')
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+def stream(**more: str) -> SourceOptions:
+    return parse_stream({**LEAST, **more})
+
+
+def test_a_stream_begins_at_the_latest_offsets_unless_told() -> None:
+    assert stream().start == Latest()
+    assert stream(startingOffsets="earliest").start == Earliest()
+    assert stream(startingOffsets='{"t":{"0":-1}}').start == Specific({("t", 0): -1})
+    assert stream(startingOffsets="earliest", startingOffsetsByTimestamp='{"t":{"0":6}}').start == AtTimestamps({("t", 0): 6}, False)
+    assert stream(**ALL_STARTS).start == AtTimestamp(5, False)
+
+
+def test_the_defaults_of_a_stream_are_the_jvm_connectors() -> None:
+    found = stream().stream
+    assert (found.max_offsets, found.min_offsets, found.max_delay_ms) == (None, None, 15 * 60 * 1000)
+    assert (found.commit_group, found.commit_interval_ms, found.offset_cache_ms) == (None, 5000, 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("endingOffsets", "ending offset not valid in streaming queries: leave endingOffsets out"),
+        ("endingOffsetsByTimestamp", "ending timestamp not valid in streaming queries: leave endingOffsetsByTimestamp out"),
+        ("endingTimestamp", "ending timestamp not valid in streaming queries: leave endingTimestamp out"),
+    ],
+)
+def test_a_stream_has_no_end(name: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        stream(**{name: "latest"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "attribute", "value"),
+    [
+        ("maxOffsetsPerTrigger", "10", "max_offsets", 10),
+        ("minOffsetsPerTrigger", "10", "min_offsets", 10),
+        ("maxTriggerDelay", "90s", "max_delay_ms", 90_000),
+        ("maxTriggerDelay", " 2 H ", "max_delay_ms", 7_200_000),
+        ("maxTriggerDelay", "5min", "max_delay_ms", 300_000),
+        ("maxTriggerDelay", "250", "max_delay_ms", 250),
+        ("maxTriggerDelay", "1d", "max_delay_ms", 86_400_000),
+        ("commitGroup", " g ", "commit_group", "g"),
+        ("commitIntervalMs", "0", "commit_interval_ms", 0),
+        ("offsetCacheMs", "0", "offset_cache_ms", 0),
+    ],
+)
+def test_an_option_of_a_stream_is_taken(name: str, text: str, attribute: str, value: Any) -> None:
+    assert getattr(stream(**{name: text}).stream, attribute) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("maxOffsetsPerTrigger", "0", "maxOffsetsPerTrigger must be positive: 0 was given"),
+        ("maxOffsetsPerTrigger", "many", "maxOffsetsPerTrigger='many': must be a whole number"),
+        ("minOffsetsPerTrigger", "-1", "minOffsetsPerTrigger must be positive"),
+        ("maxTriggerDelay", "soon", "maxTriggerDelay='soon': must be a time such as 15m"),
+        ("maxTriggerDelay", "5 years", "maxTriggerDelay='5 years': must be a time such as 15m"),
+        ("maxTriggerDelay", "-5m", "maxTriggerDelay='-5m': must be a time such as 15m"),
+        ("maxTriggerDelay", "999999999999999999d", "must be less than 2\\*\\*63 ms"),
+        ("commitGroup", " ", "commitGroup=' ': must not be empty"),
+        ("commitIntervalMs", "-1", "commitIntervalMs='-1': must be 0 or more"),
+        ("offsetCacheMs", "x", "offsetCacheMs='x': must be a whole number"),
+    ],
+)
+def test_an_option_of_a_stream_is_refused_by_name(name: str, text: str, words: str) -> None:
+    for parsed in (parse_stream, parse, parse_either):
+        with pytest.raises(ConfigurationError, match=words):
+            parsed({**LEAST, name: text})
+
+
+def test_what_either_kind_of_read_takes_passes_where_it_is_not_known_which_it_is() -> None:
+    for given in ({"startingOffsets": "latest"}, {"endingOffsets": "latest"}, {"startingOffsets": '{"t":{"0":-1}}'}):
+        assert parse_either({**LEAST, **given})
+    for given in ({"startingOffsets": "nonsense"}, {"endingOffsets": "[]"}, {"subscribe": ""}):
+        with pytest.raises(ConfigurationError):
+            parse_either({**LEAST, **given})
+
+
+def test_a_group_that_is_given_for_access_alone_points_to_the_one_for_progress() -> None:
+    assert "commitGroup names a group" in stream(**{"kafka.group.id": "g"}).warnings[0]
+    assert stream(commitGroup="g").warnings == ()

@@ -62,15 +62,9 @@ def test_arguments_have_the_names_by_which_spark_gives_them() -> None:
     assert issubclass(GKafkaDataSource, DataSource)
 
 
-def test_streaming_and_writing_say_that_they_are_not_there() -> None:
-    source = GKafkaDataSource(options={})
-    for method, arguments in (
-        ("streamReader", (kafka_schema(),)),
-        ("simpleStreamReader", (kafka_schema(),)),
-        ("writer", (kafka_schema(), False)),
-    ):
-        with pytest.raises(PySparkNotImplementedError, match=method):
-            getattr(source, method)(*arguments)
+def test_streams_are_read_by_the_workers_and_never_by_the_driver() -> None:
+    with pytest.raises(PySparkNotImplementedError, match="simpleStreamReader"):
+        GKafkaDataSource(options={}).simpleStreamReader(kafka_schema())
 
 
 def test_constructors_never_raise_and_schema_does() -> None:
@@ -482,11 +476,11 @@ def unused_port() -> int:
 def test_errors_that_may_heal_are_tried_as_often_as_told(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
-    def fails(client: KafkaClient, topic: str) -> list[int]:
+    def fails(client: KafkaClient, wanted: object, *, isolation: object) -> dict[tuple[str, int], int]:
         calls.append(1)
         raise Healing("for now")
 
-    monkeypatch.setattr(KafkaClient, "partitions", fails)
+    monkeypatch.setattr(KafkaClient, "list_offsets", fails)
     with pytest.raises(Healing):
         reading(fetchOffset__numRetries="4", fetchOffset__retryIntervalMs="1").tasks()
     assert len(calls) == 4

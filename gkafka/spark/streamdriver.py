@@ -1,0 +1,222 @@
+"""One streaming query as its driver sees it between two calls of Spark: what there is to read, and what the next batch takes of it.
+
+Nothing here imports pyspark; streamreader.py has the methods that Spark calls.
+Source: spark-sql-kafka-0-10, KafkaMicroBatchStream and KafkaOffsetReaderAdmin (4.2).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from gkafka.exceptions import KafkaException, UnknownTopicOrPartition
+from gkafka.handlers import Handler
+from gkafka.spark.admission import TriggerDelay, rate_limit, waiting
+from gkafka.spark.driver import Asked
+from gkafka.spark.groupcommits import GroupCommits
+from gkafka.spark.offsets import Offsets, TopicPartition, moves_with_the_end, name_list, stream_ranges
+from gkafka.spark.options import SourceOptions
+from gkafka.spark.planner import OffsetRange, split
+
+__all__ = ["AvailableNowError", "StreamDriver"]
+
+log = logging.getLogger(__name__)
+
+PARTITIONS_S = 1.0
+"""How old the list of partitions may be: a partition that is added is found within that."""
+RESTART = "The error could be transient - restart your query, and report if you still see the same issue."
+
+
+class AvailableNowError(KafkaException):
+    """The partitions changed under a query with Trigger.AvailableNow in a way that leaves it without an end to reach."""
+
+
+class Partitions(NamedTuple):
+    """What the options named at a time."""
+
+    found: list[TopicPartition]
+    at: float
+
+
+class Ends(NamedTuple):
+    """The latest offsets at a time."""
+
+    found: Offsets
+    at: float
+
+
+class StreamDriver:
+    """Its state is the query's: what Spark does not hand over at each call."""
+
+    def __init__(self, options: SourceOptions, handler: Handler) -> None:
+        stream = options.stream
+        self._options, self._stream, self._handler = options, stream, handler
+        self._asked = Asked(options)
+        self._delay = TriggerDelay(stream.min_offsets, stream.max_delay_ms / 1000) if stream.min_offsets is not None else None
+        self._commits = GroupCommits(options, handler) if stream.commit_group is not None else None
+        self._initial: Offsets | None = None
+        self._is_under_way = False  # a batch was planned, or its end was told
+        self._position: Offsets | None = None  # the end of the last batch that was planned
+        self._target: Offsets | None = None  # where Trigger.AvailableNow ends
+        self._target_is_told = False
+        self._partitions: Partitions | None = None
+        self._ends: Ends | None = None
+
+    # -- what Spark asks, in about this order --------------------------------------------------------------------------------
+    def prepare_available_now(self) -> None:
+        """Whatever comes from now on is for another run: new records, and new partitions."""
+        self._target = self._latest({})
+
+    def initial(self) -> Offsets:
+        """Where a query without a checkpoint begins; the same each time."""
+        if self._initial is None:
+            found = self._asked.start()
+            if self._target is not None:
+                found = {
+                    at: min(offset, self._target[at]) if self._looks_at_the_end else offset
+                    for at, offset in found.items()
+                    if at in self._target
+                }
+            self._initial = found
+            log.info("initial offsets: %s", found)
+        return self._initial
+
+    def next_end(self, start: Offsets | None, *, everything: bool, limit: int | None = None) -> Offsets:
+        """The end of the next batch; `start` itself if there is none now.
+
+        start: the end of the last batch that Spark has committed; None on Spark 4.0 and 4.1, which do not say. everything: caps do not count.
+        limit: a cap other than maxOffsetsPerTrigger.
+        """
+        begin = start if start is not None else self._own_position()
+        self._note_progress(begin)
+        if self._is_to_be_empty():
+            self._is_under_way = True
+            return begin
+        ends = self._ends_for(begin)
+        self._is_under_way, self._target_is_told = True, self._target is not None
+        if everything:
+            return ends
+        if self._is_too_early(begin, ends):
+            return begin
+        limit = limit if limit is not None else self._stream.max_offsets
+        return ends if limit is None else rate_limit(limit, {**begin, **self._asked.earliest(ends.keys() - begin.keys())}, ends)
+
+    def latest_known(self) -> Offsets | None:
+        """The latest offsets, as the last batch's end was found from them; None if there are none."""
+        known = self._target or (self._ends.found if self._ends is not None else self._initial)
+        return known or None
+
+    def tasks(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        """The Spark tasks of a batch. Raises DataLossError, AvailableNowError, KafkaException."""
+        is_planned_again, self._is_under_way, self._position = self._is_first, True, end
+        if is_planned_again:
+            log.info("the first batch is planned again after a restart, with the end %s", end)
+            # Its start is what is the initial offset now, of partitions that came since, too.
+            start = end if self._looks_at_the_end else {at: offset for at, offset in start.items() if at in end}
+        if self._target_is_told:
+            self._check_target(end)
+        added = self._asked.earliest(end.keys() - start.keys())
+        ranges = stream_ranges(start, end, added, fail_on_data_loss=self._options.fail_on_data_loss)
+        return split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+
+    def finished(self, end: Offsets) -> None:
+        """A batch is done (Spark 4.0 and 4.1; newer ones tell by the next next_end())."""
+        self._note_progress(end)
+
+    def close(self) -> None:
+        if self._commits is not None:
+            self._commits.close()
+
+    # -- the first batch ---------------------------------------------------------------------------------------------------
+    @property
+    def _looks_at_the_end(self) -> bool:
+        return moves_with_the_end(self._options.start)
+
+    @property
+    def _is_first(self) -> bool:
+        """Is this call about the first batch of a query, as this process sees it first?"""
+        return self._initial is not None and not self._is_under_way
+
+    def _is_to_be_empty(self) -> bool:
+        """Is this the first batch of a query whose start is found from the end of its partitions?
+
+        A checkpoint keeps the end of batch 0, but not its start: after a crash in it Spark asks for the initial offsets again, and by then they
+        would be others: what came in between would never be read. So that batch is empty, and its end is the start, which the checkpoint keeps.
+        (The JVM connector keeps its initial offsets in a file of its own; the Python API tells nobody where the checkpoint is.)
+        """
+        return self._is_first and self._looks_at_the_end
+
+    def _own_position(self) -> Offsets:
+        return self._position if self._position is not None else self.initial()
+
+    # -- what there is -----------------------------------------------------------------------------------------------------
+    def _ends_for(self, begin: Offsets) -> Offsets:
+        if self._target is not None:
+            return self._target
+        now, kept = self._handler.monotonic(), self._ends
+        is_young = kept is not None and now - kept.at < self._stream.offset_cache_ms / 1000
+        if kept is None or not is_young or _behind(kept.found, begin):
+            kept = self._ends = Ends(self._latest(begin), now)
+        return kept.found
+
+    def _latest(self, known: Offsets) -> Offsets:
+        """The latest offsets, asked again if they lie before what was read: for a moment a new leader may not know better (KAFKA-7703)."""
+        for tries in range(1, self._options.offset_tries + 1):
+            ends = self._latest_of_present_partitions()
+            behind = _behind(ends, known)
+            if not behind or tries == self._options.offset_tries:
+                break
+            log.warning("try %d: the latest offsets of %s lie before what was read, asking again", tries, name_list(behind))
+            self._handler.sleep(self._options.offset_retry_ms / 1000)
+        return ends
+
+    def _latest_of_present_partitions(self) -> Offsets:
+        try:
+            return self._asked.latest(self._present_partitions())
+        except UnknownTopicOrPartition:  # deleted since the list was made
+            self._partitions = None
+            return self._asked.latest(self._present_partitions())
+
+    def _present_partitions(self) -> list[TopicPartition]:
+        now = self._handler.monotonic()
+        if self._partitions is None or now - self._partitions.at >= PARTITIONS_S:
+            self._partitions = Partitions(self._asked.partitions(missing_ok=True), now)
+        return self._partitions.found
+
+    def _is_too_early(self, begin: Offsets, ends: Offsets) -> bool:
+        """minOffsetsPerTrigger; not with AvailableNow, which would end with records unread."""
+        if self._delay is None or self._target is not None:
+            return False
+        return self._delay.holds_back(waiting(begin, ends), self._handler.monotonic())
+
+    # -- Trigger.AvailableNow ----------------------------------------------------------------------------------------------
+    def _check_target(self, end: Offsets) -> None:
+        target = self._target or {}
+        if target.keys() != end.keys():
+            raise AvailableNowError(
+                "Kafka data source in Trigger.AvailableNow should provide the same topic partitions in pre-fetched offset to end offset for each "
+                f"microbatch. {RESTART} topic-partitions for pre-fetched offset: {name_list(target)}, topic-partitions for end offset: {name_list(end)}."
+            )
+        latest = self._latest(end)
+        if lost := end.keys() - latest.keys():
+            raise AvailableNowError(
+                f"Some of partitions in Kafka topic(s) have been lost during running query with Trigger.AvailableNow. {RESTART} "
+                f"lost: {name_list(lost)}, topic-partitions for end offset: {name_list(end)}"
+            )
+        for topic, partition in _behind(latest, end):
+            raise AvailableNowError(
+                "Some of partitions in Kafka topic(s) report available offset which is less than end offset during running query with "
+                f"Trigger.AvailableNow. {RESTART} {topic}-{partition}: latest offset: {latest[topic, partition]}, end offset: {end[topic, partition]}",
+                topic=topic,
+                partition=partition,
+            )
+
+    # -- lag in Kafka ------------------------------------------------------------------------------------------------------
+    def _note_progress(self, reached: Offsets) -> None:
+        if self._commits is not None:
+            self._commits.offer(reached, wait=self._target is not None and reached == self._target)
+
+
+def _behind(found: Offsets, known: Offsets) -> list[TopicPartition]:
+    """The partitions that end before what is known of them."""
+    return sorted(at for at in found.keys() & known.keys() if found[at] < known[at])

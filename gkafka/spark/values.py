@@ -1,0 +1,136 @@
+"""Texts of options as values, checked, for what reads and what writes. Nothing here imports pyspark.
+
+Spark gives every option as text, its name in lower case. Each function takes the options so, the name as users write it, and a default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gkafka.exceptions import ConfigurationError
+
+__all__ = [
+    "boolean",
+    "check_names",
+    "duration_ms",
+    "kafka_properties",
+    "lowered",
+    "number",
+    "one_of",
+    "positive",
+    "text",
+    "whole",
+    "whole_number",
+]
+
+UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+"""What Spark's own times are written with; microseconds ("us") are cut to milliseconds there, and refused here."""
+MAX_LONG = (1 << 63) - 1
+
+
+def lowered(options: Mapping[str, Any]) -> dict[str, str]:
+    """The options with their names in lower case, as Spark hands them over and as the functions here look them up."""
+    return {key.lower(): str(value) for key, value in options.items()}
+
+
+def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """Those that are named kafka.*, without it."""
+    return {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
+
+
+def check_names(given: Mapping[str, str], known: Iterable[str], *, where: str = "format('gkafka')") -> None:
+    """known: names as users write them. Raises ConfigurationError for another one that is no kafka.*, with the nearest."""
+    names = {name.lower(): name for name in known}
+    for key in given:
+        if key not in names and not key.startswith("kafka."):
+            raise ConfigurationError(f"unknown option {key!r} for {where}{_near(key, names)}")
+
+
+def _near(key: str, names: Mapping[str, str]) -> str:
+    if f"kafka.{key}" in names:
+        return f"; did you mean {f'kafka.{key}'!r}?"
+    near = difflib.get_close_matches(key, names, n=1, cutoff=0.7)
+    return f"; did you mean {names[near[0]]!r}?" if near else "; docs/spark.md lists them"
+
+
+# -- one value ---------------------------------------------------------------------------------------------------------
+def text(given: Mapping[str, str], name: str, default: str | None = None) -> str | None:
+    """A text that says something. Raises ConfigurationError if there is nothing but white space."""
+    if name.lower() not in given:
+        return default
+    found = given[name.lower()].strip()
+    if not found:
+        raise ConfigurationError(f"{name}={given[name.lower()]!r}: must not be empty; leave it out instead")
+    return found
+
+
+def boolean(given: Mapping[str, str], name: str, default: str) -> bool:
+    """ "true" or "false", in any case. Raises ConfigurationError."""
+    found = given.get(name.lower(), default)
+    if found.lower() not in ("true", "false"):
+        raise ConfigurationError(f"{name}={found!r}: must be 'true' or 'false'")
+    return found.lower() == "true"
+
+
+def one_of(given: Mapping[str, str], name: str, allowed: Iterable[str], default: str) -> str:
+    """One of these words, in any case, as it stands in `allowed`. Raises ConfigurationError."""
+    found = given.get(name.lower(), default)
+    words = {word.lower(): word for word in allowed}
+    if found.lower() not in words:
+        raise ConfigurationError(f"{name}={found!r}: must be {' or '.join(map(repr, words.values()))}")
+    return words[found.lower()]
+
+
+def positive(given: Mapping[str, str], name: str) -> int | None:
+    """A whole number of 1 or more, None where it is not given. Raises ConfigurationError in the JVM connector's words."""
+    if name.lower() not in given:
+        return None
+    value = number(name, given[name.lower()])
+    if value <= 0:
+        raise ConfigurationError(f"{name} must be positive: {value} was given")
+    return value
+
+
+def whole(given: Mapping[str, str], name: str, default: str, low: int) -> int:
+    """A whole number from `low` to 2**63 - 1. Raises ConfigurationError."""
+    return number(name, given.get(name.lower(), default), low)
+
+
+def number(name: str, given: str, low: int | None = None) -> int:
+    """The same, of the text itself."""
+    try:
+        value = whole_number(given)
+    except ValueError:
+        raise ConfigurationError(f"{name}={given!r}: must be a whole number") from None
+    if low is not None and value < low:
+        raise ConfigurationError(f"{name}={given!r}: must be {low} or more")
+    if value > MAX_LONG:
+        raise ConfigurationError(f"{name}={given!r}: must be less than 2**63")
+    return value
+
+
+def whole_number(given: str) -> int:
+    """An int as Java's parsers take it: ASCII digits with an optional sign, white space around. int() takes 1_000 and other digits too.
+
+    Raises ValueError.
+    """
+    if re.fullmatch(r"\s*[+-]?[0-9]{1,30}\s*", given) is None:
+        raise ValueError(f"{given!r} is not a whole number")
+    return int(given)
+
+
+def duration_ms(given: Mapping[str, str], name: str, default: str) -> int:
+    """Milliseconds of "15m", "90s" or "500" (a number alone is milliseconds), as Spark writes times. Raises ConfigurationError."""
+    found = given.get(name.lower(), default)
+    match = re.fullmatch(r"([0-9]{1,18})\s*([a-z]*)", found.strip().lower())
+    if match is None or match[2] not in UNITS_MS:
+        raise ConfigurationError(
+            f"{name}={found!r}: must be a time such as 15m: a whole number and one of {', '.join(filter(None, UNITS_MS))}"
+        )
+    value = int(match[1]) * UNITS_MS[match[2]]
+    if value > MAX_LONG:
+        raise ConfigurationError(f"{name}={found!r}: must be less than 2**63 ms")
+    return value
