@@ -6,11 +6,12 @@ The group has no members: its offsets are committed as those of a consumer that 
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from gkafka.common import TopicPartition
 from gkafka.exceptions import BrokerError, KafkaException, UnknownMemberId
 from gkafka.groupoffsets import GroupOffsets
-from gkafka.handlers import Handler, Worker
+from gkafka.skins import Handler
 from gkafka.spark.connections import connected
 from gkafka.spark.offsets import Offsets
 from gkafka.spark.options import SourceOptions
@@ -33,7 +34,7 @@ class GroupCommits:
         self._interval_s, self._handler = options.stream.commit_interval_ms / 1000, handler
         self._committed: Offsets = {}
         self._last: float | None = None
-        self._worker: Worker | None = None
+        self._worker: Any = None  # of the handler
         self._failures = 0
 
     def offer(self, offsets: Offsets, *, wait: bool = False) -> None:

@@ -10,7 +10,7 @@ import logging
 from typing import NamedTuple
 
 from gkafka.exceptions import KafkaException, UnknownTopicOrPartition
-from gkafka.handlers import Handler
+from gkafka.skins import Handler
 from gkafka.spark.admission import TriggerDelay, rate_limit, waiting
 from gkafka.spark.driver import Asked
 from gkafka.spark.groupcommits import GroupCommits

@@ -84,7 +84,7 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _query(self, *, tells_start: bool = True) -> StreamDriver:
         if self._driver is None:
-            from gkafka.handlers import ThreadingHandler
+            from gkafka.skins import resolve_handler
             from gkafka.spark.streamdriver import StreamDriver
 
             options = parse_stream(self._options)
@@ -96,7 +96,7 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "maxOffsetsPerTrigger: this Spark reads one batch with Trigger.AvailableNow, which leaves what passes the cap to the next run; "
                     "Spark 4.2 and newer go on until all is read"
                 )
-            self._driver = StreamDriver(options, ThreadingHandler())
+            self._driver = StreamDriver(options, resolve_handler("threading"))
         return self._driver
 
     # -- in a worker -------------------------------------------------------------------------------------------------------
