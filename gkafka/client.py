@@ -247,13 +247,16 @@ class KafkaClient:
             self._raw = RawFetcher(self._cluster)
         return self._raw
 
-    def admin(self) -> Admin:
-        """Administration of the cluster: topics, configurations, groups, offsets, ACLs, users and more (docs/admin.md)."""
+    def admin(self, *, retry_backoff_ms: float = 100) -> Admin:
+        """Administration of the cluster: topics, configurations, groups, offsets, ACLs, users and more (docs/admin.md).
+
+        retry_backoff_ms: before what a retry may heal is tried again, the double each time up to ten times as much.
+        """
         self._handler.check_fork()
         self._cluster.check_open()
         from gkafka.admin import Admin  # whoever only produces or consumes starts without its tables
 
-        return Admin(self._cluster)
+        return Admin(self._cluster, retry_backoff_ms)
 
     def create_topic(
         self,

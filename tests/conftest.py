@@ -10,13 +10,17 @@ import gc
 import os
 import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from gkafka.records import IMPLEMENTATION
+
+if TYPE_CHECKING:
+    from gkafka.testing import MockCluster
 
 RECORDING = os.environ.get("GKAFKA_HANDLERS") == "recording"
 NOT_RECORDED = {
@@ -53,6 +57,35 @@ def recorded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     with Watch(recorders) as watch:
         yield
         judge(watch)
+
+
+@pytest.fixture
+def usual_topics() -> dict[str, int]:
+    """What clusters have that were told no topics."""
+    return {"t": 1}
+
+
+@pytest.fixture
+def make_cluster(usual_topics: dict[str, int]) -> Iterator[Callable[..., MockCluster]]:
+    """Makes clusters in this process that end with the test."""
+    from gkafka.testing import MockCluster
+
+    made: list[MockCluster] = []
+
+    def make(brokers: int = 1, topics: dict[str, int] | None = None, **options: Any) -> MockCluster:
+        made.append(MockCluster(brokers, usual_topics if topics is None else topics, **options))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.close()
+        assert not cluster.errors, cluster.errors
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
+    """One broker with the usual topics."""
+    return make_cluster()
 
 
 @pytest.fixture(scope="module", autouse=True)

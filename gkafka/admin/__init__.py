@@ -31,7 +31,7 @@ from gkafka.admin.enums import (
     ScramMechanism,
 )
 from gkafka.admin.groups import GroupDescription, GroupListing, GroupMember
-from gkafka.admin.offsets import GroupOffset, OffsetReset, OffsetsAdmin
+from gkafka.admin.offsets import FoundOffset, GroupOffset, OffsetReset, OffsetsAdmin
 from gkafka.admin.placement import LogDir, PlacementAdmin, Reassignment, ReplicaInDir, ReplicaOnBroker
 from gkafka.admin.quotas import Quota, QuotasAdmin
 from gkafka.admin.requests import Requests
@@ -57,6 +57,7 @@ __all__ = [
     "ConfigSynonym",
     "CreatedTopic",
     "Features",
+    "FoundOffset",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -88,5 +89,5 @@ __all__ = [
 class Admin(OffsetsAdmin, ConfigsAdmin, QuotasAdmin, ClusterAdmin, PlacementAdmin, AclsAdmin, UsersAdmin, TransactionsAdmin):
     """A client's administrator, on the client's connections: it has nothing of its own to close. Made by `client.admin()`."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._requests = Requests(cluster)
+    def __init__(self, cluster: Cluster, retry_backoff_ms: float = 100) -> None:
+        self._requests = Requests(cluster, retry_backoff_ms)

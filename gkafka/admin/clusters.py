@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from gkafka.admin.enums import AclOperation, operations_of
-from gkafka.checks import check_count, check_mapping, check_name
+from gkafka.checks import check_count, check_flag, check_mapping, check_name
 from gkafka.exceptions import ConfigurationError, KafkaException, ProtocolError, UnsupportedVersion, error_for
 from gkafka.wire.apiversions import ApiVersionsRequest
 from gkafka.wire.clusteradmin import (
@@ -124,9 +124,10 @@ class ClusterAdmin:
 
         return self._requests.settle("describing the quorum", [""], attempt, deadline)[""]
 
-    def describe_features(self, *, timeout: float | None = None) -> Features:
-        """What the cluster's releases can, and what of that is switched on (2.7 and newer; empty before)."""
-        response, broker = self._requests.anyone(_api_versions(), self._requests.begin(timeout))
+    def describe_features(self, *, from_controller: bool = False, timeout: float | None = None) -> Features:
+        """What the cluster's releases can, and what of that is switched on (2.7 and newer; empty before). from_controller: ask none but it."""
+        ask = self._requests.controller if check_flag("from_controller", from_controller) else self._requests.anyone
+        response, broker = ask(_api_versions(), self._requests.begin(timeout))
         _raise(response, broker, "ApiVersions")
         return Features(
             {f.name: (f.min_version, f.max_version) for f in response.supported_features},

@@ -9,13 +9,13 @@ from gkafka.admin.arguments import check_names, items_of
 from gkafka.admin.enums import AclOperation, operations_of
 from gkafka.admin.requests import GROUP
 from gkafka.brokererrors import GroupIdNotFound
-from gkafka.checks import check_text
+from gkafka.checks import check_name, check_text
 from gkafka.common import TopicPartition
-from gkafka.exceptions import KafkaException, ProtocolError, UnsupportedVersion, error_for
+from gkafka.exceptions import ConfigurationError, KafkaException, ProtocolError, UnsupportedVersion, error_for
 from gkafka.wire.consumergroups import ConsumerGroupDescribeRequest
 from gkafka.wire.consumerprotocol import CONSUMER, flattened, read_assignment
 from gkafka.wire.groupadmin import DeleteGroupsRequest
-from gkafka.wire.groups import DescribeGroupsRequest, ListGroupsRequest
+from gkafka.wire.groups import DescribeGroupsRequest, LeaveGroupRequest, ListGroupsRequest, MemberIdentity
 
 if TYPE_CHECKING:
     from gkafka.admin.requests import Requests
@@ -34,7 +34,10 @@ class GroupListing(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """partitions: what it has, None where that cannot be read. target: what it shall have (KIP-848); None for members of classic groups."""
+    """partitions: what it has, None where that cannot be read. target: what it shall have (KIP-848); None for members of classic groups.
+
+    metadata, assignment: of members of classic groups, as their protocol has them; empty for the others.
+    """
 
     member_id: str
     instance_id: str | None
@@ -44,6 +47,8 @@ class GroupMember(NamedTuple):
     target: frozenset[TopicPartition] | None
     epoch: int
     rack: str | None
+    metadata: bytes = b""
+    assignment: bytes = b""
 
 
 class GroupDescription(NamedTuple):
@@ -136,6 +141,44 @@ class GroupsAdmin:
 
         self._requests.settle("deleting groups", names, attempt, deadline)
 
+    def remove_members(
+        self,
+        group: str,
+        member_ids: Iterable[str] = (),
+        *,
+        instance_ids: Iterable[str] = (),
+        reason: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Have members leave a group, by the ids that the group gave them or by the instance ids of static ones (2.3 and newer).
+
+        They join anew if they are alive. reason: for the coordinator's log (3.2 and newer). Raises the error of the group itself; item errors, by the
+        id that was given: UnknownMemberId, ...
+        """
+        name = check_name("group", group)
+        members = {id_: MemberIdentity(member_id=id_, reason=reason) for id_ in check_names("member_ids", member_ids)}
+        static = {
+            id_: MemberIdentity(member_id="", group_instance_id=id_, reason=reason) for id_ in check_names("instance_ids", instance_ids)
+        }
+        if both := members.keys() & static.keys():
+            raise ConfigurationError(f"{', '.join(sorted(both))}: is in member_ids and in instance_ids; give it once")
+        wanted = members | static
+        deadline = self._requests.begin(timeout)
+
+        def read(response: Any, mine: list[str], broker: str) -> dict[str, KafkaException | None]:
+            about = {"group": name, "broker": broker, "api": "LeaveGroup"}
+            error = error_for(response.error_code, **about)
+            if error is not None:
+                return dict.fromkeys(mine, error)
+            return dict.fromkeys(mine) | {m.group_instance_id or m.member_id: error_for(m.error_code, **about) for m in response.members}
+
+        def attempt(left: list[str]) -> Mapping[str, KafkaException | None]:
+            place = self._requests.coordinators([name], GROUP, deadline)[name]
+            request = LeaveGroupRequest(group_id=name, members=[wanted[id_] for id_ in left])
+            return self._requests.by_broker(dict.fromkeys(left, place), lambda _: request, read, deadline)
+
+        self._requests.settle(f"removing members of group {name!r}", wanted, attempt, deadline)
+
 
 def _error(group: Any, broker: str, api: str) -> KafkaException | None:
     about = {"group": group.group_id, "broker": broker, "api": api}
@@ -155,6 +198,8 @@ def _classic_group(group: Any, broker: str, operations: bool) -> GroupDescriptio
             None,
             -1,
             None,
+            bytes(m.member_metadata),
+            bytes(m.member_assignment),
         )
         for m in group.members
     )

@@ -19,11 +19,19 @@ from gkafka.rawfetch import check_isolation
 from gkafka.wire.groupadmin import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic, OffsetFetchRequest
 
-__all__ = ["GroupOffset", "OffsetReset", "OffsetsAdmin"]
+__all__ = ["FoundOffset", "GroupOffset", "OffsetReset", "OffsetsAdmin"]
 
 EARLIEST, LATEST = -2, -1
 BY_NAME = 9
 """OffsetFetch and OffsetCommit: the newest version that names topics, not their ids alone."""
+
+
+class FoundOffset(NamedTuple):
+    """offset, timestamp (ms since the epoch), leader_epoch: -1 each where there is none, the timestamp also for the ends of a log."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
 
 
 class GroupOffset(NamedTuple):
@@ -57,13 +65,26 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
 
         Item errors: UnknownTopicOrPartition, TopicAuthorizationFailed, ...
         """
+        return {tp: found.offset for tp, found in self.find_offsets(wanted, isolation=isolation, timeout=timeout).items()}
+
+    def find_offsets(
+        self,
+        wanted: Mapping[tuple[str, int], int],
+        *,
+        isolation: IsolationLevel | int = IsolationLevel.READ_UNCOMMITTED,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, FoundOffset]:
+        """list_offsets() with the time and the leader epoch of what was found; -3: the newest record by its time (3.0 and newer)."""
         asked = {
             one_partition(tp): check_count("timestamp", time, low=-5, high=(1 << 63) - 1)
             for tp, time in check_mapping("wanted", wanted, '{("orders", 0): -1}').items()
         }
-        return self._offsets_at(asked, int(check_isolation(isolation)), self._requests.begin(timeout))
+        return self._found_at(asked, int(check_isolation(isolation)), self._requests.begin(timeout))
 
-    def _offsets_at(self, asked: Mapping[TopicPartition, int], isolation_level: int, deadline: float) -> dict[TopicPartition, int]:
+    def _offsets_at(self, asked: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, int]:
+        return {tp: found.offset for tp, found in self._found_at(asked, 0, deadline).items()}
+
+    def _found_at(self, asked: Mapping[TopicPartition, int], isolation_level: int, deadline: float) -> dict[TopicPartition, FoundOffset]:
         def request_of(mine: list[TopicPartition]) -> ListOffsetsRequest:
             topics = [
                 ListOffsetsTopic(
@@ -74,15 +95,17 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
             ]
             return ListOffsetsRequest(isolation_level=isolation_level, topics=topics)
 
-        def read(response: Any, mine: list[TopicPartition], broker: str) -> dict[TopicPartition, int | KafkaException]:
-            found: dict[TopicPartition, int | KafkaException] = {}
+        def read(response: Any, mine: list[TopicPartition], broker: str) -> dict[TopicPartition, FoundOffset | KafkaException]:
+            found: dict[TopicPartition, FoundOffset | KafkaException] = {}
             for topic in response.topics:
                 for p in topic.partitions:
                     error = error_for(p.error_code, topic=topic.name, partition=p.partition_index, broker=broker, api="ListOffsets")
-                    found[TopicPartition(topic.name, p.partition_index)] = p.found if error is None else error
+                    found[TopicPartition(topic.name, p.partition_index)] = (
+                        FoundOffset(p.found, p.timestamp, p.leader_epoch) if error is None else error
+                    )
             return found
 
-        def attempt(left: list[TopicPartition]) -> dict[TopicPartition, int | KafkaException]:
+        def attempt(left: list[TopicPartition]) -> dict[TopicPartition, FoundOffset | KafkaException]:
             return self._requests.by_broker(self._requests.leaders(left, deadline), request_of, read, deadline)
 
         return self._requests.settle("looking offsets up", asked, attempt, deadline)
@@ -223,9 +246,9 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
         return plan
 
     def _plan(self, committed: Mapping[TopicPartition, GroupOffset], rule: _Rule, deadline: float) -> dict[TopicPartition, OffsetReset]:
-        earliest = self._offsets_at(dict.fromkeys(committed, EARLIEST), 0, deadline)
-        latest = self._offsets_at(dict.fromkeys(committed, LATEST), 0, deadline)
-        timed = {} if rule.time is None else self._offsets_at(dict.fromkeys(committed, rule.time), 0, deadline)
+        earliest = self._offsets_at(dict.fromkeys(committed, EARLIEST), deadline)
+        latest = self._offsets_at(dict.fromkeys(committed, LATEST), deadline)
+        timed = {} if rule.time is None else self._offsets_at(dict.fromkeys(committed, rule.time), deadline)
         plan: dict[TopicPartition, OffsetReset] = {}
         errors: dict[TopicPartition, KafkaException] = {}
         for tp, offset in committed.items():

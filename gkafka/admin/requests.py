@@ -63,9 +63,11 @@ _MISSING: Any = object()
 class Requests:
     """One client's way to its brokers."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, retry_backoff_ms: float) -> None:
         self._cluster, self._handler = cluster, cluster.handler
         self._chance = self._handler.random()
+        pause_s = check_seconds("retry_backoff_ms", retry_backoff_ms, low=1) / 1000
+        self._backoff = Backoff(pause_s, 10 * pause_s)
 
     # -- time
     def begin(self, timeout: float | None) -> float:
@@ -235,7 +237,7 @@ class Requests:
         asked = left = list(dict.fromkeys(items))
         results: dict[K, V] = {}
         errors: dict[K, KafkaException] = {}
-        backoff, tries = Backoff(0.1, 1.0), 0
+        tries = 0
         while left:
             self._handler.check_fork()
             self._cluster.check_open()
@@ -244,7 +246,7 @@ class Requests:
                 raise whole
             again = self._sort(left, outcomes, results, errors)
             tries += 1
-            pause = backoff.pause_s(tries, self._chance)
+            pause = self._backoff.pause_s(tries, self._chance)
             rest = deadline - self._handler.monotonic()
             if again and pause >= rest:
                 self._cluster._pause(rest)

@@ -15,7 +15,8 @@ from gkafka.admin.arguments import (
     items_of,
     one_partition,
 )
-from gkafka.admin.enums import AclOperation, operations_of
+from gkafka.admin.configs import ConfigEntry
+from gkafka.admin.enums import AclOperation, ConfigSource, known, operations_of
 from gkafka.admin.requests import metadata_request
 from gkafka.checks import check_count, check_mapping, check_offset, check_topic_name
 from gkafka.common import TopicPartition
@@ -74,13 +75,17 @@ class NewTopic(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """A topic as it was made, or would be. partitions, replication_factor and configs: -1 and None where brokers do not tell (before 2.4)."""
+    """A topic as it was made, or would be. partitions, replication_factor and configs: -1 and None where brokers do not tell (before 2.4).
+
+    entries: the configuration with where each value comes from.
+    """
 
     name: str
     topic_id: UUID
     partitions: int
     replication_factor: int
     configs: dict[str, str | None] | None
+    entries: dict[str, ConfigEntry] | None = None
 
 
 class TopicListing(NamedTuple):
@@ -176,20 +181,23 @@ class TopicsAdmin:
         with contextlib.suppress(AdminError, KafkaTimeoutError):  # they are made, whoever tells of them later
             self._requests.settle("waiting for new topics", self._requests.brokers(deadline), attempt, deadline)
 
-    def delete_topics(self, topics: Iterable[str], *, timeout: float | None = None) -> None:
-        """Delete topics with all that is in them. Item errors: UnknownTopicOrPartition, TopicDeletionDisabled, ..."""
+    def delete_topics(self, topics: Iterable[str], *, timeout: float | None = None) -> dict[str, UUID]:
+        """Delete topics with all that is in them. Returns the ids that they had, all zero before 2.8.
+
+        Item errors: UnknownTopicOrPartition, TopicDeletionDisabled, ...
+        """
         names = check_topic_names(topics)
         deadline = self._requests.begin(timeout)
 
-        def attempt(left: list[str]) -> dict[str, KafkaException | None]:
+        def attempt(left: list[str]) -> dict[str, UUID | KafkaException]:
             request = DeleteTopicsRequest(topic_names=left, timeout_ms=self._requests.share_ms(deadline))
             response, controller = self._requests.controller(request, deadline)
             return {
-                t.name or "": error_for(t.error_code, t.error_message, topic=t.name, broker=controller, api="DeleteTopics")
+                t.name or "": error_for(t.error_code, t.error_message, topic=t.name, broker=controller, api="DeleteTopics") or t.topic_id
                 for t in response.responses
             }
 
-        self._requests.settle("deleting topics", names, attempt, deadline)
+        return self._requests.settle("deleting topics", names, attempt, deadline)
 
     def list_topics(self, *, internal: bool = False, timeout: float | None = None) -> dict[str, TopicListing]:
         """All topics that the asker may describe. internal: also those that brokers keep for themselves."""
@@ -337,8 +345,16 @@ def _count_or_default(name: str, value: Any, high: int = (1 << 31) - 1) -> int:
 
 
 def _created(topic: Any) -> CreatedTopic:
-    configs = None if not topic.configs else {entry.name: entry.value for entry in topic.configs}
-    return CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor, configs)
+    entries = None if not topic.configs else {entry.name: _entry(entry) for entry in topic.configs}
+    configs = None if entries is None else {name: entry.value for name, entry in entries.items()}
+    return CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor, configs, entries)
+
+
+def _entry(told: Any) -> ConfigEntry:
+    source = known(ConfigSource, max(0, told.config_source))
+    return ConfigEntry(
+        told.name, told.value, source, source is ConfigSource.DEFAULT, told.read_only, told.is_sensitive, "unknown", (), None
+    )
 
 
 def _new_replicas(placed: list[list[int]] | None) -> list[CreatePartitionsAssignment] | None:

@@ -71,9 +71,10 @@ class UsersAdmin:
         mechanism: ScramMechanism | str = ScramMechanism.SCRAM_SHA_512,
         *,
         iterations: int = 8192,
+        salt: bytes | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Give a user a password, a new user too. iterations: 4096 to 16384; more are slower to guess, and to log in with.
+        """Give a user a password, a new user too. iterations: 4096 to 16384; more are slower to guess, and to log in with. salt: None for a new one.
 
         Raises UnacceptableCredential, ClusterAuthorizationFailed, ...
         """
@@ -81,7 +82,7 @@ class UsersAdmin:
         rounds = check_count("iterations", iterations, low=MIN_ITERATIONS, high=MAX_ITERATIONS)
         secret = _secret(password)
         del password  # from here on nothing that a traceback's variables show
-        upsertion = self._requests.aside(_upsertion, name, secret, rounds, kind)
+        upsertion = self._requests.aside(_upsertion, name, secret, rounds, kind, _salt(salt))
         self._alter_user(AlterUserScramCredentialsRequest(upsertions=[upsertion]), name, timeout)
 
     def delete_user(self, user: str, mechanism: ScramMechanism | str, *, timeout: float | None = None) -> None:
@@ -104,8 +105,7 @@ class UsersAdmin:
         self._requests.settle(f"changing user {user!r}", [user], attempt, deadline)
 
 
-def _upsertion(user: str, password: Secret, iterations: int, mechanism: ScramMechanism) -> ScramCredentialUpsertion:
-    salt = os.urandom(SALT_BYTES)
+def _upsertion(user: str, password: Secret, iterations: int, mechanism: ScramMechanism, salt: bytes) -> ScramCredentialUpsertion:
     salted = salted_password(password, salt, iterations, mechanism)
     return ScramCredentialUpsertion(name=user, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=salted)
 
@@ -122,6 +122,14 @@ def _secret(given: Any) -> Secret:
     if not secret.reveal():
         raise ConfigurationError("password: must not be empty")
     return secret
+
+
+def _salt(given: Any) -> bytes:
+    if given is None:
+        return os.urandom(SALT_BYTES)
+    if not isinstance(given, bytes) or not given:
+        raise ConfigurationError("salt: must be bytes, or None for a new one")
+    return given
 
 
 def _mechanism(given: Any) -> ScramMechanism:

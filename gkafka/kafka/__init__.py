@@ -18,6 +18,7 @@ from gkafka.kafka.serializer import Deserializer, Serializer
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
+    from gkafka.kafka.admin.client import KafkaAdminClient
     from gkafka.kafka.legacy.client import KafkaClient as SimpleClient
     from gkafka.kafka.legacy.producer import SimpleProducer
     from gkafka.kafka.legacy.simple import SimpleConsumer
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConsumerRebalanceListener",
     "Deserializer",
+    "KafkaAdminClient",
     "KafkaClient",
     "KafkaConsumer",
     "KafkaProducer",
@@ -41,7 +43,9 @@ _LEGACY = {"SimpleClient": "KafkaClient", "SimpleConsumer": "SimpleConsumer", "S
 
 
 def __getattr__(name: str) -> Any:
-    """What 1.4 keeps of 0.9 is imported when it is used."""
+    """The administrator, and what 1.4 keeps of 0.9, are imported when they are used."""
+    if name == "KafkaAdminClient":
+        return importlib.import_module("gkafka.kafka.admin").KafkaAdminClient
     if name not in _LEGACY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("gkafka.kafka.legacy"), _LEGACY[name])

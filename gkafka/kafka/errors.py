@@ -23,6 +23,7 @@ __all__ = [  # and a name for each code of the broker's errors, below
     "KafkaTimeoutError",
     "LogTruncationError",
     "NoBrokersAvailable",
+    "NoError",
     "NothingToSend",
     "UnrecognizedBrokerVersion",
     "WrongTypeError",
@@ -36,6 +37,12 @@ KafkaProtocolError = CorrelationIdError = _ours.ProtocolError
 KafkaUnavailableError = NoBrokersAvailable = _ours.NoBrokersAvailableError
 UnsupportedCodecError = _ours.UnsupportedCodec
 TransactionAbortedError = _ours.TransactionAbortedError
+
+
+class NoError(BrokerResponseError):
+    """No error: where kafka-python gives the class of an error, and there is none."""
+
+    code = 0
 
 
 class IllegalStateError(KafkaException):

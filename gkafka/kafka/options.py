@@ -5,10 +5,12 @@ Every option has an effect, or is refused where it could have none: `None` in a 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import itertools
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import gkafka
@@ -17,7 +19,7 @@ from gkafka.client import KafkaClient
 from gkafka.exceptions import ConfigurationError, KafkaTimeoutError, NoBrokersAvailableError
 from gkafka.skins import NO_DELAY, buffer_options
 
-__all__ = ["CLIENT", "client_options", "merge", "native", "reach"]
+__all__ = ["CLIENT", "client_options", "merge", "native", "reach", "told_as"]
 
 _numbers = itertools.count(1)
 
@@ -143,15 +145,27 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
     }
 
 
-def reach(client: KafkaClient, options: Mapping[str, Any]) -> None:
-    """Find out what the brokers speak, unless api_version says it. Raises NoBrokersAvailable after api_version_auto_timeout_ms."""
-    timeout_s = check_seconds("api_version_auto_timeout_ms", options["api_version_auto_timeout_ms"]) / 1000
+@contextlib.contextmanager
+def told_as(names: Mapping[str, str]) -> Iterator[None]:
+    """An error about one of gkafka's options names kafka-python's. names: gkafka's -> kafka-python's."""
+    try:
+        yield
+    except ConfigurationError as exc:
+        text = re.sub(rf"\b({'|'.join(names)})=", lambda found: f"{names[found[1]]}=", str(exc))
+        if text == str(exc):
+            raise
+        raise ConfigurationError(text, topic=exc.topic, partition=exc.partition) from exc
+
+
+def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api_version_auto_timeout_ms") -> None:
+    """Find out what the brokers speak, unless api_version says it. Raises NoBrokersAvailable after the time in the option `within`."""
+    timeout_s = check_seconds(within, options[within]) / 1000
     if options["api_version"] not in (None, "auto"):
         return
     try:
         client.connect(timeout_s)
     except KafkaTimeoutError as exc:
-        raise NoBrokersAvailableError(f"no broker answered within api_version_auto_timeout_ms={timeout_s * 1000:g}: {exc}") from exc
+        raise NoBrokersAvailableError(f"no broker answered within {within}={timeout_s * 1000:g}: {exc}") from exc
 
 
 def _hosts(given: Any) -> str:

@@ -20,27 +20,6 @@ def handler(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture
-def make_cluster() -> Iterator[Callable[..., MockCluster]]:
-    """Makes clusters that end with the test."""
-    made: list[MockCluster] = []
-
-    def make(brokers: int = 1, topics: dict[str, int] | None = None, **options: Any) -> MockCluster:
-        made.append(MockCluster(brokers, {"t": 1} if topics is None else topics, **options))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        cluster.close()
-        assert not cluster.errors, cluster.errors
-
-
-@pytest.fixture
-def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
-    """One broker with the topic "t" of one partition."""
-    return make_cluster()
-
-
 def _making(kind: Any, handler: str) -> Iterator[Make]:
     made: list[Any] = []
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import builtins
 import gc
 import importlib
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gkafka.kafka import errors
+from tests.live.differential import Said, Script, same
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer, Seen
 
@@ -38,25 +37,6 @@ DIFFERENT = {
 """Step -> why it differs. None is about what 1.4 documents."""
 
 
-class Said:
-    """What a call gave: a value as plain data with the names of its types, or an exception."""
-
-    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
-        self.value, self.error = value, error
-
-    def __repr__(self) -> str:
-        return f"{type(self.error).__name__}: {self.error}" if self.error is not None else repr(self.value)
-
-
-def same(theirs: Said, ours: Said) -> bool:
-    """Would a program that is written for theirs see no difference?"""
-    if theirs.error is None or ours.error is None:
-        return theirs.error is ours.error and theirs.value == ours.value
-    name = type(theirs.error).__name__
-    kind = getattr(errors, name, None) or getattr(builtins, name, None)
-    return kind is not None and isinstance(ours.error, kind)
-
-
 def plain(value: Any) -> Any:
     """Tuples of both libraries as one, with what they are called."""
     name = type(value).__name__
@@ -78,28 +58,18 @@ def plain(value: Any) -> Any:
     return value
 
 
-class Play:
-    """One run of the script with one library. said: step -> what came of it."""
+class Play(Script):
+    """One run of the script with one library."""
 
     def __init__(self, library: str, hosts: str, topic: str, group: str, **options: Any) -> None:
+        super().__init__(plain)
         self.k = importlib.import_module(library)
         self.hosts, self.topic, self.group = hosts, topic, group
         self.options = {"bootstrap_servers": hosts, "auto_offset_reset": "earliest", "session_timeout_ms": 6000, **options}
-        self.said: dict[str, Said] = {}
         self.tps = [self.k.TopicPartition(topic, n) for n in range(3)]
 
     def consumer(self, *topics: str, **options: Any) -> Any:
         return self.k.KafkaConsumer(*topics, **{**self.options, **options})
-
-    def step(self, name: str, call: Callable[[], Any]) -> Any:
-        assert name not in self.said, name
-        try:
-            value = call()
-        except Exception as exc:
-            self.said[name] = Said(error=exc)
-            return None
-        self.said[name] = Said(plain(value))
-        return value
 
     def collect(self, consumer: Any, count: int, **options: Any) -> list[Any]:
         got: list[Any] = []

@@ -22,22 +22,8 @@ def handler(request: pytest.FixtureRequest) -> Iterator[Handler]:
 
 
 @pytest.fixture
-def make_cluster() -> Iterator[Callable[..., MockCluster]]:
-    made: list[MockCluster] = []
-
-    def make(brokers: int = 1, topics: dict[str, int] | None = None, **options: Any) -> MockCluster:
-        made.append(MockCluster(brokers, {"t": 1, "many": 4} if topics is None else topics, **options))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        cluster.close()
-        assert not cluster.errors, cluster.errors
-
-
-@pytest.fixture
-def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
-    return make_cluster()
+def usual_topics() -> dict[str, int]:
+    return {"t": 1, "many": 4}
 
 
 @pytest.fixture

@@ -33,27 +33,6 @@ def run(request: pytest.FixtureRequest) -> Runner:
 
 
 @pytest.fixture
-def make_cluster() -> Iterator[Callable[..., MockCluster]]:
-    """Makes clusters that end with the test."""
-    made: list[MockCluster] = []
-
-    def make(brokers: int = 1, topics: dict[str, int] | None = None, **options: Any) -> MockCluster:
-        made.append(MockCluster(brokers, {"t": 1} if topics is None else topics, **options))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        cluster.close()
-        assert not cluster.errors, cluster.errors
-
-
-@pytest.fixture
-def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
-    """One broker with the topic "t" of one partition."""
-    return make_cluster()
-
-
-@pytest.fixture
 def connect(run: Runner, make_cluster: Callable[..., MockCluster]) -> Iterator[Connect]:
     """Makes clients; each is closed at the end, before its cluster, and must have ended its workers then."""
     made: list[KafkaClient] = []

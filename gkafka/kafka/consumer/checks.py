@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gkafka.config import NativeConsumerConfig, build
 from gkafka.exceptions import ConfigurationError
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
-from gkafka.kafka.options import native
+from gkafka.kafka.options import native, told_as
 
 __all__ = ["NAMES", "assignors", "check_options", "compiled", "of_member", "policy", "told_by_name"]
 
@@ -42,19 +42,11 @@ _OTHER_NAMES = {
     "auto_create_topics": "allow_auto_create_topics",
     "auto_commit": "enable_auto_commit",
 }
-_OURS = re.compile(rf"\b({'|'.join(_OTHER_NAMES)})=")
 
 
-@contextlib.contextmanager
-def told_by_name() -> Iterator[None]:
+def told_by_name() -> contextlib.AbstractContextManager[None]:
     """An error about one of gkafka's options names kafka-python's."""
-    try:
-        yield
-    except ConfigurationError as exc:
-        text = _OURS.sub(lambda found: f"{_OTHER_NAMES[found[1]]}=", str(exc))
-        if text == str(exc):
-            raise
-        raise ConfigurationError(text, topic=exc.topic, partition=exc.partition) from exc
+    return told_as(_OTHER_NAMES)
 
 
 def check_options(c: Mapping[str, Any]) -> None:
