@@ -2,4 +2,4 @@
 
 from tests.public.conftest import client, connect, run, short_patience
 
-__all__ = ["client", "cluster", "connect", "make_cluster", "run", "short_patience"]
+__all__ = ["client", "connect", "run", "short_patience"]
