@@ -32,7 +32,9 @@ NOT_RECORDED = {
 }
 """Module -> why its clients have plain handlers even then."""
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell script's background job, and so it would be in each program that tests start
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as in a shell script's background job, and so it would be in each program that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples are the same in each run: a failure in CI can be repeated, and a green run does not turn red by chance.
