@@ -15,7 +15,7 @@ import click
 
 from gkafka import __version__
 from gkafka.cli.commands import Group
-from gkafka.cli.connection import connection_options
+from gkafka.cli.connection import connection_options, keep_as
 from gkafka.cli.failures import INTERRUPTED, code_of, tell
 
 __all__ = ["COMMANDS", "PROG", "Entry", "main", "tools"]
@@ -98,6 +98,7 @@ class Tools(Group):
 
 @click.group(cls=Tools, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name=PROG)
+@click.option("-o", "broker_version", expose_value=False, hidden=True, callback=keep_as("broker_version"))
 @connection_options
 def tools() -> None:
     """Ask a Kafka cluster, and act on it.

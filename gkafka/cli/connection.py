@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gkafka.cli.settings import Settings
     from gkafka.client import KafkaClient
 
-__all__ = ["connect", "connection_options", "connection_options_of", "given", "settings_of"]
+__all__ = ["connect", "connection_options", "connection_options_of", "given", "keep_as", "settings_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Declared = tuple[tuple[str, ...], str, dict[str, Any]]
@@ -58,6 +58,7 @@ CONNECTION: list[Declared] = [
     (("--ssl-password-file",), "ssl_password_file", {"metavar": "FILE", "type": click.Path(), "help": "Has the key's pass phrase."}),
 ]
 """Spellings, name, and the rest of click.option()."""
+DEBUG = {"is_flag": True, "help": "Show tracebacks, and gkafka's log."}
 
 
 class Common(click.Option):
@@ -66,32 +67,40 @@ class Common(click.Option):
 
 def connection_options(command: F) -> F:
     """Give a command the options of reaching a cluster, and --debug. Its function gets none of them: it calls connect(ctx)."""
-    return _declare(
-        connection_options_of("")(command), ("--debug",), "", "debug", {"is_flag": True, "help": "Show tracebacks, and gkafka's log."}
-    )
+    return connection_options_of("")(command)
 
 
-def connection_options_of(prefix: str) -> Callable[[F], F]:
-    """The same options for another cluster: with "to" they are --to-bootstrap-server, --to-config, ..."""
+def connection_options_of(prefix: str, *, without: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """The same options for another cluster: with "to" they are --to-bootstrap-server, --to-config, ... without: spellings that the command needs."""
 
     def decorate(command: F) -> F:
         for spellings, name, more in reversed(CONNECTION):
-            long = tuple(f"--{prefix}-{s[2:]}" for s in spellings if s.startswith("--")) if prefix else spellings
+            long = (
+                tuple(f"--{prefix}-{s[2:]}" for s in spellings if s.startswith("--"))
+                if prefix
+                else tuple(s for s in spellings if s not in without)
+            )
             command = _declare(command, long, prefix, name, more)
-        return command
+        return command if prefix else _declare(command, ("--debug",), "", "debug", DEBUG)
 
     return decorate
 
 
 def _declare(command: F, spellings: tuple[str, ...], prefix: str, name: str, more: dict[str, Any]) -> F:
+    parameter = f"{prefix}_connection_{name}"
+    return click.option(*spellings, parameter, cls=Common, expose_value=False, callback=keep_as(name, prefix), **more)(command)
+
+
+def keep_as(name: str, prefix: str = "") -> Callable[[click.Context, click.Parameter, Any], None]:
+    """What click does with an option's value: it is kept for `given()`, beside those that stood before it."""
+
     def keep(ctx: click.Context, _: click.Parameter, value: Any) -> None:
         if value is None or value == () or value is False:
             return
         kept = ctx.ensure_object(dict).setdefault(f"connection:{prefix}", {})
         kept[name] = kept.get(name, ()) + value if isinstance(value, tuple) else value
 
-    parameter = f"{prefix}_connection_{name}"
-    return click.option(*spellings, parameter, cls=Common, expose_value=False, callback=keep, **more)(command)
+    return keep
 
 
 def given(ctx: click.Context, prefix: str = "") -> dict[str, Any]:

@@ -1,16 +1,24 @@
-"""`kafka-tools topics`: topics listed, described, created, deleted, given more partitions."""
+"""`kafka-tools topics`: topics listed, described, created, deleted, given more partitions; their configuration looked at."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from gkafka.cli.arguments import near_topics, pairs, yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
-from gkafka.cli.output import document, json_option, table, wants_json
+from gkafka.cli.failures import ToolError
+from gkafka.cli.output import Column, clean, document, json_option, note, styled, table, wants_json, write
 
-__all__ = ["topics"]
+if TYPE_CHECKING:
+    from gkafka.admin import Admin, TopicDescription
+
+__all__ = ["described", "topics"]
+
+PARTITION = ("partition", "leader", "replicas", "isr", "offline", "earliest", "latest", "problem")
 
 
 @group("topics", invoke_without_command=True)
@@ -23,16 +31,281 @@ def topics(ctx: click.Context) -> None:
         ctx.invoke(list_topics)
 
 
+# -- look ----------------------------------------------------------------------------------------------------------------------
 @topics.command("list")
 @click.option("--internal", is_flag=True, help="Also those that brokers keep for themselves.")
+@click.option("-l", "--long", is_flag=True, help="Also replicas, and how many partitions have a problem.")
 @json_option
 @connection_options
 @click.pass_context
-def list_topics(ctx: click.Context, internal: bool = False) -> None:
+def list_topics(ctx: click.Context, internal: bool = False, long: bool = False) -> None:
     """All topics that you may describe."""
     with connect(ctx) as client:
-        rows: list[dict[str, Any]] = [
-            {"topic": t.name, "partitions": t.partitions, "internal": t.is_internal}
-            for t in client.admin().list_topics(internal=internal).values()
-        ]
-    document(rows) if wants_json(ctx) else table(rows, ["topic", "partitions"])
+        admin = client.admin()
+        listed = admin.list_topics(internal=internal)
+        rows: list[dict[str, Any]] = [{"topic": t.name, "partitions": t.partitions, "internal": t.is_internal} for t in listed.values()]
+        if long and rows:
+            about = admin.describe_topics(listed)
+            for row in rows:
+                row |= _summary(about[row["topic"]])
+    if wants_json(ctx):
+        document(rows)
+    else:
+        more: list[Column | str] = ["replicas", Column("problems", colour=_alarm)]
+        table(rows, ["topic", "partitions", *(more if long else [])])
+
+
+def _alarm(value: Any) -> str | None:
+    return "red" if value else None
+
+
+def _summary(topic: TopicDescription) -> dict[str, Any]:
+    """replicas: of the partition that has the most. problems: partitions with one."""
+    return {
+        "replicas": max((len(p.replicas) for p in topic.partitions.values()), default=0),
+        "problems": sum(1 for p in topic.partitions.values() if problem_of(p)),
+    }
+
+
+def problem_of(partition: Any) -> str | None:
+    """What is wrong with a partition, the worst first."""
+    if partition.leader < 0:
+        return "no leader"
+    if len(partition.isr) < len(partition.replicas):
+        return "under-replicated"
+    return None
+
+
+@topics.command("describe")
+@click.argument("names", metavar="[TOPIC]...", nargs=-1)
+@click.option("--offsets", is_flag=True, help="Also the first and the next offset of each partition.")
+@click.option("--problems", is_flag=True, help="Only partitions with a problem: no leader, or replicas that are behind.")
+@json_option
+@connection_options
+@click.pass_context
+def describe(ctx: click.Context, names: tuple[str, ...], offsets: bool, problems: bool) -> None:
+    """Partitions, leaders, replicas, and what is configured. Without names: of all topics."""
+    with connect(ctx) as client:
+        admin = client.admin()
+        with near_topics(admin):
+            found = described(admin, list(names or admin.list_topics()), offsets=offsets)
+    if problems:
+        for topic in found:
+            topic["partitions"] = [p for p in topic["partitions"] if p["problem"] is not None]
+        found = [topic for topic in found if topic["partitions"]]
+    if wants_json(ctx):
+        document(found)
+    else:
+        _show_topics(found)
+
+
+def described(admin: Admin, names: list[str], *, offsets: bool = False) -> list[dict[str, Any]]:
+    """What there is to say of topics, as JSON has it."""
+    about = admin.describe_topics(names)
+    configs = _configured(admin, names) if names else {}
+    found = []
+    for name, topic in sorted(about.items()):
+        rows = [_partition(p) for p in topic.partitions.values()]
+        if offsets:
+            _add_ends(admin, name, rows)
+        found.append(
+            {
+                "topic": name,
+                "id": str(topic.topic_id) if topic.topic_id.int else None,
+                "internal": topic.is_internal,
+                "replicas": _summary(topic)["replicas"],
+                "configs": configs.get(name),
+                "partitions": rows,
+            }
+        )
+    return found
+
+
+def _configured(admin: Admin, names: list[str]) -> dict[str, dict[str, str | None]]:
+    """What somebody has configured of topics; of those alone whose configuration the asker may see, which takes a right of its own."""
+    from gkafka.exceptions import AdminError, TopicAuthorizationFailed
+
+    try:
+        told = admin.describe_configs([("topic", name) for name in names])
+    except AdminError as exc:
+        if not all(isinstance(error, TopicAuthorizationFailed) for error in exc.errors.values()):
+            raise
+        told = exc.results
+    own = ("TOPIC", "UNKNOWN")  # brokers before 1.1 tell no source
+    return {
+        resource.name: {c.name: c.value for c in entries.values() if not c.is_default and c.source.name in own}
+        for resource, entries in told.items()
+    }
+
+
+def _partition(p: Any) -> dict[str, Any]:
+    return {
+        "partition": p.partition,
+        "leader": p.leader if p.leader >= 0 else None,
+        "replicas": list(p.replicas),
+        "isr": list(p.isr),
+        "offline": list(p.offline),
+        "problem": problem_of(p),
+    }
+
+
+def _add_ends(admin: Admin, topic: str, rows: list[dict[str, Any]]) -> None:
+    from gkafka.common import TopicPartition
+
+    led = [row for row in rows if row["leader"] is not None]
+    earliest = admin.list_offsets({(topic, row["partition"]): -2 for row in led})
+    latest = admin.list_offsets({(topic, row["partition"]): -1 for row in led})
+    for row in led:
+        tp = TopicPartition(topic, row["partition"])
+        row["earliest"], row["latest"] = earliest[tp], latest[tp]
+
+
+def _show_topics(found: list[dict[str, Any]]) -> None:
+    for position, topic in enumerate(found):
+        if position:
+            write("")
+        write(styled(clean(topic["topic"]), None, bold=True))
+        told = [("id", topic["id"]), ("partitions", len(topic["partitions"])), ("replicas", topic["replicas"])]
+        write("  " + "  ".join(f"{name} {value}" for name, value in told if value is not None))
+        for name, value in (topic["configs"] or {}).items():
+            write(f"  {clean(name)}={clean(value)}")
+        _show_partitions(topic["partitions"])
+
+
+def _show_partitions(rows: list[dict[str, Any]]) -> None:
+    always = ("partition", "leader", "replicas", "isr")
+    keys = [key for key in PARTITION if key in always or any(row.get(key) not in (None, []) for row in rows)]
+    table(rows, [Column(key, colour=_alarm if key in ("problem", "offline") else None) for key in keys])
+
+
+@topics.command("config")
+@click.argument("name", metavar="TOPIC")
+@click.option("--all", "every", is_flag=True, help="Also what nobody has set.")
+@json_option
+@connection_options
+@click.pass_context
+def config(ctx: click.Context, name: str, every: bool) -> None:
+    """A topic's configuration; to change it: kafka-tools configs alter topic TOPIC."""
+    from gkafka.cli.configs import show_configs
+
+    show_configs(ctx, "topic", name, every=every)
+
+
+# -- act -----------------------------------------------------------------------------------------------------------------------
+@topics.command("create")
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.option("-p", "--partitions", type=click.IntRange(min=1), help="How many. [the brokers' default]")
+@click.option("-r", "--replicas", type=click.IntRange(min=1), help="Copies of each. [the brokers' default]")
+@click.option("--assign", metavar="IDS,...", multiple=True, help="Brokers of partition 0, again for 1, ..., in place of -p and -r.")
+@click.option("--topic-config", "configs", metavar="NAME=VALUE", multiple=True, help="A configuration, as retention.ms=60000.")
+@click.option("--if-not-exists", is_flag=True, help="A topic that is there already is fine.")
+@click.option("--dry-run", is_flag=True, help="Only have the brokers say whether it could be.")
+@json_option
+@connection_options
+@click.pass_context
+def create(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replicas: int | None,
+    assign: tuple[str, ...],
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    dry_run: bool,
+) -> None:
+    """Create topics."""
+    from gkafka.admin import NewTopic
+    from gkafka.exceptions import AdminError, TopicAlreadyExists
+
+    values = pairs("--topic-config", configs)
+    placed = _placed(assign)
+    if placed and (partitions or replicas):
+        raise click.UsageError("--assign says how many partitions and replicas there are: leave -p and -r out", ctx)
+    new = [NewTopic(name, partitions or -1, replicas or -1, values, placed or None) for name in dict.fromkeys(names)]
+    with connect(ctx) as client:
+        try:
+            made = client.admin().create_topics(new, validate_only=dry_run)
+        except AdminError as exc:
+            if not if_not_exists or not all(isinstance(error, TopicAlreadyExists) for error in exc.errors.values()):
+                raise
+            made = exc.results
+    rows = [
+        {
+            "topic": name,
+            "created": name in made and not dry_run,
+            "partitions": _or_none(made[name].partitions) if name in made else None,
+            "replicas": _or_none(made[name].replication_factor) if name in made else None,
+        }
+        for name in dict.fromkeys(names)
+    ]
+    document(rows) if wants_json(ctx) else table(rows, ["topic", "created", "partitions", "replicas"])
+    if dry_run:
+        note("nothing was created: --dry-run")
+
+
+def _or_none(number: int) -> int | None:
+    return number if number > 0 else None
+
+
+def _placed(assign: tuple[str, ...]) -> dict[int, list[int]]:
+    try:
+        return {number: [int(id_) for id_ in ids.split(",")] for number, ids in enumerate(assign)}
+    except ValueError:
+        raise click.UsageError(f"--assign {','.join(assign)!r}: must be brokers' ids, as 1,2", click.get_current_context()) from None
+
+
+@topics.command("delete")
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.option("--if-exists", is_flag=True, help="A topic that is not there is fine.")
+@yes_option("delete them, with all records")
+@json_option
+@connection_options
+@click.pass_context
+def delete(ctx: click.Context, names: tuple[str, ...], if_exists: bool, yes: bool) -> None:
+    """Delete topics with all that is in them."""
+    with connect(ctx) as client:
+        admin = client.admin()
+        there = admin.list_topics(internal=True)
+        wanted = [name for name in dict.fromkeys(names) if name in there or not if_exists]
+        with near_topics(admin):
+            about = admin.describe_topics(wanted) if wanted else {}
+            rows = [{"topic": name, "partitions": len(about[name].partitions), "records": _count(admin, about[name])} for name in wanted]
+            if yes and wanted:
+                admin.delete_topics(wanted)
+    finish(ctx, rows, ["topic", "partitions", "records"], done=yes, what="deleted")
+
+
+def _count(admin: Admin, topic: TopicDescription) -> int | None:
+    """About how many records there are: offsets, of which compaction and transactions use some up. None where a partition has no leader."""
+    if any(p.leader < 0 for p in topic.partitions.values()):
+        return None
+    ends: dict[int, Mapping[Any, int]] = {end: admin.list_offsets({(topic.name, p): end for p in topic.partitions}) for end in (-2, -1)}
+    return sum(ends[-1].values()) - sum(ends[-2].values())
+
+
+def finish(ctx: click.Context, rows: list[dict[str, Any]], columns: list[str], *, done: bool, what: str) -> None:
+    """Show what was done, or would be: a table and a line, or a JSON document that says which of both it was."""
+    if wants_json(ctx):
+        document({"done": done, "what": what, "items": rows})
+        return
+    table(rows, columns)
+    note(what if done else f"nothing is {what} yet: the same with --yes does it")
+
+
+@topics.command("partitions")
+@click.argument("name", metavar="TOPIC")
+@click.argument("total", type=click.IntRange(min=1))
+@yes_option("it: there is no way back to fewer")
+@json_option
+@connection_options
+@click.pass_context
+def partitions_of(ctx: click.Context, name: str, total: int, yes: bool) -> None:
+    """Have a topic get more partitions: TOTAL of them, old and new. Records with a key go to other partitions from then on."""
+    with connect(ctx) as client:
+        admin = client.admin()
+        with near_topics(admin):
+            before = len(admin.describe_topics([name])[name].partitions)
+            if total <= before:
+                raise ToolError(f"topic {name!r} has {before} partitions; there is no way to {total}", hint=f"give more than {before}")
+            admin.create_partitions({name: total}, validate_only=not yes)
+    finish(ctx, [{"topic": name, "before": before, "after": total}], ["topic", "before", "after"], done=yes, what="added")

@@ -1,0 +1,159 @@
+"""`kafka-tools configs`: configurations of topics, brokers and groups looked at and changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gkafka.cli.arguments import near_topics, pairs
+from gkafka.cli.commands import group
+from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.failures import ToolError
+from gkafka.cli.output import Column, document, json_option, note, table, wants_json
+
+if TYPE_CHECKING:
+    from gkafka.admin import Admin, ConfigEntry
+
+__all__ = ["configs", "show_configs"]
+
+KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")
+SHOWN = "***"
+
+
+@group("configs")
+def configs() -> None:
+    """Configurations of topics, brokers, groups."""
+
+
+def _name_of(ctx: click.Context, kind: str, name: str | None) -> str:
+    if name is None and kind != "broker":
+        raise click.UsageError(f"which {kind}? give its name", ctx)
+    return name or ""
+
+
+# -- look ------------------------------------------------------------------------------------------------------------------------
+@configs.command("describe")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--all", "every", is_flag=True, help="Also what nobody has set.")
+@json_option
+@connection_options
+@click.pass_context
+def describe(ctx: click.Context, kind: str, name: str | None, every: bool) -> None:
+    """What is configured of a topic, a broker (by id; without one: for all brokers) or a group."""
+    show_configs(ctx, kind, _name_of(ctx, kind, name), every=every)
+
+
+def show_configs(ctx: click.Context, kind: str, name: str, *, every: bool) -> None:
+    """Print a resource's configuration; what nobody has set only where it was asked for."""
+    with connect(ctx) as client:
+        entries = _entries(client.admin(), kind, name)
+    rows = [_row(entry) for entry in sorted(entries.values()) if every or not entry.is_default]
+    if wants_json(ctx):
+        document(rows)
+        return
+    table(rows, ["name", "value", "source", Column("read_only", "READ ONLY")])
+    if not rows:
+        note("nothing is set: all values are the defaults, which --all shows")
+
+
+def _entries(admin: Admin, kind: str, name: str) -> dict[str, ConfigEntry]:
+    with near_topics(admin):
+        (entries,) = admin.describe_configs([(kind, name)]).values()
+    return entries
+
+
+def _row(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": SHOWN if entry.is_sensitive else entry.value,
+        "source": entry.source.name.lower(),
+        "default": entry.is_default,
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+        "type": entry.type,
+    }
+
+
+# -- act -------------------------------------------------------------------------------------------------------------------------
+@configs.command("alter")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("name", metavar="NAME")
+@click.argument("values", metavar="[NAME=VALUE]...", nargs=-1)
+@click.option("--delete", "deleted", metavar="NAME", multiple=True, help="Back to the default.")
+@click.option("--append", "appended", metavar="NAME=VALUES", multiple=True, help="Add to a list.")
+@click.option("--subtract", "subtracted", metavar="NAME=VALUES", multiple=True, help="Take out of a list.")
+@click.option("--dry-run", is_flag=True, help="Only have the brokers say whether it could be.")
+@json_option
+@connection_options
+@click.pass_context
+def alter(
+    ctx: click.Context,
+    kind: str,
+    name: str,
+    values: tuple[str, ...],
+    deleted: tuple[str, ...],
+    appended: tuple[str, ...],
+    subtracted: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Change what is named and nothing else. NAME "default" of a broker: all brokers. A value @FILE is read from a file: secrets belong there."""
+    from gkafka.admin import Append, Subtract
+
+    changes: dict[str, Any] = dict(_values(pairs("NAME=VALUE", values)))
+    for option, texts, kind_of_change in (("--append", appended, Append), ("--subtract", subtracted, Subtract)):
+        changes |= {key: kind_of_change(value) for key, value in _fresh(ctx, changes, pairs(option, texts)).items()}
+    changes |= _fresh(ctx, changes, dict.fromkeys(deleted))
+    if not changes:
+        raise click.UsageError("give NAME=VALUE, --delete, --append or --subtract", ctx)
+    resource = "" if kind == "broker" and name == "default" else name
+    with connect(ctx) as client:
+        admin = client.admin()
+        before = _entries(admin, kind, resource)
+        _refuse_secrets(before, dict(pairs("NAME=VALUE", values)))
+        admin.alter_configs({(kind, resource): changes}, validate_only=dry_run)
+    rows = [{"name": key, "before": _shown(before.get(key)), "change": _told(before.get(key), change)} for key, change in changes.items()]
+    if wants_json(ctx):
+        document({"done": not dry_run, "what": "changed", "items": rows})
+        return
+    table(rows, ["name", "before", "change"])
+    note("nothing was changed: --dry-run" if dry_run else "changed")
+
+
+def _fresh(ctx: click.Context, changes: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    for name in more:
+        if name in changes:
+            raise click.UsageError(f"{name!r} is changed twice: leave one of both out", ctx)
+    return more
+
+
+def _values(given: dict[str, str]) -> dict[str, str]:
+    return {name: _read(value[1:]) if value.startswith("@") else value for name, value in given.items()}
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read().rstrip("\r\n")
+
+
+def _refuse_secrets(there: dict[str, ConfigEntry], given: dict[str, str]) -> None:
+    for name, value in given.items():
+        if name in there and there[name].is_sensitive and not value.startswith("@"):
+            raise ToolError(
+                f"{name}: a secret on the command line is seen by everybody on this machine and kept by the shell",
+                hint=f"write it to a file, and give {name}=@FILE",
+            )
+
+
+def _shown(entry: ConfigEntry | None) -> str | None:
+    return None if entry is None else SHOWN if entry.is_sensitive else entry.value
+
+
+def _told(entry: ConfigEntry | None, change: Any) -> str:
+    from gkafka.admin import Append, Subtract
+
+    if change is None:
+        return "the default"
+    sign = "+ " if isinstance(change, Append) else "- " if isinstance(change, Subtract) else ""
+    return sign + (SHOWN if entry is not None and entry.is_sensitive else str(change))

@@ -1,0 +1,145 @@
+"""`kafka-tools lag`: how far groups are behind, once or again and again."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gkafka.cli.arguments import near_groups
+from gkafka.cli.commands import command
+from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.output import Column, coloured, document, json_line, json_option, lines_of, wants_json, write
+
+if TYPE_CHECKING:
+    from gkafka.admin import Admin, GroupDescription
+    from gkafka.client import KafkaClient
+
+__all__ = ["LAG_COLUMNS", "behind", "lag", "total_of"]
+
+HOME_AND_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+
+
+def _colour(value: Any) -> str | None:
+    return None if not isinstance(value, int) else "yellow" if value else "green"
+
+
+LAG = Column("lag", colour=_colour)
+LAG_COLUMNS: list[Column | str] = ["topic", "partition", "committed", "end", LAG, "client", "host", "member"]
+
+
+# -- what groups are behind ------------------------------------------------------------------------------------------------------
+def behind(admin: Admin, about: GroupDescription, topics: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """A row for each partition that a group has committed or a member has. lag: None where nothing is committed, or the end is not known.
+
+    topics: only these; their partitions that the group has nothing to do with are there, too.
+    """
+    committed = admin.list_group_offsets(about.group)
+    owners = {tp: member for member in about.members for tp in member.partitions or ()}
+    wanted = sorted({*(tp for tp, at in committed.items() if at.offset >= 0), *owners})
+    if topics:
+        wanted = [tp for tp in wanted if tp[0] in topics]
+    ends = _ends(admin, wanted)
+    return [_row(tp, committed[tp].offset if tp in committed else -1, ends.get(tp), owners.get(tp)) for tp in wanted]
+
+
+def _row(tp: Any, committed: int, end: int | None, owner: Any) -> dict[str, Any]:
+    return {
+        "topic": tp[0],
+        "partition": tp[1],
+        "committed": committed if committed >= 0 else None,
+        "end": end,
+        "lag": max(0, end - committed) if end is not None and committed >= 0 else None,
+        "client": owner.client_id if owner is not None else None,
+        "host": owner.host if owner is not None else None,
+        "member": owner.member_id if owner is not None else None,
+    }
+
+
+def _ends(admin: Admin, wanted: list[Any]) -> dict[Any, int]:
+    """The next offset of partitions; those of which nobody tells (no leader, deleted) are left out."""
+    from gkafka.exceptions import AdminError
+
+    try:
+        return dict(admin.list_offsets(dict.fromkeys(wanted, -1))) if wanted else {}
+    except AdminError as exc:
+        return dict(exc.results)
+
+
+def total_of(rows: list[dict[str, Any]]) -> int | None:
+    """The lag of all rows together, None where none has any."""
+    known = [row["lag"] for row in rows if row["lag"] is not None]
+    return sum(known) if known else None
+
+
+# -- the command -----------------------------------------------------------------------------------------------------------------
+@command("lag")
+@click.argument("names", metavar="[GROUP]...", nargs=-1)
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only what is consumed of these.")
+@click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option("--interval", metavar="SECONDS", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Between two looks.")
+@click.option("--count", metavar="N", type=click.IntRange(min=1), help="With --watch: end after so many looks.")
+@json_option
+@connection_options
+@click.pass_context
+def lag(ctx: click.Context, names: tuple[str, ...], topics: tuple[str, ...], watch: bool, interval: float, count: int | None) -> None:
+    """How far groups are behind. Without names: all groups, a line each; with names: each partition.
+
+    With --watch a terminal is drawn anew at each look; elsewhere the looks follow each other, with --json one line each.
+    """
+    if count is not None and not watch:
+        raise click.UsageError("--count is for --watch: give that, too", ctx)
+    with connect(ctx) as client:
+        if not watch:
+            _show(_look(client, names, topics), wants_json(ctx), bool(names))
+            return
+        looks = 0
+        while True:
+            _show_again(_look(client, names, topics), wants_json(ctx), bool(names))
+            looks += 1
+            if looks == count:
+                return
+            client.handler.sleep(interval)
+
+
+def _look(client: KafkaClient, names: tuple[str, ...], topics: tuple[str, ...]) -> list[dict[str, Any]]:
+    admin = client.admin()
+    with near_groups(admin):
+        about = admin.describe_groups(names or [g.group for g in admin.list_groups().values() if g.protocol_type in ("consumer", "")])
+    return [
+        {"group": g.group, "state": g.state, "members": len(g.members), "lag": total_of(rows), "partitions": rows}
+        for g in about.values()
+        for rows in [behind(admin, g, topics)]
+        if rows or names or not topics
+    ]
+
+
+def _show(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:
+    if as_json:
+        document(found)
+    else:
+        for line in _lines(found, each):
+            write(line)
+
+
+def _lines(found: list[dict[str, Any]], each: bool) -> list[str]:
+    if not each:
+        return lines_of(found, ["group", "state", "members", LAG])
+    rows = [{"group": one["group"], **row} for one in found for row in one["partitions"]]
+    lines = lines_of(rows, ["group", *LAG_COLUMNS])
+    return [*lines, *(f"{one['group']!r}: " + ("nothing committed" if one["lag"] is None else f"lag {one['lag']}") for one in found)]
+
+
+def _show_again(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:
+    from time import time
+
+    from gkafka.cli.arguments import as_time
+
+    now = as_time(int(time() * 1000))
+    if as_json:
+        json_line({"time": now, "groups": found})
+    else:
+        lines = [now, *_lines(found, each)]
+        sys.stdout.write((HOME_AND_CLEAR if coloured() else "") + "\n".join(lines) + "\n" + ("" if coloured() else "\n"))
+    sys.stdout.flush()

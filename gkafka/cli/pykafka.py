@@ -1,0 +1,287 @@
+"""pykafka's commands, by its names, arguments and answers; each is one of the others under an older name.
+
+Source: pykafka 2, kafka_tools.py --help: consume_topic, desc_topic, print_managed_consumer_groups, print_consumer_lag, print_offsets,
+print_topics, reset_offsets, create_topic, delete_topic
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gkafka.cli.arguments import near_groups, near_topics, parse_time
+from gkafka.cli.commands import command
+from gkafka.cli.connection import connect, connection_options, connection_options_of
+from gkafka.cli.output import clean, document, json_option, note, table, wants_json, write
+
+if TYPE_CHECKING:
+    from gkafka.admin import Admin
+
+__all__ = [
+    "consume_topic",
+    "create_topic",
+    "delete_topic",
+    "desc_topic",
+    "print_consumer_lag",
+    "print_managed_consumer_groups",
+    "print_offsets",
+    "print_topics",
+    "reset_offsets",
+]
+
+LOOK_S = 0.2
+
+
+class _Offset(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+    """EARLIEST, LATEST or a time: gives what ListOffsets takes."""
+
+    name = "offset"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        ends = {"earliest": -2, "latest": -1}
+        try:
+            return ends[value.lower()] if value.lower() in ends else parse_time(value)
+        except (ValueError, OverflowError, OSError):
+            self.fail(f"{value!r}: must be EARLIEST, LATEST, or a time as 2026-01-31T08:00:00 (UTC)", param, ctx)
+
+
+OFFSET = _Offset()
+
+
+def _partitions(admin: Admin, topic: str) -> list[tuple[str, int]]:
+    return [(topic, number) for number in admin.describe_topics([topic])[topic].partitions]
+
+
+# -- look ------------------------------------------------------------------------------------------------------------------------
+@command("print_topics")
+@json_option
+@connection_options
+@click.pass_context
+def print_topics(ctx: click.Context) -> None:
+    """Information about all topics in the cluster. Newer: topics list --long."""
+    with connect(ctx) as client:
+        admin = client.admin()
+        names = list(admin.list_topics())
+        about = admin.describe_topics(names) if names else {}
+    rows = [
+        {"topic": name, "partitions": len(t.partitions), "replication": max((len(p.replicas) for p in t.partitions.values()), default=0)}
+        for name, t in about.items()
+    ]
+    document(rows) if wants_json(ctx) else table(rows, ["topic", "partitions", "replication"])
+
+
+@command("desc_topic")
+@click.argument("topic")
+@json_option
+@connection_options
+@click.pass_context
+def desc_topic(ctx: click.Context, topic: str) -> None:
+    """Detailed information about a topic. Newer: topics describe."""
+    from gkafka.cli.topics import described
+
+    with connect(ctx) as client:
+        admin = client.admin()
+        with near_topics(admin):
+            (found,) = described(admin, [topic])
+    if wants_json(ctx):
+        document(found)
+        return
+    write(f"Topic: {clean(topic)}")
+    write(f"Partitions: {len(found['partitions'])}")
+    write(f"Replicas: {found['replicas']}")
+    table(found["partitions"], ["partition", "leader", "replicas", "isr"])
+
+
+@command("print_offsets")
+@click.argument("topic")
+@click.argument("offset", type=OFFSET)
+@json_option
+@connection_options
+@click.pass_context
+def print_offsets(ctx: click.Context, topic: str, offset: int) -> None:
+    """Offsets of a topic. OFFSET: EARLIEST, LATEST, or a time (UTC): the first record at or after it. Newer: offsets list."""
+    with connect(ctx) as client:
+        admin = client.admin()
+        with near_topics(admin):
+            found = admin.list_offsets(dict.fromkeys(_partitions(admin, topic), offset))
+    rows = [{"partition": tp[1], "offset": at if at >= 0 else None} for tp, at in sorted(found.items())]
+    document(rows) if wants_json(ctx) else table(rows, ["partition", "offset"])
+
+
+@command("print_consumer_lag")
+@click.argument("topic")
+@click.argument("consumer_group")
+@json_option
+@connection_options
+@click.pass_context
+def print_consumer_lag(ctx: click.Context, topic: str, consumer_group: str) -> None:
+    """What a group is behind on a topic. Newer: lag GROUP --topic TOPIC."""
+    with connect(ctx) as client:
+        admin = client.admin()
+        with near_topics(admin):
+            wanted = _partitions(admin, topic)
+            latest = admin.list_offsets(dict.fromkeys(wanted, -1))
+        committed = admin.list_group_offsets(consumer_group, wanted)
+        if all(at.offset < 0 for at in committed.values()):
+            with near_groups(admin):
+                admin.describe_groups([consumer_group])  # raises where there is no such group
+    rows = [
+        {
+            "partition": tp.partition,
+            "lag": max(0, latest[tp] - at.offset) if at.offset >= 0 else None,
+            "latest_offset": latest[tp],
+            "current_offset": at.offset if at.offset >= 0 else None,
+        }
+        for tp, at in sorted(committed.items())
+    ]
+    total = sum(row["lag"] or 0 for row in rows)
+    if wants_json(ctx):
+        document({"topic": topic, "group": consumer_group, "lag": total, "partitions": rows})
+        return
+    table(rows, ["partition", "lag", "latest_offset", "current_offset"])
+    write(f"\n Total lag: {total:,} messages.")
+
+
+@command("print_managed_consumer_groups")
+@click.argument("topic")
+@json_option
+@connection_options
+@click.pass_context
+def print_managed_consumer_groups(ctx: click.Context, topic: str) -> None:
+    """Groups whose members consume a topic. Newer: groups describe."""
+    with connect(ctx) as client:
+        admin = client.admin()
+        with near_topics(admin):
+            admin.describe_topics([topic])
+        listed = admin.list_groups()
+        about = admin.describe_groups(listed) if listed else {}
+    rows = [
+        {"group": g.group, "state": g.state, "protocol": g.assignor or None, "protocol_type": g.protocol_type}
+        for g in about.values()
+        if any(tp[0] == topic for m in g.members for tp in m.partitions or ())
+    ]
+    if wants_json(ctx):
+        document(rows)
+        return
+    write(f"Topic: {clean(topic)}")
+    table(rows, ["group", "state", "protocol", "protocol_type"])
+
+
+@command("consume_topic")
+@click.argument("topic")
+@click.option("-l", "--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many records.")
+@click.option("-o", "--outfile", type=click.Path(), help="Where to. [standard output]")
+@connection_options
+@click.pass_context
+def consume_topic(ctx: click.Context, topic: str, limit: int, outfile: str | None) -> None:
+    """Write the values of the next records of a topic, a line each, to a file or standard output. Newer: consume."""
+    with connect(ctx) as client:
+        with near_topics(client.admin()):
+            client.admin().describe_topics([topic])
+        with client.get_consumer(auto_offset_reset="latest") as consumer:
+            consumer.assign(_partitions(client.admin(), topic))
+            texts = _values(consumer, limit)
+            if outfile is None:
+                for text in texts:
+                    write(clean(text, keep="\t"))
+            else:
+                with open(outfile, "w", encoding="utf-8", errors="surrogateescape") as file:
+                    file.writelines(text + "\n" for text in texts)
+
+
+def _values(consumer: Any, limit: int) -> Iterator[str]:
+    left = limit
+    while left:
+        message = consumer.consume(timeout=LOOK_S)
+        if message is not None and message.value is not None:
+            left -= 1
+            yield bytes(message.value).decode("utf-8", errors="replace")
+
+
+# -- act -------------------------------------------------------------------------------------------------------------------------
+@command("reset_offsets")
+@click.argument("topic")
+@click.argument("consumer_group")
+@click.argument("offset", type=OFFSET)
+@json_option
+@connection_options
+@click.pass_context
+def reset_offsets(ctx: click.Context, topic: str, consumer_group: str, offset: int) -> None:
+    """Set a group's offsets on a topic, at once. OFFSET: EARLIEST, LATEST, or a time (UTC). Newer, with a plan first: offsets reset."""
+    from gkafka.cli.offsets import PLAN, plan_rows
+
+    ends: dict[int, str] = {-2: "earliest", -1: "latest"}
+    rule: dict[str, Any] = {"to": ends[offset]} if offset in ends else {"to_time": offset}
+    with connect(ctx) as client:
+        admin = client.admin()
+        with near_topics(admin):
+            rows = plan_rows(admin.reset_group_offsets(consumer_group, [topic], dry_run=False, **rule))
+    if wants_json(ctx):
+        document({"done": True, "what": "reset", "group": consumer_group, "items": rows})
+        return
+    table(rows, PLAN)
+    note("reset")
+
+
+@command("create_topic")
+@click.argument("topic")
+@click.option("-p", "--num_partitions", type=click.IntRange(min=-1), help="How many partitions; -1 is unset. [1]")
+@click.option("-r", "--replication_factor", type=click.IntRange(min=-1), help="How many replicas; -1 is unset. [1]")
+@click.option("-a", "--replica_assignment", metavar="JSON", help='Brokers by partition, in place of -p and -r: {"0": [1, 2]}.')
+@click.option("-c", "--config_entries", metavar="JSON", help='The topic\'s configuration: {"retention.ms": "60000"}.')
+@click.option("-t", "timeout_ms", metavar="MS", type=click.IntRange(min=1), default=5000, show_default=True, help="How long to try.")
+@connection_options_of("", without=("-c",))
+@click.pass_context
+def create_topic(
+    ctx: click.Context,
+    topic: str,
+    num_partitions: int | None,
+    replication_factor: int | None,
+    replica_assignment: str | None,
+    config_entries: str | None,
+    timeout_ms: int,
+) -> None:
+    """Create a topic. Newer: topics create."""
+    from gkafka.admin import NewTopic
+
+    configs = _json("--config_entries", config_entries)
+    placed = {
+        int(number) if number.isdecimal() else number: ids for number, ids in _json("--replica_assignment", replica_assignment).items()
+    }
+    unset = -1 if placed else 1
+    partitions, replicas = ((unset if given is None else given) or -1 for given in (num_partitions, replication_factor))
+    new = NewTopic(topic, partitions, replicas, configs, placed or None)
+    with connect(ctx) as client:
+        client.admin().create_topics([new], timeout=timeout_ms / 1000)
+    note("created")
+
+
+def _json(option: str, text: str | None) -> dict[str, Any]:
+    """The JSON object that an option has, {} where it was not given."""
+    from json import loads
+
+    try:
+        found = {} if text is None else loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise click.UsageError(f"{option} {text!r}: must be a JSON object", click.get_current_context())
+    return found
+
+
+@command("delete_topic")
+@click.argument("topic")
+@click.option("-t", "timeout_ms", metavar="MS", type=click.IntRange(min=1), default=5000, show_default=True, help="How long to try.")
+@connection_options
+@click.pass_context
+def delete_topic(ctx: click.Context, topic: str, timeout_ms: int) -> None:
+    """Delete a topic with all that is in it, at once. Newer, with a look first: topics delete."""
+    with connect(ctx) as client:
+        admin = client.admin()
+        with near_topics(admin):
+            admin.delete_topics([topic], timeout=timeout_ms / 1000)
+    note("deleted")
