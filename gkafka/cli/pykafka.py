@@ -249,7 +249,7 @@ def create_topic(
     from gkafka.admin import NewTopic
 
     configs = _json("--config_entries", config_entries)
-    placed = {
+    placed: dict[Any, Any] = {
         int(number) if number.isdecimal() else number: ids for number, ids in _json("--replica_assignment", replica_assignment).items()
     }
     unset = -1 if placed else 1
