@@ -30,10 +30,10 @@ TEST_PAGES := 40
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check test thorough mutants demo bench faults bars fuzz soak clean
+.PHONY: help venv lint check test thorough mutants demo bench bench-spark faults bars fuzz soak clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "  PYTHON=python3.12 chooses the interpreter of a new .venv, SITE=folder the site of the demo, DEMO_PAGES=n its size."
 
 venv: $(BUILT)  ## .venv with all packages and gkafka, compiled if there is a C compiler
@@ -77,6 +77,9 @@ demo: $(BUILT)  ## crawl a web site into a real Kafka, read it in PySpark, repor
 
 bench: $(BUILT)  ## gkafka beside the other clients that are installed, as a table
 	$(PY) benchmarks/run.py
+
+bench-spark: $(BUILT)  ## format("gkafka") beside the JVM connector and a source on confluent-kafka, as a table (BENCH=--quick for the short form)
+	$(PY) benchmarks/spark.py $(BENCH)
 
 faults: $(BUILT)  ## faults under load on a real three-node Kafka, beside confluent-kafka, as a table (FAULT=F03 for one, SEED=n)
 	$(PY) -m tests.faults $(addprefix --fault ,$(FAULT)) $(addprefix --seed ,$(SEED))

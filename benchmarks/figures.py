@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -208,22 +208,33 @@ def create(bootstrap: str, topic: str, partitions: int) -> None:
     admin.create(bootstrap, topic, partitions, 1, {})
 
 
-def fill(bootstrap: str, topic: str, partitions: int, count: int) -> None:
-    """`count` records of a 16-byte key and a 100-byte value, by confluent-kafka."""
+def fill(
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    count: int,
+    *,
+    codec: str = "none",
+    values: Sequence[bytes] | None = None,
+    batch_bytes: int = 131072,
+) -> None:
+    """`count` records of a 16-byte key and a value, by confluent-kafka. values: taken in turn, by default of 100 bytes, made of the key."""
     from confluent_kafka import Producer
 
     settings = {
         "bootstrap.servers": bootstrap,
         "linger.ms": 5,
-        "batch.size": 131072,
+        "batch.size": batch_bytes,
         "acks": "all",
+        "compression.type": codec,
         "queue.buffering.max.messages": 500_000,
     }
     producer = Producer(settings)
     for i in range(count):
+        value = b"%016d" % i + b"v" * 84 if values is None else values[i % len(values)]
         while True:
             try:
-                producer.produce(topic, b"%016d" % i + b"v" * 84, key=b"%016d" % i, partition=i % partitions)
+                producer.produce(topic, value, key=b"%016d" % i, partition=i % partitions)
                 break
             except BufferError:
                 producer.poll(0.05)

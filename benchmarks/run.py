@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import json
 import statistics
 import subprocess
@@ -43,9 +42,9 @@ from benchmarks.figures import (
     worker,
 )
 from benchmarks.greenlets import TESTS, one_round
+from benchmarks.spark import SPARK_ROWS
+from benchmarks.spark import figures as spark_figures
 from tests.live.kafka import KafkaNode
-
-SPARK_ROWS = 2_000_000
 
 
 # -- the figures, section by section ---------------------------------------------------------------------------------------
@@ -105,20 +104,8 @@ def memory(effort: Effort) -> Iterator[Figure]:
 
 
 def spark(effort: Effort) -> Iterator[Figure]:
-    what = f"Spark batch read, {SPARK_ROWS // 1_000_000} M rows of 100 B, to the JVM connector"
-    if importlib.util.find_spec("pyspark") is None:
-        yield Figure(what, None, 0.8, "x", 0, "pyspark is not installed")
-        return
-    with KafkaNode(KAFKA, fast=False) as kafka:
-        kafka.create_topic("rows", 2)
-        fill(kafka.hosts, "rows", 2, SPARK_ROWS)
-        run = worker("spark_read.py", "--bootstrap", kafka.hosts, "--topic", "rows", "--runs", str(effort.spark_runs), timeout=600)
-    note = failed([run]) or ("" if run["same"] else f"the connectors read different rows: {run['seen']}")
-    measured = None
-    if not note:
-        jvm, ours = (statistics.median(run["seconds"][name]) for name in ("kafka", "gkafka"))
-        measured, note = jvm / ours, f"{SPARK_ROWS / ours / 1e6:.2f} M to {SPARK_ROWS / jvm / 1e6:.2f} M rows/s, warm"
-    yield Figure(what, measured, 0.8, "x", effort.spark_runs, note)
+    """The rest of the figures of Spark by benchmarks/spark.py."""
+    yield from spark_figures(effort, SPARK_ROWS, ["read"])
 
 
 def producing(effort: Effort) -> Iterator[Figure]:

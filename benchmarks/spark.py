@@ -1,0 +1,223 @@
+"""`make bench-spark`: format("gkafka") in PySpark beside the JVM connector and a Data Source on confluent-kafka, and the figures it has to reach.
+
+    python benchmarks/spark.py [--quick] [--rows N] [--only read,write,stream,codecs,transactional,micro,arrow,memory,cold] [--json FILE]
+
+Rows of a 16-byte key and a 100-byte value that compresses as JSON does, in two partitions of a real Kafka on the same cores; Spark runs as
+local[2]. Connectors run in turn in one session; a figure is the ratio of the medians of their warm runs. CRCs are checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.figures import (
+    FULL,
+    KAFKA,
+    QUICK,
+    Effort,
+    Figure,
+    create,
+    environment,
+    failed,
+    fill,
+    json_like,
+    machine,
+    stub_broker,
+    table,
+    versions,
+    worker,
+)
+from tests.live.kafka import KafkaNode
+
+SPARK_ROWS = 2_000_000
+QUICK_ROWS = 400_000
+MICRO_BATCHES = 45
+ARROW_ROWS = {"gkafka": 6_000_000, "confluent": 1_000_000}  # about as many seconds
+SESSION_S = 900
+COLD = {QUICK: 2, FULL: 4}
+COMPRESSED = ("lz4", "zstd")
+
+
+class Bench(NamedTuple):
+    """What the figures are measured on."""
+
+    effort: Effort
+    bootstrap: str
+    rows: int
+
+    def session(self, mode: str, topic: str = "rows", *, sources: str = "kafka,gkafka", **options: int) -> dict[str, Any]:
+        """What spark_session.py measures, in a process of its own."""
+        more = {"cold": COLD[self.effort], "runs": self.effort.spark_runs, "rows": self.rows, **options}
+        words = [word for name, value in more.items() for word in (f"--{name}", str(value))]
+        target = ["--bootstrap", self.bootstrap, "--topic", topic, "--sources", sources]
+        return worker("spark_session.py", mode, *target, *words, timeout=SESSION_S)
+
+    def ratio(self, what: str, run: Mapping[str, Any], ours: str, theirs: str, gate: float, goal: float, *, of: str = "seconds") -> Figure:
+        """How many times as fast `ours` is as `theirs`, by the medians."""
+        note = failed([run]) or ("" if run["same"] else f"they read different rows: {run['seen']}")
+        if note:
+            return Figure(what, None, gate, "x", 0, note)
+        us, them = (statistics.median(run[of][name]) for name in (ours, theirs))
+        rates = " to ".join(f"{self.rows / s / 1e6:.2f} M" for s in (us, them))
+        cpu = " to ".join(f"{statistics.median(run['cpu'][name]) / self.rows * 1e6:.2f}" for name in (ours, theirs))
+        return Figure(what, them / us, gate, "x", len(run[of][ours]), f"goal {goal:g}; {rates} rows/s; Spark's CPU {cpu} us a row")
+
+
+def read(bench: Bench) -> Iterator[Figure]:
+    run = bench.session("read", sources="kafka,gkafka,confluent")
+    yield bench.ratio("batch read, to the JVM connector", run, "gkafka", "kafka", 1.2, 2)
+    yield bench.ratio("batch read, to an Arrow source on confluent-kafka", run, "gkafka", "confluent", 2.5, 3)
+
+
+def write(bench: Bench) -> Iterator[Figure]:
+    yield bench.ratio("batch write, to the JVM connector", bench.session("write"), "gkafka", "kafka", 1.0, 1.5)
+
+
+def stream(bench: Bench) -> Iterator[Figure]:
+    run = bench.session("stream")
+    yield bench.ratio(
+        "stream read AvailableNow, start and end of the query included, to the JVM connector", run, "gkafka", "kafka", 1.2, 1.5
+    )
+    if not failed([run]):
+        seen = bench.ratio("", run, "gkafka", "kafka", 0, 0, of="add_batch")
+        print(f"stream read, addBatch alone: {seen.measured:.2f} x ({seen.note.split('; ')[1]})", flush=True)
+
+
+def codecs(bench: Bench) -> Iterator[Figure]:
+    values = json_like(4096, 100)
+    for codec in COMPRESSED:
+        create(bench.bootstrap, f"rows-{codec}", 2)
+        fill(bench.bootstrap, f"rows-{codec}", 2, bench.rows, codec=codec, values=values)
+    run = bench.session("codecs", ",".join(["rows", *(f"rows-{codec}" for codec in COMPRESSED)]), sources="gkafka")
+    for codec in COMPRESSED:
+        yield bench.ratio(f"batch read of {codec}, to uncompressed", run, f"rows-{codec}", "rows", 0.7, 0.9)
+
+
+def transactional(bench: Bench) -> Iterator[Figure]:
+    run = bench.session("transactional", sources="gkafka")
+    yield bench.ratio("stream write, transactional to plain", run, "transactional", "none", 0.8, 0.95)
+
+
+def micro(bench: Bench) -> Iterator[Figure]:
+    create(bench.bootstrap, "micro", 2)
+    fill(bench.bootstrap, "micro", 2, MICRO_BATCHES * 1000)
+    run = bench.session("micro", "micro")
+    note, measured, rounds = failed([run]), None, 0
+    if not note:
+        measured, theirs = (statistics.median(run["ms"][name]) for name in ("gkafka", "kafka"))
+        note, rounds = f"goal 150; the JVM connector {theirs:.0f} ms", len(run["ms"]["gkafka"])
+    yield Figure("micro-batch of 1,000 rows, median", measured, 200, "ms", rounds, note, at_least=False)
+
+
+def arrow(bench: Bench) -> Iterator[Figure]:
+    """Without Spark, from a broker that is as fast as the wire."""
+    partitions, ratios, rates = 4, [], []
+    what, note = "consume_arrow() 100 B on the stub broker, to confluent-kafka and pyarrow", ""
+    with stub_broker() as bootstrap:
+        create(bootstrap, "arrow", partitions)
+        fill(bootstrap, "arrow", partitions, max(ARROW_ROWS.values()), values=json_like(4096, 100))
+        target = ["--bootstrap", bootstrap, "--topic", "arrow", "--partitions", str(partitions)]
+        for _ in range(bench.effort.rounds):
+            pair = {name: worker("consume_arrow.py", name, *target, "--count", str(count)) for name, count in ARROW_ROWS.items()}
+            if note := failed(pair.values()):
+                break
+            ratios.append(pair["gkafka"]["rate"] / pair["confluent"]["rate"])
+            rates.append(pair)
+    if not note:
+        seen = {name: statistics.median(pair[name]["rate"] for pair in rates) / 1e6 for name in ARROW_ROWS}
+        note = f"goal 15; {seen['gkafka']:.2f} M to {seen['confluent']:.2f} M rows/s"
+    yield Figure(what, statistics.median(ratios) if ratios else None, 8, "x", len(ratios), note)
+
+
+def memory(bench: Bench) -> Iterator[Figure]:
+    topics = [bench.session("memory", "rows", sources=source) for source in ("toy", "gkafka")]
+    note, measured = failed(topics), None
+    if not note:
+        own, ours = (run["peak_mb"] for run in topics)
+        measured, note = ours - own, f"goal 80; {ours:.0f} MB, PySpark's own {own:.0f} MB"
+    yield Figure("peak memory of a Python worker, above PySpark's own", measured, 150, "MB", 1, note, at_least=False)
+
+
+def cold(bench: Bench) -> Iterator[Figure]:
+    runs = [bench.session("cold", sources="gkafka") for _ in range(bench.effort.rounds)]
+    note = failed(runs)
+    measured = None if note else statistics.median(run["seconds"] for run in runs)
+    if not note:
+        jvm = bench.session("cold", sources="kafka")
+        note = failed([jvm]) or f"the JVM connector {jvm['seconds']:.1f} s"
+    yield Figure("first read of a session", measured, 6, "s", len(runs), note, at_least=False)
+    seconds = [_import_s() for _ in range(max(5, bench.effort.rounds))]
+    yield Figure("import gkafka.spark", statistics.median(seconds) * 1000, 150, "ms", len(seconds), at_least=False)
+
+
+def _import_s() -> float:
+    code = "import time; begun = time.perf_counter(); import gkafka.spark; print(time.perf_counter() - begun)"
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment()).stdout)
+
+
+SECTIONS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
+    "read": read,
+    "write": write,
+    "stream": stream,
+    "codecs": codecs,
+    "transactional": transactional,
+    "micro": micro,
+    "arrow": arrow,
+    "memory": memory,
+    "cold": cold,
+}
+
+
+def figures(effort: Effort, rows: int, sections: Iterable[str]) -> Iterator[Figure]:
+    if importlib.util.find_spec("pyspark") is None:
+        yield Figure("Spark", None, 0, "", 0, "pyspark is not installed")
+        return
+    with KafkaNode(KAFKA, fast=False) as kafka:
+        kafka.create_topic("rows", 2)
+        fill(kafka.hosts, "rows", 2, rows, values=json_like(4096, 100))
+        for name in sections:
+            for figure in SECTIONS[name](Bench(effort, kafka.hosts, rows)):
+                print(" | ".join(figure.cells()), flush=True)
+                yield figure
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{QUICK_ROWS} rows, fewer runs: shows that everything runs, no figures to quote"
+    )
+    parser.add_argument("--rows", type=int, help=f"in the topic (default: {SPARK_ROWS})")
+    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, separated by commas")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    given = parser.parse_args()
+    chosen = given.only.split(",")
+    if unknown := set(chosen) - SECTIONS.keys():
+        parser.error(f"--only: {', '.join(sorted(unknown))}: must be of {', '.join(SECTIONS)}")
+    effort, rows = (QUICK, QUICK_ROWS) if given.quick else (FULL, SPARK_ROWS)
+    rows = given.rows or rows
+    began = time.monotonic()
+    found = list(figures(effort, rows, chosen))
+    print(
+        f"\n{rows} rows on Kafka {KAFKA}\n{table(found)}\n\nMachine: {machine()}\nVersions: {versions()}\nTook {time.monotonic() - began:.0f} s"
+    )
+    if given.json:
+        given.json.write_text(
+            json.dumps({"machine": machine(), "rows": rows, "figures": [dataclasses.asdict(f) | {"verdict": f.verdict} for f in found]})
+        )
+    return 0 if all(figure.verdict == "ok" for figure in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
