@@ -7,21 +7,19 @@ listed in docs/kafka-python.md.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
-
-from gkafka.kafka.client_async import KafkaClient
-from gkafka.kafka.consumer.group import KafkaConsumer
-from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
-from gkafka.kafka.producer.kafka import KafkaProducer
-from gkafka.kafka.serializer import Deserializer, Serializer
-from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     from gkafka.kafka.admin.client import KafkaAdminClient
+    from gkafka.kafka.client_async import KafkaClient
+    from gkafka.kafka.consumer.group import KafkaConsumer
+    from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
     from gkafka.kafka.legacy.client import KafkaClient as SimpleClient
     from gkafka.kafka.legacy.producer import SimpleProducer
     from gkafka.kafka.legacy.simple import SimpleConsumer
+    from gkafka.kafka.producer.kafka import KafkaProducer
+    from gkafka.kafka.serializer import Deserializer, Serializer
+    from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, TopicPartitionReplica
 
 __all__ = [
     "ConsumerRebalanceListener",
@@ -37,15 +35,48 @@ __all__ = [
     "SimpleConsumer",
     "SimpleProducer",
     "TopicPartition",
+    "TopicPartitionReplica",
 ]
 
-_LEGACY = {"SimpleClient": "KafkaClient", "SimpleConsumer": "SimpleConsumer", "SimpleProducer": "SimpleProducer"}
+_HOMES = {
+    "ConsumerRebalanceListener": "consumer.subscription_state",
+    "Deserializer": "serializer",
+    "KafkaAdminClient": "admin",
+    "KafkaClient": "client_async",
+    "KafkaConsumer": "consumer.group",
+    "KafkaProducer": "producer.kafka",
+    "OffsetAndMetadata": "structs",
+    "OffsetAndTimestamp": "structs",
+    "Serializer": "serializer",
+    "SimpleClient": "legacy.client",
+    "SimpleConsumer": "legacy.simple",
+    "SimpleProducer": "legacy.producer",
+    "TopicPartition": "structs",
+    "TopicPartitionReplica": "structs",
+}
+_NAMED = {"SimpleClient": "KafkaClient"}
+_ROOMS = (
+    *("admin", "client_async", "consumer", "coordinator", "errors", "future", "legacy", "metrics", "options", "partitioner", "producer"),
+    *("protocol", "serializer", "structs"),
+)
+"""What `import kafka` brings along as its attributes."""
 
 
 def __getattr__(name: str) -> Any:
-    """The administrator, and what 1.4 keeps of 0.9, are imported when they are used."""
-    if name == "KafkaAdminClient":
-        return importlib.import_module("gkafka.kafka.admin").KafkaAdminClient
-    if name not in _LEGACY:
+    # Loaded when first used: who imports this module pays for what is used of it.
+    import importlib
+
+    if name in _ROOMS:
+        return importlib.import_module(f"gkafka.kafka.{name}")
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("gkafka.kafka.legacy"), _LEGACY[name])
+    try:
+        module = importlib.import_module(f"gkafka.kafka.{_HOMES[name]}")
+    except AttributeError as exc:
+        # Python would take it for this module's own and say no more than "cannot import name".
+        raise ImportError(f"gkafka.kafka.{_HOMES[name]} does not load: {exc}") from exc
+    return getattr(module, _NAMED.get(name, name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})

@@ -211,7 +211,9 @@ def test_a_closed_one_says_so_and_may_be_closed_again(make: Make, cluster: MockC
 
 def test_it_is_imported_when_it_is_used_and_not_before() -> None:
     program = (
-        "import sys, gkafka.kafka; assert not [m for m in sys.modules if m.startswith(('gkafka.admin', 'gkafka.kafka.admin'))]; "
+        "import sys, gkafka.kafka; heavy = ('gkafka.admin', 'gkafka.client', 'gkafka.kafka.'); "
+        "assert not [m for m in sys.modules if m.startswith(heavy)]; "
+        "from gkafka.kafka import KafkaConsumer, KafkaProducer; assert not [m for m in sys.modules if '.admin.' in m or m == 'gkafka.admin']; "
         "from gkafka.kafka import KafkaAdminClient; assert 'gkafka.kafka.admin.client' in sys.modules; "
         "from gkafka.kafka.admin import NewTopic; from gkafka.kafka.admin.client import KafkaAdminClient as again; assert again is KafkaAdminClient"
     )

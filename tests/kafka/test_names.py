@@ -1,0 +1,46 @@
+"""What `from gkafka import kafka` has: each name where kafka-python has it, loaded when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import pkgutil
+
+import pytest
+
+import gkafka.kafka
+from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartitionReplica
+
+
+def test_every_name_is_that_of_its_home() -> None:
+    for name in gkafka.kafka.__all__:
+        found = getattr(gkafka.kafka, name)
+        home = importlib.import_module(found.__module__)
+        assert getattr(home, found.__name__) is found, name
+    assert set(gkafka.kafka.__all__) <= set(dir(gkafka.kafka))
+
+
+def test_the_modules_that_import_kafka_brings_along_are_its_attributes() -> None:
+    here = {module.name for module in pkgutil.iter_modules(gkafka.kafka.__path__)}
+    assert here <= set(dir(gkafka.kafka))
+    for name in here:
+        assert getattr(gkafka.kafka, name).__name__ == f"gkafka.kafka.{name}"
+
+
+def test_a_name_that_is_not_there_is_told() -> None:
+    with pytest.raises(AttributeError, match=r"module 'gkafka\.kafka' has no attribute 'KafkaConsumers'"):
+        gkafka.kafka.KafkaConsumers  # noqa: B018
+    with pytest.raises(ImportError, match="KafkaConsumers"):
+        importlib.import_module("gkafka.kafka.KafkaConsumers")
+
+
+def test_small_types_are_pairs_as_1_4_documents_them_with_what_newer_versions_have_beside() -> None:
+    offset, metadata = committed = OffsetAndMetadata(5, "note", 3)
+    assert (offset, metadata, committed.leader_epoch) == (5, "note", 3)
+    position, timestamp = found = OffsetAndTimestamp(5, 1000, 3)
+    assert (position, timestamp, found.leader_epoch) == (5, 1000, 3)
+    assert OffsetAndTimestamp(5, 1000) == (5, 1000)
+    for one in (committed, found):
+        again = pickle.loads(pickle.dumps(one))
+        assert (again, again.leader_epoch, type(again)) == (one, 3, type(one))
+    assert TopicPartitionReplica("t", 0, broker_id=1) == ("t", 0, 1)
