@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from gkafka.config import ClientConfig
 from gkafka.exceptions import ConnectionFailedError, ForkedClientError, SocketDisconnectedError, TlsError
@@ -320,6 +320,16 @@ class TlsStream(Stream):
     def version(self) -> str | None:
         """ "TLSv1.3", for logs and tests."""
         return self._tls.version()
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        """The peer's, as ssl.SSLSocket.getpeercert() has it; empty if it was not checked."""
+        return dict(self._tls.getpeercert() or {})
+
+    @property
+    def certificate_der(self) -> bytes:
+        """The same as it was sent, checked or not; b"" if there is none."""
+        return self._tls.getpeercert(binary_form=True) or b""
 
 
 def pieces(views: list[memoryview], skip: int) -> Iterator[bytes | memoryview]:

@@ -1,0 +1,301 @@
+"""`kafka-tools consume`: records of topics on standard output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.output import note
+from gkafka.cli.pipes import Output, check_reader, stoppable
+from gkafka.cli.recordtext import FIELDS, FORMATS, BytesType, Message, hex_line, json_line, shown_on_terminal, text_line
+from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, starts_of
+from gkafka.common import TopicPartition
+
+if TYPE_CHECKING:
+    from gkafka.client import KafkaClient
+    from gkafka.consumer import Consumer
+
+__all__ = ["consume"]
+
+SLICE_MS = 250
+"""Longest wait between two looks at whether somebody still reads the output, and whether the end is reached."""
+AT_ONCE = 2000
+"""Records that are formatted, and written, together."""
+SHARE_S = 30.0
+"""How long a member of a group waits for a share of the partitions before it takes it that there is none for it."""
+
+
+class Wanted(NamedTuple):
+    """What is to be consumed. most: messages that are printed, None for all. group: None reads alone and commits nothing."""
+
+    topics: tuple[str, ...]
+    partitions: tuple[int, ...]
+    start: Start | None
+    group: str | None
+    most: int | None
+    follow: bool
+    committed: bool
+
+
+@click.command(name="consume", short_help="Print records of topics as text, JSON or hex.")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("-f", "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How a record is printed.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json: a line for each record, as `produce` takes it.")
+@click.option(
+    "--from",
+    "start",
+    type=StartType(),
+    help="earliest (the default), latest, an offset, a time ago (15m, 2h), a time (2026-01-31T12:00), or @MILLISECONDS.",
+)
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Begin N records before the end of each partition.")
+@click.option("-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one; may be given again.")
+@click.option("-g", "--group", help="Go on where this group stands, share with its members, and commit what was printed.")
+@click.option("-n", "--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many that match.")
+@click.option("--until-end/--follow", "until_end", default=True, help="Stop at the present end (the default), or go on until Ctrl-C.")
+@click.option("--match", metavar="REGEX", help="Only records whose value has this regular expression in it.")
+@click.option("--match-key", metavar="REGEX", help="Only records whose key has.")
+@click.option("--show", metavar="FIELD,...", default="", help=f"text, hex: print these before the value: {', '.join(FIELDS)}.")
+@click.option("--separator", type=BytesType(), default="\\t", show_default=True, help="text, hex: stands between them.")
+@click.option("--delimiter", type=BytesType(), default="\\n", show_default=True, help="text, hex: stands behind each record.")
+@click.option("--null", type=BytesType(), default="null", show_default=True, help="text, hex: stands for a key or value that is null.")
+@click.option("--raw", is_flag=True, help="text: write bytes as they are also on a terminal, which may obey them.")
+@click.option("--read-uncommitted", is_flag=True, help="Also records of transactions that are open or were aborted.")
+@connection_options
+@click.pass_context
+def consume(
+    ctx: click.Context,
+    *,
+    topics: tuple[str, ...],
+    form: str,
+    as_json: bool,
+    start: Start | None,
+    last: int | None,
+    partitions: tuple[int, ...],
+    group: str | None,
+    max_messages: int | None,
+    until_end: bool,
+    match: str | None,
+    match_key: str | None,
+    show: str,
+    separator: bytes,
+    delimiter: bytes,
+    null: bytes,
+    raw: bool,
+    read_uncommitted: bool,
+) -> None:
+    """Print records of topics, to the present end or, with --follow, as they come.
+
+    Text is the value as it is; on a terminal what would steer it is shown as an escape. JSON has all of a record on one line: what is
+    not UTF-8 stands in base64, and `kafka-tools produce --format json` writes the same record again.
+
+    \b
+    kafka-tools consume orders --last 10
+    kafka-tools consume orders --from 1h --json | jq .value
+    kafka-tools consume orders --follow --match 'error|fail' --show timestamp,key
+    kafka-tools consume orders -g billing -n 100
+    """
+    form = "json" if as_json else form
+    wanted = Wanted(
+        topics, partitions, _start(start, last, group, until_end), group, max_messages, not until_end, committed=not read_uncommitted
+    )
+    fields = _fields(show, form)
+    if raw and form != "text":
+        raise click.UsageError(f"--raw is for --format text: {form} has nothing that a terminal obeys")
+    fits = _filter(match, match_key)
+    output = Output()
+    line = _line(form, fields, separator, null, harmless=output.terminal and not raw)
+    behind = b"\n" if form == "json" or (output.terminal and not raw) else delimiter
+    with stoppable():
+        try:
+            with connect(ctx, auto_create_topics=False) as client:
+                _consume(client, wanted, fits, lambda message: line(message) + behind, output)
+        except KeyboardInterrupt:
+            if until_end:  # what was printed is not all: whoever reads it is told
+                raise
+
+
+# -- what the options come to ----------------------------------------------------------------------------------------------
+def _start(start: Start | None, last: int | None, group: str | None, until_end: bool) -> Start | None:
+    if start is not None and last is not None:
+        raise click.UsageError("--from and --last both say where to begin: give one of them")
+    start = Start("last", last) if last is not None else start
+    if group is not None and start is not None and start.kind != "end":
+        raise click.UsageError(
+            "with --group it begins where the group stands; --from is earliest or latest, for partitions of which it has committed nothing "
+            "(to move the group: kafka-tools offsets reset)"
+        )
+    if start == Start("end", LATEST) and until_end and group is None:
+        raise click.UsageError("--from latest is the end: there is nothing to read before it; give --follow, too")
+    return start
+
+
+def _fields(show: str, form: str) -> list[str]:
+    names = [name.strip() for name in show.split(",") if name.strip()]
+    unknown = [name for name in names if name not in FIELDS]
+    if unknown:
+        raise click.UsageError(f"--show {unknown[0]!r}: must be one of {', '.join(FIELDS)}")
+    if names and form == "json":
+        raise click.UsageError("--show is for text and hex: JSON has all fields")
+    return names
+
+
+def _filter(match: str | None, match_key: str | None) -> Callable[[Message], bool] | None:
+    value, key = (_pattern(option, text) for option, text in (("--match", match), ("--match-key", match_key)))
+
+    def fits(message: Message) -> bool:
+        return (value is None or (message.value is not None and value.search(message.value) is not None)) and (
+            key is None or (message.key is not None and key.search(message.key) is not None)
+        )
+
+    return None if value is None and key is None else fits
+
+
+def _pattern(option: str, text: str | None) -> re.Pattern[bytes] | None:
+    """Of bytes, which values are; letters beyond ASCII stand for their UTF-8."""
+    if text is None:
+        return None
+    try:
+        return re.compile(text.encode("utf-8", "surrogateescape"))
+    except re.error as exc:
+        raise click.UsageError(f"{option} {text!r} is no regular expression: {exc}") from exc
+
+
+def _line(form: str, show: Sequence[str], separator: bytes, null: bytes, *, harmless: bool) -> Callable[[Message], bytes]:
+    if form == "json":
+        return json_line
+    if form == "text" and not show and not harmless:
+        return lambda message: null if message.value is None else bytes(message.value)
+    shown: Callable[[bytes], bytes] = shown_on_terminal if harmless else bytes
+    layout: dict[str, Any] = {"show": show, "separator": separator, "null": null, "shown": shown}
+    make = hex_line if form == "hex" else text_line
+    return lambda message: make(message, **layout)
+
+
+# -- consuming -------------------------------------------------------------------------------------------------------------
+def _consume(
+    client: KafkaClient, wanted: Wanted, fits: Callable[[Message], bool] | None, line: Callable[[Message], bytes], output: Output
+) -> None:
+    reading = Reading(client, wanted)
+    left = wanted.most
+    try:
+        while left != 0 and not reading.over():
+            messages = reading.take(left if fits is None else None)
+            if not messages:
+                check_reader()
+                continue
+            printed, used = _chosen(messages, fits, left)
+            if printed:
+                output.write(b"".join([line(message) for message in printed]))
+            reading.handled(messages[:used])
+            left = None if left is None else left - len(printed)
+            if used == len(messages):
+                reading.all_handled()
+    finally:
+        reading.end()
+
+
+def _chosen(messages: list[Message], fits: Callable[[Message], bool] | None, most: int | None) -> tuple[list[Message], int]:
+    """Those that are to be printed, `most` at most, and how many of the messages were looked at for that."""
+    if fits is None:
+        return messages[:most], len(messages[:most])
+    chosen: list[Message] = []
+    for used, message in enumerate(messages, 1):
+        if fits(message):
+            chosen.append(message)
+            if len(chosen) == most:
+                return chosen, used
+    return chosen, len(messages)
+
+
+class Reading:
+    """A consumer, how far it is to go, and how far the output has come."""
+
+    def __init__(self, client: KafkaClient, wanted: Wanted) -> None:
+        partitions = all_partitions(client, wanted.topics, wanted.partitions)
+        self._ends = {} if wanted.follow else ends_of(client, partitions, committed=wanted.committed)
+        self._follow = wanted.follow
+        self._now = client.handler.monotonic
+        self._idle_since = self._now()
+        self._shares = wanted.group is not None and not wanted.partitions
+        self._group = wanted.group
+        self._done: dict[TopicPartition, int] = {}
+        self._whole = True
+        self._consumer = self._made(client, wanted, partitions)
+
+    def _made(self, client: KafkaClient, wanted: Wanted, partitions: list[TopicPartition]) -> Consumer:
+        options: dict[str, Any] = {"isolation_level": "read_committed" if wanted.committed else "read_uncommitted"}
+        if wanted.start == Start("end", LATEST):
+            options["auto_offset_reset"] = "latest"
+        if self._shares:
+            return client.get_consumer(list(dict.fromkeys(wanted.topics)), group=wanted.group, **options)
+        consumer = client.get_consumer(group=wanted.group, **options)
+        if wanted.group is not None:
+            consumer.assign(partitions)
+            return consumer
+        starts = starts_of(client, partitions, wanted.start or Start("end", EARLIEST), committed=wanted.committed)
+        if not wanted.follow:
+            starts = {tp: offset for tp, offset in starts.items() if offset < self._ends[tp]}
+            self._ends = {tp: self._ends[tp] for tp in starts}
+        consumer.assign(starts)
+        return consumer
+
+    def over(self) -> bool:
+        """Has every partition been read to where its end was at the beginning?"""
+        if self._follow:
+            return False
+        positions = self._consumer.positions()
+        if not self._shares:
+            reached = [tp for tp, end in self._ends.items() if positions.get(tp, -1) >= end]
+            return len(reached) == len(self._ends)
+        if not positions:
+            return self._is_idle()
+        self._idle_since = self._now()
+        return all(at >= self._ends.get(tp, 0) for tp, at in positions.items())
+
+    def _is_idle(self) -> bool:
+        if self._now() < self._idle_since + SHARE_S:
+            return False
+        note(f"kafka-tools: other members of group {self._group!r} have all partitions: kafka-tools groups describe {self._group}")
+        return True
+
+    def take(self, most: int | None) -> list[Message]:
+        """What comes next; [] after a moment without anything."""
+        messages = self._consumer.consume_batch(AT_ONCE if most is None else min(most, AT_ONCE), SLICE_MS)
+        self._whole = not messages
+        if self._group is not None or self._follow:
+            return messages
+        # Somebody produces meanwhile: what is behind the end of the beginning is left. A group would lose it.
+        return [m for m in messages if m.offset < self._ends[TopicPartition(m.topic, m.partition_id)]]
+
+    def handled(self, messages: Iterable[Message]) -> None:
+        """These are out."""
+        for message in messages:
+            self._done[TopicPartition(message.topic, message.partition_id)] = message.offset + 1
+
+    def all_handled(self) -> None:
+        """Nothing of what was taken is left."""
+        self._whole = True
+
+    def end(self) -> None:
+        """Commit what is out, not what was only taken, and leave."""
+        if self._group is None or self._whole:
+            self._consumer.stop()
+            return
+        self._commit_done()
+        self._consumer.abandon()
+
+    def _commit_done(self) -> None:
+        from gkafka.exceptions import CommitFailedError
+
+        mine = self._consumer.assignment()
+        done = {tp: offset for tp, offset in self._done.items() if tp in mine}
+        if not done:
+            return
+        try:
+            self._consumer.commit(done)
+        except CommitFailedError as exc:
+            note(f"kafka-tools: some records that were printed will be consumed again: {exc}")

@@ -1,0 +1,347 @@
+"""`kafka-tools copy`: the records of a topic into another one, of the same cluster or of another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from gkafka.cli.connection import connect, connection_options, connection_options_of, given
+from gkafka.cli.failures import ToolError
+from gkafka.cli.output import document, json_option, note, table, wants_json
+from gkafka.cli.pipes import stoppable
+from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, starts_of
+from gkafka.common import TopicPartition
+
+if TYPE_CHECKING:
+    from gkafka.client import KafkaClient
+    from gkafka.consumer import Consumer
+    from gkafka.nativeproducer import NativeProducer
+
+__all__ = ["copy"]
+
+SLICE_MS = 200
+AT_ONCE = 5000
+"""Records that are taken together."""
+STEP_RECORDS = 50_000
+STEP_S = 1.0
+"""Progress is committed after so many records, or after this time."""
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class Plan(NamedTuple):
+    """What is copied where. start: where a partition begins of which the group has committed nothing. most: records, None for all.
+
+    exact: each step is one transaction with the group's offsets. same: partitions stay as they are; else the key says which.
+    """
+
+    source: str
+    target: str
+    partitions: list[TopicPartition]
+    group: str | None
+    start: Start
+    most: int | None
+    follow: bool
+    exact: bool
+    same: bool
+    compression: str
+
+
+@click.command(name="copy", short_help="Copy records between topics or clusters.")
+@click.argument("source")
+@click.argument("target")
+@click.option("-g", "--group", help="Keeps how far the copy has come: the same command goes on there after any end.")
+@click.option("--from", "start", type=StartType(), help="Where it begins: earliest (the default), latest, an offset, a time ago, a time.")
+@click.option("-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one; may be given again.")
+@click.option("-n", "--max-messages", type=click.IntRange(min=1), metavar="N", help="Copy so many at most.")
+@click.option("--until-end/--follow", "until_end", default=True, help="Stop at the present end (the default), or go on until Ctrl-C.")
+@click.option(
+    "--partition-by",
+    type=click.Choice(["auto", "number", "key"]),
+    default="auto",
+    show_default=True,
+    help="Records keep the number of their partition, or the key decides; auto: the number where both topics have as many.",
+)
+@click.option(
+    "--transactions/--no-transactions",
+    default=None,
+    help="Records and progress count together, or not at all; on with --group within one cluster of Kafka 0.11 or newer.",
+)
+@click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True, help="Of the batches that are written.")
+@json_option
+@connection_options_of("to")
+@connection_options
+@click.pass_context
+def copy(
+    ctx: click.Context,
+    *,
+    source: str,
+    target: str,
+    group: str | None,
+    start: Start | None,
+    partitions: tuple[int, ...],
+    max_messages: int | None,
+    until_end: bool,
+    partition_by: str,
+    transactions: bool | None,
+    compression: str,
+) -> None:
+    """Copy the records of topic SOURCE to topic TARGET: keys, values, headers, timestamps, and the order within partitions.
+
+    TARGET is on the same cluster, or on the one that --to-bootstrap-server, --to-config ... name. Committed records only.
+
+    With --group the copy can be ended by anything and goes on where it stands, without loss: progress is committed after the records are
+    acknowledged, within one cluster in the same transaction, so that nothing is there twice either. Between clusters records that were
+    acknowledged right before a crash may be there twice.
+
+    \b
+    kafka-tools copy orders orders-by-customer --partition-by key
+    kafka-tools copy orders orders --to-bootstrap-server new:9092 -g move-orders --follow
+    """
+    if start == Start("end", LATEST) and until_end and group is None:
+        raise click.UsageError("--from latest is the end: there is nothing to copy before it; give --follow, too")
+    if transactions and group is None:
+        raise click.UsageError("--transactions needs --group: they keep records and its progress together")
+    counts = Counts()
+    with stoppable(), contextlib.ExitStack() as stack:
+        reader = stack.enter_context(connect(ctx, auto_create_topics=False))
+        writer = stack.enter_context(connect(ctx, "to", auto_create_topics=False)) if given(ctx, "to") else reader
+        plan = _plan(
+            reader, writer, source, target, group, start or Start("end", EARLIEST), partitions, max_messages, not until_end, partition_by, transactions, compression
+        )
+        try:
+            _copy(reader, writer, plan, counts)
+        finally:
+            _tell(plan, counts, as_json=wants_json(ctx))
+
+
+# -- what is to be done ----------------------------------------------------------------------------------------------------
+def _plan(
+    reader: KafkaClient,
+    writer: KafkaClient,
+    source: str,
+    target: str,
+    group: str | None,
+    start: Start,
+    partitions: tuple[int, ...],
+    most: int | None,
+    follow: bool,
+    partition_by: str,
+    transactions: bool | None,
+    compression: str,
+) -> Plan:
+    from_ = all_partitions(reader, [source], partitions)
+    to = writer.partitions(target)
+    one_cluster = writer is reader or _same_cluster(reader, writer)
+    if one_cluster and source == target:
+        raise ToolError(f"{source!r} is both the topic that is read and the one that is written", hint="name another TARGET, or another cluster: --to-bootstrap-server")
+    if transactions and not one_cluster:
+        raise ToolError("--transactions within one cluster only: no transaction spans two", hint="the same without --transactions: records may be there twice after a crash")
+    as_many = len(to) == len(reader.partitions(source))
+    if partition_by == "number" and not {tp.partition for tp in from_} <= set(to):
+        raise ToolError(
+            f"topic {target!r} has {len(to)} partitions, and {source!r} has {len(reader.partitions(source))}",
+            hint="the same with --partition-by key, or give the target as many: kafka-tools topics add-partitions",
+        )
+    exact = group is not None and one_cluster and (_has_transactions(writer) if transactions is None else transactions)
+    same = partition_by == "number" or (partition_by == "auto" and as_many)
+    return Plan(source, target, from_, group, start, most, follow, exact, same, compression)
+
+
+def _same_cluster(one: KafkaClient, other: KafkaClient) -> bool:
+    """By their ids; before Kafka 0.10.1 there are none, and then by their addresses."""
+    here, there = one.cluster.metadata, other.cluster.metadata
+    if here.cluster_id is not None and there.cluster_id is not None:
+        return here.cluster_id == there.cluster_id
+    return bool({(b.host, b.port) for b in here.brokers.values()} & {(b.host, b.port) for b in there.brokers.values()})
+
+
+def _has_transactions(client: KafkaClient) -> bool:
+    from gkafka.wire.txn import TxnOffsetCommitRequest
+
+    versions = client.cluster.versions
+    return versions is not None and TxnOffsetCommitRequest.API.key in versions.ranges
+
+
+# -- doing it --------------------------------------------------------------------------------------------------------------
+class Counts:
+    """What is done, for certain. next: where each partition goes on."""
+
+    def __init__(self) -> None:
+        self.read: dict[int, int] = {}
+        self.written: dict[int, int] = {}
+        self.next: dict[TopicPartition, int] = {}
+        self.unsure = 0
+
+    @property
+    def total(self) -> int:
+        """Records that are written."""
+        return sum(self.written.values())
+
+
+def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) -> None:
+    ends = {} if plan.follow else ends_of(reader, plan.partitions)
+    consumer = _consumer(reader, plan)
+    producer = _producer(writer, plan)
+    try:
+        step = Step(consumer, producer, plan, counts, ends, reader.handler.monotonic)
+        while not step.over():
+            step.run()
+    finally:
+        consumer.abandon()
+        _close(producer)
+
+
+def _consumer(client: KafkaClient, plan: Plan) -> Consumer:
+    consumer = client.get_consumer(group=plan.group, auto_commit=False, auto_offset_reset="none" if plan.group is None else "earliest")
+    starts = starts_of(client, plan.partitions, plan.start)
+    if plan.group is not None:
+        committed = {tp: consumer.committed(tp) for tp in plan.partitions}
+        starts = {tp: committed[tp] if committed[tp] >= 0 else offset for tp, offset in starts.items()}
+    consumer.assign(starts)
+    return consumer
+
+
+def _producer(client: KafkaClient, plan: Plan) -> NativeProducer:
+    options: dict[str, Any] = {"compression": plan.compression, "linger_ms": 20}
+    if not plan.exact:
+        return client.get_producer(**options)
+    # Of the group's name: a second copy with the same group ends the first one, and nothing is there twice.
+    producer = client.get_producer(transactional_id=f"kafka-tools-copy-{plan.group}", **options)
+    producer.init_transactions()
+    return producer
+
+
+def _close(producer: NativeProducer) -> None:
+    from gkafka.exceptions import KafkaException
+
+    with contextlib.suppress(KafkaException):  # what was not delivered was told by the step that it belongs to
+        producer.close(5)
+
+
+class Step:
+    """Records that are written together, and then counted and committed."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        producer: NativeProducer,
+        plan: Plan,
+        counts: Counts,
+        ends: dict[TopicPartition, int],
+        now: Callable[[], float],
+    ) -> None:
+        self._consumer, self._producer, self._plan, self._counts, self._ends, self._now = consumer, producer, plan, counts, ends, now
+        self._left = plan.most
+        self._taken: dict[int, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
+
+    def over(self) -> bool:
+        """Is all of it copied?"""
+        if self._left == 0:
+            return True
+        if self._plan.follow:
+            return False
+        positions = self._consumer.positions()
+        return all(positions.get(tp, -1) >= end for tp, end in self._ends.items())
+
+    def run(self) -> None:
+        """Copy some; a moment without any is none, and leaves nothing open."""
+        first = self._take()
+        if not first:
+            return
+        self._taken, self._positions = {}, {}
+        try:
+            with self._transaction():
+                self._write_all(first)
+                self._acknowledged()
+        except BaseException:
+            self._counts.unsure += 0 if self._plan.exact else sum(self._taken.values())
+            raise
+        for partition, count in self._taken.items():
+            self._counts.written[partition] = self._counts.written.get(partition, 0) + count
+        self._counts.next.update(self._positions)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        if not self._plan.exact:
+            yield
+            return
+        with self._producer.transaction():
+            yield
+
+    def _write_all(self, messages: Sequence[Any]) -> None:
+        until, written = self._now() + STEP_S, 0
+        while messages:
+            for message in messages:
+                self._write(message)
+            written += len(messages)
+            if self._left == 0 or written >= STEP_RECORDS or self._now() >= until or self.over():
+                return
+            messages = self._take()
+
+    def _take(self) -> list[Any]:
+        most = AT_ONCE if self._left is None else min(self._left, AT_ONCE)
+        messages = self._consumer.consume_batch(most, SLICE_MS)
+        if self._ends:
+            messages = [m for m in messages if m.offset < self._ends[TopicPartition(m.topic, m.partition_id)]]
+        if self._left is not None:
+            self._left -= len(messages)
+        for message in messages:
+            self._counts.read[message.partition_id] = self._counts.read.get(message.partition_id, 0) + 1
+        return messages
+
+    def _write(self, message: Any) -> None:
+        self._producer.produce(
+            self._plan.target,
+            message.value,
+            key=message.key,
+            partition=message.partition_id if self._plan.same else None,
+            timestamp=message.timestamp if message.timestamp >= 0 else None,
+            headers=message.headers or None,
+        )
+        self._taken[message.partition_id] = self._taken.get(message.partition_id, 0) + 1
+        self._positions[TopicPartition(message.topic, message.partition_id)] = message.offset + 1
+
+    def _acknowledged(self) -> None:
+        """Nothing is committed that no broker has."""
+        if self._plan.exact:
+            self._producer.send_offsets({tuple(tp): at for tp, at in self._positions.items()}, self._consumer.group_metadata())
+            return
+        self._producer.flush()
+        if self._plan.group is not None:
+            self._consumer.commit(self._positions)
+
+
+# -- what was done ---------------------------------------------------------------------------------------------------------
+def _tell(plan: Plan, counts: Counts, *, as_json: bool) -> None:
+    rows = [
+        {
+            "partition": tp.partition,
+            "copied": counts.written.get(tp.partition, 0),
+            "next_offset": counts.next.get(tp),
+        }
+        for tp in plan.partitions
+    ]
+    if as_json:
+        document(
+            {
+                "source": plan.source,
+                "target": plan.target,
+                "copied": counts.total,
+                "unsure": counts.unsure,
+                "group": plan.group,
+                "exactly_once": plan.exact,
+                "partitions_kept": plan.same,
+                "partitions": rows,
+            }
+        )
+        return
+    table(rows, ["partition", "copied", "next_offset"])
+    how = "partition by partition" if plan.same else "to the partitions of their keys"
+    note(f"{counts.total} records copied from {plan.source} to {plan.target}, {how}")
+    if counts.unsure:
+        again = "the same command copies them again" if plan.group else "with --group the same command would go on"
+        note(f"{counts.unsure} more were under way when it ended: {again}")

@@ -1,0 +1,303 @@
+"""`kafka-tools produce`: records from standard input or a file."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.lines import lines_of
+from gkafka.cli.output import document, json_option, note, wants_json
+from gkafka.cli.pipes import stoppable
+from gkafka.cli.recordtext import FORMATS, BadLine, BytesType, Draft, reader
+from gkafka.cli.starts import TimeType, all_partitions
+
+if TYPE_CHECKING:
+    from gkafka.client import KafkaClient
+    from gkafka.nativeproducer import NativeProducer
+    from gkafka.records import Delivery
+
+__all__ = ["produce"]
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+UNDER_WAY = 20_000
+"""Records without an outcome that are remembered with the number of their line; beyond that the oldest is waited for."""
+TOLD = 20
+"""Bad lines, and failed deliveries, that are told one by one."""
+
+
+class Every(NamedTuple):
+    """What all records get: it counts before what their line says. headers come before the line's."""
+
+    key: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    partition: int | None
+    timestamp: int | None
+    repartition: bool
+
+    def of(self, draft: Draft) -> dict[str, Any]:
+        """Arguments for produce(), beside topic and value."""
+        partition = None if self.repartition else draft.partition
+        headers = [*self.headers, *(draft.headers or ())]
+        return {
+            "key": draft.key if self.key is None else self.key,
+            "partition": partition if self.partition is None else self.partition,
+            "timestamp": draft.timestamp if self.timestamp is None else self.timestamp,
+            "headers": headers or None,
+        }
+
+
+class HeaderType(click.ParamType[tuple[str, bytes]]):
+    """NAME=VALUE."""
+
+    name = "NAME=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, bytes]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            self.fail(f"{value!r}: must be NAME=VALUE", param, ctx)
+        return name, text.encode("utf-8", "surrogateescape")
+
+
+@click.command(name="produce", short_help="Write records from standard input or a file.")
+@click.argument("topic")
+@click.argument("source", type=click.File("rb"), default="-", metavar="[FILE]")
+@click.option("-f", "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What a line is.")
+@click.option("--key", type=BytesType(), help="The key of all records.")
+@click.option("--key-separator", type=BytesType(), metavar="TEXT", help="text, hex: a line is KEY, this, VALUE.")
+@click.option("--key-field", metavar="NAME", help="text: the line is a JSON object that has the key in this field.")
+@click.option("--null", type=BytesType(), metavar="TEXT", help="text, hex: a key or value of just this is null.")
+@click.option("--delimiter", type=BytesType(), default="\\n", show_default=True, help="text, hex: what ends a line.")
+@click.option("-H", "--header", "headers", type=HeaderType(), multiple=True, help="A header of all records; may be given again.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="The partition of all records; else the line's, or by the key.")
+@click.option("--repartition", is_flag=True, help="json: by the key, whatever partition the lines name.")
+@click.option("--timestamp", type=TimeType(), help="Of all records: 2026-01-31T12:00, 15m ago, milliseconds; else the line's, or now.")
+@click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True, help="Of the batches.")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True, help="Which replicas must have a record.")
+@click.option("--idempotent/--no-idempotent", default=None, help="No duplicates by retries; on where the brokers allow it.")
+@click.option("--delivery-timeout", type=click.FloatRange(min=0.001), default=30, show_default=True, metavar="SECONDS", help="Tries of one record.")
+@click.option("--dry-run", is_flag=True, help="Only read the lines and say which are bad.")
+@json_option
+@connection_options
+@click.pass_context
+def produce(
+    ctx: click.Context,
+    *,
+    topic: str,
+    source: IO[bytes],
+    form: str,
+    key: bytes | None,
+    key_separator: bytes | None,
+    key_field: str | None,
+    null: bytes | None,
+    delimiter: bytes,
+    headers: tuple[tuple[str, bytes], ...],
+    partition: int | None,
+    repartition: bool,
+    timestamp: int | None,
+    compression: str,
+    acks: str,
+    idempotent: bool | None,
+    delivery_timeout: float,
+    dry_run: bool,
+) -> None:
+    """Write a record for each line of FILE, or of standard input.
+
+    A line that is no record is named with its number, and the others are written; so is a record that was not delivered. Either makes the
+    exit code 1. What `consume --format json` printed is written as it was: keys, headers, timestamps and partitions, too.
+
+    \b
+    echo 'hello' | kafka-tools produce greetings
+    kafka-tools produce orders orders.jsonl --key-field id
+    kafka-tools consume orders --json | kafka-tools produce copy-of-orders --format json
+    """
+    _check_combination(form, key, key_separator, key_field, null, delimiter, partition, repartition)
+    parse = reader(form, separator=key_separator, key_field=key_field, null=null)
+    every = Every(key, list(headers), partition, timestamp, repartition)
+    report = Report(topic)
+    lines = lines_of(source, delimiter)
+    options: dict[str, Any] = {
+        "acks": acks,
+        "compression": compression,
+        "enable_idempotence": idempotent,
+        "delivery_timeout_ms": delivery_timeout * 1000,
+        "max_block_ms": delivery_timeout * 1000,
+    }
+    try:
+        with stoppable():
+            if dry_run:
+                report.accepted = sum(1 for _ in _drafts(lines, parse, report))
+            else:
+                with connect(ctx, auto_create_topics=False) as client:
+                    _produce(client, topic, _drafts(lines, parse, report), every, report, options)
+    except BaseException:
+        if report.accepted or report.bad:  # what came of the lines before it
+            report.tell(as_json=wants_json(ctx), dry_run=dry_run)
+        raise
+    report.tell(as_json=wants_json(ctx), dry_run=dry_run)
+    if report.is_bad:
+        ctx.exit(1)
+
+
+def _check_combination(
+    form: str,
+    key: bytes | None,
+    key_separator: bytes | None,
+    key_field: str | None,
+    null: bytes | None,
+    delimiter: bytes,
+    partition: int | None,
+    repartition: bool,
+) -> None:
+    """Options that say the same thing twice, or nothing for this format."""
+    keys = [name for name, given in (("--key", key), ("--key-separator", key_separator), ("--key-field", key_field)) if given is not None]
+    if len(keys) > 1:
+        raise click.UsageError(f"{' and '.join(keys)} both say what the key is: give one of them")
+    if form == "json":
+        for name, is_given in (("--key-separator", key_separator), ("--key-field", key_field), ("--null", null)):
+            if is_given is not None:
+                raise click.UsageError(f"{name} is not for --format json, whose lines have fields: for lines that are the values, --format text")
+        if delimiter != b"\n":
+            raise click.UsageError("--delimiter is not for --format json: its records stand on a line each")
+    if form == "hex" and key_field is not None:
+        raise click.UsageError("--key-field is for --format text, with lines that are JSON objects")
+    if key_field is not None and null is not None:
+        raise click.UsageError("--null is not for --key-field: the field's null is null")
+    if key_separator == b"" or delimiter == b"":
+        raise click.UsageError("--key-separator and --delimiter cannot be empty")
+    if repartition and (partition is not None or form != "json"):
+        raise click.UsageError("--repartition is for --format json, whose lines name partitions, without --partition")
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------------
+def _drafts(lines: Iterator[bytes], parse: Callable[[bytes], Draft | None], report: Report) -> Iterator[tuple[int, Draft]]:
+    """(number of the line, record); bad lines go to the report."""
+    for number, line in enumerate(lines, 1):
+        try:
+            draft = parse(line)
+        except BadLine as exc:
+            report.bad_line(number, str(exc))
+            continue
+        if draft is not None:
+            yield number, draft
+
+
+# -- producing -------------------------------------------------------------------------------------------------------------
+def _produce(
+    client: KafkaClient, topic: str, drafts: Iterator[tuple[int, Draft]], every: Every, report: Report, options: dict[str, Any]
+) -> None:
+    there = {tp.partition for tp in all_partitions(client, [topic], () if every.partition is None else [every.partition])}
+    producer = client.get_producer(**options)
+    under_way = UnderWay(report)
+    try:
+        for number, draft in drafts:
+            arguments = every.of(draft)
+            if every.partition is None and arguments["partition"] not in there | {None}:
+                report.bad_line(number, f"topic {topic!r} has no partition {arguments['partition']}; --repartition takes the key instead")
+                continue
+            _accept(producer, topic, number, draft.value, arguments, under_way)
+    finally:  # also after Ctrl-C: what was accepted is delivered, and told
+        _finish(producer, under_way, options["delivery_timeout_ms"] / 1000)
+
+
+def _accept(
+    producer: NativeProducer, topic: str, number: int, value: bytes | None, arguments: dict[str, Any], under_way: UnderWay
+) -> None:
+    from gkafka.exceptions import RecordTooLarge, SerializationError
+
+    try:
+        delivery = producer.produce(topic, value, **arguments)
+    except (SerializationError, RecordTooLarge) as exc:
+        under_way.report.bad_line(number, str(exc))
+        return
+    under_way.add(number, delivery)
+
+
+def _finish(producer: NativeProducer, under_way: UnderWay, timeout: float) -> None:
+    from gkafka.exceptions import DeliveryError
+
+    try:
+        producer.close(timeout + 1)
+    except DeliveryError:
+        pass  # each of them is told with its line
+    finally:
+        under_way.settle()
+
+
+class UnderWay:
+    """Deliveries, with the numbers of their lines, until their outcome is known."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self._waiting: deque[tuple[int, Delivery]] = deque()
+
+    def add(self, number: int, delivery: Delivery) -> None:
+        """Take one; for what is beyond the limit the outcome of the oldest is waited for."""
+        self.report.accepted += 1
+        self._waiting.append((number, delivery))
+        while len(self._waiting) > UNDER_WAY or (self._waiting and self._waiting[0][1].done()):
+            self._settle_one()
+
+    def settle(self) -> None:
+        """Have the outcome of all."""
+        while self._waiting:
+            self._settle_one()
+
+    def _settle_one(self) -> None:
+        number, delivery = self._waiting.popleft()
+        error = delivery.exception()
+        if error is None:
+            self.report.delivered += 1
+        else:
+            self.report.not_delivered(number, error)
+
+
+class Report:
+    """What became of the lines."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.accepted = self.delivered = self.bad = self.failed = 0
+        self._bad: list[dict[str, Any]] = []
+        self._failed: list[dict[str, Any]] = []
+
+    @property
+    def is_bad(self) -> bool:
+        """Was not every line a record that was delivered?"""
+        return bool(self.bad or self.failed)
+
+    def bad_line(self, number: int, why: str) -> None:
+        """A line is no record: told at once."""
+        self.bad += 1
+        if self.bad <= TOLD:
+            self._bad.append({"line": number, "error": why})
+            note(f"line {number}: {why}")
+
+    def not_delivered(self, number: int, error: BaseException) -> None:
+        """No broker has it, or nobody knows."""
+        self.failed += 1
+        if self.failed <= TOLD:
+            self._failed.append({"line": number, "error": str(error)})
+            note(f"line {number}: not delivered: {error}")
+
+    def tell(self, *, as_json: bool, dry_run: bool) -> None:
+        """The sums."""
+        if as_json:
+            document(
+                {
+                    "topic": self.topic,
+                    "delivered": self.delivered,
+                    "good_lines": self.accepted,
+                    "bad_lines": {"count": self.bad, "first": self._bad},
+                    "not_delivered": {"count": self.failed, "first": self._failed},
+                }
+            )
+            return
+        done = f"{self.accepted} records would be written to {self.topic}" if dry_run else f"{self.delivered} records delivered to {self.topic}"
+        beside = [f"{self.bad} bad lines" if self.bad else "", f"{self.failed} not delivered" if self.failed else ""]
+        note(", ".join([done, *filter(None, beside)]))

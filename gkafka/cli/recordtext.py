@@ -1,0 +1,311 @@
+"""Records as lines, and lines as records: text, JSON, hex.
+
+A line of JSON has all of a record, so that what `consume` printed `produce` writes again, byte for byte: what is not UTF-8 stands in base64 under
+the same name with `_base64` behind it. Text and hex have the value, and what is asked for before it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from gkafka.cli.output import clean
+
+__all__ = [
+    "FIELDS",
+    "FORMATS",
+    "BadLine",
+    "BytesType",
+    "Draft",
+    "Message",
+    "hex_line",
+    "json_line",
+    "json_object",
+    "reader",
+    "shown_on_terminal",
+    "text_line",
+    "time_text",
+    "unescaped",
+]
+
+FORMATS = ("text", "json", "hex")
+FIELDS = ("topic", "partition", "offset", "timestamp", "headers", "key")
+JSON_FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "key_base64", "value", "value_base64", "headers")
+TIMESTAMP_TYPES = {-1: "none", 0: "create", 1: "append"}
+
+Header = tuple[str, "bytes | None"]
+Message = Any  # gkafka.common.Message, whose fields the twins of records have as properties
+
+
+class BadLine(ValueError):
+    """A line that is no record: what is wrong with it, and what it must be."""
+
+
+class Draft(NamedTuple):
+    """A record to be written. partition, timestamp (ms since the epoch): None where the line does not say."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: list[Header] | None = None
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+# -- lines of records ------------------------------------------------------------------------------------------------------
+def json_line(message: Message) -> bytes:
+    """All of a record on one line, UTF-8. No character of it moves a terminal's cursor: what cannot be printed is escaped."""
+    line = json.dumps(json_object(message), ensure_ascii=False, separators=(",", ":"))
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
+    return line.encode()
+
+
+def json_object(message: Message) -> dict[str, Any]:
+    """The same as an object."""
+    return {
+        "topic": message.topic,
+        "partition": message.partition_id,
+        "offset": message.offset,
+        "timestamp": None if message.timestamp < 0 else message.timestamp,
+        "timestamp_type": TIMESTAMP_TYPES[int(message.timestamp_type)],
+        **_json_bytes("key", message.key),
+        **_json_bytes("value", message.value),
+        "headers": [{"name": name, **_json_bytes("value", value)} for name, value in message.headers],
+    }
+
+
+def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: bytes(data).decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def text_line(message: Message, *, show: Sequence[str], separator: bytes, null: bytes, shown: Callable[[bytes], bytes]) -> bytes:
+    """The value, with what `show` names before it. shown: what becomes of bytes of the record, see `shown_on_terminal`."""
+
+    def written(data: bytes | None) -> bytes:
+        return null if data is None else shown(bytes(data))
+
+    return separator.join([*(_field(message, name, written) for name in show), written(message.value)])
+
+
+def hex_line(message: Message, *, show: Sequence[str], separator: bytes, null: bytes, shown: Callable[[bytes], bytes]) -> bytes:
+    """The same with keys and values (those of headers, too) as hexadecimal digits."""
+
+    def written(data: bytes | None) -> bytes:
+        return null if data is None else binascii.hexlify(data)
+
+    def named(data: bytes | None) -> bytes:
+        return shown(data or b"")
+
+    fields = [_field(message, name, written if name in ("key", "headers") else named) for name in show]
+    return separator.join([*fields, written(message.value)])
+
+
+def shown_on_terminal(data: bytes) -> bytes:
+    """Bytes of a record, harmless: what is not UTF-8, and what steers a terminal, stands there as an escape."""
+    return clean(data.decode("utf-8", "backslashreplace")).encode("utf-8", "backslashreplace")
+
+
+def _field(message: Message, name: str, written: Callable[[bytes | None], bytes]) -> bytes:
+    if name == "key":
+        return written(message.key)
+    if name == "headers":
+        return b",".join(clean(header).encode("utf-8", "backslashreplace") + b"=" + written(value) for header, value in message.headers)
+    if name == "timestamp":
+        return time_text(message.timestamp).encode()
+    value = {"topic": message.topic, "partition": message.partition_id, "offset": message.offset}[name]
+    return str(value).encode()
+
+
+def time_text(timestamp: int) -> str:
+    """ms since the epoch, as 2026-01-31T12:00:00.000Z; "-" where there is none, the number itself where no calendar has it."""
+    if timestamp < 0:
+        return "-"
+    try:
+        at = datetime.datetime.fromtimestamp(timestamp // 1000, datetime.timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp % 1000:03d}Z"
+
+
+# -- records of lines ------------------------------------------------------------------------------------------------------
+def reader(
+    form: str, *, separator: bytes | None = None, key_field: str | None = None, null: bytes | None = None
+) -> Callable[[bytes], Draft | None]:
+    """Makes records of lines; None for a line that is none and need not be (an empty one of JSON). Raises BadLine.
+
+    separator: between key and value. key_field: the line is a JSON object whose field is the key, and the whole line the value. null: the text of
+    a key or value that is null.
+    """
+    if form == "json":
+        return _read_json
+    if key_field is not None:
+        return lambda line: Draft(line, _key_of(line, key_field))
+    part = _from_hex if form == "hex" else bytes
+
+    def take(data: bytes) -> bytes | None:
+        return None if data == null else part(data)
+
+    def read(line: bytes) -> Draft:
+        if separator is None:
+            return Draft(take(line))
+        key, found, value = line.partition(separator)
+        if not found:
+            raise BadLine(f"no key: {_shown(separator)} does not stand in it; a line must be KEY{_shown(separator, quotes=False)}VALUE")
+        return Draft(take(value), take(key))
+
+    return read
+
+
+def _from_hex(data: bytes) -> bytes:
+    try:
+        return bytes.fromhex(data.decode("ascii"))
+    except ValueError:
+        raise BadLine(f"not hexadecimal: {_shown(data)}; a line must be pairs of the digits 0-9 a-f") from None
+
+
+def _key_of(line: bytes, field: str) -> bytes | None:
+    found = _parse(line)
+    if not isinstance(found, dict) or field not in found:
+        raise BadLine(f"no field {field!r}, which is to be the key; a line must be a JSON object that has it")
+    return _json_to_bytes(found[field], field)
+
+
+def _read_json(line: bytes) -> Draft | None:
+    if not line.strip():
+        return None
+    found = _parse(line)
+    if not isinstance(found, dict):
+        raise BadLine("not an object; a line must be one as `consume --format json` writes it (any other JSON: --format text)")
+    unknown = [name for name in found if name not in JSON_FIELDS]
+    if unknown:
+        raise BadLine(
+            f"unknown field {_shown(unknown[0].encode('utf-8', 'replace'))}; known are {', '.join(JSON_FIELDS)} (to send the line itself as "
+            "the value: --format text)"
+        )
+    return Draft(
+        _bytes_of(found, "value", needed=True),
+        _bytes_of(found, "key"),
+        _headers_of(found.get("headers")),
+        _count(found, "partition"),
+        _count(found, "timestamp"),
+    )
+
+
+def _parse(line: bytes) -> Any:
+    def refuse(name: str) -> Any:
+        raise BadLine(f"{name} is no JSON")
+
+    try:
+        return json.loads(line, parse_constant=refuse)
+    except BadLine:
+        raise
+    except json.JSONDecodeError as exc:
+        raise BadLine(f"not JSON: {exc.msg}, at character {exc.pos + 1}") from None
+    except UnicodeDecodeError:
+        raise BadLine("not JSON: it is not UTF-8") from None
+    except RecursionError:
+        raise BadLine("JSON that is nested too deeply") from None
+    except ValueError as exc:  # a number of thousands of digits
+        raise BadLine(f"not JSON that can be read: {exc}") from None
+
+
+def _bytes_of(found: dict[str, Any], name: str, *, needed: bool = False) -> bytes | None:
+    coded = f"{name}_base64"
+    if name in found and coded in found:
+        raise BadLine(f"both {name!r} and {coded!r}; give one of them")
+    if coded not in found:
+        if needed and name not in found:
+            raise BadLine(f"no field {name!r}; give it, or {coded!r}, or {name!r}: null")
+        return _json_to_bytes(found.get(name), name)
+    try:
+        return base64.b64decode(found[coded], validate=True)
+    except (ValueError, TypeError):
+        raise BadLine(f"{coded!r} is not base64") from None
+
+
+def _json_to_bytes(value: Any, name: str) -> bytes | None:
+    """A text as UTF-8; other JSON than a text as the JSON it is."""
+    if value is None:
+        return None
+    try:
+        return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+    except UnicodeEncodeError:
+        raise BadLine(f"{name!r} holds half of a character (a lone surrogate), which UTF-8 does not have") from None
+    except RecursionError:
+        raise BadLine(f"{name!r} is nested too deeply") from None
+
+
+def _headers_of(given: Any) -> list[Header] | None:
+    if given is None:
+        return None
+    if isinstance(given, dict):
+        given = [{"name": name, "value": value} for name, value in given.items()]
+    if not isinstance(given, list):
+        raise BadLine('\'headers\' must be a list of {"name": ..., "value": ...}')
+    return [_header_of(one) for one in given]
+
+
+def _header_of(one: Any) -> Header:
+    name = one.get("name") if isinstance(one, dict) else None
+    if not isinstance(name, str) or set(one) - {"name", "value", "value_base64"}:
+        raise BadLine('a header must be {"name": a text, "value": a text or null}, or have "value_base64"')
+    _json_to_bytes(name, "name")
+    return name, _bytes_of(one, "value")
+
+
+def _count(found: dict[str, Any], name: str) -> int | None:
+    value = found.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise BadLine(f"{name!r} is {json.dumps(value)[:40]}; it must be a whole number of 0 or more")
+    return value
+
+
+def _shown(data: bytes, *, quotes: bool = True) -> str:
+    text = clean(data[:40].decode("utf-8", "backslashreplace")) + ("..." if len(data) > 40 else "")
+    return f"'{text}'" if quotes else text
+
+
+# -- texts of options ------------------------------------------------------------------------------------------------------
+class BytesType(click.ParamType[bytes]):
+    """A text as UTF-8; \\t, \\n, \\r, \\0, \\\\ and \\xNN stand for bytes."""
+
+    name = "TEXT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
+        if isinstance(value, bytes):
+            return value
+        try:
+            return unescaped(value)
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+
+
+def unescaped(text: str) -> bytes:
+    """Raises ValueError for an escape that is none of these."""
+
+    def byte(match: re.Match[bytes]) -> bytes:
+        escape = match[1]
+        if escape[:1] == b"x" and len(escape) == 3:
+            return bytes.fromhex(escape[1:].decode())
+        if escape in ESCAPES:
+            return ESCAPES[escape]
+        raise ValueError(f"{text!r}: \\{escape.decode('utf-8', 'replace')} is no escape; known are \\t \\n \\r \\0 \\\\ and \\xNN")
+
+    return re.sub(rb"\\(x[0-9a-fA-F]{2}|.|$)", byte, text.encode("utf-8", "surrogateescape"), flags=re.DOTALL)
+
+
+ESCAPES = {b"t": b"\t", b"n": b"\n", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}

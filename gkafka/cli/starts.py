@@ -1,0 +1,141 @@
+"""Where reading begins: "earliest", "latest", an offset, a time, or the last records before the end."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from gkafka.cli.failures import ToolError
+from gkafka.common import TopicPartition
+
+if TYPE_CHECKING:
+    from gkafka.client import KafkaClient
+
+__all__ = ["EARLIEST", "LATEST", "Start", "StartType", "all_partitions", "ends_of", "parse_start", "parse_time", "starts_of"]
+
+EARLIEST, LATEST = -2, -1
+UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+LARGEST = (1 << 63) - 1
+
+
+class Start(NamedTuple):
+    """kind: "end" (-2 earliest or -1 latest), "offset", "time" (ms since the epoch) or "last" (so many records of each partition)."""
+
+    kind: str
+    value: int
+
+
+def parse_start(text: str) -> Start:
+    """Raises ValueError saying what it must be."""
+    if text in ("earliest", "latest"):
+        return Start("end", EARLIEST if text == "earliest" else LATEST)
+    if text.isascii() and text.isdecimal():
+        return Start("offset", _bounded(int(text[:20]), text))
+    return Start("time", parse_time(text))
+
+
+def parse_time(text: str, now_ms: int | None = None) -> int:
+    """ms since the epoch of "@1700000000000", "15m" (ago; ms, s, m, h, d), or "2026-01-31", "2026-01-31T12:00", "...+01:00", "...Z".
+
+    A time without a zone is of this machine's. Raises ValueError saying what it must be.
+    """
+    if match := re.fullmatch(r"@(\d{1,19})", text, re.ASCII):
+        return _bounded(int(match[1]), text)
+    if match := re.fullmatch(r"(\d{1,12})(ms|[smhd])", text, re.ASCII):
+        now = int(time.time() * 1000) if now_ms is None else now_ms
+        return max(0, now - int(match[1]) * UNITS_MS[match[2]])
+    try:
+        at = datetime.datetime.fromisoformat(text.removesuffix("Z") + ("+00:00" if text.endswith("Z") else ""))
+        return max(0, int(at.timestamp() * 1000))
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            f"{text!r}: must be earliest, latest, an offset, a time ago (15m, 2h, 1d), a date or time (2026-01-31T12:00), or @MILLISECONDS"
+        ) from None
+
+
+def _bounded(number: int, text: str) -> int:
+    if number > LARGEST:
+        raise ValueError(f"{text!r}: must be 2**63 - 1 at most")
+    return number
+
+
+class StartType(click.ParamType[Start]):
+    """For click.option(type=...)."""
+
+    name = "WHERE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Start:
+        if isinstance(value, Start):
+            return value
+        try:
+            return parse_start(value)
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+
+
+class TimeType(click.ParamType[int]):
+    """A time for click.option(type=...): ms since the epoch. Digits alone are these ms."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_time(f"@{value}" if value.isascii() and value.isdecimal() else value)
+        except ValueError as exc:
+            self.fail(str(exc).replace("earliest, latest, an offset, a time ago", "a time ago"), param, ctx)
+
+
+# -- asking the cluster ----------------------------------------------------------------------------------------------------
+def all_partitions(client: KafkaClient, topics: Iterable[str], wanted: Iterable[int] = ()) -> list[TopicPartition]:
+    """The partitions of these topics; of each only those that are wanted, if any are named. Raises for a topic or partition that is not there."""
+    found = []
+    for topic in dict.fromkeys(topics):
+        there = client.partitions(topic)
+        absent = sorted(set(wanted) - set(there))
+        if absent:
+            raise ToolError(
+                f"topic {topic!r} has no partition {absent[0]}: it has {there[0]} to {there[-1]}",
+                hint=f"kafka-tools topics describe {topic}",
+            )
+        found += [TopicPartition(topic, p) for p in sorted(wanted or there)]
+    return found
+
+
+def ends_of(client: KafkaClient, partitions: Iterable[TopicPartition], *, committed: bool = True) -> dict[TopicPartition, int]:
+    """The offset behind the last record of each that a reader can have now. committed: one that leaves open transactions out."""
+    return _offsets(client, dict.fromkeys(partitions, LATEST), committed=committed)
+
+
+def starts_of(
+    client: KafkaClient, partitions: Iterable[TopicPartition], start: Start, *, committed: bool = True
+) -> dict[TopicPartition, int]:
+    """The offset to begin at in each. An offset must be one that the partition has, or its end."""
+    asked = list(partitions)
+    if start.kind == "end":
+        return _offsets(client, dict.fromkeys(asked, start.value), committed=committed)
+    earliest = _offsets(client, dict.fromkeys(asked, EARLIEST), committed=committed)
+    latest = _offsets(client, dict.fromkeys(asked, LATEST), committed=committed)
+    if start.kind == "time":
+        timed = _offsets(client, dict.fromkeys(asked, start.value), committed=committed)
+        return {tp: timed[tp] if timed[tp] >= 0 else latest[tp] for tp in asked}
+    if start.kind == "last":
+        return {tp: max(earliest[tp], latest[tp] - start.value) for tp in asked}
+    for tp in asked:
+        if not earliest[tp] <= start.value <= latest[tp]:
+            raise ToolError(
+                f"{tp.topic}-{tp.partition} has no offset {start.value}: it has {earliest[tp]} to {latest[tp]}, the end",
+                hint="give one of these, with --partition if they differ; or --from earliest, or a time",
+            )
+    return dict.fromkeys(asked, start.value)
+
+
+def _offsets(client: KafkaClient, wanted: dict[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
+    found = client.list_offsets({(tp.topic, tp.partition): at for tp, at in wanted.items()}, isolation=1 if committed else 0)
+    return {tp: found[tp.topic, tp.partition] for tp in wanted}
