@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.exceptions import KafkaException
 from gkafka.hosts import parse_proxy_url
+from gkafka.net.certificates import Certificate, certificate_of, see_certificate
 from gkafka.net.channel import Channel
 from gkafka.net.stream import open_stream
 from gkafka.wire.sasl import SaslHandshakeRequest
@@ -19,10 +20,9 @@ from gkafka.wire.sasl import SaslHandshakeRequest
 if TYPE_CHECKING:
     from gkafka.config import ClientConfig
     from gkafka.handlers import Handler
-    from gkafka.net.certificates import Certificate
     from gkafka.wire.apis import Versions
 
-__all__ = ["Answer", "Probe", "TlsSeen"]
+__all__ = ["Answer", "Certificate", "Probe", "TlsSeen"]
 
 JOIN_S = 1.0
 
@@ -80,16 +80,12 @@ class Probe:
 
     def shake_hands(self, timeout_s: float) -> TlsSeen:
         """TLS as the options have it."""
-        from gkafka.net.certificates import certificate_of
-
         stream = open_stream(self._handler, self.host, self.port, deadline=self._deadline(timeout_s), config=self._config)
         stream.close()
         return TlsSeen(str(getattr(stream, "version", "")), certificate_of(stream))
 
     def certificate(self, timeout_s: float) -> Certificate | None:
         """The one that is shown, whether it would be accepted or not; None if this port has none."""
-        from gkafka.net.certificates import see_certificate
-
         config = dataclasses.replace(self._config, security_protocol="SSL")
         with contextlib.suppress(KafkaException):
             return see_certificate(self._handler, self.host, self.port, deadline=self._deadline(timeout_s), config=config)

@@ -55,6 +55,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "partitioners",
             "producer",
             "producerdriver",
+            "probing",
             "producermemory",
             "protocol",
             "rawfetch",
@@ -101,6 +102,8 @@ CONCURRENT = {
 IO_ROOM = {"net": {"ssl"}}  # TLS over memory BIOs: no socket in it
 # kafka-python's MultiProcessConsumer is documented to have processes: the one file that makes some.
 PROCESSES = "kafka/legacy/multiprocess.py"
+# Whether somebody still reads a pipe is only told by poll(): no wait, and no concurrency.
+PIPES = "cli/pipes.py"
 FORBIDDEN_CALLS = {("time", "sleep"), ("os", "fork"), ("os", "forkpty")}
 PUBLIC = {
     "ManagedBalancedConsumer",
@@ -286,7 +289,8 @@ def test_core_knows_no_clock_socket_thread_or_chance(path: Path) -> None:
     "path", [p for p in modules() if room(p) not in {"handlers", *OWN_CONCURRENCY}], ids=lambda p: str(p.relative_to(PACKAGE))
 )
 def test_only_handlers_make_threads_greenlets_locks_or_sockets(path: Path) -> None:
-    allowed = frozenset({"multiprocessing"} if path.relative_to(PACKAGE).as_posix() == PROCESSES else ())
+    exceptions = {PROCESSES: "multiprocessing", PIPES: "select"}
+    allowed = frozenset({exceptions.get(path.relative_to(PACKAGE).as_posix(), "")})
     assert concurrency_faults(room(path), path.read_text(), allowed=allowed) == []
 
 

@@ -15,7 +15,7 @@ from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.failures import ToolError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
-from gkafka.cli.starts import EARLIEST, Start, all_partitions, ends_of, starts_of
+from gkafka.cli.starts import EARLIEST, Start, all_partitions, ends_of, partitions_of, starts_of
 
 if TYPE_CHECKING:
     from gkafka.client import KafkaClient
@@ -81,7 +81,7 @@ def _load(records: int, seconds: float) -> Callable[[F], F]:
 @json_option
 @connection_options
 @click.pass_context
-def produce(ctx: click.Context, *, acks: str, compression: str, linger_ms: float, **load: Any) -> None:
+def produce(ctx: click.Context, /, *, acks: str, compression: str, linger_ms: float, **load: Any) -> None:
     """Produce as fast as the brokers acknowledge. The times are those from produce() to the acknowledgement, waiting in line included."""
     with _topic(ctx, Load(**load)) as (client, topic):
         _tell(ctx, topic, [_produce(client, topic, Load(**load), {"acks": acks, "compression": compression, "linger_ms": linger_ms})])
@@ -92,7 +92,7 @@ def produce(ctx: click.Context, *, acks: str, compression: str, linger_ms: float
 @json_option
 @connection_options
 @click.pass_context
-def consume(ctx: click.Context, **load: Any) -> None:
+def consume(ctx: click.Context, /, **load: Any) -> None:
     """Consume from the beginning of the topic. One that was made for it is filled first, which is not measured."""
     wanted = Load(**load)
     with _topic(ctx, wanted) as (client, topic):
@@ -107,7 +107,7 @@ def consume(ctx: click.Context, **load: Any) -> None:
 @json_option
 @connection_options
 @click.pass_context
-def latency(ctx: click.Context, *, acks: str, **load: Any) -> None:
+def latency(ctx: click.Context, /, *, acks: str, **load: Any) -> None:
     """Send one record at a time, and wait until it was acknowledged and has come back to a consumer."""
     with _topic(ctx, Load(**load)) as (client, topic):
         _tell(ctx, topic, _latency(client, topic, Load(**load), acks))
@@ -119,7 +119,7 @@ def _topic(ctx: click.Context, load: Load) -> Iterator[tuple[KafkaClient, str]]:
     """A client, and the topic: the user's, or one that is removed at the end, whatever that is."""
     with stoppable(), connect(ctx) as client:
         if load.topic is not None:
-            client.partitions(load.topic)
+            partitions_of(client, load.topic)
             yield client, load.topic
             return
         name = f"kafka-tools-bench-{uuid4().hex[:12]}"
@@ -217,7 +217,9 @@ def _wait_for(consumer: Any, offset: int, now: Callable[[], float]) -> None:
         message = consumer.consume(SLICE_MS)
         if message is not None and message.offset >= offset:
             return
-    raise ToolError(f"a record was acknowledged at offset {offset} and did not come back within {DRAIN_S:g} s", hint="see the brokers' logs")
+    raise ToolError(
+        f"a record was acknowledged at offset {offset} and did not come back within {DRAIN_S:g} s", hint="see the brokers' logs"
+    )
 
 
 class Times:

@@ -83,7 +83,9 @@ def topic(client: KafkaClient, name: str, limit_s: float, far_ms: float, *, writ
         return
     without = [p.partition for p in found.partitions.values() if p.leader < 0]
     if without:
-        yield Finding("topic", about, FAIL, f"{len(without)} of {len(found.partitions)} partitions have no leader", "see which brokers are down")
+        yield Finding(
+            "topic", about, FAIL, f"{len(without)} of {len(found.partitions)} partitions have no leader", "see which brokers are down"
+        )
     else:
         yield Finding("topic", about, OK, f"{len(found.partitions)} partition(s), each has a leader")
     led = [p for p in found.partitions if p not in without]
@@ -95,7 +97,11 @@ def topic(client: KafkaClient, name: str, limit_s: float, far_ms: float, *, writ
 def _no_topic(about: str, exc: KafkaException) -> Finding:
     if isinstance(exc, UnknownTopicOrPartition):
         return Finding(
-            "topic", about, FAIL, str(exc), "kafka-tools topics create makes it; one that this client may not see looks the same: check its ACLs"
+            "topic",
+            about,
+            FAIL,
+            str(exc),
+            "kafka-tools topics create makes it; one that this client may not see looks the same: check its ACLs",
         )
     return Finding("topic", about, FAIL, str(exc), _advice(exc, "see the broker's log"))
 
@@ -116,7 +122,9 @@ def _may_produce(found: TopicDescription) -> Finding:
         return Finding("produce", about, SKIP, "the broker does not tell what is allowed (2.3 and newer do); --write tries it")
     if AclOperation.WRITE in found.operations:
         return Finding("produce", about, OK, "allowed (--write tries it)")
-    return Finding("produce", about, FAIL, "this client may not write to it", f"an ACL that allows Write on topic {found.name!r} to this client")
+    return Finding(
+        "produce", about, FAIL, "this client may not write to it", f"an ACL that allows Write on topic {found.name!r} to this client"
+    )
 
 
 def _wrote(client: KafkaClient, found: TopicDescription, partition: int, limit_s: float, far_ms: float) -> Iterator[Finding]:
@@ -140,7 +148,9 @@ def _wrote(client: KafkaClient, found: TopicDescription, partition: int, limit_s
         yield Finding("read back", about, FAIL, str(exc), _advice(exc, "see the broker's log"))
         return
     if message is None or message.offset != offset or message.value != VALUE:
-        yield Finding("read back", about, FAIL, f"offset {offset} did not come back within {limit_s:g} s", "see the log of the partition's leader")
+        yield Finding(
+            "read back", about, FAIL, f"offset {offset} did not come back within {limit_s:g} s", "see the log of the partition's leader"
+        )
         return
     yield Finding("read back", about, OK, f"offset {offset} came back as it was written")
     if message.timestamp_type == APPEND_TIME:

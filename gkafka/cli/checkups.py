@@ -16,7 +16,7 @@ from gkafka.probing import Probe
 from gkafka.wire.metadata import MetadataRequest
 
 if TYPE_CHECKING:
-    from gkafka.net.certificates import Certificate
+    from gkafka.probing import Certificate
 
 __all__ = ["Finding", "Told", "advertised", "connection", "metadata"]
 
@@ -61,7 +61,9 @@ def _resolve(probe: Probe, limit_s: float, now_s: float) -> Iterator[Finding]:
         addresses = probe.resolve(limit_s)
     except KafkaException as exc:
         what = f"of the proxy {proxy}" if proxy else "of the broker"
-        yield Finding("resolve", probe.address, FAIL, str(exc), f"check the name {what}: is it spelled right, does this machine's DNS know it?")
+        yield Finding(
+            "resolve", probe.address, FAIL, str(exc), f"check the name {what}: is it spelled right, does this machine's DNS know it?"
+        )
         return
     seen = ", ".join(addresses)
     yield Finding("resolve", probe.address, OK, f"the proxy {proxy} is {seen}, it looks the broker up" if proxy else seen)
@@ -108,7 +110,9 @@ def _tls(probe: Probe, limit_s: float, now_s: float) -> Iterator[Finding]:
 def _tls_failed(probe: Probe, exc: KafkaException, limit_s: float, now_s: float) -> Finding:
     cert = probe.certificate(limit_s) if isinstance(exc, TlsError) else None
     if cert is not None:
-        return Finding("tls", probe.address, FAIL, f"{exc}. It shows {_certificate_text(cert)}", _certificate_next(probe, cert, str(exc), now_s))
+        return Finding(
+            "tls", probe.address, FAIL, f"{exc}. It shows {_certificate_text(cert)}", _certificate_next(probe, cert, str(exc), now_s)
+        )
     if isinstance(exc, KafkaTimeoutError) or "timed out" in str(exc):
         return Finding("tls", probe.address, FAIL, f"connected, but there is no answer to the handshake: {exc}", _silent())
     if probe.speaks_in_the_clear(limit_s):
@@ -126,9 +130,7 @@ def _tls_failed(probe: Probe, exc: KafkaException, limit_s: float, now_s: float)
 def _certificate_text(cert: Certificate) -> str:
     names = ", ".join(cert.names[:8]) or "no host"
     more = f" and {len(cert.names) - 8} more" if len(cert.names) > 8 else ""
-    return (
-        f"the certificate of {cert.subject!r} for {names}{more}, signed by {cert.issuer!r}, valid {_day(cert.not_before)} to {_day(cert.not_after)}"
-    )
+    return f"the certificate of {cert.subject!r} for {names}{more}, signed by {cert.issuer!r}, valid {_day(cert.not_before)} to {_day(cert.not_after)}"
 
 
 def _certificate_next(probe: Probe, cert: Certificate, text: str, now_s: float) -> str:
@@ -183,7 +185,9 @@ def _no_versions(probe: Probe, error: KafkaException | None, limit_s: float) -> 
     if isinstance(error, KafkaTimeoutError) or "no answer" in text:
         return Finding("versions", probe.address, FAIL, text, _silent())
     if isinstance(error, SocketDisconnectedError):
-        return Finding("versions", probe.address, FAIL, text, "is this the port of a Kafka listener? The broker's log says why it closes connections")
+        return Finding(
+            "versions", probe.address, FAIL, text, "is this the port of a Kafka listener? The broker's log says why it closes connections"
+        )
     return Finding("versions", probe.address, FAIL, text, "is this the port of a Kafka listener?")
 
 
@@ -213,12 +217,16 @@ def metadata(probe: Probe, limit_s: float) -> tuple[Finding, Told | None]:
     brokers = {b.node_id: (b.host, b.port) for b in told.brokers}
     cluster = Told(told.cluster_id, told.controller_id, brokers)
     if not brokers:
-        return Finding("metadata", probe.address, FAIL, "the broker tells of no broker, itself included", "is it just starting? Try again"), None
+        return Finding(
+            "metadata", probe.address, FAIL, "the broker tells of no broker, itself included", "is it just starting? Try again"
+        ), None
     named = f"cluster {told.cluster_id}, " if told.cluster_id else ""
     listed = ", ".join(f"{id_} at {host}:{port}" for id_, (host, port) in sorted(brokers.items())[:10])
     seen = f"{named}{len(brokers)} broker(s): {listed}"
     if told.controller_id < 0:
-        return Finding("metadata", probe.address, WARN, f"{seen}; no controller", "see the log of the controllers: nothing can be changed"), cluster
+        return Finding(
+            "metadata", probe.address, WARN, f"{seen}; no controller", "see the log of the controllers: nothing can be changed"
+        ), cluster
     return Finding("metadata", probe.address, OK, seen), cluster
 
 

@@ -12,7 +12,8 @@ from gkafka.cli.connection import connect, connection_options, connection_option
 from gkafka.cli.failures import ToolError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
-from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, starts_of
+from gkafka.cli.recordtext import counted
+from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, partitions_of, starts_of
 from gkafka.common import TopicPartition
 
 if TYPE_CHECKING:
@@ -109,7 +110,18 @@ def copy(
         reader = stack.enter_context(connect(ctx, auto_create_topics=False))
         writer = stack.enter_context(connect(ctx, "to", auto_create_topics=False)) if given(ctx, "to") else reader
         plan = _plan(
-            reader, writer, source, target, group, start or Start("end", EARLIEST), partitions, max_messages, not until_end, partition_by, transactions, compression
+            reader,
+            writer,
+            source,
+            target,
+            group,
+            start or Start("end", EARLIEST),
+            partitions,
+            max_messages,
+            not until_end,
+            partition_by,
+            transactions,
+            compression,
         )
         try:
             _copy(reader, writer, plan, counts)
@@ -133,12 +145,18 @@ def _plan(
     compression: str,
 ) -> Plan:
     from_ = all_partitions(reader, [source], partitions)
-    to = writer.partitions(target)
+    to = partitions_of(writer, target)
     one_cluster = writer is reader or _same_cluster(reader, writer)
     if one_cluster and source == target:
-        raise ToolError(f"{source!r} is both the topic that is read and the one that is written", hint="name another TARGET, or another cluster: --to-bootstrap-server")
+        raise ToolError(
+            f"{source!r} is both the topic that is read and the one that is written",
+            hint="name another TARGET, or another cluster: --to-bootstrap-server",
+        )
     if transactions and not one_cluster:
-        raise ToolError("--transactions within one cluster only: no transaction spans two", hint="the same without --transactions: records may be there twice after a crash")
+        raise ToolError(
+            "--transactions within one cluster only: no transaction spans two",
+            hint="the same without --transactions: records may be there twice after a crash",
+        )
     as_many = len(to) == len(reader.partitions(source))
     if partition_by == "number" and not {tp.partition for tp in from_} <= set(to):
         raise ToolError(
@@ -170,7 +188,6 @@ class Counts:
     """What is done, for certain. next: where each partition goes on."""
 
     def __init__(self) -> None:
-        self.read: dict[int, int] = {}
         self.written: dict[int, int] = {}
         self.next: dict[TopicPartition, int] = {}
         self.unsure = 0
@@ -195,7 +212,8 @@ def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) 
 
 
 def _consumer(client: KafkaClient, plan: Plan) -> Consumer:
-    consumer = client.get_consumer(group=plan.group, auto_commit=False, auto_offset_reset="none" if plan.group is None else "earliest")
+    # "none": records that are not there any more, where the copy was to go on, are told and not skipped.
+    consumer = client.get_consumer(group=plan.group, auto_commit=False, auto_offset_reset="none")
     starts = starts_of(client, plan.partitions, plan.start)
     if plan.group is not None:
         committed = {tp: consumer.committed(tp) for tp in plan.partitions}
@@ -258,7 +276,7 @@ class Step:
                 self._write_all(first)
                 self._acknowledged()
         except BaseException:
-            self._counts.unsure += 0 if self._plan.exact else sum(self._taken.values())
+            self._counts.unsure += sum(self._taken.values())
             raise
         for partition, count in self._taken.items():
             self._counts.written[partition] = self._counts.written.get(partition, 0) + count
@@ -289,8 +307,6 @@ class Step:
             messages = [m for m in messages if m.offset < self._ends[TopicPartition(m.topic, m.partition_id)]]
         if self._left is not None:
             self._left -= len(messages)
-        for message in messages:
-            self._counts.read[message.partition_id] = self._counts.read.get(message.partition_id, 0) + 1
         return messages
 
     def _write(self, message: Any) -> None:
@@ -308,7 +324,9 @@ class Step:
     def _acknowledged(self) -> None:
         """Nothing is committed that no broker has."""
         if self._plan.exact:
-            self._producer.send_offsets({tuple(tp): at for tp, at in self._positions.items()}, self._consumer.group_metadata())
+            self._producer.send_offsets(
+                {(tp.topic, tp.partition): at for tp, at in self._positions.items()}, self._consumer.group_metadata()
+            )
             return
         self._producer.flush()
         if self._plan.group is not None:
@@ -341,7 +359,7 @@ def _tell(plan: Plan, counts: Counts, *, as_json: bool) -> None:
         return
     table(rows, ["partition", "copied", "next_offset"])
     how = "partition by partition" if plan.same else "to the partitions of their keys"
-    note(f"{counts.total} records copied from {plan.source} to {plan.target}, {how}")
+    note(f"{counted(counts.total, 'record')} copied from {plan.source} to {plan.target}, {how}")
     if counts.unsure:
-        again = "the same command copies them again" if plan.group else "with --group the same command would go on"
+        again = "the same command goes on there" if plan.group else "with --group the same command would go on there"
         note(f"{counts.unsure} more were under way when it ended: {again}")

@@ -134,4 +134,3 @@ class Doctor:
             checks.append(lambda: checkrights.topic(self._client, topic, self._limit_s, FAR_MS, writes=writes))
         for check in checks:
             yield from check()
-

@@ -55,4 +55,3 @@ class Output:
         """Write all of it, and out to the reader. Raises BrokenPipeError."""
         self._out.write(data)
         self._out.flush()
-

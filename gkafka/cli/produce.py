@@ -12,7 +12,7 @@ from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.lines import lines_of
 from gkafka.cli.output import document, json_option, note, wants_json
 from gkafka.cli.pipes import stoppable
-from gkafka.cli.recordtext import FORMATS, BadLine, BytesType, Draft, reader
+from gkafka.cli.recordtext import FORMATS, BadLine, BytesType, Draft, counted, reader
 from gkafka.cli.starts import TimeType, all_partitions
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ class HeaderType(click.ParamType[tuple[str, bytes]]):
 @click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True, help="Of the batches.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True, help="Which replicas must have a record.")
 @click.option("--idempotent/--no-idempotent", default=None, help="No duplicates by retries; on where the brokers allow it.")
-@click.option("--delivery-timeout", type=click.FloatRange(min=0.001), default=30, show_default=True, metavar="SECONDS", help="Tries of one record.")
+@click.option(
+    "--delivery-timeout", type=click.FloatRange(min=0.001), default=30, show_default=True, metavar="SECONDS", help="Tries of one record."
+)
 @click.option("--dry-run", is_flag=True, help="Only read the lines and say which are bad.")
 @json_option
 @connection_options
@@ -161,7 +163,9 @@ def _check_combination(
     if form == "json":
         for name, is_given in (("--key-separator", key_separator), ("--key-field", key_field), ("--null", null)):
             if is_given is not None:
-                raise click.UsageError(f"{name} is not for --format json, whose lines have fields: for lines that are the values, --format text")
+                raise click.UsageError(
+                    f"{name} is not for --format json, whose lines have fields: for lines that are the values, --format text"
+                )
         if delimiter != b"\n":
             raise click.UsageError("--delimiter is not for --format json: its records stand on a line each")
     if form == "hex" and key_field is not None:
@@ -205,9 +209,7 @@ def _produce(
         _finish(producer, under_way, options["delivery_timeout_ms"] / 1000)
 
 
-def _accept(
-    producer: NativeProducer, topic: str, number: int, value: bytes | None, arguments: dict[str, Any], under_way: UnderWay
-) -> None:
+def _accept(producer: NativeProducer, topic: str, number: int, value: bytes | None, arguments: dict[str, Any], under_way: UnderWay) -> None:
     from gkafka.exceptions import RecordTooLarge, SerializationError
 
     try:
@@ -298,6 +300,8 @@ class Report:
                 }
             )
             return
-        done = f"{self.accepted} records would be written to {self.topic}" if dry_run else f"{self.delivered} records delivered to {self.topic}"
-        beside = [f"{self.bad} bad lines" if self.bad else "", f"{self.failed} not delivered" if self.failed else ""]
+        done = f"{counted(self.accepted, 'record')} would be written to {self.topic}"
+        if not dry_run:
+            done = f"{counted(self.delivered, 'record')} delivered to {self.topic}"
+        beside = [counted(self.bad, "bad line") if self.bad else "", f"{self.failed} not delivered" if self.failed else ""]
         note(", ".join([done, *filter(None, beside)]))

@@ -25,6 +25,7 @@ __all__ = [
     "BytesType",
     "Draft",
     "Message",
+    "counted",
     "hex_line",
     "json_line",
     "json_object",
@@ -137,6 +138,11 @@ def time_text(timestamp: int) -> str:
     except (OverflowError, ValueError, OSError):
         return str(timestamp)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp % 1000:03d}Z"
+
+
+def counted(number: int, what: str) -> str:
+    """ "1 record", "2 records"."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 # -- records of lines ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,18 @@ from gkafka.common import TopicPartition
 if TYPE_CHECKING:
     from gkafka.client import KafkaClient
 
-__all__ = ["EARLIEST", "LATEST", "Start", "StartType", "all_partitions", "ends_of", "parse_start", "parse_time", "starts_of"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Start",
+    "StartType",
+    "all_partitions",
+    "ends_of",
+    "parse_start",
+    "parse_time",
+    "partitions_of",
+    "starts_of",
+]
 
 EARLIEST, LATEST = -2, -1
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -93,11 +104,34 @@ class TimeType(click.ParamType[int]):
 
 
 # -- asking the cluster ----------------------------------------------------------------------------------------------------
+def partitions_of(client: KafkaClient, topic: str) -> list[int]:
+    """The numbers of a topic's partitions. One that a broker does not know is told at once: client.partitions() would wait for it, since
+    one that was just made takes a moment, but `topics create` has waited for that.
+    """
+    from gkafka.checks import check_topic_name
+    from gkafka.exceptions import UnknownTopicOrPartition, error_for
+    from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic
+
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=check_topic_name(topic))], allow_auto_topic_creation=False)
+    deadline = client.handler.monotonic() + client.cluster.config.api_timeout_ms / 1000
+    response, broker = client.cluster.call_any(request, deadline)
+    for entry in response.topics:
+        error = error_for(entry.error_code, topic=topic, broker=broker, api="Metadata")
+        if isinstance(error, UnknownTopicOrPartition):
+            raise ToolError(
+                f"topic {topic!r} does not exist at {broker}",
+                hint=f"kafka-tools topics lists those that there are; kafka-tools topics create {topic} makes it",
+            )
+        if error is not None and not error.retriable:
+            raise error
+    return client.partitions(topic)
+
+
 def all_partitions(client: KafkaClient, topics: Iterable[str], wanted: Iterable[int] = ()) -> list[TopicPartition]:
     """The partitions of these topics; of each only those that are wanted, if any are named. Raises for a topic or partition that is not there."""
     found = []
     for topic in dict.fromkeys(topics):
-        there = client.partitions(topic)
+        there = partitions_of(client, topic)
         absent = sorted(set(wanted) - set(there))
         if absent:
             raise ToolError(

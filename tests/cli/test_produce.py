@@ -1,0 +1,345 @@
+"""kafka-tools produce, on a broker in this process."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gkafka.cli.failures import ToolError
+from gkafka.cli.lines import lines_of
+from gkafka.cli.recordtext import BadLine, reader, unescaped
+from gkafka.testing import Edit, MockCluster, StoredRecord
+from tests.cli.running import Terminal, failure, program, stop, tool
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    with MockCluster(topics={"t": 1, "many": 4}, auto_create=False) as made:
+        yield made
+
+
+def stored(cluster: MockCluster, topic: str = "t", partition: int = 0) -> list[StoredRecord]:
+    return cluster.log(topic, partition)
+
+
+# -- formats ---------------------------------------------------------------------------------------------------------------
+def test_each_line_is_a_record_whatever_its_bytes(cluster: MockCluster) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, stdin=b"one\n\n\xff\x00\r\nlast")
+    assert (outcome.code, outcome.out) == (0, b"")
+    assert outcome.err == "4 records delivered to t\n"
+    assert [r.value for r in stored(cluster)] == [b"one", b"", b"\xff\x00\r", b"last"]
+
+
+def test_lines_come_from_a_file(cluster: MockCluster, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"a\nb\n")
+    assert tool("produce", "t", str(file), "-b", cluster.bootstrap).code == 0
+    assert [r.value for r in stored(cluster)] == [b"a", b"b"]
+
+
+def test_the_key_stands_before_a_separator_and_null_is_what_is_said_to_be(cluster: MockCluster) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, "--key-separator", r"\t", "--null", "-", stdin=b"k\tv\tw\n-\tv\nk\t-\n\t\n")
+    assert outcome.code == 0
+    assert [(r.key, r.value) for r in stored(cluster)] == [(b"k", b"v\tw"), (None, b"v"), (b"k", None), (b"", b"")]
+
+
+def test_a_json_document_is_the_value_and_one_of_its_fields_the_key(cluster: MockCluster) -> None:
+    lines = [b'{"id": "a", "x": 1}', b'{"id": 7}', b'{"id": null}', b'{"id": {"b":[1, 2]}}']
+    assert tool("produce", "t", "-b", cluster.bootstrap, "--key-field", "id", stdin=b"\n".join(lines)).code == 0
+    assert [(r.key, r.value) for r in stored(cluster)] == list(zip([b"a", b"7", None, b'{"b":[1,2]}'], lines, strict=True))
+
+
+def test_hex_gives_any_bytes(cluster: MockCluster) -> None:
+    assert tool("produce", "t", "-b", cluster.bootstrap, "-f", "hex", "--key-separator", ":", stdin=b"00ff:0A 0b\n:\n").code == 0
+    assert [(r.key, r.value) for r in stored(cluster)] == [(b"\x00\xff", b"\n\x0b"), (b"", b"")]
+
+
+def test_json_lines_have_all_of_a_record(cluster: MockCluster) -> None:
+    line = {
+        "topic": "elsewhere",
+        "partition": 2,
+        "offset": 77,
+        "timestamp": 1_600_000_000_123,
+        "key_base64": "/w==",
+        "value": None,
+        "headers": [{"name": "h", "value": "ü"}, {"name": "h", "value_base64": "AA=="}, {"name": "", "value": None}],
+    }
+    outcome = tool("produce", "many", "-b", cluster.bootstrap, "-f", "json", stdin=json.dumps(line).encode() + b"\n\n")
+    assert (outcome.code, outcome.err) == (0, "1 record delivered to many\n")
+    (record,) = stored(cluster, "many", 2)
+    assert (record.key, record.value, record.timestamp) == (b"\xff", None, 1_600_000_000_123)
+    assert record.headers == [("h", "ü".encode()), ("h", b"\x00"), ("", None)]
+
+
+def test_other_json_than_a_text_is_sent_as_json(cluster: MockCluster) -> None:
+    lines = b'{"value": {"a": [1, "\xc3\xbc"]}, "key": 5}\n{"value": true, "headers": {"a": "b"}}\n'
+    assert tool("produce", "t", "-b", cluster.bootstrap, "-f", "json", stdin=lines).code == 0
+    assert [(r.key, r.value, r.headers) for r in stored(cluster)] == [
+        (b"5", '{"a":[1,"ü"]}'.encode(), []),
+        (None, b"true", [("a", b"b")]),
+    ]
+
+
+def test_what_is_said_for_all_records_counts_before_their_lines(cluster: MockCluster) -> None:
+    line = b'{"value": "v", "key": "k", "partition": 1, "timestamp": 5, "headers": {"a": "line"}}\n'
+    more = ["--key", "all", "-p", "3", "--timestamp", "2020-01-01T00:00Z", "-H", "a=option", "-H", "b=x=y"]
+    assert tool("produce", "many", "-b", cluster.bootstrap, "-f", "json", *more, stdin=line).code == 0
+    (record,) = stored(cluster, "many", 3)
+    assert (record.key, record.timestamp) == (b"all", 1_577_836_800_000)
+    assert record.headers == [("a", b"option"), ("b", b"x=y"), ("a", b"line")]
+
+
+def test_repartition_takes_the_key_whatever_partition_the_lines_name(cluster: MockCluster) -> None:
+    lines = b"".join(b'{"value": "v", "key": "%d", "partition": 99}\n' % i for i in range(40))
+    assert tool("produce", "many", "-b", cluster.bootstrap, "-f", "json", "--repartition", stdin=lines).code == 0
+    assert all(stored(cluster, "many", p) for p in range(4))
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_are_compressed_as_asked(cluster: MockCluster, codec: str) -> None:
+    assert tool("produce", "t", "-b", cluster.bootstrap, "-z", codec, stdin=b"a" * 500 + b"\n").code == 0
+    (request,) = cluster.requests("Produce")
+    batch = bytes(request.message.topic_data[0].partition_data[0].records)
+    assert int.from_bytes(batch[21:23], "big") & 7 == ["none", "gzip", "snappy", "lz4", "zstd"].index(codec)
+    assert [r.value for r in stored(cluster)] == [b"a" * 500]
+
+
+@pytest.mark.parametrize(("options", "acks", "numbered"), [(["--acks", "1"], 1, False), (["--no-idempotent"], -1, False), ([], -1, True)])
+def test_acks_and_idempotence_are_what_is_asked_for(cluster: MockCluster, options: list[str], acks: int, numbered: bool) -> None:
+    assert tool("produce", "t", "-b", cluster.bootstrap, *options, stdin=b"x\n").code == 0
+    (request,) = cluster.requests("Produce")
+    assert request.message.acks == acks
+    batch = bytes(request.message.topic_data[0].partition_data[0].records)
+    assert (int.from_bytes(batch[43:51], "big", signed=True) >= 0) is numbered
+
+
+def test_any_delimiter_ends_a_record(cluster: MockCluster) -> None:
+    assert tool("produce", "t", "-b", cluster.bootstrap, "--delimiter", r"\r\n", stdin=b"a\nb\r\nc\r\n").code == 0
+    assert [r.value for r in stored(cluster)] == [b"a\nb", b"c"]
+
+
+class Dribble(io.RawIOBase):
+    """Gives its bytes in pieces of a size."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self.rest, self.size = data, size
+
+    def read1(self, _: int) -> bytes:
+        piece, self.rest = self.rest[: self.size], self.rest[self.size :]
+        return piece
+
+
+@given(st.lists(st.binary(max_size=6).filter(lambda b: b"<>" not in b and not b.endswith(b"<")), max_size=6), st.integers(1, 5))
+def test_lines_are_the_same_however_their_bytes_arrive(lines: list[bytes], size: int) -> None:
+    data = b"".join(line + b"<>" for line in lines)
+    assert list(lines_of(Dribble(data, size), b"<>")) == lines  # type: ignore[arg-type]
+
+
+def test_a_line_without_end_is_told_before_it_fills_the_memory() -> None:
+    with pytest.raises(ToolError, match="line 2: longer than 1000 bytes"):
+        list(lines_of(Dribble(b"a\n" + b"b" * 5000, 100), longest=1000))  # type: ignore[arg-type]
+
+
+# -- what is no record -----------------------------------------------------------------------------------------------------
+def test_bad_lines_are_named_by_number_and_the_others_are_written(cluster: MockCluster) -> None:
+    lines = b'{"value": "a"}\nnonsense\n{"value": "b"}\n{"valeu": 1}\n{"value": "c", "partition": 7}\n'
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, "-f", "json", stdin=lines)
+    assert outcome.code == 1
+    told = outcome.err.splitlines()
+    assert [line.split(":")[0] for line in told[:3]] == ["line 2", "line 4", "line 5"]
+    assert "unknown field 'valeu'" in told[1]
+    assert "has no partition 7; --repartition" in told[2]
+    assert told[3] == "2 records delivered to t, 3 bad lines"
+    assert [r.value for r in stored(cluster)] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "why"),
+    [
+        ("json", b"[1]", "not an object"),
+        ("json", b"{", "not JSON"),
+        ("json", b'"\xff"', "not UTF-8"),
+        ("json", b"[" * 100_000, "nested too deeply"),
+        ("json", b'{"value": NaN}', "NaN is no JSON"),
+        ("json", b'{"value": %s}' % (b"9" * 5000), "not JSON that can be read"),
+        ("json", b"{}", "no field 'value'"),
+        ("json", b'{"value": "a", "value_base64": "YQ=="}', "both 'value' and 'value_base64'"),
+        ("json", b'{"value_base64": "a"}', "is not base64"),
+        ("json", b'{"value_base64": 5}', "is not base64"),
+        ("json", b'{"value": "\\ud800"}', "half of a character"),
+        ("json", b'{"value": "", "timestamp": -5}', "'timestamp' is -5"),
+        ("json", b'{"value": "", "timestamp": true}', "'timestamp' is true"),
+        ("json", b'{"value": "", "partition": "1"}', "'partition' is \"1\""),
+        ("json", b'{"value": "", "headers": 5}', "'headers' must be a list"),
+        ("json", b'{"value": "", "headers": [1]}', "a header must be"),
+        ("json", b'{"value": "", "headers": [{"name": "a", "other": 1}]}', "a header must be"),
+        ("hex", b"abc", "not hexadecimal"),
+        ("hex", b"zz\x1b[2J", "not hexadecimal: 'zz\\x1b[2J'"),
+        ("hex", b"\xff", "not hexadecimal"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_said(form: str, line: bytes, why: str) -> None:
+    with pytest.raises(BadLine) as caught:
+        reader(form)(line)
+    assert why in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@given(st.binary(max_size=60) | st.text(max_size=40).map(lambda t: json.dumps({"value": t, "headers": t}).encode()))
+def test_no_line_does_more_than_be_refused(line: bytes) -> None:
+    reader("text")(line)
+    for form in ("json", "hex"):
+        why = ""
+        try:
+            reader(form)(line)
+        except BadLine as exc:
+            why = str(exc)
+        assert why.isprintable()
+
+
+def test_a_line_without_the_separator_or_the_field_is_bad() -> None:
+    with pytest.raises(BadLine, match="no key"):
+        reader("text", separator=b":")(b"value")
+    with pytest.raises(BadLine, match="no field 'id'"):
+        reader("text", key_field="id")(b'{"other": 1}')
+    with pytest.raises(BadLine, match="not JSON"):
+        reader("text", key_field="id")(b"other")
+
+
+@pytest.mark.parametrize(("text", "data"), [(r"\t", b"\t"), (r"\x00\0\\", b"\x00\x00\\"), ("ü", "ü".encode()), ("", b"")])
+def test_escapes_stand_for_bytes(text: str, data: bytes) -> None:
+    assert unescaped(text) == data
+
+
+@pytest.mark.parametrize("text", [r"\q", "a\\", r"\x1"])
+def test_an_unknown_escape_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no escape"):
+        unescaped(text)
+
+
+def test_many_bad_lines_are_counted_and_the_first_are_told(cluster: MockCluster) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, "-f", "hex", "--json", stdin=b"x\n" * 100)
+    assert outcome.code == 1
+    assert len(outcome.err.splitlines()) == 20
+    assert outcome.document["bad_lines"]["count"] == 100
+    assert len(outcome.document["bad_lines"]["first"]) == 20
+    assert outcome.document["delivered"] == 0
+
+
+def test_a_dry_run_reads_and_writes_nothing(cluster: MockCluster) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, "-f", "hex", "--dry-run", stdin=b"00\nx\n")
+    assert (outcome.code, outcome.err.splitlines()[-1]) == (1, "1 record would be written to t, 1 bad line")
+    assert stored(cluster) == []
+
+
+# -- what fails ------------------------------------------------------------------------------------------------------------
+def refuse(_: Any, answer: Any) -> Any:
+    """Partition 1 may not be written."""
+    for partition in answer.responses[0].partition_responses:
+        partition.error_code = 29 if partition.index == 1 else partition.error_code
+    return answer
+
+
+def test_records_that_are_not_delivered_are_listed_by_line(cluster: MockCluster) -> None:
+    cluster.on("Produce", Edit(refuse), times=None)
+    lines = b"".join(b'{"value": "v%d", "partition": %d}\n' % (i, i % 2) for i in range(4))
+    outcome = tool("produce", "many", "-b", cluster.bootstrap, "-f", "json", "--no-idempotent", stdin=lines)
+    assert outcome.code == 1
+    told = outcome.err.splitlines()
+    assert [line.split(":")[:2] for line in told[:2]] == [["line 2", " not delivered"], ["line 4", " not delivered"]]
+    assert "ACL" in told[0]
+    assert told[2] == "2 records delivered to many, 2 not delivered"
+
+
+def test_a_record_that_is_too_large_is_a_bad_line(cluster: MockCluster) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, stdin=b"a" * 2_000_000 + b"\nb\n")
+    assert outcome.code == 1
+    assert outcome.err.startswith("line 1: a record of 2000")
+    assert [r.value for r in stored(cluster)] == [b"b"]
+
+
+def test_an_unknown_topic_is_told_at_once(cluster: MockCluster) -> None:
+    begun = time.monotonic()
+    failure(tool("produce", "nowhere", "-b", cluster.bootstrap, stdin=b"x\n"), "topic 'nowhere' does not exist", "kafka-tools topics")
+    assert time.monotonic() - begun < 4
+
+
+def test_a_partition_that_is_not_there_is_told(cluster: MockCluster) -> None:
+    failure(tool("produce", "t", "-p", "5", "-b", cluster.bootstrap, stdin=b"x\n"), "topic 't' has no partition 5: it has 0 to 0")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--key", "a", "--key-separator", ":"], "--key and --key-separator both say"),
+        (["-f", "json", "--key-separator", ":"], "--key-separator is not for --format json"),
+        (["-f", "json", "--delimiter", ";"], "--delimiter is not for --format json"),
+        (["-f", "hex", "--key-field", "a"], "--key-field is for --format text"),
+        (["--repartition"], "--repartition is for --format json"),
+        (["--key-separator", ""], "cannot be empty"),
+        (["-H", "name"], "must be NAME=VALUE"),
+        (["--timestamp", "yesterday"], "'yesterday': must be a time ago"),
+        (["--key", r"\q"], "is no escape"),
+        (["-p", "-1"], "-1 is not in the range"),
+        (["-z", "zip"], "'zip' is not one of"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_before_anything_is_sent(cluster: MockCluster, options: list[str], said: str) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, *options, stdin=b"x\n")
+    failure(outcome, said, code=2)
+    assert cluster.requests("Produce") == []
+
+
+def test_a_file_that_is_not_there_is_told(cluster: MockCluster) -> None:
+    failure(tool("produce", "t", "/no/such/file", "-b", cluster.bootstrap), "/no/such/file", code=2)
+
+
+@pytest.mark.parametrize("hosts", ["kafka:99999", "http://kafka:9092", "a b:1", ",", "[::1"])
+def test_garbage_for_bootstrap_servers_is_one_line(hosts: str) -> None:
+    failure(tool("produce", "t", "-b", hosts, stdin=b"x\n"), "hosts")
+
+
+# -- as a program ----------------------------------------------------------------------------------------------------------
+def test_records_go_out_while_the_pipe_stays_open(cluster: MockCluster) -> None:
+    with program("produce", "t", "-b", cluster.bootstrap) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        cluster.wait_for(lambda: stored(cluster) or None, 20)
+        assert process.poll() is None
+        process.stdin.write(b"second")
+        process.stdin.close()
+        assert process.wait(20) == 0
+    assert [r.value for r in stored(cluster)] == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_delivers_what_was_read_and_says_how_much(cluster: MockCluster, number: int) -> None:
+    with program("produce", "t", "-b", cluster.bootstrap) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\nsecond\n")
+        process.stdin.flush()
+        cluster.wait_for(lambda: len(stored(cluster)) == 2 or None, 20)
+        assert stop(process, number) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b"2 records delivered to t\n"
+
+
+def test_a_person_types_records_and_ends_them_with_ctrl_d(cluster: MockCluster) -> None:
+    with Terminal(["produce", "t", "-b", cluster.bootstrap]) as terminal:
+        terminal.type(b"typed\n")
+        cluster.wait_for(lambda: stored(cluster) or None, 20)
+        terminal.type(b"\x04")
+        code, shown = terminal.wait()
+    assert code == 0
+    assert b"1 record delivered to t" in shown
+    assert [r.value for r in stored(cluster)] == [b"typed"]
