@@ -295,16 +295,9 @@ class ToyReader(DataSourceReader):
 
         from benchmarks.confluent_source import ARROW
 
-        one: dict[str, Any] = {
-            "key": b"k" * 16,
-            "value": b"v" * 100,
-            "topic": "t",
-            "partition": 0,
-            "offset": 0,
-            "timestamp": 0,
-            "timestampType": 0,
-        }
-        batch = pa.RecordBatch.from_pylist([one] * 10_000, ARROW)
+        values = [b"k" * 16, b"v" * 100, "t", 0, 0, 0, 0]
+        arrays = [pa.repeat(pa.scalar(value, field.type), 10_000) for value, field in zip(values, ARROW, strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=ARROW)
         for _ in range(self._rows // 20_000):
             yield batch
 

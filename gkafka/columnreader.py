@@ -108,6 +108,7 @@ def joined(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatc
     import pyarrow as pa
 
     if not pieces:
-        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+        # Not pa.array([]): that imports pandas, where it is installed.
+        return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
     (whole,) = pa.Table.from_batches(pieces, schema).combine_chunks().to_batches()
     return whole

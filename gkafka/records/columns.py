@@ -7,6 +7,7 @@ The Arrow columns have the names and types of Spark's Kafka connector. numpy and
 from __future__ import annotations
 
 import functools
+from array import array
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,15 +86,15 @@ class Columns:
         partition = self.partition if partition is None else partition
         arrays = [self._array(pa, name, schema.field(at).type, topic, partition) for at, name in enumerate(names)]
         if not arrays:  # a count of rows is all that is asked for, and only a table of no columns can say it
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * self.raw.count, pa.struct([])))
+            return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), self.raw.count, [None]))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _array(self, pa: Any, name: str, kind: Any, topic: str | None, partition: int | None) -> Any:
         raw = self.raw
         if name == "topic":
-            return _constant(_asked(topic, name), raw.count, "string")
+            return _constant(_asked(topic, name), raw.count)
         if name == "partition":
-            return _constant(_asked(partition, name), raw.count, "int32")
+            return _constant(_asked(partition, name), raw.count)
         if name == "key":
             return _binary(pa, kind, _asked(raw.keys, name))
         if name == "value":
@@ -225,19 +226,24 @@ def _text(pa: Any, column: BinaryColumn) -> Any:
     return text
 
 
-def _constant(value: str | int, count: int, kind: str) -> Any:
-    """A column of one value, from those built before where it is not too long."""
+def _constant(value: str | int, count: int) -> Any:
+    """A column of one value, from those built before where it is not too long: a string, or an int32."""
     if count > CACHED_ROWS:
-        return _repeated(value, count, kind)
-    return _cached(value, max(1 << (count - 1).bit_length(), 1024), kind).slice(0, count)
+        return _repeated(value, count)
+    return _cached(value, max(1 << (count - 1).bit_length(), 1024)).slice(0, count)
 
 
 @functools.lru_cache(maxsize=32)
-def _cached(value: str | int, count: int, kind: str) -> Any:
-    return _repeated(value, count, kind)
+def _cached(value: str | int, count: int) -> Any:
+    return _repeated(value, count)
 
 
-def _repeated(value: str | int, count: int, kind: str) -> Any:
+def _repeated(value: str | int, count: int) -> Any:
+    """Of buffers: pyarrow's scalars, and its arrays of Python objects, import pandas where it is installed, which no process here has asked for."""
     import pyarrow as pa
 
-    return pa.repeat(pa.scalar(value, pa.type_for_alias(kind)), count)
+    if isinstance(value, int):
+        return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(array("i", [value]) * count)])
+    text = value.encode()
+    ends = array("i", range(0, (count + 1) * len(text), len(text)) if text else [0] * (count + 1))
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(text * count)])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import struct
+import subprocess
+import sys
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -225,6 +228,36 @@ def test_numpy_arrays(how: ModuleType) -> None:
     assert got["key"].tolist() == [b"k0", b"", None]
     assert got["value"].tolist() == [b"v0", None, b""]
     assert "key" not in decode(how, ROWS, keys=False).to_numpy()
+
+
+WITHOUT_PANDAS = """
+import sys
+import gkafka.records as records
+from tests.records.handmade import batch, record
+data = batch([record(0, b"v", b"k", [(b"h", b"1")]), record(1, None)])
+found = records.decode_columns(data, start_offset=0, headers=True, topic="t", partition=0)
+rows = found.to_arrow(records.columns.ALL_COLUMNS).num_rows, found.to_arrow([]).num_rows
+assert rows == (2, 2), rows
+from gkafka.columnreader import joined
+assert joined([], records.arrow_schema()).num_rows == 0
+assert "pandas" not in sys.modules
+"""
+
+
+def test_pandas_is_not_imported_by_anybody_who_does_not_ask_for_it() -> None:
+    """pyarrow imports it for its scalars and for arrays of Python objects: half a second and 50 MB of each of Spark's workers."""
+    assert importlib.util.find_spec("pandas") is not None, "else there is nothing to see"
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PANDAS], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("t", 0), ("", 1), ("é-ü", 2**31 - 1), ("x" * 249, 7)])
+@pytest.mark.parametrize("count", [1, 1024, 1025, room.CACHED_ROWS + 1])
+def test_constant_columns_are_what_pyarrow_would_make_of_them(topic: str, partition: int, count: int) -> None:
+    for value, kind in ((topic, pa.string()), (partition, pa.int32())):
+        made = room._constant(value, count)
+        made.validate(full=True)
+        assert made.equals(pa.repeat(pa.scalar(value, kind), count))
 
 
 def test_empty_columns_are_arrow_too(how: ModuleType) -> None:
