@@ -314,7 +314,7 @@ def memory(spark: SparkSession, given: argparse.Namespace) -> Result:
         else:
             df = frame(spark, given.sources[0], given.bootstrap, topic)
         to_noop(df)
-    return {"peak_mb": max(peak_kb(pid) for pid in descendants(os.getpid()) if b"pyspark" in command_of(pid)) / 1024}
+    return {"peak_mb": max(peak_kb(pid) for pid in descendants(os.getpid()) if b"pyspark.daemon" in command_of(pid)) / 1024}
 
 
 def descendants(pid: int) -> list[int]:

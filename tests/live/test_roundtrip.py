@@ -11,6 +11,7 @@ import pytest
 
 from gkafka.common import OffsetType
 from gkafka.exceptions import DeliveryError, UnsupportedCodec, UnsupportedVersion
+from gkafka.records.columns import ALL_COLUMNS
 from tests.live.kafka import RELEASES, VERSIONS, KafkaCluster, Release
 from tests.live.peer import Peer, Seen, read_with_kafka_python
 
@@ -54,6 +55,22 @@ def seen_by_gkafka(client: KafkaClient, topic: str, count: int, release: Release
     return in_order(seen)
 
 
+def seen_as_columns(client: KafkaClient, topic: str, count: int, release: Release) -> list[Seen]:
+    rows: list[dict[str, Any]] = []
+    with client.get_consumer(topic) as consumer:
+        deadline = time.monotonic() + 30
+        while len(rows) < count:
+            assert time.monotonic() < deadline, f"{len(rows)} of {count} rows after 30 s"
+            rows += consumer.consume_arrow(timeout_ms=5000, columns=ALL_COLUMNS).to_pylist()
+    return in_order(seen_row(row, release) for row in rows)
+
+
+def seen_row(row: dict[str, Any], release: Release) -> Seen:
+    timestamp = round(row["timestamp"].timestamp() * 1000) if release.timestamps else None
+    headers = [(header["key"], header["value"]) for header in row["headers"] or []]
+    return Seen(row["partition"], row["offset"], row["key"], row["value"], headers, timestamp)
+
+
 def seen_message(m: Any, release: Release) -> Seen:
     timestamp = m.timestamp if release.timestamps else None
     key, value = (None if part is None else bytes(part) for part in (m.key, m.value))
@@ -93,6 +110,7 @@ def test_gkafka_reads_what_another_client_wrote(
     wanted = records(kafka.release)
     peer.write(topic, wanted, codec)
     assert seen_by_gkafka(client, topic, COUNT, kafka.release) == in_order(wanted)
+    assert seen_as_columns(client, topic, COUNT, kafka.release) == in_order(wanted)
 
 
 @EVERY_VERSION

@@ -202,6 +202,29 @@ def test_several_workers_get_rows_of_their_own(client: KafkaClient, make: Make, 
     assert sorted(offset for worker in workers for offset in worker.result()) == list(range(300))
 
 
+def test_workers_that_want_messages_and_workers_that_want_columns_share_a_consumer(client: KafkaClient, make: Make, run: Runner) -> None:
+    fill(client, numbers(600), batches=20)
+    consumer = make()
+
+    def columns() -> list[int]:
+        mine: list[int] = []
+        while (piece := consumer.consume_arrow(11, 300)).num_rows:
+            mine += piece["offset"].to_pylist()
+            run.sleep(0)
+        return mine
+
+    def messages() -> list[int]:
+        mine: list[int] = []
+        while (message := consumer.consume(300)) is not None:
+            mine.append(message.offset)
+            run.sleep(0)
+        return mine
+
+    workers = [run.aside(work) for work in (columns, messages, columns, messages)]
+    assert sorted(offset for worker in workers for offset in worker.result()) == list(range(600))
+    assert (consumer.stats()["buffered"], consumer.stats()["buffered_bytes"]) == (0, 0)
+
+
 def test_fetching_goes_on_when_a_full_queue_was_handed_out(client: KafkaClient, make: Make) -> None:
     fill(client, numbers(200), batches=20)
     consumer = make(queued_max_messages=10, fetch_message_max_bytes=200)
