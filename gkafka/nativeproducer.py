@@ -15,6 +15,7 @@ from zlib import crc32
 
 from gkafka import lifetime, records
 from gkafka.checks import check_time_left, check_topic_name, check_wait, find_index
+from gkafka.columnproducing import ColumnCalls
 from gkafka.config import ACKS, ProducerConfig
 from gkafka.core.sticky import Sticky, choose
 from gkafka.exceptions import (
@@ -57,7 +58,7 @@ INITIAL_BYTES = 4096
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class NativeProducer(TransactionCalls):
+class NativeProducer(ColumnCalls, TransactionCalls):
     """Made by `client.get_producer(**options)`; the options are those of `gkafka.config.ProducerConfig`.
 
     `produce()` may be called by any number of workers. Under gevent it switches to others now and then (every few milliseconds of work,

@@ -59,6 +59,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "producermemory",
             "protocol",
             "rawfetch",
+            "columnproducing",
             "simpleconsumer",
             "starter",
             "topic",

@@ -13,22 +13,25 @@ MOST_DATA = 2**31 - 1
 @dataclass(frozen=True)
 class BinaryColumn:
     """Byte strings. offsets: int32, one more than there are strings. validity: a bit each, least significant first, 0 for
-    null; None where nothing is null. data: all bytes, one after another."""
+    null; None where nothing is null. data: all bytes, one after another. first: where the column begins in offsets and validity."""
 
     offsets: memoryview
     data: memoryview
     validity: memoryview | None
     null_count: int
+    first: int = 0
 
 
 @dataclass(frozen=True)
 class HeaderColumn:
     """Headers of records. offsets: int32, one more than there are records, counting headers. keys are UTF-8 as far as the
-    producer was honest and never null."""
+    producer was honest and never null. validity, first: as in BinaryColumn; a record that is null here has no headers."""
 
     offsets: memoryview
     keys: BinaryColumn
     values: BinaryColumn
+    validity: memoryview | None = None
+    first: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-# Writing record batches, the compiled half: the twin of `_pure_write.py`. Its memory is in `_speed_memory.pxi`, its batch in `_speed_batch.pxi`.
+# Writing record batches, the compiled half: the twin of `_pure_write.py`. Its memory is in `_speed_memory.pxi`, its batch in `_speed_batch.pxi`,
+# columns into batches in `_speed_encode.pxi`.
 #
 # What is hot is `Appender.produce` > `_put` > a `Delivery`: no lock (the GIL is held and nothing on the way runs other code), no
 # Python object but the Delivery. State is consistent before every call that may run other code or switch greenlets: `owner.*`,
@@ -370,4 +371,5 @@ cdef class Appender:
         self.every = self.left = calls
 
 
+include "_speed_encode.pxi"
 include "_speed_lane.pxi"

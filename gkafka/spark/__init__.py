@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     from gkafka.spark.offsets import DataLossError
     from gkafka.spark.source import GKafkaDataSource
+    from gkafka.spark.update import write_stream
 
-__all__ = ["DataLossError", "GKafkaDataSource", "register"]
+__all__ = ["DataLossError", "GKafkaDataSource", "register", "write_stream"]
 
-LAZY = {"GKafkaDataSource": "gkafka.spark.source", "DataLossError": "gkafka.spark.offsets"}
+LAZY = {"GKafkaDataSource": "gkafka.spark.source", "DataLossError": "gkafka.spark.offsets", "write_stream": "gkafka.spark.update"}
 
 
 def register(spark: SparkSession) -> None:

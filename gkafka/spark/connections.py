@@ -22,6 +22,7 @@ class Key(NamedTuple):
 
     hosts: str
     options: tuple[tuple[str, Any], ...]
+    creates: bool
     pid: int
 
 
@@ -40,11 +41,14 @@ _idle: dict[Key, list[Idle]] = {}
 
 
 @contextlib.contextmanager
-def connected(properties: KafkaProperties) -> Iterator[KafkaClient]:
-    """A client for these properties, from those that are idle or new. One that saw an error is not used again."""
-    key = Key(properties.hosts, _frozen(properties.client), os.getpid())
+def connected(properties: KafkaProperties, *, auto_create_topics: bool = False) -> Iterator[KafkaClient]:
+    """A client for these properties, from those that are idle or new. One that saw an error is not used again.
+
+    auto_create_topics: a topic that is named and not there is created, where the broker allows it, as writing in Java does.
+    """
+    key = Key(properties.hosts, _frozen(properties.client), auto_create_topics, os.getpid())
     _drop_old(key.pid)
-    client = _take(key) or _new(properties)
+    client = _take(key) or _new(properties, auto_create_topics)
     try:
         yield client
     except BaseException:  # GeneratorExit too: Spark stopped reading in the middle
@@ -61,9 +65,9 @@ def close_all() -> None:
                 idle.client.close()
 
 
-def _new(properties: KafkaProperties) -> KafkaClient:
+def _new(properties: KafkaProperties, auto_create_topics: bool) -> KafkaClient:
     # Threads always: in a worker nothing runs a hub between two tasks, and a patched socket would be the JVM's, too.
-    return KafkaClient(properties.hosts, handler="threading", auto_create_topics=False, **properties.client)
+    return KafkaClient(properties.hosts, handler="threading", auto_create_topics=auto_create_topics, **properties.client)
 
 
 def _take(key: Key) -> KafkaClient | None:

@@ -1,0 +1,115 @@
+"""What one Spark task writes: rows into a producer, and what became of them. No pyspark here."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gkafka.exceptions import BufferFull, DeliveryError, KafkaException, KafkaTimeoutError, ProduceFailureError
+from gkafka.records import Delivery
+from gkafka.spark.connections import connected
+from gkafka.spark.sinkoptions import SinkOptions
+from gkafka.spark.sinkrows import TopicRows, topic_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from gkafka.nativeproducer import NativeProducer
+    from gkafka.records import Batch
+
+__all__ = ["Tally", "producer_options", "write_plainly", "write_rows"]
+
+NEXT_STEP = (
+    "records before and beside it may be written (Spark tries the task again spark.task.maxFailures times, and the stream from its checkpoint); "
+    "see that the partition has a leader and the brokers answer, or raise kafka.delivery.timeout.ms"
+)
+
+
+class Tally:
+    """Counts of a task, and the last offset in each partition. Batches are forgotten when they are done. replayed: its rows were written before."""
+
+    def __init__(self, *, replayed: bool = False) -> None:
+        self.replayed = replayed
+        self.records = 0
+        self.last_offsets: dict[tuple[str, int], int] = {}
+        self._begun: deque[Batch] = deque()
+
+    def add(self, rows: TopicRows, begun: Iterable[Delivery]) -> None:
+        """These were accepted. Raises what a batch failed with that is done by now."""
+        self.records += rows.columns.count
+        self._begun.extend(delivery.batch for delivery in begun)
+        self.look()
+
+    def look(self) -> None:
+        """Take note of the batches that are done, oldest first. Raises the error of one that failed."""
+        while self._begun and self._begun[0].done:
+            batch = self._begun.popleft()
+            if batch.error is not None:
+                raise failed(batch)
+            done = Delivery(batch, batch.count - 1).result(0)
+            key = (batch.topic, batch.partition)
+            self.last_offsets[key] = max(self.last_offsets.get(key, -1), done.offset)
+
+
+def failed(batch: Batch) -> KafkaException:
+    """What to raise for a batch that was not delivered: the same error, and what to do."""
+    error = batch.error
+    text = str(error)
+    where = f"{batch.topic}-{batch.partition}"
+    kind = type(error) if isinstance(error, KafkaException) else ProduceFailureError
+    raised = kind(f"{'' if where in text else f'{where}: '}{text}; {NEXT_STEP}", topic=batch.topic, partition=batch.partition)
+    raised.__cause__ = error
+    return raised
+
+
+def producer_options(options: SinkOptions) -> dict[str, Any]:
+    """Keyword arguments of get_producer(). Whoever is refused memory by brokers that do not answer hears of the records that failed first."""
+    given: Mapping[str, Any] = options.kafka.producer
+    patience = given.get("delivery_timeout_ms", 120000)
+    return {"max_block_ms": max(60000, patience * 1.5), **given}
+
+
+def write_plainly(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Tally:
+    """At least once: all rows are acknowledged when it returns. Raises KafkaException."""
+    with connected(options.kafka.client, auto_create_topics=True) as client:
+        producer = client.get_producer(**producer_options(options))
+        try:
+            tally = write_rows(producer, options, batches)
+        except BaseException:
+            give_up(producer)
+            raise
+        producer.close()
+        return tally
+
+
+def write_rows(producer: NativeProducer, options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Tally:
+    """Produce all rows, and wait until they are acknowledged."""
+    tally = Tally()
+    for rows in topic_rows(batches, options.topic, options.include_headers):
+        try:
+            begun = producer.produce_columns(rows.topic, rows.columns, row_numbers=rows.numbers)
+        except BufferFull:
+            tally.look()  # what failed says more than that there is no room
+            raise
+        tally.add(rows, begun)
+    settle(producer, tally)
+    return tally
+
+
+def settle(producer: NativeProducer, tally: Tally) -> None:
+    """Wait until everything is acknowledged. Raises the first error of a batch."""
+    try:
+        producer.flush()
+    except (DeliveryError, KafkaTimeoutError):
+        tally.look()
+        raise
+    tally.look()
+
+
+def give_up(producer: NativeProducer) -> None:
+    """Close a producer whose records no longer count: its task has failed."""
+    try:
+        producer.close(timeout=0)
+    except KafkaException:
+        return  # the error that the task fails with says it

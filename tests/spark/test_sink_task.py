@@ -1,0 +1,333 @@
+"""What a Spark task writes, on brokers in this process: rows and their places, errors, and exactly once whatever is lost on the way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gkafka.exceptions import ConfigurationError, FencedError, KafkaException, KafkaTimeoutError, RecordTooLarge, SerializationError
+from gkafka.records import murmur2
+from gkafka.spark import exactlyonce
+from gkafka.spark.connections import connected
+from gkafka.spark.exactlyonce import RowsChangedError, Task, read_mark, write_once
+from gkafka.spark.sinkoptions import SinkOptions, parse_sink
+from gkafka.spark.sinktask import Tally, write_plainly
+from gkafka.testing import Close, Drop, Error, MockCluster
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+NOT_LEADER, TOO_LARGE, DENIED = 6, 10, 29
+
+
+@pytest.fixture
+def options(cluster: MockCluster) -> Callable[..., SinkOptions]:
+    """A name's "__" stands for a dot."""
+
+    def make(**more: str) -> SinkOptions:
+        given = {
+            "kafka.bootstrap.servers": cluster.bootstrap,
+            "kafka.linger.ms": "0",
+            "kafka.retry.backoff.ms": "5",
+            "kafka.retry.backoff.max.ms": "20",
+        }
+        return parse_sink({**given, **{name.replace("__", "."): value for name, value in more.items()}})
+
+    return make
+
+
+def batch(**columns: Any) -> pa.RecordBatch:
+    kinds = {"key": pa.string(), "value": pa.string(), "topic": pa.string(), "partition": pa.int32(), "headers": HEADERS}
+    return pa.RecordBatch.from_arrays([pa.array(v, kinds[n]) for n, v in columns.items()], list(columns))
+
+
+def numbered(first: int, count: int) -> pa.RecordBatch:
+    return batch(value=[f"v{i}" for i in range(first, first + count)], key=[f"k{i}" for i in range(first, first + count)])
+
+
+def stored(cluster: MockCluster, topic: str = "pair", *, committed: bool = False) -> list[bytes]:
+    partitions = 2 if topic == "pair" else 1
+    return sorted(r.value for p in range(partitions) for r in cluster.log(topic, p, committed=committed))
+
+
+def expected(first: int, count: int) -> list[bytes]:
+    return sorted(b"v%d" % i for i in range(first, first + count))
+
+
+# -- rows and their places -----------------------------------------------------------------------------------------------
+def test_a_row_goes_where_its_partition_or_its_key_says(cluster: MockCluster, options: Any) -> None:
+    keys, given = [f"k{i}" for i in range(50)], [None if i % 2 else i % 4 // 2 for i in range(50)]
+    write_plainly(options(topic="pair"), [batch(key=keys, value=keys, partition=given)])
+    for p in range(2):
+        for record in cluster.log("pair", p):
+            number = int(record.value[1:])
+            assert given[number] == p or (given[number] is None and murmur2(record.key) % 2 == p)
+
+
+def test_what_was_written_is_told(cluster: MockCluster, options: Any) -> None:
+    tally = write_plainly(options(topic="pair", kafka__batch__size="512"), [numbered(0, 300), numbered(300, 300)])
+    assert tally.records == 600
+    assert tally.last_offsets == {("pair", p): cluster.offsets("pair", p)[1] - 1 for p in range(2)}
+    assert stored(cluster) == expected(0, 600)
+
+
+def test_rows_of_several_topics_go_each_to_its_own(cluster: MockCluster, options: Any) -> None:
+    write_plainly(options(), [batch(value=["a", "b", "c"], topic=["t", "pair", "t"]), batch(value=["d"], topic=["pair"])])
+    assert stored(cluster, "t") == [b"a", b"c"]
+    assert stored(cluster, "pair") == [b"b", b"d"]
+
+
+def test_the_option_goes_before_the_column(cluster: MockCluster, options: Any) -> None:
+    write_plainly(options(topic="t"), [batch(value=["a", "b"], topic=["pair", None])])
+    assert (stored(cluster, "t"), stored(cluster, "pair")) == ([b"a", b"b"], [])
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"), [({}, [("h", b"x")]), ({"includeHeaders": "true"}, [("h", b"x")]), ({"includeHeaders": "false"}, [])]
+)
+def test_headers_are_written_unless_told_otherwise(cluster: MockCluster, options: Any, given: dict[str, str], seen: list[Any]) -> None:
+    write_plainly(options(topic="t", **given), [batch(value=["a"], headers=[[("h", b"x")]])])
+    assert [list(r.headers) for r in cluster.log("t", 0)] == [seen]
+
+
+def test_no_rows_ask_for_nothing(cluster: MockCluster, options: Any) -> None:
+    assert write_plainly(options(topic="t"), [numbered(0, 0)]).records == 0
+    assert cluster.count("Produce") == 0
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
+def test_rows_are_compressed_as_told(cluster: MockCluster, options: Any, codec: str) -> None:
+    write_plainly(options(topic="t", kafka__compression__type=codec), [numbered(0, 100)])
+    assert stored(cluster, "t") == expected(0, 100)
+    assert cluster.raw_log("t", 0)[22] & 7 == {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}[codec]
+
+
+# -- what cannot be written ----------------------------------------------------------------------------------------------
+def test_a_value_over_the_size_limit_is_named_with_its_row(cluster: MockCluster, options: Any) -> None:
+    rows = [numbered(0, 7), batch(key=["a", "b"], value=["x", "y" * 3000])]
+    with pytest.raises(RecordTooLarge, match=r"^row 8: a record of \d+ bytes for topic 't' is over max_request_bytes=2000: raise it"):
+        write_plainly(options(topic="t", kafka__max__request__size="2000", kafka__batch__size="1000"), rows)
+
+
+def test_a_value_that_the_topic_does_not_take_is_told_with_the_next_step(cluster: MockCluster, options: Any) -> None:
+    cluster.on("Produce", Error(TOO_LARGE), times=None)
+    with pytest.raises(KafkaException, match=r"^t-0: 1 record\(s\) .* raise the topic's max.message.bytes"):
+        write_plainly(options(topic="t"), [numbered(0, 1)])
+
+
+def test_a_partition_that_is_not_there_is_named_with_its_row(cluster: MockCluster, options: Any) -> None:
+    rows = [numbered(0, 5), batch(value=["a", "b"], partition=[0, 2])]
+    with pytest.raises(ConfigurationError, match="^row 6 for topic 'pair': partition=2: the topic has the partitions 0 to 1"):
+        write_plainly(options(topic="pair"), rows)
+
+
+def test_a_row_without_a_topic_is_named_in_the_connectors_words(cluster: MockCluster, options: Any) -> None:
+    rows = [batch(value=["a"], topic=["t"]), batch(value=["a", "b"], topic=["t", None])]
+    with pytest.raises(
+        ConfigurationError, match="^row 2: null topic present in the data. Use the topic option for setting a default topic."
+    ):
+        write_plainly(options(), rows)
+
+
+def test_a_row_of_a_picked_topic_has_the_number_that_it_has_in_the_task(cluster: MockCluster, options: Any) -> None:
+    rows = [
+        numbered(0, 3).append_column("topic", pa.array(["pair"] * 3)),
+        batch(value=["a", "b", "c"], topic=["t", "pair", "pair"], headers=[None, None, [(None, b"")]]),
+    ]
+    with pytest.raises(SerializationError, match=r"^row 5: headers\[0\] has no key"):
+        write_plainly(options(), rows)
+
+
+def test_a_topic_that_cannot_be_created_is_told(cluster: MockCluster, options: Any) -> None:
+    with pytest.raises(KafkaException, match="absent"):
+        write_plainly(options(topic="absent", kafka__max__block__ms="3000"), [numbered(0, 1)])
+
+
+def test_brokers_that_go_away_are_waited_for_and_no_longer_than_the_delivery_timeout(cluster: MockCluster, options: Any) -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield numbered(0, 10)
+        cluster.wait_for(lambda: stored(cluster, "t"))
+        cluster.stop_broker(1)
+        yield numbered(10, 10)
+
+    with pytest.raises(KafkaTimeoutError, match=r"t-0.* not delivered within 0.4 s.*; records before .* kafka.delivery.timeout.ms"):
+        write_plainly(options(topic="t", kafka__delivery__timeout__ms="400"), rows())
+    assert stored(cluster, "t") == expected(0, 10)
+
+
+def test_brokers_that_come_back_in_time_lose_nothing(cluster: MockCluster, options: Any) -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield numbered(0, 10)
+        cluster.wait_for(lambda: stored(cluster, "t"))
+        cluster.stop_broker(1)
+        threading.Timer(0.3, cluster.start_broker, (1,)).start()
+        yield numbered(10, 10)
+
+    write_plainly(options(topic="t"), rows())
+    assert stored(cluster, "t") == expected(0, 20)
+
+
+def test_answers_that_are_lost_write_nothing_twice(cluster: MockCluster, options: Any) -> None:
+    cluster.on("Produce", Close(before=False), times=3)
+    write_plainly(options(topic="pair", kafka__batch__size="500"), [numbered(0, 200)])
+    assert stored(cluster) == expected(0, 200)
+
+
+def test_a_full_buffer_is_waited_for(cluster: MockCluster, options: Any) -> None:
+    write_plainly(
+        options(topic="pair", kafka__batch__size="512", kafka__buffer__memory="4096", kafka__max__request__size="2048"), [numbered(0, 2000)]
+    )
+    assert stored(cluster) == expected(0, 2000)
+
+
+# -- exactly once --------------------------------------------------------------------------------------------------------
+TASK = Task("gkafka-spark", "query", 3, 7)
+
+
+def once(options: Any, rows: list[pa.RecordBatch], task: Task = TASK, **more: str) -> Tally:
+    return write_once(options(topic="pair", exactlyOnce="transactional", **more), rows, task)
+
+
+def mark(cluster: MockCluster, options: Any, task: Task = TASK) -> Any:
+    with connected(options().kafka.client) as client:
+        return read_mark(client, task.name)
+
+
+def test_a_task_is_written_in_one_transaction_with_its_mark(cluster: MockCluster, options: Any) -> None:
+    tally = once(options, [numbered(0, 100), numbered(100, 50)])
+    assert (tally.records, tally.replayed) == (150, False)
+    assert stored(cluster, committed=True) == expected(0, 150)
+    assert mark(cluster, options) == (7, 150)
+    assert TASK.name == "gkafka-spark-query-3"
+    assert cluster.transaction(TASK.name) is not None
+
+
+def test_a_replay_writes_nothing(cluster: MockCluster, options: Any) -> None:
+    once(options, [numbered(0, 100)])
+    tally = once(options, [numbered(0, 60), numbered(60, 40)])
+    assert (tally.records, tally.replayed) == (0, True)
+    assert stored(cluster, committed=True) == expected(0, 100)
+
+
+def test_a_replay_of_an_older_micro_batch_writes_nothing_either(cluster: MockCluster, options: Any) -> None:
+    once(options, [numbered(0, 100)])
+    assert once(options, [numbered(0, 5)], Task("gkafka-spark", "query", 3, 6)).replayed
+    assert stored(cluster, committed=True) == expected(0, 100)
+
+
+def test_the_next_micro_batch_and_another_task_are_written(cluster: MockCluster, options: Any) -> None:
+    once(options, [numbered(0, 10)])
+    once(options, [numbered(10, 10)], Task("gkafka-spark", "query", 3, 8))
+    once(options, [numbered(20, 10)], Task("gkafka-spark", "query", 4, 7))
+    once(options, [numbered(30, 10)], Task("gkafka-spark", "another", 3, 7))
+    assert stored(cluster, committed=True) == expected(0, 40)
+
+
+def test_a_replay_with_other_rows_is_an_error_and_nothing_is_skipped_silently(cluster: MockCluster, options: Any) -> None:
+    once(options, [numbered(0, 100)])
+    with pytest.raises(RowsChangedError, match="^task 3 of micro-batch 7 was written with 100 rows and is replayed with 101"):
+        once(options, [numbered(0, 101)])
+
+
+def test_a_task_without_rows_asks_the_brokers_nothing(cluster: MockCluster, options: Any) -> None:
+    assert once(options, [numbered(0, 0)]).records == 0
+    assert cluster.requests() == []
+
+
+def test_a_task_that_fails_midway_leaves_nothing_and_its_replay_writes_all(cluster: MockCluster, options: Any) -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield numbered(0, 100)
+        cluster.wait_for(lambda: stored(cluster))
+        raise RuntimeError("the task was killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        write_once(options(topic="pair", exactlyOnce="transactional"), rows(), TASK)
+    assert stored(cluster, committed=True) == []
+    once(options, [numbered(0, 100)])
+    assert stored(cluster, committed=True) == expected(0, 100)
+
+
+def test_an_attempt_that_was_given_up_is_fenced_by_the_next(cluster: MockCluster, options: Any) -> None:
+    """The zombie has written and not committed when the next attempt begins, and goes on when that one is done."""
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield numbered(0, 100)
+        cluster.wait_for(lambda: stored(cluster))
+        once(options, [numbered(0, 200)])
+        yield numbered(100, 100)
+
+    with pytest.raises((FencedError, KafkaException)):
+        write_once(options(topic="pair", exactlyOnce="transactional"), rows(), TASK)
+    assert stored(cluster, committed=True) == expected(0, 200)
+    assert mark(cluster, options) == (7, 200)
+
+
+def test_a_zombie_at_its_commit_finds_the_mark_of_its_successor(
+    cluster: MockCluster, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have the same rows: what the successor committed is what the zombie was to write."""
+    from gkafka.nativeproducer import NativeProducer
+
+    commit, overtaken = NativeProducer.commit_transaction, []
+
+    def late(self: NativeProducer, timeout: float | None = None) -> None:
+        if not overtaken:
+            overtaken.append(self)
+            once(options, [numbered(0, 100)])
+        commit(self, timeout)
+
+    monkeypatch.setattr(NativeProducer, "commit_transaction", late)
+    once(options, [numbered(0, 100)])
+    assert stored(cluster, committed=True) == expected(0, 100)
+
+
+def test_a_lost_answer_to_the_commit_is_not_guessed_but_read(cluster: MockCluster, options: Any) -> None:
+    """EndTxn was done, and its answers never came."""
+    cluster.on("EndTxn", Drop(), times=None)
+    timer = threading.Timer(1.2, cluster.clear_script)
+    timer.start()
+    once(options, [numbered(0, 100)], kafka__delivery__timeout__ms="300", kafka__request__timeout__ms="200")
+    timer.join()
+    assert stored(cluster, committed=True) == expected(0, 100)
+    assert mark(cluster, options) == (7, 100)
+
+
+def test_a_commit_that_never_came_through_fails_the_task(cluster: MockCluster, options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gkafka.nativeproducer import NativeProducer
+
+    def unheard(self: NativeProducer, timeout: float | None = None) -> None:
+        raise KafkaTimeoutError("commit_transaction(): no outcome")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NativeProducer, "commit_transaction", unheard)
+        with pytest.raises(KafkaTimeoutError, match="no outcome"):
+            once(options, [numbered(0, 100)])
+    assert stored(cluster, committed=True) == []
+    once(options, [numbered(0, 100)])
+    assert stored(cluster, committed=True) == expected(0, 100)
+
+
+def test_a_failed_batch_commits_nothing(cluster: MockCluster, options: Any) -> None:
+    cluster.on("Produce", Error(DENIED), times=1)
+    with pytest.raises(KafkaException, match="pair-"):
+        once(options, [numbered(0, 100)])
+    assert stored(cluster, committed=True) == []
+    assert mark(cluster, options) == (-1, None)
+    once(options, [numbered(0, 100)])
+    assert stored(cluster, committed=True) == expected(0, 100)
+
+
+def test_a_mark_of_a_stranger_has_no_count(cluster: MockCluster, options: Any) -> None:
+    with connected(options().kafka.client) as client:
+        client.admin().alter_group_offsets(TASK.name, {("pair", 0): 8, ("t", 0): 3})
+        assert read_mark(client, TASK.name) == (7, None)
+    assert once(options, [numbered(0, 9)]).replayed
+
+
+def test_the_transaction_may_be_open_for_as_long_as_told(cluster: MockCluster, options: Any) -> None:
+    once(options, [numbered(0, 1)])
+    once(options, [numbered(0, 1)], Task("a", "b", 0, 0), kafka__transaction__timeout__ms="4321")
+    told = [r.message.transaction_timeout_ms for r in cluster.requests("InitProducerId")]
+    assert told == [exactlyonce.TRANSACTION_TIMEOUT_MS, 4321]
