@@ -236,6 +236,12 @@ class OtherMember:
         self.look()
         return [tuple(line["read"]) for line in self.lines if "read" in line]
 
+    def kill(self) -> None:
+        """Without a word to anybody."""
+        self.process.kill()
+        self.process.wait(LIMIT_S)
+        self.process.stdin.close()  # type: ignore[union-attr]
+
     def stop(self) -> None:
         if self.process.poll() is None:
             self.process.stdin.close()  # type: ignore[union-attr]
@@ -299,6 +305,60 @@ def test_a_group_shared_with_a_kafka_python_process_rebalances_and_commits_as_on
     assert sorted((r.partition, r.offset) for r in read(ours, 4)) == [(n, 3) for n in range(4)], "from where the other one has committed"
     ours.close()
     assert peer.committed(group, topic, 4) == dict.fromkeys(range(4), 4)
+
+
+def test_a_group_that_a_kafka_python_process_leads_goes_on_when_members_leave_and_die(
+    kafka: KafkaCluster, consumer: Make, write: Any, new_topic: Topic, new_name: Callable[[str], str], peer: Peer
+) -> None:
+    """The other way round: theirs divides the partitions; ours leaves, and it goes on from our commits; it is killed, and ours goes on from its own."""
+    topic, group = new_topic(4), new_name("group")
+    everything = {0, 1, 2, 3}
+    theirs = OtherMember(kafka.hosts, group, topic)
+    try:
+        wait_until(lambda: theirs.assigned == everything)
+        ours = consumer(topic, group_id=group)
+        turn(lambda: len(ours.assignment()) == 2 and len(theirs.assigned) == 2, ours)
+        mine = {tp.partition for tp in ours.assignment()}
+        assert mine | theirs.assigned == everything
+        for n in everything:
+            write(topic, n, b"a", b"b")
+        got = turn(lambda: len(theirs.read) == 4, ours)
+        got += read(ours, 4 - len(got)) if len(got) < 4 else []
+        assert sorted((r.partition, r.offset) for r in got) == [(p, o) for p in sorted(mine) for o in range(2)]
+        ours.close()
+        wait_until(lambda: theirs.assigned == everything)
+        for n in everything:
+            write(topic, n, b"c")
+        wait_until(lambda: len(theirs.read) >= 8)
+        assert sorted(theirs.read) == sorted([(p, o) for p in everything - mine for o in range(3)] + [(p, 2) for p in mine])
+        again = consumer(topic, group_id=group)
+        turn(lambda: len(again.assignment()) == 2 and len(theirs.assigned) == 2, again)
+        theirs.kill()
+        for n in everything:
+            write(topic, n, b"d")
+        seen: set[tuple[int, int]] = set()
+        turn_until_seen(again, seen, {(n, 3) for n in everything})
+        assert {tp.partition for tp in again.assignment()} == everything
+        assert min(offset for _, offset in seen) >= 2, "what was committed before is not read again"
+        again.close()
+    finally:
+        theirs.stop()
+    assert peer.committed(group, topic, 4) == dict.fromkeys(everything, 4)
+
+
+def wait_until(ready: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def turn_until_seen(member: KafkaConsumer, seen: set[tuple[int, int]], wanted: set[tuple[int, int]]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not wanted <= seen:
+        assert time.monotonic() < deadline, wanted - seen
+        for records in member.poll(20).values():
+            seen |= {(r.partition, r.offset) for r in records}
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.9.0.1"])
