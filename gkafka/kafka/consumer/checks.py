@@ -9,10 +9,40 @@ from typing import Any
 
 from gkafka.config import NativeConsumerConfig, build
 from gkafka.exceptions import ConfigurationError
+from gkafka.kafka.consumer.commits import default_callback
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
-from gkafka.kafka.options import native, told_as
+from gkafka.kafka.options import CLIENT, native, told_as
+from gkafka.skins import RangeAssignor, RoundRobinAssignor
 
-__all__ = ["NAMES", "assignors", "check_options", "compiled", "of_member", "policy", "told_by_name"]
+__all__ = ["DEFAULTS", "NAMES", "assignors", "check_options", "compiled", "of_consumer", "of_member", "policy", "told_by_name"]
+
+DEFAULTS: dict[str, Any] = {
+    **CLIENT,
+    "group_id": None,
+    "group_instance_id": None,
+    "key_deserializer": None,
+    "value_deserializer": None,
+    "fetch_min_bytes": 1,
+    "fetch_max_wait_ms": 500,
+    "fetch_max_bytes": 52428800,
+    "max_partition_fetch_bytes": 1048576,
+    "auto_offset_reset": "latest",
+    "enable_auto_commit": True,
+    "auto_commit_interval_ms": 5000,
+    "default_offset_commit_callback": default_callback,
+    "check_crcs": True,
+    "isolation_level": "read_uncommitted",
+    "client_rack": "",
+    "partition_assignment_strategy": [RangeAssignor, RoundRobinAssignor],
+    "max_poll_records": 500,
+    "max_poll_interval_ms": 300000,
+    "session_timeout_ms": 10000,
+    "heartbeat_interval_ms": 3000,
+    "consumer_timeout_ms": float("inf"),
+    "skip_double_compressed_messages": False,
+    "exclude_internal_topics": True,
+}
+"""kafka-python 1.4's, and of newer versions what has a meaning here."""
 
 NAMES = {
     "fetch_min_bytes": "fetch_min_bytes",
@@ -77,6 +107,21 @@ def check_options(c: Mapping[str, Any]) -> None:
         if c[name] is not None and not callable(c[name]) and not callable(getattr(c[name], "deserialize", None)):
             raise WrongTypeError(f"{name}={c[name]!r}: must be callable with the bytes, or a Deserializer")
     assignors(c["partition_assignment_strategy"])
+
+
+def of_consumer(c: Mapping[str, Any], *, member: bool) -> dict[str, Any]:
+    """The options of gkafka's native consumer. member: it shares topics with a group."""
+    taken = native(c, NAMES)
+    taken["auto_offset_reset"] = policy(c)
+    taken["auto_commit"] = bool(c["enable_auto_commit"]) if c["group_id"] is not None else None
+    taken["queued_max_messages"] = max(2000, c["max_poll_records"])
+    if member:
+        taken.update(of_member(c), assignors=assignors(c["partition_assignment_strategy"]))
+    else:
+        del taken["max_poll_interval_ms"]
+    if c["group_id"] is None or c["enable_auto_commit"] is False:
+        del taken["auto_commit_interval_ms"]
+    return taken
 
 
 def of_member(c: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, CorruptRecordError, ForkedClientError, KafkaException
 from gkafka.kafka import options as o
-from gkafka.kafka.consumer.checks import NAMES, assignors, check_options, compiled, of_member, policy, told_by_name
-from gkafka.kafka.consumer.commits import Commits, default_callback, offsets_of
+from gkafka.kafka.consumer.checks import DEFAULTS, check_options, compiled, of_consumer, policy, told_by_name
+from gkafka.kafka.consumer.commits import Commits, offsets_of
 from gkafka.kafka.consumer.fetcher import Row, row_of
 from gkafka.kafka.consumer.lookups import Lookups, check_partition, check_partitions
 from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
@@ -23,7 +23,7 @@ from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
 from gkafka.kafka.serializer import as_function, end
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
-from gkafka.skins import GroupMetadata, RangeAssignor, RoundRobinAssignor
+from gkafka.skins import GroupMetadata
 
 __all__ = ["KafkaConsumer"]
 
@@ -42,32 +42,7 @@ class KafkaConsumer:
     Reference: kafka-python 1.4, KafkaConsumer.
     """
 
-    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = {
-        **o.CLIENT,
-        "group_id": None,
-        "group_instance_id": None,
-        "key_deserializer": None,
-        "value_deserializer": None,
-        "fetch_min_bytes": 1,
-        "fetch_max_wait_ms": 500,
-        "fetch_max_bytes": 52428800,
-        "max_partition_fetch_bytes": 1048576,
-        "auto_offset_reset": "latest",
-        "enable_auto_commit": True,
-        "auto_commit_interval_ms": 5000,
-        "default_offset_commit_callback": default_callback,
-        "check_crcs": True,
-        "isolation_level": "read_uncommitted",
-        "client_rack": "",
-        "partition_assignment_strategy": [RangeAssignor, RoundRobinAssignor],
-        "max_poll_records": 500,
-        "max_poll_interval_ms": 300000,
-        "session_timeout_ms": 10000,
-        "heartbeat_interval_ms": 3000,
-        "consumer_timeout_ms": float("inf"),
-        "skip_double_compressed_messages": False,
-        "exclude_internal_topics": True,
-    }
+    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = DEFAULTS
 
     def __init__(self, *topics: str, **configs: Any) -> None:
         self._closed = True  # until it is complete
@@ -104,20 +79,10 @@ class KafkaConsumer:
 
     # -- what is read ----------------------------------------------------------------------------------------------------------
     def _make(self, topics: Any) -> Consumer:
-        c = self.config
-        group = c["group_id"]
-        taken = o.native(c, NAMES)
-        taken["auto_offset_reset"] = policy(c)
-        taken["auto_commit"] = bool(c["enable_auto_commit"]) if group is not None else None
-        taken["queued_max_messages"] = max(2000, c["max_poll_records"])
+        group = self.config["group_id"]
+        taken = of_consumer(self.config, member=group is not None and topics is not None)
         if group is not None and topics is not None:
-            taken.update(of_member(c))
-            taken["assignors"] = assignors(c["partition_assignment_strategy"])
             taken.update(on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
-        else:
-            del taken["max_poll_interval_ms"]
-        if group is None or c["enable_auto_commit"] is False:
-            del taken["auto_commit_interval_ms"]
         with told_by_name():
             return self._prepared(self._client.get_consumer(topics, group, **taken))
 
