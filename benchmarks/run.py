@@ -42,7 +42,7 @@ from benchmarks.figures import (
     worker,
 )
 from benchmarks.greenlets import TESTS, one_round
-from benchmarks.spark import SPARK_ROWS
+from benchmarks.spark import SPARK_ROWS, consume_arrow
 from benchmarks.spark import figures as spark_figures
 from tests.live.kafka import KafkaNode
 
@@ -138,6 +138,7 @@ def consuming(effort: Effort) -> Iterator[Figure]:
     yield ratio("memory, consume 100 B, to confluent-kafka", rows, "native", "confluent", 0.3, of="rss_grow_mb", at_least=False)
     rows = compare(Setting(mode="consume", adapter="NativeIteration"), ["confluent", "native"], effort)
     yield ratio("iteration over messages, 100 B, to confluent-kafka's consume(1000)", rows, "native", "confluent", 0.7)
+    yield consume_arrow(effort)
     rows = compare(Setting(mode="latency"), ["confluent", "native"], effort)
     what = "one message from end to end (median), to confluent-kafka"
     yield ratio(what, rows, "native", "confluent", 4.0, of="e2e_p50_us", at_least=False)

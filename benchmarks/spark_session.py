@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -25,12 +25,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 from pyspark.sql import DataFrame, SparkSession  # noqa: E402
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition  # noqa: E402
 
 from tests.live.maven import jars  # noqa: E402
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # The versions that are in Maven's central registry and work with PySpark 4.3; each alone, Spark brings the rest.
 CONNECTOR = (
@@ -267,49 +263,14 @@ def transactional(spark: SparkSession, given: argparse.Namespace) -> Result:
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------------
-class Toy(DataSource):
-    """As many rows, all of them the same Arrow batch: what PySpark's own part of a worker takes."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "toy"
-
-    def schema(self) -> str:
-        from benchmarks.confluent_source import SCHEMA
-
-        return SCHEMA
-
-    def reader(self, schema: Any) -> DataSourceReader:
-        return ToyReader(int(self.options["rows"]))
-
-
-class ToyReader(DataSourceReader):
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(n) for n in range(2)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        from benchmarks.confluent_source import ARROW
-
-        values = [b"k" * 16, b"v" * 100, "t", 0, 0, 0, 0]
-        arrays = [pa.repeat(pa.scalar(value, field.type), 10_000) for value, field in zip(values, ARROW, strict=True)]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=ARROW)
-        for _ in range(self._rows // 20_000):
-            yield batch
-
-
 def memory(spark: SparkSession, given: argparse.Namespace) -> Result:
     """Peak resident MB of the largest Python worker, after reads of these topics."""
     topics = given.topic.split(",")
     for topic in [*topics, topics[0]]:
         if given.sources == ["toy"]:
-            from benchmarks.spark_session import Toy as ByName  # one that workers can import: __main__ they cannot
+            from benchmarks.toy_source import ToySource
 
-            spark.dataSource.register(ByName)
+            spark.dataSource.register(ToySource)
             df = spark.read.format("toy").option("rows", given.rows).load()
         else:
             df = frame(spark, given.sources[0], given.bootstrap, topic)

@@ -54,7 +54,7 @@ GREENLET_RUN = 10
 """Records that are taken one by one without asking whether other greenlets should run."""
 COLUMN_BYTES, TURN_COLUMN_BYTES = 4 << 20, 1 << 20
 """What becomes columns together, as it was fetched; the second with greenlets."""
-ENOUGH_ROWS = 8192
+ENOUGH_ROWS = 4096
 """So many rows are handed out without a look at other partitions."""
 TURN_S = 0.005
 """With greenlets, a call hands out what it has read after so long: reading switches to nobody, and the hub must not stand still."""
