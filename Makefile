@@ -30,7 +30,7 @@ TEST_PAGES := 40
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check test thorough mutants demo bench bench-spark faults bars fuzz soak clean
+.PHONY: help venv lint check test thorough mutants demo demo-full bench bench-spark faults bars fuzz soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,7 +54,7 @@ lint: $(BUILT)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m mypy --disable-error-code import-untyped --no-warn-unused-ignores examples/*.py
+	$(PY) -m mypy --disable-error-code import-untyped --no-warn-unused-ignores examples/*.py examples/crawl_pipeline/*.py
 
 check: lint  ## lint, types and the tests that need no broker, without the thorough ones (2 minutes)
 	GKAFKA_IMPL=cython $(PURE) $(QUICK) tests || GKAFKA_IMPL=cython $(AGAIN) $(QUICK) tests
@@ -63,7 +63,7 @@ test: lint  ## everything: all tests, also on the Python twin with recording han
 	GKAFKA_IMPL=cython $(PURE) $(QUICK) tests || GKAFKA_IMPL=cython $(AGAIN) $(QUICK) tests
 	$(OTHERWISE) $(PURE) $(QUICK) $(TWICE) || $(OTHERWISE) $(AGAIN) $(QUICK) $(TWICE)
 	$(LIVE) $(QUICK) || $(AGAIN) $(QUICK) $(WITH_KAFKA)
-	$(PY) examples/demo.py --max-pages $(TEST_PAGES) --out demo-out/test
+	$(PY) examples/crawl_pipeline/run.py --max-pages $(TEST_PAGES) --cap 4000 --kill-after 4000 --out demo-out/test
 
 thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short (10 minutes)
 	GKAFKA_IMPL=cython $(PURE) $(THOROUGH) tests || GKAFKA_IMPL=cython $(AGAIN) $(THOROUGH) tests
@@ -72,8 +72,11 @@ thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make te
 mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)
 	$(PY) tests/mutants/run.py
 
-demo: $(BUILT)  ## crawl a web site into a real Kafka, read it in PySpark, report, compare every number
-	$(PY) examples/demo.py
+demo: $(BUILT)  ## crawl a web site into a real Kafka, follow it in PySpark, kill -9 that midway, report, compare every number
+	$(PY) examples/crawl_pipeline/run.py
+
+demo-full: $(BUILT)  ## the same with a site of 10,140 pages and more than a million links (some minutes)
+	$(PY) examples/crawl_pipeline/run.py --package openjdk-17-doc --cap 100000 --kill-after 300000 --out demo-out/full
 
 bench: $(BUILT)  ## gkafka beside the other clients that are installed, as a table
 	$(PY) benchmarks/run.py

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
-sys.path.insert(0, str(EXAMPLES))
+PIPELINE = EXAMPLES / "crawl_pipeline"
+sys.path[:0] = [str(PIPELINE), str(EXAMPLES)]
 
 PAGES = {
     "index.html": """<!DOCTYPE html><html><head><title> The
@@ -51,7 +52,7 @@ def site(tmp_path: Path) -> Path:
 @pytest.fixture
 def address(site: Path) -> Iterator[str]:
     """Where serve.py serves the site."""
-    server = subprocess.Popen([sys.executable, str(EXAMPLES / "serve.py"), str(site)], stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([sys.executable, str(PIPELINE / "serve.py"), str(site)], stdout=subprocess.PIPE, text=True)
     assert server.stdout
     try:
         yield server.stdout.readline().strip()

@@ -12,13 +12,13 @@ import pytest
 import verify
 
 from gkafka.testing import Error, MockCluster, StoredRecord
-from tests.examples.conftest import EXAMPLES
+from tests.examples.conftest import EXAMPLES, PIPELINE
 
 PARTITIONS = 4
 
 
 def crawl(address: str, cluster: MockCluster, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(EXAMPLES / "crawler.py"), address, "--hosts", cluster.bootstrap, "--write", str(out), *more]
+    command = [sys.executable, str(PIPELINE / "crawl.py"), address, "--hosts", cluster.bootstrap, "--write", str(out), *more]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
@@ -78,7 +78,7 @@ def test_a_site_that_cannot_be_reached_is_an_error_without_a_traceback(site_addr
     with MockCluster() as cluster:
         done = crawl(site_address, cluster, tmp_path / "crawl.json")
     assert done.returncode == 1
-    assert "crawler.py: " in done.stderr
+    assert "crawl.py: " in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -90,7 +90,11 @@ def test_an_unknown_codec_is_named(address: str, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("program", sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "recipe.py"))  # no program
+def is_program(path: Path) -> bool:
+    return path.read_text(encoding="utf-8").startswith("#!") or "It is no program of its own" not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("program", sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py") if is_program(path)))
 def test_each_piece_explains_itself(program: str) -> None:
     done = subprocess.run([sys.executable, str(EXAMPLES / program), "--help"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import crawler
+import crawl
 import pytest
 import verify
 from hypothesis import given
@@ -27,23 +27,23 @@ MARKUP += ["<a data-href=no>", "<abbr href=no>", "<a href>", "<a href=''/>", "<i
 
 @given(st.sampled_from(BASES), st.lists(st.sampled_from(PIECES), max_size=7).map("".join))
 def test_both_resolve_a_link_alike(page: str, href: str) -> None:
-    assert crawler.resolve(page, href) == verify.target_of(page, href)
+    assert crawl.resolve(page, href) == verify.target_of(page, href)
 
 
 @given(st.lists(st.sampled_from(MARKUP), max_size=14).map("".join))
 def test_both_find_the_same_links_anchors_and_title(source: str) -> None:
     parsed = verify.Parsed(source)
-    assert crawler.parse(source) == crawler.Page(parsed.title or "", parsed.links)
+    assert crawl.parse(source) == crawl.Page(parsed.title or "", parsed.links)
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.endswith((".html", ".htm"))])
 def test_both_read_the_pages_of_a_site_alike(name: str) -> None:
     parsed = verify.Parsed(PAGES[name])
-    assert crawler.parse(PAGES[name]) == crawler.Page(parsed.title or "", parsed.links)
+    assert crawl.parse(PAGES[name]) == crawl.Page(parsed.title or "", parsed.links)
 
 
 def test_a_page_is_read_as_a_browser_reads_it() -> None:
-    page = crawler.parse(PAGES["index.html"])
+    page = crawl.parse(PAGES["index.html"])
     assert page.title == "The start & more"
     assert page.links[:3] == [("a/", "the folder <a>"), ("a/one.html?query=1#part", "with bold text"), ("a/two.html", "unquoted")]
     assert not any("not-a-link" in href or "commented" in href or "styled" in href for href, _ in page.links)
@@ -69,7 +69,7 @@ def test_a_page_is_read_as_a_browser_reads_it() -> None:
     ],
 )
 def test_where_a_link_leads(href: str, target: str) -> None:
-    assert crawler.resolve("/a/b.html", href) == target
+    assert crawl.resolve("/a/b.html", href) == target
     assert verify.target_of("/a/b.html", href) == target
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
@@ -10,10 +11,11 @@ import time
 import uuid
 from pathlib import Path
 
-import demo
+import processes
 import pytest
+import run as demo
 
-from tests.examples.conftest import EXAMPLES
+from tests.examples.conftest import PIPELINE
 from tests.examples.marked import MARK, marked
 
 # A program that starts another one in a process group of its own, as Spark's Python workers are, and ignores SIGTERM.
@@ -35,8 +37,8 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_child_ends_with_all_of_its_session(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "GRACE_S", 1)
-    children = demo.Children()
+    monkeypatch.setattr(processes, "GRACE_S", 1)
+    children = processes.Children()
     child = children.start([sys.executable, "-c", STUBBORN])
     assert child.stdout
     assert child.stdout.readline() == "ready\n"
@@ -46,9 +48,9 @@ def test_a_child_ends_with_all_of_its_session(mark: str, monkeypatch: pytest.Mon
 
 
 def test_a_program_that_does_not_start_is_an_error_that_names_it(tmp_path: Path) -> None:
-    children = demo.Children()
+    children = processes.Children()
     try:
-        run = demo.Demo(demo.argparse.Namespace(max_pages=None), children, tmp_path)
+        run = demo.Demo(argparse.Namespace(max_pages=None, hosts=None), children, tmp_path)
         with pytest.raises(demo.StepFailed, match=r"serve\.py"):
             run.background([demo.script("serve.py"), str(tmp_path)])
     finally:
@@ -57,17 +59,17 @@ def test_a_program_that_does_not_start_is_an_error_that_names_it(tmp_path: Path)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_no_process_and_no_file(mark: str, site: Path, tmp_path: Path, number: int) -> None:
-    """While the crawler waits for a Kafka that never answers."""
+    """While the stream waits for a Kafka that never answers."""
     out = tmp_path / "out"
     out.mkdir()
     (out / "report.html").write_text("of an earlier run")
-    command = [sys.executable, str(EXAMPLES / "demo.py"), "--site", str(site), "--hosts", "127.0.0.1:9", "--out", str(out)]
+    command = [sys.executable, str(PIPELINE / "run.py"), "--site", str(site), "--hosts", "127.0.0.1:9", "--out", str(out)]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert run.stdout
     for line in run.stdout:
-        if line.startswith("4/7"):
+        if line.startswith("4/9"):
             break
-    wait_for(lambda: any("crawler.py" in command for command in marked(mark)))
+    wait_for(lambda: any("stream.py" in command for command in marked(mark)))
     os.kill(run.pid, number)
     os.kill(run.pid, number)  # an impatient user changes nothing
     rest = run.stdout.read()
@@ -80,7 +82,7 @@ def test_a_signal_leaves_no_process_and_no_file(mark: str, site: Path, tmp_path:
 
 def test_a_step_that_fails_ends_the_demo_and_leaves_nothing(mark: str, site: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = [sys.executable, str(EXAMPLES / "demo.py"), "--site", str(site / "a" / "deep"), "--hosts", "127.0.0.1:9", "--out", str(out)]
+    command = [sys.executable, str(PIPELINE / "run.py"), "--site", str(site / "a" / "deep"), "--hosts", "127.0.0.1:9", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "website.py ended with status 1" in done.stderr

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import verify
 
-from tests.examples.conftest import EXAMPLES
+from tests.examples.conftest import PIPELINE
 
 Tables = dict[str, Any]
 
@@ -29,9 +29,21 @@ def crawl_of(figures: Tables) -> dict[str, dict[str, int]]:
     return {"produced": dict(counted), "acknowledged": dict(counted)}
 
 
-def differing(site: Path, tables: Tables, crawl: dict[str, dict[str, int]] | None = None) -> list[str]:
+def streamed(figures: Tables) -> tuple[Tables, Tables]:
+    """The tables with what the stream has written, and what the consumer of its topic has read."""
+    totals = figures["totals"]
+    halves = [totals["fetched"] // 2, totals["fetched"] - totals["fetched"] // 2]
+    tables = {
+        **figures,
+        "windows": [[0, halves[0], 100, figures["status"]["200"], 1.0], [1000, halves[1], totals["bytes"] - 100, 0, 1.0]],
+        "archive": {"records": totals["fetched"] + totals["links"], "duplicates": 0, "lost": 0, "foreign": 0},
+    }
+    return tables, {"inlinks": dict(figures["linked"]), "top": [list(row) for row in figures["top"]], "records": 9, "repeats": 0}
+
+
+def differing(site: Path, tables: Tables, crawl: dict[str, dict[str, int]] | None = None, top: Tables | None = None) -> list[str]:
     expected = verify.count(verify.Site(site).crawl())
-    return [row.name for row in verify.compare(expected, tables, crawl or crawl_of(expected)) if not row.equal]
+    return [row.name for row in verify.compare(expected, tables, crawl or crawl_of(expected), top) if not row.equal]
 
 
 def test_equal_figures_are_equal(site: Path) -> None:
@@ -79,6 +91,48 @@ def test_each_figure_is_compared(site: Path, name: str) -> None:
     assert differing(site, tables) == [name]
 
 
+def test_what_the_stream_wrote_is_equal(site: Path) -> None:
+    tables, top = streamed(figures_of(site))
+    assert differing(site, tables, top=top) == []
+
+
+def reordered(tables: Tables, top: Tables) -> None:
+    top["top"][0], top["top"][1] = top["top"][1], top["top"][0]
+
+
+def one_window_less(tables: Tables, top: Tables) -> None:
+    del tables["windows"][1]
+
+
+STREAM_CHANGES: dict[str, tuple[Callable[[Tables, Tables], object], list[str]]] = {
+    "a count": (lambda _, top: top["inlinks"].update({"/a/one.html": 99}), ["stream: in-links of each path"]),
+    "a path": (lambda _, top: top["inlinks"].popitem(), ["stream: in-links of each path"]),
+    "the order": (reordered, ["stream: top 20 in order"]),
+    "no top": (lambda _, top: top.pop("top"), ["stream: top 20 in order"]),
+    "a repeat": (lambda _, top: top.update(repeats=1), ["stream: counts told twice"]),
+    "a window": (one_window_less, ["stream: pages in windows", "stream: bytes in windows"]),
+    "an answer": (lambda tables, _: tables["windows"][1].__setitem__(3, 1), ["stream: answers 200 in windows"]),
+    "a record less": (
+        lambda tables, _: tables["archive"].update(records=tables["archive"]["records"] - 1, lost=1),
+        ["stream: records archived", "stream: records lost"],
+    ),
+    "a record twice": (lambda tables, _: tables["archive"].update(duplicates=1), ["stream: records archived twice"]),
+    "a foreign one": (lambda tables, _: tables["archive"].update(foreign=1), ["stream: records of nowhere"]),
+}
+
+
+@pytest.mark.parametrize("name", STREAM_CHANGES)
+def test_each_figure_of_the_stream_is_compared(site: Path, name: str) -> None:
+    change, rows = STREAM_CHANGES[name]
+    tables, top = streamed(figures_of(site))
+    change(tables, top)
+    assert differing(site, tables, top=top) == rows
+
+
+def test_a_stream_that_wrote_nothing_is_a_difference(site: Path) -> None:
+    assert len(differing(site, figures_of(site), top={})) == 10
+
+
 @pytest.mark.parametrize("what", ["produced", "acknowledged"])
 def test_what_the_crawler_counted_is_compared(site: Path, what: str) -> None:
     tables = figures_of(site)
@@ -90,7 +144,7 @@ def test_what_the_crawler_counted_is_compared(site: Path, what: str) -> None:
 def test_the_exit_status_says_whether_all_is_equal(site: Path, tmp_path: Path) -> None:
     tables = figures_of(site)
     path, result = tmp_path / "tables.json", tmp_path / "verify.json"
-    command = [sys.executable, str(EXAMPLES / "verify.py"), str(site), str(path), "--write", str(result)]
+    command = [sys.executable, str(PIPELINE / "verify.py"), str(site), str(path), "--write", str(result)]
     for wrong in (0, 1):
         tables["totals"]["links"] += wrong
         path.write_text(json.dumps(tables))
@@ -102,7 +156,7 @@ def test_the_exit_status_says_whether_all_is_equal(site: Path, tmp_path: Path) -
 
 def test_the_checker_is_independent() -> None:
     """It imports the standard library alone: nothing of gkafka, of the crawler, or of what reads Kafka."""
-    tree = ast.parse((EXAMPLES / "verify.py").read_text())
+    tree = ast.parse((PIPELINE / "verify.py").read_text())
     imported = {name.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     imported |= {(node.module or "").partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert imported <= sys.stdlib_module_names

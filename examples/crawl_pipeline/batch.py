@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Read the topics of the crawl in PySpark through format("gkafka"), keep them as Parquet and compute the site's figures.
+"""What a stream cannot know before its end: read the crawl's topics in PySpark by batch, through format("gkafka"), and compute the site's figures.
 
-Writes into the output folder: pages.parquet, links.parquet (what the topics hold), inlinks.parquet, dead.parquet (results), and tables.json:
-every figure of the report, under the names that verify.py compares. Status and depth are taken from the records' headers, paths from their
-keys, all else from their values: so the comparison covers each part of a record.
+Dead links are a left-anti join of `links` with the pages that were answered; digests, outside hosts, latencies and all the rest come with them.
+What stream.py wrote meanwhile is held against the topics: is each record once in its archive, and how long did it take to get there?
+
+Writes into the output folder: dead.parquet, inlinks.parquet, and tables.json: every figure of the report, under the names that verify.py
+compares. Status and depth are taken from the records' headers, paths from their keys, all else from their values: so the comparison covers
+each part of a record.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -16,29 +18,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from names import ARCHIVE, WINDOWS, Names, parser_of, positive
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from records import LINK, PAGE, decoded, is_inside, session
 
-PAGE = "url string, status int, bytes long, ms double, title string, depth int, ts long"
-LINK = "src string, dst string, anchor string"
 PERCENTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
 BIN_MS = 250  # of the timeline
-
-
-def session(cores: int) -> SparkSession:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return (
-        SparkSession.builder.master(f"local[{cores}]")
-        .appName("crawl-pipeline")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", cores)
-        .getOrCreate()
-    )
 
 
 # -- from Kafka --------------------------------------------------------------------------------------------------------------------------
@@ -54,30 +40,7 @@ def read_topic(spark: SparkSession, hosts: str, topic: str, starting_offsets: st
     )
 
 
-def header(name: str) -> Column:
-    return F.expr(f"cast(get(filter(headers, h -> h.key = '{name}'), 0).value as string)").cast("int")
-
-
-def decoded(records: DataFrame, schema: str) -> DataFrame:
-    """One column for each field of the value, and with the record's own: path (its key), its headers, where and when it was stored."""
-    return records.select(
-        F.col("key").cast("string").alias("path"),
-        F.from_json(F.col("value").cast("string"), schema, {"mode": "FAILFAST"}).alias("v"),
-        header("status").alias("header_status"),
-        header("depth").alias("header_depth"),
-        "topic",
-        "partition",
-        "offset",
-        F.col("timestamp").alias("stored"),
-        (F.length("key") + F.length("value")).alias("size"),
-    ).select("path", "v.*", "header_status", "header_depth", "topic", "partition", "offset", "stored", "size")
-
-
 # -- the figures ------------------------------------------------------------------------------------------------------------------------
-def is_inside(target: str) -> Column:
-    return F.col(target).startswith("/") & ~F.col(target).startswith("//")
-
-
 def is_page() -> Column:
     return (F.col("status") == 200) & F.lower("path").rlike(r"\.html?$")
 
@@ -93,9 +56,11 @@ def inlinks(pages: DataFrame, links: DataFrame) -> DataFrame:
 
 
 def dead_links(pages: DataFrame, links: DataFrame) -> DataFrame:
-    """src, dst, times: the links to paths that were answered with 404."""
-    missing = pages.where("status = 404").select(F.col("path").alias("dst"))
-    return links.where(is_inside("dst")).join(missing, "dst").groupBy("src", "dst").agg(F.count("*").alias("times"))
+    """src, dst, times: the links to paths that were fetched and not found."""
+    fetched = pages.select(F.col("path").alias("dst"))
+    found = pages.where("status <> 404").select(F.col("path").alias("dst"))
+    to_nothing = links.where(is_inside("dst")).join(fetched, "dst", "left_semi").join(found, "dst", "left_anti")
+    return to_nothing.groupBy("src", "dst").agg(F.count("*").alias("times"))
 
 
 def per_page(pages: DataFrame, links: DataFrame) -> DataFrame:
@@ -184,56 +149,90 @@ def tables(pages: DataFrame, links: DataFrame) -> dict[str, Any]:
     }
 
 
+# -- what the stream has written -----------------------------------------------------------------------------------------------------------
+def windows(spark: SparkSession, out: Path) -> list[list[Any]]:
+    """Of each window of stream.py: ms since the epoch, pages, bytes, answers with 200, p95 of latency in ms."""
+    closed = spark.read.parquet(str(out / f"{WINDOWS}.parquet")).where("pages > 0")
+    return rows(closed.select(F.unix_millis("start").alias("at"), "pages", "bytes", "ok", "p95_ms").orderBy("at"))
+
+
+def archive(spark: SparkSession, out: Path, records: DataFrame) -> dict[str, Any]:
+    """Is each record of the topics once in stream.py's archive? And the delay from the producer's time until its Parquet file was whole.
+
+    records: of both topics, with topic, partition, offset. Per second since the first record: ms, records, p50 and worst of the delay in ms.
+    """
+    delay = (F.unix_millis("_metadata.file_modification_time") - F.unix_millis("produced")).alias("delay")
+    kept = spark.read.parquet(str(out / f"{ARCHIVE}.parquet")).select("topic", "partition", "offset", "produced", delay).cache()
+    where = ["topic", "partition", "offset"]
+    once = kept.select(where).distinct().cache()
+    count, different = kept.count(), once.count()
+    first = kept.agg(F.min(F.unix_millis("produced"))).first()
+    second = (F.floor((F.unix_millis("produced") - (first[0] if first else 0)) / 1000) * 1000).alias("at")
+    shares = kept.agg(F.expr(f"percentile(delay, array{PERCENTILES})")).first()
+    return {
+        "records": count,
+        "duplicates": count - different,
+        "lost": records.select(where).join(once, where, "left_anti").count(),
+        "foreign": once.join(records.select(where), where, "left_anti").count(),
+        "delay": {f"p{share * 100:g}": value for share, value in zip(PERCENTILES, (shares[0] if shares else None) or [], strict=False)},
+        "delays": rows(kept.groupBy(second).agg(F.count("*"), F.expr("percentile(delay, 0.5)"), F.max("delay")).orderBy("at")),
+    }
+
+
 # -- the program --------------------------------------------------------------------------------------------------------------------------
-def store(frame: DataFrame, path: Path) -> DataFrame:
-    """Write a frame as Parquet and read it back: what follows does not ask Kafka again."""
+def store(frame: DataFrame, path: Path) -> None:
     frame.write.mode("overwrite").parquet(str(path))
-    return frame.sparkSession.read.parquet(str(path))
 
 
 def main() -> int:
     args = arguments()
+    names = Names(args.prefix)
     args.out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    spark = session(args.cores)
+    spark = session("crawl-batch", args.cores, args.out / "spark-scratch")
     try:
         started = time.monotonic()
-        print(f"Spark {spark.version} up in {started - began:.1f} s", flush=True)
-        pages = store(decoded(read_topic(spark, args.hosts, args.pages_topic), PAGE), args.out / "pages.parquet")
-        links = store(decoded(read_topic(spark, args.hosts, args.links_topic, args.links_from), LINK), args.out / "links.parquet")
+        pages = decoded(read_topic(spark, args.hosts, names.pages), PAGE).cache()
+        links = decoded(read_topic(spark, args.hosts, names.links, args.links_from), LINK).cache()
+        records = pages.count() + links.count()
         read = time.monotonic()
-        pages, links = pages.cache(), links.cache()
         figures = tables(pages, links)
+        if (args.out / f"{ARCHIVE}.parquet").is_dir():
+            where = ["topic", "partition", "offset"]
+            figures["archive"] = archive(spark, args.out, pages.select(where).unionAll(links.select(where)))
+            figures["windows"] = windows(spark, args.out)
         store(inlinks(pages, links), args.out / "inlinks.parquet")
         store(dead_links(pages, links), args.out / "dead.parquet")
+        figures["batch"] = {
+            "spark": spark.version,
+            "start_s": round(started - began, 2),
+            "read_s": round(read - started, 2),
+            "compute_s": round(time.monotonic() - read, 2),
+            "records": records,
+        }
     finally:
         spark.stop()
-    records = figures["totals"]["fetched"] + figures["totals"]["links"]
-    figures["pipeline"] = {
-        "spark": spark.version,
-        "start_s": round(started - began, 2),
-        "read_s": round(read - started, 2),
-        "compute_s": round(time.monotonic() - read, 2),
-        "records": records,
-    }
     (args.out / "tables.json").write_text(json.dumps(figures, indent=1, ensure_ascii=False), encoding="utf-8")
-    print(f"{records:,} records from Kafka to Parquet in {read - started:.1f} s, figures in {figures['pipeline']['compute_s']:.1f} s")
+    print(f"{records:,} records from Kafka in {read - started:.1f} s, figures in {figures['batch']['compute_s']:.1f} s")
     return 0
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hosts", default="127.0.0.1:9092", help="Kafka: host:port, or several with commas (default: %(default)s)")
-    parser.add_argument("--pages-topic", default="pages", help="(default: %(default)s)")
-    parser.add_argument("--links-topic", default="links", help="(default: %(default)s)")
+def arguments() -> Any:
+    parser = parser_of(__doc__ or "")
     parser.add_argument(
         "--links-from",
         default="earliest",
         metavar="OFFSETS",
         help='startingOffsets of the links: earliest, or JSON like \'{"links": {"0": 1, "1": -2}}\'',
     )
-    parser.add_argument("--cores", type=int, default=min(4, os.cpu_count() or 1), help="Spark's workers (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("demo-out"), metavar="FOLDER", help="(default: %(default)s)")
+    parser.add_argument("--cores", type=positive, default=min(4, os.cpu_count() or 1), help="Spark's workers (default: %(default)s)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("demo-out"),
+        metavar="FOLDER",
+        help="stream.py's folder; results go there, too (default: %(default)s)",
+    )
     return parser.parse_args()
 
 

@@ -19,10 +19,14 @@ Order     Breadth first. Level 0 is /index.html; level n + 1 is every path that 
           levels in a row. `depth` is the level.
 In-links  Of a path that was fetched: the links to it from other pages. Out-links of a page: its links to other paths of the site.
 Dead      A link within the site to a path that was fetched and answered with 404.
+Windows   Of the stream: every page is in one window of its event time, none in two; their sums are those of the site.
+Archive   Of the stream: each record of both topics is in it once.
+Top       The in-links that a consumer of the stream's topic has last heard of, for every path that has any; and the twenty largest, paths with
+          the same number sorted by their characters. A path's number has grown with each record: one that had not would be a duplicate.
 Digest    Per page, SHA-256 over its links, each as target, tab, anchor, sorted, with a line feed between: no link can be lost, doubled or
           changed without changing it.
 
-Latencies cannot be found in files: of those only their number is compared.
+Times cannot be found in files: of latencies only their number is compared.
 Ends with status 0 if every number is equal, else 1.
 """
 
@@ -35,7 +39,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -46,6 +50,7 @@ ANCHOR_CHARS = 120
 BLANK = re.compile(r"\s+")
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 SHOWN_DIFFERENCES = 5
+TOP = 20
 
 
 # -- the site, from its files -----------------------------------------------------------------------------------------------------------
@@ -214,6 +219,8 @@ def count(site: dict[str, Fetched]) -> dict[str, Any]:
         "links_by_depth": strings(Counter(site[page].depth for page, _ in links)),
         "paths": {path: [each.status, each.depth, each.size, each.title] for path, each in site.items()},
         "inlinks": {path: inlinks[path] for path in site},
+        "linked": dict(inlinks),
+        "top": sorted(inlinks.items(), key=lambda item: (-item[1], item[0]))[:TOP],
         "outlinks": {page: sum(1 for target, _ in found if is_inside(target) and target != page) for page, found in pages.items()},
         "digests": {page: digest(found) for page, found in pages.items()},
         "dead": [[page, target, times] for (page, target), times in sorted(dead.items())],
@@ -266,8 +273,17 @@ NAMES = {
 }
 
 
-def compare(expected: Mapping[str, Any], tables: Mapping[str, Any], crawl: Mapping[str, Any] | None = None) -> list[Row]:
-    """Every figure of the files against the pipeline's (and against what the crawler says that it sent, was told it was stored)."""
+def compare(
+    expected: Mapping[str, Any],
+    tables: Mapping[str, Any],
+    crawl: Mapping[str, Any] | None = None,
+    top: Mapping[str, Any] | None = None,
+) -> list[Row]:
+    """Every figure of the files against the pipeline's.
+
+    crawl: what the crawler says that it sent, and was told it was stored; top: what the consumer of the stream's topic has read, and with it all
+    else that the stream has written. None: not compared.
+    """
     totals = tables.get("totals", {})
     rows = [compare_values(f"{name.replace('_', ' ')}", value, totals.get(name)) for name, value in expected["totals"].items()]
     rows += [compare_tables(title, expected[name], tables.get(name)) for name, title in NAMES.items()]
@@ -276,7 +292,30 @@ def compare(expected: Mapping[str, Any], tables: Mapping[str, Any], crawl: Mappi
         told = crawl.get(what, {}) if crawl else {}
         rows.append(compare_values(f"records {what}: pages", expected["totals"]["fetched"], told.get("pages")))
         rows.append(compare_values(f"records {what}: links", expected["totals"]["links"], told.get("links")))
-    return rows
+    return rows if top is None else rows + compare_stream(expected, tables, top)
+
+
+def compare_stream(expected: Mapping[str, Any], tables: Mapping[str, Any], top: Mapping[str, Any]) -> list[Row]:
+    totals = expected["totals"]
+    windows, archive = tables.get("windows", []), tables.get("archive", {})
+    sums = [sum(row[at] for row in windows) for at in (1, 2, 3)]
+    return [
+        compare_tables("stream: in-links of each path", expected["linked"], top.get("inlinks")),
+        compare_tables("stream: top 20 in order", ranked(expected["top"]), ranked(top.get("top", []))),
+        compare_values("stream: counts told twice", 0, top.get("repeats")),
+        compare_values("stream: pages in windows", totals["fetched"], sums[0]),
+        compare_values("stream: bytes in windows", totals["bytes"], sums[1]),
+        compare_values("stream: answers 200 in windows", expected["status"].get("200", 0), sums[2]),
+        compare_values("stream: records archived", totals["fetched"] + totals["links"], archive.get("records")),
+        compare_values("stream: records archived twice", 0, archive.get("duplicates")),
+        compare_values("stream: records lost", 0, archive.get("lost")),
+        compare_values("stream: records of nowhere", 0, archive.get("foreign")),
+    ]
+
+
+def ranked(top: Iterable[Any]) -> dict[str, Any]:
+    """Each place of a list, so that another order is a difference, too."""
+    return {f"place {place}": list(row) for place, row in enumerate(top, 1)}
 
 
 def compare_values(name: str, files: int, kafka: int | None) -> Row:
@@ -316,8 +355,9 @@ def as_text(rows: list[Row]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="the site's folder")
-    parser.add_argument("tables", type=Path, help="tables.json of the pipeline")
-    parser.add_argument("--crawl", type=Path, help="crawl.json of the crawler: what it produced is compared too")
+    parser.add_argument("tables", type=Path, help="tables.json of batch.py")
+    parser.add_argument("--crawl", type=Path, help="crawl.json of crawl.py: what it produced is compared, too")
+    parser.add_argument("--top", type=Path, help="top.json of top.py: all that the stream has written is compared, too")
     parser.add_argument("--max-pages", type=int, metavar="N", help="the bound that the crawler had")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the comparison as JSON, too")
     args = parser.parse_args()
@@ -325,13 +365,13 @@ def main() -> int:
         parser.error(f"{args.folder}: no index.html there")
     try:
         tables = json.loads(args.tables.read_text(encoding="utf-8"))
-        crawl = json.loads(args.crawl.read_text(encoding="utf-8")) if args.crawl else None
+        crawl, top = (json.loads(path.read_text(encoding="utf-8")) if path else None for path in (args.crawl, args.top))
     except (OSError, ValueError) as exc:
         parser.error(f"cannot read the figures to compare: {exc}")
     began = time.monotonic()
     expected = count(Site(args.folder).crawl(args.max_pages))
     taken = time.monotonic() - began
-    rows = compare(expected, tables, crawl)
+    rows = compare(expected, tables, crawl, top)
     print(as_text(rows))
     equal = all(row.equal for row in rows)
     if args.write:

@@ -14,7 +14,6 @@ produced has been acknowledged at an offset of its own; otherwise the exit statu
 
 from __future__ import annotations
 
-import argparse
 import html
 import http.client
 import json
@@ -34,10 +33,11 @@ import gevent
 import gevent.queue
 import gevent.socket
 from gevent.pool import Pool
+from names import Names, create_topics, parser_of, positive
 from tqdm import tqdm
 
 from gkafka import KafkaClient
-from gkafka.exceptions import DeliveryError, KafkaException, TopicAlreadyExists
+from gkafka.exceptions import DeliveryError, KafkaException
 
 START = "/index.html"
 ANCHOR_CHARS = 120
@@ -283,14 +283,6 @@ class Crawl:
             yield target
 
 
-def create_topics(client: Any, names: list[str], partitions: int) -> None:
-    for name in names:
-        try:
-            client.create_topic(name, partitions)
-        except TopicAlreadyExists:
-            continue
-
-
 def main() -> int:
     args = arguments()
     # A greenlet's error ends the crawl and is told there; gevent would print it as well.
@@ -299,18 +291,19 @@ def main() -> int:
         with KafkaClient(args.hosts, handler="gevent") as client:
             summary = crawl_into(client, args)
     except EXPECTED as exc:
-        print(f"crawler.py: {type(exc).__name__}: {exc}", file=sys.stderr)
+        print(f"crawl.py: {type(exc).__name__}: {exc}", file=sys.stderr)
         return 1
     if args.write:
         args.write.write_text(json.dumps(summary, indent=1), encoding="utf-8")
     return tell(summary)
 
 
-def crawl_into(client: Any, args: argparse.Namespace) -> dict[str, Any]:
+def crawl_into(client: Any, args: Any) -> dict[str, Any]:
     """The crawl's figures, whether or not every record was acknowledged. Raises one of EXPECTED if there was no crawl."""
     browser = Browser(args.site)
-    topics = {"pages": args.pages_topic, "links": args.links_topic}
-    create_topics(client, list(topics.values()), args.partitions)
+    names = Names(args.prefix)
+    topics = {"pages": names.pages, "links": names.links}
+    create_topics(client, names, args.partitions)
     # The ledger has counted what failed; close() would name it once more.
     with suppress(DeliveryError), client.get_producer(compression=args.compression) as producer, Bar() as bar:
         ledger = Ledger(producer, topics)
@@ -348,23 +341,15 @@ def tell(summary: dict[str, Any]) -> int:
     return 0 if produced == acknowledged else 1
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments() -> Any:
+    parser = parser_of(__doc__ or "")
     parser.add_argument("site", help="the site's address, as serve.py prints it: http://127.0.0.1:8000/")
-    parser.add_argument("--hosts", default="127.0.0.1:9092", help="Kafka: host:port, or several with commas (default: %(default)s)")
-    parser.add_argument("--greenlets", type=int, default=256, help="fetching at once at most (default: %(default)s)")
-    parser.add_argument("--max-pages", type=int, metavar="N", help="stop after the first N paths, breadth first")
-    parser.add_argument("--pages-topic", default="pages", help="(default: %(default)s)")
-    parser.add_argument("--links-topic", default="links", help="(default: %(default)s)")
-    parser.add_argument("--partitions", type=int, default=4, help="of topics that are not there yet (default: %(default)s)")
+    parser.add_argument("--greenlets", type=positive, default=500, help="fetching at once at most (default: %(default)s)")
+    parser.add_argument("--max-pages", type=positive, metavar="N", help="stop after the first N paths, breadth first")
+    parser.add_argument("--partitions", type=positive, default=4, help="of topics that are not there yet (default: %(default)s)")
     parser.add_argument("--compression", default="lz4", help="gzip, snappy, lz4, zstd or auto (default: %(default)s)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the crawl's figures as JSON")
-    args = parser.parse_args()
-    for name in ("greenlets", "max_pages", "partitions"):
-        value = getattr(args, name)
-        if value is not None and value < 1:
-            parser.error(f"--{name.replace('_', '-')}={value}: must be 1 or more")
-    return args
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
