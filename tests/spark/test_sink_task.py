@@ -119,14 +119,14 @@ def test_a_value_that_the_topic_does_not_take_is_told_with_the_next_step(cluster
 
 def test_a_partition_that_is_not_there_is_named_with_its_row(cluster: MockCluster, options: Any) -> None:
     rows = [numbered(0, 5), batch(value=["a", "b"], partition=[0, 2])]
-    with pytest.raises(ConfigurationError, match="^row 6 for topic 'pair': partition=2: the topic has the partitions 0 to 1"):
+    with pytest.raises(ConfigurationError, match=r"^row 6 for topic 'pair': partition=2: the topic has the partitions 0 to 1"):
         write_plainly(options(topic="pair"), rows)
 
 
 def test_a_row_without_a_topic_is_named_in_the_connectors_words(cluster: MockCluster, options: Any) -> None:
     rows = [batch(value=["a"], topic=["t"]), batch(value=["a", "b"], topic=["t", None])]
     with pytest.raises(
-        ConfigurationError, match="^row 2: null topic present in the data. Use the topic option for setting a default topic."
+        ConfigurationError, match=r"^row 2: null topic present in the data. Use the topic option for setting a default topic."
     ):
         write_plainly(options(), rows)
 
@@ -227,7 +227,7 @@ def test_the_next_micro_batch_and_another_task_are_written(cluster: MockCluster,
 
 def test_a_replay_with_other_rows_is_an_error_and_nothing_is_skipped_silently(cluster: MockCluster, options: Any) -> None:
     once(options, [numbered(0, 100)])
-    with pytest.raises(RowsChangedError, match="^task 3 of micro-batch 7 was written with 100 rows and is replayed with 101"):
+    with pytest.raises(RowsChangedError, match=r"^task 3 of micro-batch 7 was written with 100 rows and is replayed with 101"):
         once(options, [numbered(0, 101)])
 
 
