@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import gkafka.spark
+from gkafka.exceptions import ConfigurationError
+from gkafka.spark.update import STATELESS_AQE
 from tests.live.kafka import KafkaCluster
 
 NewTopic = Callable[..., str]
@@ -86,3 +91,231 @@ def test_another_client_reads_what_was_written(spark: SparkSession, topic: NewTo
     for i in range(1000):
         headers = [("ключ", b"x"), ("b", None)] if i % 3 == 0 else None
         assert found[b"k%d" % i] == (None if i % 5 == 0 else b"value %d" % i, headers)
+
+
+def test_what_it_writes_the_jvm_connector_reads_and_the_other_way_round(
+    spark: SparkSession, kafka: KafkaCluster, topic: NewTopic, write: Write, frame: Callable[..., DataFrame]
+) -> None:
+    ours, theirs = topic(), topic()
+    rows = spark.sql(ROWS)
+    write(rows, topic=ours)
+    rows.write.format("kafka").option("kafka.bootstrap.servers", kafka.hosts).option("topic", theirs).save()
+    columns = ("key", "value", "headers", "partition")  # the same partition for the same key, too
+    first, second = (
+        frame("kafka", subscribe=ours, includeHeaders="true").select(*columns),
+        frame("gkafka", subscribe=theirs, includeHeaders="true").select(*columns),
+    )
+    assert (first.exceptAll(second).count(), second.exceptAll(first).count(), first.count()) == (0, 0, 1000)
+
+
+def test_rows_name_their_topic_and_partition(spark: SparkSession, topic: NewTopic, write: Write, read: Any) -> None:
+    a, b = topic(), topic()
+    write(
+        spark.sql(f"select concat('v', id) as value, if(id < 30, '{a}', '{b}') as topic, cast(id % 2 as int) as partition from range(100)")
+    )
+    found = {m.value(): (m.topic(), m.partition()) for m in read(a, b)}
+    assert found == {b"v%d" % i: (a if i < 30 else b, i % 2) for i in range(100)}
+
+
+def test_a_topic_that_is_not_there_is_created_where_the_broker_allows_it(
+    spark: SparkSession, write: Write, read: Any, topic: NewTopic
+) -> None:
+    name = topic() + "-new"
+    write(spark.sql("select 'v' as value"), topic=name)
+    assert values(read(name, partitions=1)) == [b"v"]
+
+
+@pytest.mark.parametrize(
+    ("query", "mode", "options", "text"),
+    [
+        ("select id as value from range(3)", "append", {}, "value attribute unsupported type bigint. value must be a(n) string or binary"),
+        ("select 'k' as key", "append", {}, "Required attribute 'value' not found"),
+        ("select 'v' as value", "append", {"topic": None}, "topic option required when no 'topic' attribute is present"),
+        (
+            "select 'v' as value, if(id = 7, null, 'x') as topic from range(0, 9, 1, 1)",
+            "append",
+            {"topic": None, "kafka__max__block__ms": "1000"},
+            "row 7: null topic present in the data",
+        ),
+        ("select if(id = 3, repeat('x', 2000000), 'y') as value from range(0, 5, 1, 1)", "append", {}, "row 3: a record of 20000"),
+        ("select 'v' as value, 9 as partition", "append", {}, "partition=9: the topic has the partitions 0 to 1"),
+        ("select 'v' as value", "overwrite", {}, "Save mode Overwrite not allowed for Kafka."),
+        ("select 'v' as value", "append", {"topc": "t"}, "did you mean 'topic'?"),
+        ("select 'v' as value", "append", {"exactlyOnce": "transactional"}, "needs jobId"),
+    ],
+)
+def test_a_write_that_cannot_be_says_why(
+    spark: SparkSession, topic: NewTopic, write: Write, read: Any, query: str, mode: str, options: dict[str, Any], text: str
+) -> None:
+    name = topic()
+    given = {key: value for key, value in {"topic": name, **options}.items() if value is not None}
+    with pytest.raises(PySparkException) as caught:
+        write(spark.sql(query), mode, **given)
+    assert text in str(caught.value)
+
+
+# -- batches, exactly once -----------------------------------------------------------------------------------------------
+def test_a_job_that_is_run_again_writes_what_is_missing(
+    spark: SparkSession, topic: NewTopic, write: Write, read: Any, kafka: KafkaCluster
+) -> None:
+    name = topic()
+    rows = spark.sql("select concat('v', id) as value, if(id = 99, {bad}, 0) as partition from range(0, 100, 1, 2)".replace("{bad}", "7"))
+    once = {"topic": name, "exactlyOnce": "transactional", "jobId": f"job-{name}"}
+    with pytest.raises(PySparkException, match="partition=7"):
+        write(rows, **once)  # its second task fails
+    assert values(read(name)) in ([], sorted(b"v%d" % i for i in range(50)))
+    for _ in range(2):
+        write(rows.withColumn("partition", rows.partition * 0), **once)
+    assert values(read(name)) == sorted(b"v%d" % i for i in range(100))
+
+
+# -- streams -------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def source(spark: SparkSession, tmp_path: Path) -> Callable[..., DataFrame]:
+    """A stream of files, each a micro-batch of rows (key, value); add(n) makes one with the values n*10 to n*10+9."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+
+    def stream(*numbers: int) -> DataFrame:
+        for n in numbers:
+            lines = "".join(f"k{i % 4},v{i}\n" for i in range(n * 10, n * 10 + 10))
+            (tmp_path / "next").write_text(lines)
+            (tmp_path / "next").rename(folder / f"{n}.csv")
+        return spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1).csv(str(folder))
+
+    return stream
+
+
+@pytest.fixture
+def run(kafka: KafkaCluster, tmp_path: Path) -> Callable[..., None]:
+    """Runs a stream into a topic until its input is at an end."""
+
+    def until_the_end(frame: DataFrame, topic: str, *, mode: str = "append", checkpoint: str = "checkpoint", **options: Any) -> None:
+        given = {"kafka.bootstrap.servers": kafka.hosts, "topic": topic, "checkpointLocation": str(tmp_path / checkpoint), **options}
+        query = frame.writeStream.format("gkafka").outputMode(mode).options(**given).trigger(availableNow=True).start()
+        ended(query)
+
+    return until_the_end
+
+
+def ended(query: StreamingQuery) -> None:
+    if not query.awaitTermination(int(DEADLINE_S)):
+        query.stop()
+        raise AssertionError("the query has not ended")
+
+
+def numbers(first: int, end: int) -> list[bytes]:
+    return sorted(b"v%d" % i for i in range(first, end))
+
+
+@pytest.mark.parametrize("exactly_once", ["none", "transactional"])
+def test_a_stream_is_written_and_goes_on_from_its_checkpoint(
+    stateless: None, topic: NewTopic, source: Any, run: Any, read: Any, exactly_once: str
+) -> None:
+    name = topic()
+    run(source(0, 1, 2), name, exactlyOnce=exactly_once)
+    run(source(3), name, exactlyOnce=exactly_once)
+    assert values(read(name)) == numbers(0, 40)
+
+
+@pytest.fixture
+def stateless(spark: SparkSession) -> Iterator[None]:
+    """What exactlyOnce asks of the session."""
+    spark.conf.set(STATELESS_AQE, "false")
+    yield
+    spark.conf.unset(STATELESS_AQE)
+
+
+def forget_the_last_commit(checkpoint: Path) -> None:
+    """As if the driver had died after the sink was done and before Spark noted it."""
+    last = max((path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    last.unlink()
+    (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(("exactly_once", "copies"), [("none", 2), ("transactional", 1)])
+def test_a_micro_batch_that_is_replayed_is_there_once_if_that_was_asked_for(
+    stateless: None, tmp_path: Path, topic: NewTopic, source: Any, run: Any, read: Any, exactly_once: str, copies: int
+) -> None:
+    name = topic()
+    run(source(0, 1), name, exactlyOnce=exactly_once)
+    forget_the_last_commit(tmp_path / "checkpoint")
+    run(source(2), name, exactlyOnce=exactly_once)
+    assert values(read(name)) == sorted([*numbers(0, 10), *numbers(10, 20) * copies, *numbers(20, 30)])
+
+
+def test_a_micro_batch_that_failed_midway_is_written_once_when_it_is_replayed(
+    stateless: None, topic: NewTopic, source: Any, run: Any, read: Any
+) -> None:
+    """One task has committed when the other fails."""
+    name = topic()
+    frame = source(0).repartition(2, "key")
+    with pytest.raises(PySparkException, match="partition=9"):
+        run(frame.selectExpr("*", "if(value = 'v7', 9, 0) as partition"), name, exactlyOnce="transactional")
+    assert 0 < len(read(name)) < 10
+    run(frame.selectExpr("*", "0 as partition"), name, exactlyOnce="transactional")
+    assert values(read(name)) == numbers(0, 10)
+
+
+def test_exactly_once_wants_the_session_to_say_that_rows_stay_in_their_tasks(topic: NewTopic, source: Any, run: Any, read: Any) -> None:
+    name = topic()
+    with pytest.raises(PySparkException, match=r'spark.conf.set\("spark.sql.adaptive.streaming.stateless.enabled", "false"\)'):
+        run(source(0), name, exactlyOnce="transactional")
+    assert read(name) == []
+
+
+def test_complete_mode_writes_the_whole_result_each_time(topic: NewTopic, source: Any, run: Any, read: Any) -> None:
+    name = topic()
+    counts = source(0, 1).groupBy("key").count().selectExpr("key", "cast(count as string) as value")
+    run(counts, name, mode="complete")
+    assert sorted((m.key(), m.value()) for m in read(name)) == sorted(
+        [(b"k0", b"3"), (b"k1", b"3"), (b"k2", b"2"), (b"k3", b"2"), *((b"k%d" % i, b"5") for i in range(4))]
+    )
+
+
+@pytest.mark.parametrize("exactly_once", ["none", "transactional"])
+def test_update_mode_writes_what_has_changed(
+    stateless: None, kafka: KafkaCluster, tmp_path: Path, topic: NewTopic, source: Any, read: Any, exactly_once: str
+) -> None:
+    name, checkpoint = topic(), tmp_path / "checkpoint"
+    options = {"kafka.bootstrap.servers": kafka.hosts, "topic": name, "exactlyOnce": exactly_once}
+
+    def run(frame: DataFrame) -> None:
+        counts = frame.groupBy("key").count().selectExpr("key", "cast(count as string) as value")
+        ended(gkafka.spark.write_stream(counts, options, mode="update", checkpointLocation=str(checkpoint), trigger={"availableNow": True}))
+
+    expected = [*((b"k%d" % i, b"23"[1 - i // 2 :][:1]) for i in range(4)), *((b"k%d" % i, b"5") for i in range(4))]
+    run(source(0, 1))
+    assert sorted((m.key(), m.value()) for m in read(name)) == sorted(expected)
+    forget_the_last_commit(checkpoint)
+    run(source())
+    again = expected[4:] if exactly_once == "none" else []
+    assert sorted((m.key(), m.value()) for m in read(name)) == sorted([*expected, *again])
+
+
+@pytest.mark.parametrize(
+    ("options", "mode", "text"),
+    [
+        ({}, "upsert", "mode='upsert': must be one of 'append', 'complete', 'update'"),
+        ({"topic": ""}, "update", "topic='': must not be empty"),
+        ({"batchId": 3}, "update", "batchId=3: write_stream"),
+        ({"exactlyOnce": "transactional"}, "update", 'spark.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")'),
+        ({"partition": "x"}, "update", "unknown option 'partition'"),
+    ],
+)
+def test_write_stream_refuses_before_anything_starts(
+    kafka: KafkaCluster, source: Any, options: dict[str, Any], mode: str, text: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        gkafka.spark.write_stream(source(), {"kafka.bootstrap.servers": kafka.hosts, "topic": "t", **options}, mode=mode)
+    assert text in str(caught.value)
+
+
+def test_write_stream_wants_a_stream(spark: SparkSession, kafka: KafkaCluster) -> None:
+    with pytest.raises(ConfigurationError, match=r"df.write.format\('gkafka'\)"):
+        gkafka.spark.write_stream(spark.sql("select 'v' as value"), {"kafka.bootstrap.servers": kafka.hosts, "topic": "t"})
+
+
+def test_a_stream_of_the_wrong_columns_says_so(topic: NewTopic, source: Any, run: Any) -> None:
+    with pytest.raises(PySparkException, match="partition attribute unsupported type string"):
+        run(source(0).selectExpr("*", "value as partition"), topic())
