@@ -10,11 +10,23 @@ from uuid import UUID
 from gkafka.admin import Admin
 from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
-from gkafka.exceptions import AdminError, ConfigurationError, KafkaException
+from gkafka.exceptions import AdminError, ConfigurationError, KafkaException, UnsupportedVersion
 from gkafka.kafka import errors
 from gkafka.kafka.errors import IllegalArgumentError, InvalidTopicError, NoError, NotCoordinatorError
 
-__all__ = ["Calls", "Outcomes", "class_of", "code_of", "id_of", "member", "name_of", "outcomes_of", "text_of", "topic_name"]
+__all__ = [
+    "Calls",
+    "Outcomes",
+    "class_of",
+    "code_of",
+    "id_of",
+    "member",
+    "name_of",
+    "outcomes_of",
+    "text_of",
+    "topic_name",
+    "with_operations",
+]
 
 E = TypeVar("E", bound=enum.Enum)
 
@@ -64,6 +76,14 @@ def outcomes_of(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Outcomes
         return Outcomes(call(*args, **kwargs) or {}, {})
     except AdminError as exc:
         return Outcomes(exc.results, exc.errors)
+
+
+def with_operations(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Outcomes:
+    """Also what the asker may do, where brokers tell that (KIP-430, 2.3)."""
+    try:
+        return outcomes_of(call, *args, operations=True, **kwargs)
+    except UnsupportedVersion:
+        return outcomes_of(call, *args, **kwargs)
 
 
 def member(name: str, value: Any, kind: type[E]) -> E:

@@ -10,7 +10,7 @@ from gkafka.admin import GroupDescription, GroupMember, GroupOffset
 from gkafka.admin.arguments import by_topic
 from gkafka.common import TopicPartition
 from gkafka.exceptions import GroupIdNotFound, KafkaException, NonEmptyGroup, ProtocolError, UnknownMemberId
-from gkafka.kafka.admin.calls import Calls, class_of, member, name_of, outcomes_of, text_of
+from gkafka.kafka.admin.calls import Calls, class_of, member, name_of, outcomes_of, text_of, with_operations
 from gkafka.kafka.admin.partitions import OffsetSpec, OffsetTimestamp
 from gkafka.kafka.errors import IllegalArgumentError, NoError, WrongTypeError
 from gkafka.kafka.structs import GroupInformation, MemberInformation, OffsetAndMetadata
@@ -200,7 +200,7 @@ class GroupCalls(Calls):
     def _described(self, group_ids: Iterable[str], coordinator: int | None) -> dict[str, Any]:
         names = list(group_ids)
         self._check_coordinator(names, coordinator)
-        told = outcomes_of(self._admin.describe_groups, names, operations=True, timeout=self._within())
+        told = with_operations(self._admin.describe_groups, names, timeout=self._within())
         return {name: told.of(name) for name in names}
 
     def _committed(self, group: str, partitions: Iterable[Any] | None) -> dict[TopicPartition, OffsetAndMetadata]:

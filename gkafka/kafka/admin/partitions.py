@@ -9,7 +9,7 @@ from typing import Any
 from gkafka.admin import AclOperation, PartitionDescription, TopicDescription
 from gkafka.common import IsolationLevel, TopicPartition
 from gkafka.exceptions import ElectionNotNeeded, KafkaException, LeaderNotFoundError, NotLeaderForPartition, UnknownTopicOrPartition
-from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, member, outcomes_of, text_of
+from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, member, outcomes_of, text_of, with_operations
 from gkafka.kafka.admin.new_partitions import NewPartitions
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndTimestamp
@@ -144,7 +144,7 @@ class PartitionCalls(Calls):
         if response_partition_limit < 1:
             raise IllegalArgumentError(f"response_partition_limit={response_partition_limit!r}: must be 1 or more")
         names = sorted(topics)
-        told = outcomes_of(self._admin.describe_topics, names, operations=True, timeout=self._within())
+        told = with_operations(self._admin.describe_topics, names, timeout=self._within())
         start = ("", 0) if cursor is None else (cursor["topic_name"], cursor["partition_index"])
         pages: list[dict[str, Any]] = []
         room = response_partition_limit

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from gkafka.admin import CreatedTopic, PartitionDescription, TopicDescription
 from gkafka.exceptions import KafkaTimeoutError, UnknownTopicOrPartition
-from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, id_of, outcomes_of, text_of, topic_name
+from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, id_of, outcomes_of, text_of, topic_name, with_operations
 from gkafka.kafka.admin.config_resource import ConfigSourceType
 from gkafka.kafka.admin.new_topic import native_topics
 from gkafka.kafka.errors import IllegalArgumentError
@@ -80,7 +80,7 @@ class TopicCalls(Calls):
         """Partitions, leaders, replicas of topics, by their names or ids; None for all. An error of a topic is its error_code."""
         within = self._within()
         names = self.list_topics() if topics is None else self._names(topics, within)
-        told = outcomes_of(self._admin.describe_topics, names, operations=True, timeout=within)
+        told = with_operations(self._admin.describe_topics, names, timeout=within)
         gone = topics is None
         return [described(name, told.of(name)) for name in names if not (gone and isinstance(told.of(name), UnknownTopicOrPartition))]
 
