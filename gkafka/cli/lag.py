@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import count as count_up
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from gkafka.cli.arguments import near_groups
 from gkafka.cli.commands import command
 from gkafka.cli.connection import connect, connection_options
-from gkafka.cli.output import Column, coloured, document, json_line, json_option, lines_of, wants_json, write
+from gkafka.cli.output import Column, document, json_line, json_option, lines_of, note, on_terminal, wants_json, write
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin, GroupDescription
@@ -90,17 +91,21 @@ def lag(ctx: click.Context, names: tuple[str, ...], topics: tuple[str, ...], wat
     """
     if count is not None and not watch:
         raise click.UsageError("--count is for --watch: give that, too", ctx)
+    from gkafka.exceptions import KafkaException
+
     with connect(ctx) as client:
         if not watch:
             _show(_look(client, names, topics), wants_json(ctx), bool(names))
             return
-        looks = 0
-        while True:
-            _show_again(_look(client, names, topics), wants_json(ctx), bool(names))
-            looks += 1
-            if looks == count:
-                return
-            client.handler.sleep(interval)
+        for number in count_up() if count is None else range(count):
+            if number:
+                client.handler.sleep(interval)
+            try:
+                _show_again(_look(client, names, topics), wants_json(ctx), bool(names))
+            except KafkaException as exc:
+                if not number:
+                    raise
+                note(f"kafka-tools: {exc}")  # brokers may come back, and whoever watches waits for that
 
 
 def _look(client: KafkaClient, names: tuple[str, ...], topics: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -141,5 +146,6 @@ def _show_again(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:
         json_line({"time": now, "groups": found})
     else:
         lines = [now, *_lines(found, each)]
-        sys.stdout.write((HOME_AND_CLEAR if coloured() else "") + "\n".join(lines) + "\n" + ("" if coloured() else "\n"))
+        drawn = on_terminal()
+        sys.stdout.write((HOME_AND_CLEAR if drawn else "") + "\n".join(lines) + ("\n" if drawn else "\n\n"))
     sys.stdout.flush()

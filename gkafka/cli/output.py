@@ -12,7 +12,20 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-__all__ = ["Column", "clean", "coloured", "document", "json_line", "json_option", "note", "styled", "table", "wants_json", "write"]
+__all__ = [
+    "Column",
+    "clean",
+    "coloured",
+    "document",
+    "json_line",
+    "json_option",
+    "note",
+    "on_terminal",
+    "styled",
+    "table",
+    "wants_json",
+    "write",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 GAP = "  "
@@ -45,9 +58,14 @@ def _escape(character: str) -> str:
     return short or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
 
 
+def on_terminal() -> bool:
+    """Is standard output a terminal that can do more than print lines?"""
+    return os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+
+
 def coloured() -> bool:
     """May standard output have colours? Only a terminal; never with NO_COLOR (https://no-color.org)."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+    return not os.environ.get("NO_COLOR") and on_terminal()
 
 
 def styled(text: str, colour: str | None, **style: Any) -> str:

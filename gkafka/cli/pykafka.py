@@ -6,6 +6,7 @@ print_topics, reset_offsets, create_topic, delete_topic
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ __all__ = [
     "reset_offsets",
 ]
 
-LOOK_S = 0.2
+LOOK_MS = 200
 
 
 class _Offset(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
@@ -86,7 +87,7 @@ def desc_topic(ctx: click.Context, topic: str) -> None:
     with connect(ctx) as client:
         admin = client.admin()
         with near_topics(admin):
-            (found,) = described(admin, [topic])
+            (found,) = described(admin, [topic], configs=False)
     if wants_json(ctx):
         document(found)
         return
@@ -188,6 +189,7 @@ def consume_topic(ctx: click.Context, topic: str, limit: int, outfile: str | Non
             if outfile is None:
                 for text in texts:
                     write(clean(text, keep="\t"))
+                    sys.stdout.flush()
             else:
                 with open(outfile, "w", encoding="utf-8", errors="surrogateescape") as file:
                     file.writelines(text + "\n" for text in texts)
@@ -196,7 +198,7 @@ def consume_topic(ctx: click.Context, topic: str, limit: int, outfile: str | Non
 def _values(consumer: Any, limit: int) -> Iterator[str]:
     left = limit
     while left:
-        message = consumer.consume(timeout=LOOK_S)
+        message = consumer.consume(LOOK_MS)
         if message is not None and message.value is not None:
             left -= 1
             yield bytes(message.value).decode("utf-8", errors="replace")

@@ -99,10 +99,10 @@ def describe(ctx: click.Context, names: tuple[str, ...], offsets: bool, problems
         _show_topics(found)
 
 
-def described(admin: Admin, names: list[str], *, offsets: bool = False) -> list[dict[str, Any]]:
+def described(admin: Admin, names: list[str], *, offsets: bool = False, configs: bool = True) -> list[dict[str, Any]]:
     """What there is to say of topics, as JSON has it."""
     about = admin.describe_topics(names)
-    configs = _configured(admin, names) if names else {}
+    configured = _configured(admin, names) if names and configs else {}
     found = []
     for name, topic in sorted(about.items()):
         rows = [_partition(p) for p in topic.partitions.values()]
@@ -114,7 +114,7 @@ def described(admin: Admin, names: list[str], *, offsets: bool = False) -> list[
                 "id": str(topic.topic_id) if topic.topic_id.int else None,
                 "internal": topic.is_internal,
                 "replicas": _summary(topic)["replicas"],
-                "configs": configs.get(name),
+                "configs": configured.get(name),
                 "partitions": rows,
             }
         )
@@ -122,8 +122,8 @@ def described(admin: Admin, names: list[str], *, offsets: bool = False) -> list[
 
 
 def _configured(admin: Admin, names: list[str]) -> dict[str, dict[str, str | None]]:
-    """What somebody has configured of topics; of those alone whose configuration the asker may see, which takes a right of its own."""
-    from gkafka.exceptions import AdminError, TopicAuthorizationFailed
+    """What somebody has configured of topics; of those alone whose configuration brokers tell (Kafka 0.11), and tell the asker."""
+    from gkafka.exceptions import AdminError, TopicAuthorizationFailed, UnsupportedVersion
 
     try:
         told = admin.describe_configs([("topic", name) for name in names])
@@ -131,6 +131,8 @@ def _configured(admin: Admin, names: list[str]) -> dict[str, dict[str, str | Non
         if not all(isinstance(error, TopicAuthorizationFailed) for error in exc.errors.values()):
             raise
         told = exc.results
+    except UnsupportedVersion:
+        return {}
     own = ("TOPIC", "UNKNOWN")  # brokers before 1.1 tell no source
     return {
         resource.name: {c.name: c.value for c in entries.values() if not c.is_default and c.source.name in own}

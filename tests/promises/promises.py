@@ -47,6 +47,7 @@ READGROUPS = "kafka/test_consumer_groups.py::"
 READPLACES = "kafka/test_consumer_positions.py::"
 READLIVE = "live/test_kafka_consumer.py::"
 SENDING = "kafka/test_producer.py::"
+TOOLS = "cli/test_app.py::"
 
 SHORT = {
     "CLIENTS ": CLIENTS,
@@ -74,6 +75,7 @@ SHORT = {
     "READPLACES ": READPLACES,
     "READLIVE ": READLIVE,
     "SENDING ": SENDING,
+    "TOOLS ": TOOLS,
 }
 
 TABLE = """
@@ -83,6 +85,8 @@ TABLE = """
 4 | leaving a producer's block sends what is pending and stops it | CLIENTS test_leaving_a_producers_block_sends_what_is_pending_and_stops
 5 | four messages come back by iteration as offsets 0 to 3 | CLIENTS test_four_messages_come_back_in_order
 6 | two SimpleConsumers each receive every message | CLIENTS test_two_consumers_each_receive_everything
+9 | kafka-tools --help prints the interface | TOOLS test_behaviour_9_help_prints_the_full_interface, TOOLS test_behaviour_9_a_command_is_installed
+10 | the command shows offsets, lag and topics | live/test_kafka_tools.py::test_behaviour_10_offsets_lag_and_topics_by_pykafkas_names, cli/test_commands.py::test_behaviour_10_offsets_lag_and_topics_are_looked_at_by_pykafkas_names
 11 | no compiled extension is needed | CLIENTS test_it_runs_without_any_compiled_part
 12 | auto_offset_reset and reset_offset_on_start set the start | CONSUMERS test_where_a_group_starts
 13 | without a commit the start is auto_offset_reset | SIMPLE test_a_new_group_starts_at_auto_offset_reset_whatever_reset_offset_on_start_says, CONSUMERS test_where_a_group_starts
@@ -228,10 +232,6 @@ TABLE = """
 218 | ssl_config makes TLS connections | CLIENTS test_ssl_config_makes_tls_connections
 219 | broker_version is what brokers are taken for that cannot be asked | core/test_connection.py::test_a_version_below_0_10_is_taken_at_its_word, live/test_roundtrip.py::test_a_broker_without_apiversions_is_found_out_without_being_told
 220 | exclude_internal_topics, source_address and the timeouts as in the older page | public/test_clients.py::test_sockets_come_from_the_source_address, CLIENTS test_each_channel_has_a_timeout_of_its_own
-
-[waived: gkafka.cli.kafka_tools: the command is not built yet]
-9 | kafka-tools --help prints the interface
-10 | the command shows offsets, lag and topics
 
 7 | get_balanced_consumer takes several ZooKeeper nodes and a chroot | BALANCED test_behaviour_7_a_chroot_that_is_missing_is_made
 8 | as many members as partitions balance by themselves | BALANCED test_behaviour_33_57_members_divide_a_topic_and_take_over_from_who_leaves

@@ -1,0 +1,226 @@
+"""The frame: commands that are loaded when used, exit codes, one line and the next step for what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import pytest
+
+import gkafka
+from gkafka.cli.app import COMMANDS, tools
+from gkafka.exceptions import (
+    AdminError,
+    ConfigurationError,
+    GroupAuthorizationFailed,
+    KafkaTimeoutError,
+    NoBrokersAvailableError,
+    SaslAuthenticationFailed,
+    TlsError,
+    UnknownTopicOrPartition,
+)
+from gkafka.testing import MockCluster
+from tests.cli.conftest import Tool
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TOOL = [sys.executable, "-m", "gkafka.cli"]
+NAMES = [name for section in COMMANDS.values() for name in section]
+
+
+def run(*command: str, **settings: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([*command], capture_output=True, text=True, timeout=60, env=environment, cwd="/", **settings)  # type: ignore[call-overload,no-any-return]
+
+
+# -- the whole interface -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("command", [TOOL, [sys.executable, str(ROOT / "gkafka/cli/kafka_tools.py")]], ids=["module", "script"])
+def test_behaviour_9_help_prints_the_full_interface(command: list[str]) -> None:
+    told = run(*command, "--help")
+    assert (told.returncode, told.stderr) == (0, "")
+    for name in NAMES:
+        assert f"  {name} " in told.stdout
+
+
+def test_behaviour_9_a_command_is_installed() -> None:
+    from importlib.metadata import entry_points
+
+    (entry,) = entry_points(group="console_scripts", name="kafka-tools")
+    assert entry.value == "gkafka.cli.kafka_tools:main"
+    assert callable(entry.load())
+
+
+def test_help_loads_no_client_and_no_command() -> None:
+    code = "import sys; from gkafka.cli.app import main; main(['--help']); print([m for m in sys.modules if m.startswith('gkafka.')])"
+    loaded = run(sys.executable, "-c", code).stdout.splitlines()[-1]
+    assert "gkafka.client" not in loaded
+    assert "gkafka.cli.topics" not in loaded
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_is_there_and_explains_itself(name: str, tool: Tool) -> None:
+    told = tool(name, "--help")
+    assert told.code == 0
+    assert f"Usage: kafka-tools {name}" in told.out
+    command = tools.get_command(click.Context(tools), name)
+    assert isinstance(command, click.Group) or "--debug" in told.out or name in ("version", "completion")
+    for sub in command.commands if isinstance(command, click.Group) else ():
+        told = tool(name, sub, "--help")
+        assert told.code == 0
+        assert "-b, --bootstrap-server" in told.out
+
+
+def test_the_version(tool: Tool) -> None:
+    assert tool("--version").out.strip().endswith(gkafka.__version__)
+    told = tool("version")
+    assert told.code == 0
+    for what in ("gkafka", "python", "accelerator", "codecs", "click", "zstandard"):
+        assert f"\n{what} " in f"\n{told.out}"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_completion(shell: str, tool: Tool) -> None:
+    told = tool("completion", shell)
+    assert told.code == 0
+    assert f"_KAFKA_TOOLS_COMPLETE={shell}_complete" in told.out
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"), [("kafka-tools la", ["lag"]), ("kafka-tools topics cr", ["create"]), ("kafka-tools lag --wa", ["--watch"])]
+)
+def test_completion_offers_commands_and_options(words: str, offered: list[str]) -> None:
+    environment = {"_KAFKA_TOOLS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    told = subprocess.run(TOOL, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
+    assert [line.partition(",")[2] for line in told.stdout.split()] == offered
+
+
+# -- what is not understood ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["topic"], "kafka-tools: No such command 'topic'. (Did you mean one of: 'desc_topic', 'topics'?)\n  next: kafka-tools --help\n"),
+        (["topics", "lst"], "kafka-tools topics: No such command 'lst'. Did you mean 'list'?\n  next: kafka-tools topics --help\n"),
+        (
+            ["lag", "--wach"],
+            "kafka-tools lag: No such option '--wach'. Did you mean '--watch'?\n  next: kafka-tools lag --help\n",
+        ),
+        (["topics", "create"], "kafka-tools topics create: Missing argument 'TOPIC...'.\n  next: kafka-tools topics create --help\n"),
+        (["lag", "--count", "2"], "kafka-tools lag: --count is for --watch: give that, too\n  next: kafka-tools lag --help\n"),
+        (["\x1b[31mtopics"], "kafka-tools: No such command '\\x1b[31mtopics'. Did you mean 'topics'?\n  next: kafka-tools --help\n"),
+    ],
+)
+def test_what_is_not_understood_is_told_with_the_nearest_name(words: list[str], says: str, tool: Tool) -> None:
+    assert tool(*words) == (2, "", says)
+
+
+def test_no_command_prints_the_help_and_is_not_understood(tool: Tool) -> None:
+    told = tool()
+    assert (told.code, told.out) == (2, "")
+    assert "Usage: kafka-tools" in told.err
+
+
+# -- what fails ----------------------------------------------------------------------------------------------------------------
+@contextmanager
+def broken(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def fail(*_: object, **__: object) -> object:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gkafka.cli.topics.connect", fail)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        (NoBrokersAvailableError("none answered"), ["kafka-tools: none answered", "  next: kafka-tools doctor, with the same options"]),
+        (KafkaTimeoutError("too late"), ["kafka-tools: too late", "  next: a larger --timeout"]),
+        (SaslAuthenticationFailed("who?"), ["kafka-tools: who?", "  next: check the user, the password"]),
+        (TlsError("not trusted"), ["kafka-tools: not trusted", "  next: give the authority"]),
+        (GroupAuthorizationFailed("no"), ["kafka-tools: no", "  next: have a principal that may"]),
+        (ConfigurationError("x=1: must be 2"), ["kafka-tools: x=1: must be 2"]),
+        (PermissionError(13, "Permission denied", "/etc/x"), ["kafka-tools: /etc/x: Permission denied", "  next: check the path"]),
+        (RuntimeError("\x1b[2Jboom"), ["kafka-tools: unexpected RuntimeError: \\x1b[2Jboom", "  next: the same with --debug shows where"]),
+        (
+            AdminError("2 failed", {"a": UnknownTopicOrPartition("no a"), "b": UnknownTopicOrPartition("no b")}),
+            ["kafka-tools: no a", "kafka-tools: no b", "  next: kafka-tools topics lists"],
+        ),
+    ],
+)
+def test_a_failure_is_one_line_and_the_next_step(error: Exception, lines: list[str], tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with broken(error, monkeypatch):
+        told = tool("topics")
+    assert (told.code, told.out) == (1, "")
+    assert len(told.err.splitlines()) == len(lines)
+    for said, line in zip(told.err.splitlines(), lines, strict=True):
+        assert said.startswith(line)
+
+
+def test_many_failures_are_cut_short(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with broken(AdminError("many", {n: UnknownTopicOrPartition(f"no {n}") for n in range(20)}), monkeypatch):
+        assert "  ... and 15 more\n" in tool("topics").err
+
+
+@pytest.mark.parametrize("words", [["--debug", "topics"], ["topics", "--debug"], ["topics", "list", "--debug"]])
+def test_debug_shows_the_traceback(words: list[str], tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with broken(RuntimeError("boom"), monkeypatch):
+        told = tool(*words)
+    assert "Traceback (most recent call last)" in told.err
+    assert told.code == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), EOFError(), click.Abort()])
+def test_who_interrupts_gets_130_and_no_word(error: BaseException, tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with broken(error, monkeypatch):
+        assert tool("topics") == (130, "", "")
+
+
+def test_nobody_answers(tool: Tool) -> None:
+    told = tool("topics", "-b", "127.0.0.1:1", "--timeout", 5)
+    assert (told.code, told.out) == (1, "")
+    assert told.err.startswith("kafka-tools: none of the hosts answered; 127.0.0.1:1: no connection")
+    assert told.err.splitlines()[1].startswith("  next: kafka-tools doctor")
+
+
+def test_hosts_that_are_none(tool: Tool) -> None:
+    told = tool("topics", "-b", "http://kafka:9092/")
+    assert told.code == 1
+    assert "is not host:port" in told.err
+
+
+def test_without_click_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['click'] = None; from gkafka.cli.kafka_tools import main; sys.exit(main())"
+    told = run(sys.executable, "-c", code)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr == "kafka-tools: needs the package click, which is not installed\n  next: pip install 'click>=8.4'\n"
+
+
+# -- pipes and signals ---------------------------------------------------------------------------------------------------------
+def test_a_reader_that_has_had_enough_is_no_failure(cluster: MockCluster) -> None:
+    command = (
+        f"{sys.executable} -m gkafka.cli lag --watch --interval 0.1 --json -b {cluster.bootstrap} | head -n 2; echo ${{PIPESTATUS[0]}}"
+    )
+    told = run("bash", "-c", command)
+    assert told.stderr == ""
+    assert [line[:9] for line in told.stdout.splitlines()] == ['{"time":"', '{"time":"', "0"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT])
+def test_ctrl_c_ends_it_with_130_and_no_traceback(number: int, cluster: MockCluster) -> None:
+    watching = subprocess.Popen(
+        [*TOOL, "lag", "--watch", "--interval", "0.1", "-b", cluster.bootstrap],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert watching.stdout is not None
+    watching.stdout.readline()
+    watching.send_signal(number)
+    _, said = watching.communicate(timeout=30)
+    assert (watching.returncode, said) == (130, "")

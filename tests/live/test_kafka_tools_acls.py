@@ -1,0 +1,74 @@
+"""kafka-tools acls on a broker with an authorizer, beside Kafka's own script; and what who has no permission is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.terminal import piped
+from tests.live.kafka import KafkaCluster
+from tests.live.pool import skip_if_told
+from tests.live.scripts import Scripts
+from tests.live.sharing import until
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[KafkaCluster]:
+    """A broker that lets everybody do what nobody forbids."""
+    skip_if_told()
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    properties = {"authorizer.class.name": authorizer, "super.users": "User:nobody", "allow.everyone.if.no.acl.found": "true"}
+    with KafkaCluster("4.2.0", properties=properties) as cluster:
+        yield cluster
+
+
+def ask(kafka: KafkaCluster, *words: object) -> Any:
+    told = piped(*words, "--json", "-b", kafka.hosts)
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
+def test_rules_are_made_seen_by_kafkas_script_and_deleted(kafka: KafkaCluster) -> None:
+    scripts = Scripts(kafka)
+    words = (
+        "--topic",
+        "orders-",
+        "--prefixed",
+        "--principal",
+        "User:bob",
+        "--operation",
+        "read",
+        "--operation",
+        "describe",
+        "--host",
+        "10.0.0.1",
+    )
+    ask(kafka, "acls", "create", *words)
+    until(lambda: len(ask(kafka, "acls")) == 2)
+    theirs = scripts.run("acls", "--list")
+    assert "ResourcePattern(resourceType=TOPIC, name=orders-, patternType=PREFIXED)" in theirs
+    assert "(principal=User:bob, host=10.0.0.1, operation=READ, permissionType=ALLOW)" in theirs
+    assert "(principal=User:bob, host=10.0.0.1, operation=DESCRIBE, permissionType=ALLOW)" in theirs
+    assert [rule["operation"] for rule in ask(kafka, "acls", "list", "--topic", "orders-7", "--pattern", "match")] == ["read", "describe"]
+    assert ask(kafka, "acls", "list", "--topic", "orders-7") == []
+
+    assert ask(kafka, "acls", "delete", "--principal", "User:bob", "--operation", "read")["done"] is False
+    assert len(ask(kafka, "acls")) == 2
+    assert len(ask(kafka, "acls", "delete", "--principal", "User:bob", "--operation", "read", "--yes")["items"]) == 1
+    until(lambda: [rule["operation"] for rule in ask(kafka, "acls")] == ["describe"])
+    ask(kafka, "acls", "delete", "--principal", "User:bob", "--yes")
+
+
+def test_who_may_not_is_told_so_with_the_next_step(kafka: KafkaCluster) -> None:
+    kafka.create_topic("guarded")
+    ask(kafka, "acls", "create", "--topic", "guarded", "--principal", "User:ANONYMOUS", "--operation", "delete", "--deny")
+    ask(kafka, "acls", "create", "--topic", "guarded", "--principal", "User:ANONYMOUS", "--operation", "all")
+    until(lambda: len(ask(kafka, "acls", "list", "--topic", "guarded")) == 2)
+    told = piped("topics", "delete", "guarded", "--yes", "-b", kafka.hosts)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr.startswith("kafka-tools: DeleteTopics guarded on broker ")
+    assert told.stderr.endswith("  next: have a principal that may: kafka-tools acls list --topic NAME\n")
+    ask(kafka, "acls", "delete", "--topic", "guarded", "--yes")
