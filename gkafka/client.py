@@ -24,7 +24,6 @@ from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, bu
 from gkafka.exceptions import ConfigurationError, DeliveryError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
-from gkafka.nativeproducer import NativeProducer
 from gkafka.rawfetch import RawFetch, RawFetcher, check_isolation
 from gkafka.sasloptions import hide_secrets
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from gkafka.admin import Admin
     from gkafka.consumer import Consumer
+    from gkafka.nativeproducer import NativeProducer
 
 __all__ = ["KafkaClient", "TopicEnds"]
 
@@ -105,6 +105,7 @@ class KafkaClient:
         if self._handler.cooperative:
             # Now: at the first get_consumer(), or call of a broker's, the hub would stand still for the 75 ms that they take.
             import gkafka.consumer
+            import gkafka.nativeproducer
             import gkafka.protocol  # noqa: F401
         self._owns_handler = self._handler is not handler
         self._cluster = Cluster(
@@ -161,6 +162,8 @@ class KafkaClient:
         """A producer for any number of topics. options: the fields of `gkafka.config.ProducerConfig` (acks, linger_ms, compression...)."""
         self._handler.check_fork()
         self._cluster.check_open()
+        from gkafka.nativeproducer import NativeProducer  # whoever only consumes, or administers, starts faster without it
+
         return NativeProducer(self._cluster, build(ProducerConfig, options, where="get_producer()"))
 
     def get_consumer(self, topics: Any = None, group: str | bytes | None = None, **options: Any) -> Consumer:
@@ -299,6 +302,8 @@ class KafkaClient:
         """One snapshot of the client, its brokers, producers and consumers, as plain data; docs/statistics.md says what each key means."""
         self._handler.check_fork()
         engines = [e for e in list(self._cluster.engines) if not e.closed]
+        from gkafka.nativeproducer import NativeProducer
+
         return {
             "client_id": self._config.client_id,
             "handler": self._handler.name,

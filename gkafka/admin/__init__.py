@@ -16,31 +16,21 @@ Whatever cannot be taken back is planned first: reset_group_offsets() and delete
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from gkafka.admin.acls import Acl, AclFilter, AclsAdmin
-from gkafka.admin.clusters import BrokerNode, ClusterAdmin, ClusterDescription, Features, QuorumDescription, QuorumReplica
-from gkafka.admin.configs import Append, ConfigEntry, ConfigResource, ConfigsAdmin, ConfigSynonym, Subtract
-from gkafka.admin.enums import (
-    AclOperation,
-    ConfigResourceType,
-    ConfigSource,
-    PatternType,
-    Permission,
-    ResourceType,
-    ScramMechanism,
-)
-from gkafka.admin.groups import GroupDescription, GroupListing, GroupMember
-from gkafka.admin.offsets import FoundOffset, GroupOffset, OffsetReset, OffsetsAdmin
-from gkafka.admin.placement import LogDir, PlacementAdmin, Reassignment, ReplicaInDir, ReplicaOnBroker
-from gkafka.admin.quotas import Quota, QuotasAdmin
-from gkafka.admin.requests import Requests
-from gkafka.admin.topics import CreatedTopic, NewTopic, PartitionDescription, TopicDescription, TopicListing
-from gkafka.admin.transactions import ProducerState, TransactionDescription, TransactionListing, TransactionsAdmin
-from gkafka.admin.users import ScramCredential, UsersAdmin
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gkafka.cluster import Cluster
+    from gkafka.admin.acls import Acl, AclFilter
+    from gkafka.admin.administrator import Admin
+    from gkafka.admin.clusters import BrokerNode, ClusterDescription, Features, QuorumDescription, QuorumReplica
+    from gkafka.admin.configs import Append, ConfigEntry, ConfigResource, ConfigSynonym, Subtract
+    from gkafka.admin.enums import AclOperation, ConfigResourceType, ConfigSource, PatternType, Permission, ResourceType, ScramMechanism
+    from gkafka.admin.groups import GroupDescription, GroupListing, GroupMember
+    from gkafka.admin.offsets import FoundOffset, GroupOffset, OffsetReset
+    from gkafka.admin.placement import LogDir, Reassignment, ReplicaInDir, ReplicaOnBroker
+    from gkafka.admin.quotas import Quota
+    from gkafka.admin.topics import CreatedTopic, NewTopic, PartitionDescription, TopicDescription, TopicListing
+    from gkafka.admin.transactions import ProducerState, TransactionDescription, TransactionListing
+    from gkafka.admin.users import ScramCredential
 
 __all__ = [
     "Acl",
@@ -85,9 +75,59 @@ __all__ = [
     "TransactionListing",
 ]
 
+_HOMES = {
+    "Acl": "acls",
+    "AclFilter": "acls",
+    "AclOperation": "enums",
+    "Admin": "administrator",
+    "Append": "configs",
+    "BrokerNode": "clusters",
+    "ClusterDescription": "clusters",
+    "ConfigEntry": "configs",
+    "ConfigResource": "configs",
+    "ConfigResourceType": "enums",
+    "ConfigSource": "enums",
+    "ConfigSynonym": "configs",
+    "CreatedTopic": "topics",
+    "Features": "clusters",
+    "FoundOffset": "offsets",
+    "GroupDescription": "groups",
+    "GroupListing": "groups",
+    "GroupMember": "groups",
+    "GroupOffset": "offsets",
+    "LogDir": "placement",
+    "NewTopic": "topics",
+    "OffsetReset": "offsets",
+    "PartitionDescription": "topics",
+    "PatternType": "enums",
+    "Permission": "enums",
+    "ProducerState": "transactions",
+    "QuorumDescription": "clusters",
+    "QuorumReplica": "clusters",
+    "Quota": "quotas",
+    "Reassignment": "placement",
+    "ReplicaInDir": "placement",
+    "ReplicaOnBroker": "placement",
+    "ResourceType": "enums",
+    "ScramCredential": "users",
+    "ScramMechanism": "enums",
+    "Subtract": "configs",
+    "TopicDescription": "topics",
+    "TopicListing": "topics",
+    "TransactionDescription": "transactions",
+    "TransactionListing": "transactions",
+}
 
-class Admin(OffsetsAdmin, ConfigsAdmin, QuotasAdmin, ClusterAdmin, PlacementAdmin, AclsAdmin, UsersAdmin, TransactionsAdmin):
-    """A client's administrator, on the client's connections: it has nothing of its own to close. Made by `client.admin()`."""
 
-    def __init__(self, cluster: Cluster, retry_backoff_ms: float = 100) -> None:
-        self._requests = Requests(cluster, retry_backoff_ms)
+def __getattr__(name: str) -> Any:
+    # Loaded when first used: whoever asks for topics alone waits for no tables of ACLs, quotas and transactions.
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'gkafka.admin' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"gkafka.admin.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

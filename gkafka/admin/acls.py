@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gkafka.admin.arguments import check_enum, items_of
 from gkafka.admin.enums import AclOperation, PatternType, Permission, ResourceType, known
+from gkafka.admin.requests import Subject
 from gkafka.checks import check_name
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
 from gkafka.wire.access import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest, DescribeAclsRequest
-
-if TYPE_CHECKING:
-    from gkafka.admin.requests import Requests
 
 __all__ = ["Acl", "AclFilter", "AclsAdmin"]
 
@@ -47,10 +45,8 @@ class AclFilter(NamedTuple):
     pattern: PatternType = PatternType.ANY
 
 
-class AclsAdmin:
+class AclsAdmin(Subject):
     """The calls about ACLs."""
-
-    _requests: Requests
 
     def list_acls(self, which: AclFilter | None = None, *, timeout: float | None = None) -> list[Acl]:
         """The ACLs that fit, sorted. None: all. Raises SecurityDisabled, ClusterAuthorizationFailed."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from gkafka.admin.enums import AclOperation, operations_of
+from gkafka.admin.requests import Subject
 from gkafka.checks import check_count, check_flag, check_mapping, check_name
 from gkafka.exceptions import ConfigurationError, KafkaException, ProtocolError, UnsupportedVersion, error_for
 from gkafka.wire.apiversions import ApiVersionsRequest
@@ -18,9 +19,6 @@ from gkafka.wire.clusteradmin import (
     QuorumTopic,
     UpdateFeaturesRequest,
 )
-
-if TYPE_CHECKING:
-    from gkafka.admin.requests import Requests
 
 __all__ = ["BrokerNode", "ClusterAdmin", "ClusterDescription", "Features", "QuorumDescription", "QuorumReplica"]
 
@@ -80,10 +78,8 @@ class Features(NamedTuple):
     epoch: int
 
 
-class ClusterAdmin:
+class ClusterAdmin(Subject):
     """The calls about the cluster."""
-
-    _requests: Requests
 
     def describe_cluster(self, *, operations: bool = False, fenced: bool = False, timeout: float | None = None) -> ClusterDescription:
         """Its id and its brokers. operations: also what the asker may do (2.8 and newer). fenced: brokers that are fenced, too (4.0 and newer)."""

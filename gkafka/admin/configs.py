@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.admin.arguments import check_config_value, check_configs, check_enum, check_names, items_of
 from gkafka.admin.enums import ConfigResourceType, ConfigSource, known
+from gkafka.admin.requests import Subject
 from gkafka.checks import check_count, check_mapping, check_name, check_text, check_topic_name
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
 from gkafka.wire.configs import (
@@ -21,7 +22,6 @@ from gkafka.wire.configs import (
 )
 
 if TYPE_CHECKING:
-    from gkafka.admin.requests import Requests
     from gkafka.broker import Broker
 
 __all__ = ["Append", "ConfigEntry", "ConfigResource", "ConfigSynonym", "ConfigsAdmin", "Subtract"]
@@ -72,10 +72,8 @@ class ConfigEntry(NamedTuple):
     documentation: str | None
 
 
-class ConfigsAdmin:
+class ConfigsAdmin(Subject):
     """The calls about configurations. A resource is a ConfigResource, or a pair like it: ("topic", "orders"), ("broker", "1")."""
-
-    _requests: Requests
 
     def describe_configs(
         self,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gkafka.admin.arguments import check_names, items_of
 from gkafka.admin.enums import AclOperation, operations_of
-from gkafka.admin.requests import GROUP
+from gkafka.admin.requests import GROUP, Subject
 from gkafka.brokererrors import GroupIdNotFound
 from gkafka.checks import check_name, check_text
 from gkafka.common import TopicPartition
@@ -16,9 +16,6 @@ from gkafka.wire.consumergroups import ConsumerGroupDescribeRequest
 from gkafka.wire.consumerprotocol import CONSUMER, flattened, read_assignment
 from gkafka.wire.groupadmin import DeleteGroupsRequest
 from gkafka.wire.groups import DescribeGroupsRequest, LeaveGroupRequest, ListGroupsRequest, MemberIdentity
-
-if TYPE_CHECKING:
-    from gkafka.admin.requests import Requests
 
 __all__ = ["GroupDescription", "GroupListing", "GroupMember", "GroupsAdmin"]
 
@@ -68,10 +65,8 @@ class GroupDescription(NamedTuple):
     operations: frozenset[AclOperation] | None
 
 
-class GroupsAdmin:
+class GroupsAdmin(Subject):
     """The calls about groups."""
-
-    _requests: Requests
 
     def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None

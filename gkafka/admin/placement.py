@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.admin.arguments import by_topic, check_partitions, check_replicas, check_topic_names, items_of, one_partition
+from gkafka.admin.requests import Subject
 from gkafka.brokererrors import BrokerError, ElectionNotNeeded
 from gkafka.checks import check_count, check_flag, check_mapping, check_name
 from gkafka.common import TopicPartition
@@ -26,7 +27,6 @@ from gkafka.wire.placement import (
 )
 
 if TYPE_CHECKING:
-    from gkafka.admin.requests import Requests
     from gkafka.broker import Broker
 
 __all__ = ["LogDir", "PlacementAdmin", "Reassignment", "ReplicaInDir", "ReplicaOnBroker"]
@@ -67,10 +67,8 @@ class ReplicaOnBroker(NamedTuple):
     broker: int
 
 
-class PlacementAdmin:
+class PlacementAdmin(Subject):
     """The calls about replicas."""
-
-    _requests: Requests
 
     def elect_leaders(
         self, partitions: Iterable[tuple[str, int]] | None = None, *, unclean: bool = False, timeout: float | None = None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gkafka.admin.arguments import items_of
+from gkafka.admin.requests import Subject
 from gkafka.checks import check_mapping, check_name
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
 from gkafka.wire.quotas import (
@@ -18,9 +19,6 @@ from gkafka.wire.quotas import (
     EntityData,
     OpData,
 )
-
-if TYPE_CHECKING:
-    from gkafka.admin.requests import Requests
 
 __all__ = ["Quota", "QuotasAdmin"]
 
@@ -37,10 +35,8 @@ class Quota(NamedTuple):
     values: dict[str, float]
 
 
-class QuotasAdmin:
+class QuotasAdmin(Subject):
     """The calls about quotas."""
-
-    _requests: Requests
 
     def describe_quotas(
         self, entity: Mapping[str, str | None] | None = None, *, strict: bool = False, timeout: float | None = None

@@ -60,6 +60,13 @@ _NO_RETRY_HEALS = (
 _MISSING: Any = object()
 
 
+class Subject:
+    """The calls about one subject, on a client's connections: it has nothing of its own to close."""
+
+    def __init__(self, cluster: Cluster, retry_backoff_ms: float = 100) -> None:
+        self._requests = Requests(cluster, retry_backoff_ms)
+
+
 class Requests:
     """One client's way to its brokers."""
 

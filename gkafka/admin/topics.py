@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from gkafka.admin.arguments import (
@@ -17,7 +17,7 @@ from gkafka.admin.arguments import (
 )
 from gkafka.admin.configs import ConfigEntry
 from gkafka.admin.enums import AclOperation, ConfigSource, known, operations_of
-from gkafka.admin.requests import metadata_request
+from gkafka.admin.requests import Subject, metadata_request
 from gkafka.checks import check_count, check_mapping, check_offset, check_topic_name
 from gkafka.common import TopicPartition
 from gkafka.core.metadata import NO_TOPIC_ID
@@ -49,9 +49,6 @@ from gkafka.wire.topicadmin import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-
-if TYPE_CHECKING:
-    from gkafka.admin.requests import Requests
 
 __all__ = ["CreatedTopic", "NewTopic", "PartitionDescription", "TopicDescription", "TopicListing", "TopicsAdmin"]
 
@@ -124,10 +121,8 @@ class TopicDescription(NamedTuple):
     operations: frozenset[AclOperation] | None
 
 
-class TopicsAdmin:
+class TopicsAdmin(Subject):
     """The calls about topics."""
-
-    _requests: Requests
 
     def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gkafka.admin.arguments import by_topic, check_names, check_partitions, items_of, one_partition
-from gkafka.admin.requests import TRANSACTION
+from gkafka.admin.requests import TRANSACTION, Subject
 from gkafka.checks import check_count, check_name, check_offset, check_seconds, check_text
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ConfigurationError, InvalidTxnState, KafkaException, error_for
@@ -20,9 +20,6 @@ from gkafka.wire.txnadmin import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-
-if TYPE_CHECKING:
-    from gkafka.admin.requests import Requests
 
 __all__ = ["ProducerState", "TransactionDescription", "TransactionListing", "TransactionsAdmin"]
 
@@ -63,10 +60,8 @@ class ProducerState(NamedTuple):
     transaction_start: int
 
 
-class TransactionsAdmin:
+class TransactionsAdmin(Subject):
     """The calls about transactions (3.0 and newer; producers 2.8)."""
-
-    _requests: Requests
 
     def list_transactions(
         self,

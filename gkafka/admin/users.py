@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gkafka.admin.arguments import check_enum, check_names
 from gkafka.admin.enums import ScramMechanism, known
+from gkafka.admin.requests import Subject
 from gkafka.checks import check_count, check_name
 from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
@@ -19,9 +20,6 @@ from gkafka.wire.access import (
     ScramCredentialUpsertion,
     UserName,
 )
-
-if TYPE_CHECKING:
-    from gkafka.admin.requests import Requests
 
 __all__ = ["ScramCredential", "UsersAdmin", "salted_password"]
 
@@ -38,10 +36,8 @@ class ScramCredential(NamedTuple):
     iterations: int
 
 
-class UsersAdmin:
+class UsersAdmin(Subject):
     """The calls about SCRAM users."""
-
-    _requests: Requests
 
     def describe_users(self, users: Iterable[str] | None = None, *, timeout: float | None = None) -> dict[str, list[ScramCredential]]:
         """The credentials of each user, None for all users. Item errors: ResourceNotFound, ... (2.7 and newer, KRaft from 3.5 on)."""

@@ -40,8 +40,10 @@ def topics(ctx: click.Context) -> None:
 @click.pass_context
 def list_topics(ctx: click.Context, internal: bool = False, long: bool = False) -> None:
     """All topics that you may describe."""
+    from gkafka.admin.topics import TopicsAdmin  # the other subjects of client.admin() take longer to load than all the rest
+
     with connect(ctx) as client:
-        admin = client.admin()
+        admin = TopicsAdmin(client.cluster)
         listed = admin.list_topics(internal=internal)
         rows: list[dict[str, Any]] = [{"topic": t.name, "partitions": t.partitions, "internal": t.is_internal} for t in listed.values()]
         if long and rows:

@@ -38,7 +38,8 @@ class Scripts:
     def run(self, script: str, *words: str) -> str:
         """Standard output of kafka-<script>.sh with these words."""
         java = [tool("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(map(str, self._jars)), self._classes[script]]
-        told = subprocess.run([*java, "--bootstrap-server", self._kafka.hosts, *words], capture_output=True, text=True, timeout=LIMIT_S)
+        hosts = "--broker-list" if script == "offsets" and self._kafka.release.number < (3,) else "--bootstrap-server"
+        told = subprocess.run([*java, hosts, self._kafka.hosts, *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert told.returncode == 0, (script, words, told.stdout[-2000:], told.stderr[-2000:])
         return told.stdout
 

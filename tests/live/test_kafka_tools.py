@@ -49,7 +49,7 @@ def ask(tool: Callable[..., str]) -> Tool:
 @pytest.fixture
 def filled(new_topic: Callable[..., str], peer: Peer) -> str:
     """A topic of three partitions with 10, 20 and 30 records of another client."""
-    topic = new_topic(3, retention_ms=70000000000, cleanup_policy="compact,delete")
+    topic = new_topic(3, retention_ms=7000000000000, cleanup_policy="compact,delete")
     peer.write(topic, [Seen(p, i, b"%d" % i, b"%d" % i, [], 1_700_000_000_000 + i * 1000) for p in range(3) for i in range(10 * (p + 1))])
     return topic
 
@@ -102,7 +102,7 @@ def member(kafka: KafkaCluster, filled: str, new_name: Callable[[str], str]) -> 
     group = new_name("group")
     with KafkaClient(kafka.hosts, handler="threading", client_id="reader") as client:
         client.admin().alter_group_offsets(group, {(filled, p): 4 for p in range(3)})
-        with client.get_consumer([filled], group, auto_commit_enable=False) as consumer:
+        with client.get_consumer([filled], group, auto_commit=False) as consumer:
             until(lambda: len(consumer.assignment()) == 3 or (consumer.consume(100) is None and False))
             done = threading.Event()
 
