@@ -7,6 +7,8 @@ import importlib
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.promises.promises import PROMISES
 
 TESTS = Path(__file__).resolve().parent.parent
