@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from gkafka.spark.exactlyonce import RowsChangedError
     from gkafka.spark.offsets import DataLossError
     from gkafka.spark.source import GKafkaDataSource
     from gkafka.spark.update import write_stream
 
-__all__ = ["DataLossError", "GKafkaDataSource", "register", "write_stream"]
+__all__ = ["DataLossError", "GKafkaDataSource", "RowsChangedError", "register", "write_stream"]
 
-LAZY = {"GKafkaDataSource": "gkafka.spark.source", "DataLossError": "gkafka.spark.offsets", "write_stream": "gkafka.spark.update"}
+LAZY = {
+    "DataLossError": "gkafka.spark.offsets",
+    "GKafkaDataSource": "gkafka.spark.source",
+    "RowsChangedError": "gkafka.spark.exactlyonce",
+    "write_stream": "gkafka.spark.update",
+}
 
 
 def register(spark: SparkSession) -> None:

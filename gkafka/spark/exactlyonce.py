@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS = 300000
 """Longer than the Java producer's minute: it is the longest that a task may take. No more than transaction.max.timeout.ms, 15 minutes by default."""
+ABORT_S = 5.0
+"""How long a task that has failed takes to abort its transaction: left open it would hold up readers until its timeout, or the next attempt."""
 ROWS = "rows="
 
 
@@ -74,7 +76,7 @@ def write_once(options: SinkOptions, batches: Iterable[pa.RecordBatch], task: Ta
             mark = read_mark(client, task.name)
             tally = _skip(rows, mark, task) if mark.batch >= task.batch else _write(client, producer, options, rows, task)
         except BaseException:
-            give_up(producer)
+            give_up(producer, ABORT_S)
             raise
         producer.close()
         return tally
@@ -116,6 +118,8 @@ def _skip(rows: Iterable[pa.RecordBatch], mark: Mark, task: Task) -> Tally:
             "spark.sql.adaptive.streaming.stateless.enabled=false, avoid repartition(n) without a column, and compare the topic with the source "
             f"before this micro-batch is written by hand (delete the group {task.name!r} to have it written again)"
         )
+    if mark.batch > task.batch:
+        log.warning("%s is left out: micro-batch %d was written since; was the checkpoint put back?", task, mark.batch)
     log.info("%s: its %d rows were written before", task, count)
     return tally
 

@@ -6,6 +6,7 @@ are in Kafka when its write() returns, in a transaction or acknowledged; what a 
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +49,7 @@ class _Sink:
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         self._options, self._schema, self._overwrite = dict(options), schema, overwrite
         for warning in self._parsed().warnings:
-            log.warning("%s", warning)
+            _warn(warning)
 
     def _parsed(self) -> SinkOptions:
         """Raises ConfigurationError."""
@@ -137,6 +138,12 @@ else:
             from gkafka.spark.sinkfromrows import batches_of
 
             return self._write(batches_of(iterator, self._schema, ROWS))
+
+
+@functools.cache
+def _warn(text: str) -> None:
+    """Once in a process: a stream makes a writer for each micro-batch."""
+    log.warning("%s", text)
 
 
 def _context() -> Any:

@@ -82,13 +82,17 @@ def _by_topic(batch: pa.RecordBatch, names: set[str], first: int) -> Iterator[To
     if topics.null_count:
         row = pc.indices_nonzero(topics.is_null())[0].as_py()
         raise ConfigurationError(f"row {first + row}: null topic present in the data. Use the topic option for setting a default topic.")
-    found = pc.unique(topics)
-    for topic in found:
-        if len(found) == 1:
-            yield TopicRows(topic.as_py(), _columns(batch, names), range(first, first + batch.num_rows))
-            return
-        rows = pc.indices_nonzero(pc.equal(topics, topic))
-        yield TopicRows(topic.as_py(), _columns(batch.take(rows), names), _Numbers(rows, first))
+    if pc.all(pc.equal(topics, topics[0])).as_py():
+        yield TopicRows(topics[0].as_py(), _columns(batch, names), range(first, first + batch.num_rows))
+        return
+    coded = topics.dictionary_encode()
+    picked = pc.array_sort_indices(coded.indices)  # a stable sort: rows of a topic stay in order
+    together, begin = batch.take(picked), 0
+    for count in pc.value_counts(coded.indices.take(picked)):
+        size = count["counts"].as_py()
+        columns = _columns(together.slice(begin, size), names)
+        yield TopicRows(coded.dictionary[count["values"].as_py()].as_py(), columns, _Numbers(picked.slice(begin, size), first))
+        begin += size
 
 
 class _Numbers(Sequence[int]):

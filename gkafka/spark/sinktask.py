@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from gkafka.records import Batch
 
 __all__ = ["Tally", "producer_options", "write_plainly", "write_rows"]
+
+log = logging.getLogger(__name__)
 
 NEXT_STEP = (
     "records before and beside it may be written (Spark tries the task again spark.task.maxFailures times, and the stream from its checkpoint); "
@@ -107,9 +110,9 @@ def settle(producer: NativeProducer, tally: Tally) -> None:
     tally.look()
 
 
-def give_up(producer: NativeProducer) -> None:
-    """Close a producer whose records no longer count: its task has failed."""
+def give_up(producer: NativeProducer, patience_s: float = 0.0) -> None:
+    """Close a producer whose records no longer count: its task has failed. patience_s: to tell the brokers so."""
     try:
-        producer.close(timeout=0)
-    except KafkaException:
-        return  # the error that the task fails with says it
+        producer.close(timeout=patience_s)
+    except KafkaException as exc:
+        log.debug("%r was given up: %s", producer, exc)  # the error that the task fails with says it

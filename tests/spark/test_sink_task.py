@@ -73,10 +73,15 @@ def test_what_was_written_is_told(cluster: MockCluster, options: Any) -> None:
     assert stored(cluster) == expected(0, 600)
 
 
-def test_rows_of_several_topics_go_each_to_its_own(cluster: MockCluster, options: Any) -> None:
-    write_plainly(options(), [batch(value=["a", "b", "c"], topic=["t", "pair", "t"]), batch(value=["d"], topic=["pair"])])
-    assert stored(cluster, "t") == [b"a", b"c"]
-    assert stored(cluster, "pair") == [b"b", b"d"]
+def test_rows_of_several_topics_go_each_to_its_own_in_their_order(cluster: MockCluster, options: Any) -> None:
+    names = [f"v{i}" for i in range(300)]
+    topics = [["t", "pair", "more"][i * i % 7 % 3] for i in range(300)]
+    cluster.create_topic("more", 1)
+    write_plainly(options(), [batch(value=names, topic=topics, partition=[0] * 300), batch(value=["last"], topic=["pair"], partition=[0])])
+    for topic, last in (("t", []), ("pair", [b"last"]), ("more", [])):
+        assert [r.value for r in cluster.log(topic, 0)] == [
+            name.encode() for name, its in zip(names, topics, strict=True) if its == topic
+        ] + last
 
 
 def test_the_option_goes_before_the_column(cluster: MockCluster, options: Any) -> None:
@@ -245,6 +250,9 @@ def test_a_task_that_fails_midway_leaves_nothing_and_its_replay_writes_all(clust
     with pytest.raises(RuntimeError, match="killed"):
         write_once(options(topic="pair", exactlyOnce="transactional"), rows(), TASK)
     assert stored(cluster, committed=True) == []
+    seen = cluster.transaction(TASK.name)
+    assert seen is not None
+    assert seen.status == "CompleteAbort"  # at once: an open one would hold up readers
     once(options, [numbered(0, 100)])
     assert stored(cluster, committed=True) == expected(0, 100)
 
