@@ -421,8 +421,14 @@ def test_transactions_and_offsets_within_them(producer: Make, consumer: Make, cl
         ({"api_version": "0.9"}, "api_version='0.9'"),
         ({"api_version": (9, 9)}, "9.9"),
         ({"linger_ms": -1}, "linger_ms=-1"),
-        ({"batch_size": "many"}, "'many'"),
-        ({"compression_type": "brotli"}, "compression='brotli'"),
+        ({"batch_size": "many"}, "batch_size='many'"),
+        ({"compression_type": "brotli"}, "compression_type='brotli'"),
+        ({"buffer_memory": 5}, "buffer_memory=5"),
+        ({"max_request_size": 5}, "max_request_size=5"),
+        ({"max_in_flight_requests_per_connection": 0}, "max_in_flight_requests_per_connection=0"),
+        ({"request_timeout_ms": 0}, "request_timeout_ms=0"),
+        ({"value_serializer": 5}, "value_serializer=5: must be callable"),
+        ({"key_serializer": "utf-8"}, "key_serializer='utf-8': must be callable"),
         ({"partitioner": 5}, "partitioner=5"),
         ({"socket_options": 7}, "socket_options=7"),
         ({"receive_buffer_bytes": 0}, "receive_buffer_bytes=0"),
@@ -452,6 +458,11 @@ def test_what_is_no_record_is_refused_by_the_call(producer: Make, cluster: MockC
     assert sending.send("t", b"v").get(10).offset == 0
     with pytest.raises(ZeroDivisionError):
         producer(cluster, value_serializer=lambda value: 1 / 0).send("t", b"v")
+    for serializers in ({"value_serializer": str}, {"key_serializer": len}, {"value_serializer": lambda value: [value]}):
+        with pytest.raises(TypeError) as caught:
+            producer(cluster, **serializers).send("t", b"v", key=b"k")
+        assert isinstance(caught.value, KafkaError)
+    assert len(cluster.log("t", 0)) == 1, "nothing of it was sent"
 
 
 def test_what_is_refused_for_its_size_is_told_by_the_future(producer: Make, cluster: MockCluster) -> None:

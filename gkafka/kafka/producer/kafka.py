@@ -35,6 +35,12 @@ NAMES = {
     "transactional_id": "transactional_id",
     "transaction_timeout_ms": "transaction_timeout_ms",
 }
+_OTHER_NAMES = {
+    **{ours: theirs for theirs, ours in NAMES.items() if ours != theirs},
+    "batch_bytes": "batch_size",
+    "socket_timeout_ms": "request_timeout_ms",
+    "offsets_channel_socket_timeout_ms": "request_timeout_ms",
+}
 SMALLEST_BATCH = 128
 DEFAULT = DefaultPartitioner()
 
@@ -73,16 +79,21 @@ class KafkaProducer:
     def __init__(self, **configs: Any) -> None:
         self._closed = True  # until it is complete
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaProducer()")
+        for name in ("key_serializer", "value_serializer"):
+            if not _serializes(self.config[name]):
+                raise WrongTypeError(f"{name}={self.config[name]!r}: must be callable with what is sent, or a Serializer")
         self._key = as_function(self.config["key_serializer"], "serialize")
         self._value = as_function(self.config["value_serializer"], "serialize")
         self._alone = self.config["batch_size"] == 0
         taken = self._native_options(configs)
-        client = o.client_options(self.config, named="kafka-python-producer-%d")
-        self._name = client["client_id"]
-        self._client = KafkaClient(**client)
+        with o.told_as(_OTHER_NAMES):
+            client = o.client_options(self.config, named="kafka-python-producer-%d")
+            self._name = client["client_id"]
+            self._client = KafkaClient(**client)
         try:
             o.reach(self._client, self.config)
-            self._producer = self._client.get_producer(**taken)
+            with o.told_as(_OTHER_NAMES):
+                self._producer = self._client.get_producer(**taken)
         except BaseException:
             self._client.close(0)
             raise
@@ -218,6 +229,10 @@ class KafkaProducer:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+def _serializes(given: Any) -> bool:
+    return given is None or callable(given) or callable(getattr(given, "serialize", None))
 
 
 def _offset(entry: Any) -> int:
