@@ -84,8 +84,8 @@ class StreamDriver:
     def next_end(self, start: Offsets | None, *, everything: bool, limit: int | None = None) -> Offsets:
         """The end of the next batch; `start` itself if there is none now.
 
-        start: the end of the last batch that Spark has committed; None on Spark 4.0 and 4.1, which do not say. everything: caps do not count.
-        limit: a cap other than maxOffsetsPerTrigger.
+        start: the end of the last batch that Spark has committed; None on Spark 4.0 and 4.1, which do not say: there it is that of the last batch that was
+        planned, since one that fails ends the query. everything: caps do not count. limit: a cap other than maxOffsetsPerTrigger.
         """
         begin = start if start is not None else self._own_position()
         self._note_progress(begin)
@@ -118,10 +118,6 @@ class StreamDriver:
         added = self._asked.earliest(end.keys() - start.keys())
         ranges = stream_ranges(start, end, added, fail_on_data_loss=self._options.fail_on_data_loss)
         return split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
-
-    def finished(self, end: Offsets) -> None:
-        """A batch is done (Spark 4.0 and 4.1; newer ones tell by the next next_end())."""
-        self._note_progress(end)
 
     def close(self) -> None:
         if self._commits is not None:

@@ -74,9 +74,7 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(task) for task in self._query().tasks(from_spark(start), from_spark(end))]
 
     def commit(self, end: SparkOffset) -> None:
-        """Since Spark 4.2 latestOffset()'s start says the same, and earlier; before, this is all there is, and never comes for the last batch."""
-        if self._driver is not None:
-            self._driver.finished(from_spark(end))
+        """Nothing: it comes one batch late, and never for the last. What latestOffset() begins with is what commitGroup commits."""
 
     def stop(self) -> None:
         if self._driver is not None:

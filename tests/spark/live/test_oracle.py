@@ -250,18 +250,3 @@ def test_errors_reach_the_user_with_their_class_and_text(topic: NewTopic, frame:
         frame("gkafka", subscribe=topic(), startingOffset="earliest")
     with pytest.raises(ERRORS, match=r"schema: column 'val' is not one of"):
         frame("gkafka", subscribe=topic(), schema="val binary").count()
-
-
-def test_streaming_and_writing_are_refused_by_spark(
-    topic: NewTopic, frame: Frame, spark: SparkSession, kafka: KafkaCluster, tmp_path: Any
-) -> None:
-    name = topic()
-    with pytest.raises(ERRORS, match=r"(?i)not_?\s?implemented|not supported|writer"):
-        frame("gkafka", subscribe=name).write.format("gkafka").mode("append").option("topic", name).save()
-    stream = spark.readStream.format("gkafka").option("kafka.bootstrap.servers", kafka.hosts).option("subscribe", name).load()
-    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
-    try:
-        with pytest.raises(ERRORS, match=r"(?i)not_?\s?implemented|UnboundLocalError|streamReader"):
-            query.awaitTermination(60)
-    finally:
-        query.stop()
