@@ -6,11 +6,9 @@ schema(), which load() calls, and again in the first call of a reader, because a
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -20,6 +18,7 @@ from gkafka.spark.options import parse, parse_either
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
+    from gkafka.spark.sink import GKafkaStreamWriter, GKafkaWriter
     from gkafka.spark.streamreader import GKafkaStreamReader
 
 __all__ = ["FIELDS", "GKafkaDataSource", "GKafkaReader", "kafka_schema"]
@@ -43,18 +42,15 @@ class GKafkaDataSource(DataSource):
 
         return GKafkaStreamReader(dict(self.options), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> Any:
-        return _sink("writer").GKafkaWriter(dict(self.options), schema, overwrite)
+    def writer(self, schema: StructType, overwrite: bool) -> GKafkaWriter:
+        from gkafka.spark.sink import GKafkaWriter
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-        return _sink("streamWriter").GKafkaStreamWriter(dict(self.options), schema, overwrite)
+        return GKafkaWriter(dict(self.options), schema, overwrite)
 
+    def streamWriter(self, schema: StructType, overwrite: bool) -> GKafkaStreamWriter:
+        from gkafka.spark.sink import GKafkaStreamWriter
 
-def _sink(feature: str) -> Any:
-    try:
-        return importlib.import_module("gkafka.spark.sink")
-    except ModuleNotFoundError as exc:
-        raise PySparkNotImplementedError(errorClass="NOT_IMPLEMENTED", messageParameters={"feature": feature}) from exc
+        return GKafkaStreamWriter(dict(self.options), schema, overwrite)
 
 
 class GKafkaReader(DataSourceReader):
