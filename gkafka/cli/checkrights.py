@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -119,7 +120,7 @@ def _may_consume(client: KafkaClient, found: TopicDescription, partition: int, l
 def _may_produce(found: TopicDescription) -> Finding:
     about = f"topic {found.name!r}"
     if found.operations is None:
-        return Finding("produce", about, SKIP, "the broker does not tell what is allowed (2.3 and newer do); --write tries it")
+        return Finding("produce", about, SKIP, "the broker does not tell what is allowed; --write tries it")
     if AclOperation.WRITE in found.operations:
         return Finding("produce", about, OK, "allowed (--write tries it)")
     return Finding(
@@ -139,6 +140,9 @@ def _wrote(client: KafkaClient, found: TopicDescription, partition: int, limit_s
     except KafkaException as exc:
         yield Finding("produce", about, FAIL, str(exc), _advice(exc, "see the broker's log"))
         return
+    finally:
+        with contextlib.suppress(KafkaException):  # it was told
+            producer.close(limit_s)
     yield Finding("produce", about, OK, f"a record was written to partition {partition}, offset {offset}")
     try:
         with client.get_consumer() as consumer:

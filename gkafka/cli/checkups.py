@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "Told", "advertised", "connection", "metadata"]
 
 OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
-SOON_DAYS = 30
+SOON_DAYS = 14
 DAY_S = 86_400.0
+CLIENT_CERTIFICATE = "the broker wants a certificate of this client that it knows the authority of: --ssl-certfile and --ssl-keyfile"
 LOCAL = ("localhost", "127.", "0.0.0.0", "::1", "::")
 
 
@@ -141,7 +142,7 @@ def _certificate_next(probe: Probe, cert: Certificate, text: str, now_s: float) 
     if "ostname mismatch" in text or "IP address mismatch" in text:
         return f"connect by one of these names, or give the broker a certificate that has {probe.host!r} in it"
     if "client certificate" in text or "refused the handshake" in text:
-        return "the broker wants a certificate of this client: --ssl-certfile and --ssl-keyfile"
+        return CLIENT_CERTIFICATE
     return f"give the certificate of its authority, {cert.issuer!r}: --ssl-cafile FILE"
 
 
@@ -173,6 +174,8 @@ def _no_versions(probe: Probe, error: KafkaException | None, limit_s: float) -> 
     text = str(error)
     if "HTTP" in text:
         return Finding("versions", probe.address, FAIL, text, "this is a web server: give the port of a Kafka listener, 9092 by default")
+    if probe.uses_tls and ("CERTIFICATE" in text or "certificate" in text):  # with TLS 1.3 the broker looks at ours behind the handshake
+        return Finding("versions", probe.address, FAIL, text, CLIENT_CERTIFICATE)
     if not probe.uses_tls and (cert := probe.certificate(limit_s)) is not None:
         protocol = "SASL_SSL" if probe.uses_sasl else "SSL"
         return Finding(
