@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
     "--from",
     "start",
     type=StartType(),
-    help="earliest (the default), latest, an offset, a time ago (15m, 2h), a time (2026-01-31T12:00), or @MILLISECONDS.",
+    help="earliest (the default), latest, an offset, 1h ago (s m h d w), a time (2026-01-31T08:00:00Z), or @MILLISECONDS.",
 )
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Begin N records before the end of each partition.")
 @click.option("-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one; may be given again.")

@@ -8,12 +8,13 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from gkafka.cli.arguments import TIME
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.lines import lines_of
 from gkafka.cli.output import document, json_option, note, wants_json
 from gkafka.cli.pipes import stoppable
 from gkafka.cli.recordtext import FORMATS, BadLine, BytesType, Draft, counted, reader
-from gkafka.cli.starts import TimeType, all_partitions
+from gkafka.cli.starts import all_partitions
 
 if TYPE_CHECKING:
     from gkafka.client import KafkaClient
@@ -50,7 +51,7 @@ class Every(NamedTuple):
         }
 
 
-class HeaderType(click.ParamType[tuple[str, bytes]]):
+class HeaderType(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
     """NAME=VALUE."""
 
     name = "NAME=VALUE"
@@ -76,7 +77,7 @@ class HeaderType(click.ParamType[tuple[str, bytes]]):
 @click.option("-H", "--header", "headers", type=HeaderType(), multiple=True, help="A header of all records; may be given again.")
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="The partition of all records; else the line's, or by the key.")
 @click.option("--repartition", is_flag=True, help="json: by the key, whatever partition the lines name.")
-@click.option("--timestamp", type=TimeType(), help="Of all records: 2026-01-31T12:00, 15m ago, milliseconds; else the line's, or now.")
+@click.option("--timestamp", type=TIME, help="Of all records: 2026-01-31T08:00:00Z, 15m ago, now, milliseconds; else the line's, or now.")
 @click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True, help="Of the batches.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True, help="Which replicas must have a record.")
 @click.option("--idempotent/--no-idempotent", default=None, help="No duplicates by retries; on where the brokers allow it.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import datetime
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from gkafka.cli.arguments import as_time
 from gkafka.cli.output import clean
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "reader",
     "shown_on_terminal",
     "text_line",
-    "time_text",
     "unescaped",
 ]
 
@@ -124,20 +123,9 @@ def _field(message: Message, name: str, written: Callable[[bytes | None], bytes]
     if name == "headers":
         return b",".join(clean(header).encode("utf-8", "backslashreplace") + b"=" + written(value) for header, value in message.headers)
     if name == "timestamp":
-        return time_text(message.timestamp).encode()
+        return as_time(message.timestamp).encode() if message.timestamp >= 0 else b"-"
     value = {"topic": message.topic, "partition": message.partition_id, "offset": message.offset}[name]
     return str(value).encode()
-
-
-def time_text(timestamp: int) -> str:
-    """ms since the epoch, as 2026-01-31T12:00:00.000Z; "-" where there is none, the number itself where no calendar has it."""
-    if timestamp < 0:
-        return "-"
-    try:
-        at = datetime.datetime.fromtimestamp(timestamp // 1000, datetime.timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return str(timestamp)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp % 1000:03d}Z"
 
 
 def counted(number: int, what: str) -> str:
@@ -286,7 +274,7 @@ def _shown(data: bytes, *, quotes: bool = True) -> str:
 
 
 # -- texts of options ------------------------------------------------------------------------------------------------------
-class BytesType(click.ParamType[bytes]):
+class BytesType(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
     """A text as UTF-8; \\t, \\n, \\r, \\0, \\\\ and \\xNN stand for bytes."""
 
     name = "TEXT"

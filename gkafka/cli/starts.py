@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import re
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from gkafka.cli.arguments import near_topics, parse_time
 from gkafka.cli.failures import ToolError
 from gkafka.common import TopicPartition
 
@@ -30,7 +29,6 @@ __all__ = [
 ]
 
 EARLIEST, LATEST = -2, -1
-UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LARGEST = (1 << 63) - 1
 
 
@@ -47,25 +45,17 @@ def parse_start(text: str) -> Start:
         return Start("end", EARLIEST if text == "earliest" else LATEST)
     if text.isascii() and text.isdecimal():
         return Start("offset", _bounded(int(text[:20]), text))
-    return Start("time", parse_time(text))
+    return Start("time", _parse_time(text))
 
 
-def parse_time(text: str, now_ms: int | None = None) -> int:
-    """ms since the epoch of "@1700000000000", "15m" (ago; ms, s, m, h, d), or "2026-01-31", "2026-01-31T12:00", "...+01:00", "...Z".
-
-    A time without a zone is of this machine's. Raises ValueError saying what it must be.
-    """
-    if match := re.fullmatch(r"@(\d{1,19})", text, re.ASCII):
-        return _bounded(int(match[1]), text)
-    if match := re.fullmatch(r"(\d{1,12})(ms|[smhd])", text, re.ASCII):
-        now = int(time.time() * 1000) if now_ms is None else now_ms
-        return max(0, now - int(match[1]) * UNITS_MS[match[2]])
+def _parse_time(text: str) -> int:
     try:
-        at = datetime.datetime.fromisoformat(text.removesuffix("Z") + ("+00:00" if text.endswith("Z") else ""))
-        return max(0, int(at.timestamp() * 1000))
+        if match := re.fullmatch(r"@(\d{1,19})", text, re.ASCII):
+            return _bounded(int(match[1]), text)
+        return max(0, parse_time(text))
     except (ValueError, OverflowError, OSError):
         raise ValueError(
-            f"{text!r}: must be earliest, latest, an offset, a time ago (15m, 2h, 1d), a date or time (2026-01-31T12:00), or @MILLISECONDS"
+            f"{text!r}: must be earliest, latest, an offset, a time (2026-01-31T08:00:00Z, 2026-01-31; 1h ago: s m h d w; now), or @MILLISECONDS"
         ) from None
 
 
@@ -75,7 +65,7 @@ def _bounded(number: int, text: str) -> int:
     return number
 
 
-class StartType(click.ParamType[Start]):
+class StartType(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
     """For click.option(type=...)."""
 
     name = "WHERE"
@@ -87,20 +77,6 @@ class StartType(click.ParamType[Start]):
             return parse_start(value)
         except ValueError as exc:
             self.fail(str(exc), param, ctx)
-
-
-class TimeType(click.ParamType[int]):
-    """A time for click.option(type=...): ms since the epoch. Digits alone are these ms."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_time(f"@{value}" if value.isascii() and value.isdecimal() else value)
-        except ValueError as exc:
-            self.fail(str(exc).replace("earliest, latest, an offset, a time ago", "a time ago"), param, ctx)
 
 
 # -- asking the cluster ----------------------------------------------------------------------------------------------------
@@ -118,10 +94,8 @@ def partitions_of(client: KafkaClient, topic: str) -> list[int]:
     for entry in response.topics:
         error = error_for(entry.error_code, topic=topic, broker=broker, api="Metadata")
         if isinstance(error, UnknownTopicOrPartition):
-            raise ToolError(
-                f"topic {topic!r} does not exist at {broker}",
-                hint=f"kafka-tools topics lists those that there are; kafka-tools topics create {topic} makes it",
-            )
+            with near_topics(client.admin()):
+                raise error
         if error is not None and not error.retriable:
             raise error
     return client.partitions(topic)

@@ -97,7 +97,7 @@ def test_options_reach_the_producer(cluster: MockCluster) -> None:
     ("options", "said", "code"),
     [
         (["consume", "--topic", "t"], "topic 't' is empty", 1),
-        (["produce", "--topic", "nowhere"], "topic 'nowhere' does not exist", 1),
+        (["produce", "--topic", "nowhere"], "no topic 'nowhere' in this cluster", 1),
         (["produce", "--records", "0"], "0 is not in the range", 2),
         (["produce", "--seconds", "0"], "0.0 is not in the range", 2),
         (["swim"], "swim", 2),

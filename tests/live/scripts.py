@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.live.kafka import KafkaCluster, Release
 from tests.live.maven import jars, tool
 
-__all__ = ["Scripts"]
+__all__ = ["Scripts", "classpath"]
 
 LIMIT_S = 90.0
 OLD = {"topics": "kafka.admin.TopicCommand", "groups": "kafka.admin.ConsumerGroupCommand", "offsets": "kafka.tools.GetOffsetShell"}
@@ -33,7 +33,7 @@ class Scripts:
     def __init__(self, kafka: KafkaCluster) -> None:
         self._kafka = kafka
         self._classes = CLASSES[kafka.release.number >= (4,)]
-        self._jars = _jars(kafka.release)
+        self._jars = classpath(kafka.release)
 
     def run(self, script: str, *words: str) -> str:
         """Standard output of kafka-<script>.sh with these words."""
@@ -50,7 +50,7 @@ class Scripts:
         return [dict(zip(lines[first], line, strict=False)) for line in lines[first + 1 :] if line[0] != "GROUP"]
 
 
-def _jars(release: Release) -> list[Path]:
+def classpath(release: Release) -> list[Path]:
     """The broker's own; since 4.0 the scripts have a jar that the broker needs not."""
     if release.number < (4,):
         return release.jars()
