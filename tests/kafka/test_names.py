@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import pickle
 import pkgutil
+from pathlib import Path
 
 import pytest
 
 import gkafka.kafka
+from gkafka.kafka.errors import KafkaConfigurationError
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartitionReplica
 
 
@@ -44,3 +46,15 @@ def test_small_types_are_pairs_as_1_4_documents_them_with_what_newer_versions_ha
         again = pickle.loads(pickle.dumps(one))
         assert (again, again.leader_epoch, type(again)) == (one, 3, type(one))
     assert TopicPartitionReplica("t", 0, broker_id=1) == ("t", 0, 1)
+
+
+@pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")  # of kafka-python's tables
+@pytest.mark.parametrize("kind", ["KafkaConsumer", "KafkaProducer", "KafkaAdminClient"])
+def test_options_of_newer_versions_are_there_or_refused_as_the_page_says(kind: str) -> None:
+    there = importlib.import_module("kafka")
+    missing = set(getattr(there, kind).DEFAULT_CONFIG) - set(getattr(gkafka.kafka, kind).DEFAULT_CONFIG)
+    page = (Path(__file__).resolve().parent.parent.parent / "docs" / "kafka-python.md").read_text(encoding="utf-8")
+    for option in missing:
+        assert f"`{option}`" in page, option
+        with pytest.raises(KafkaConfigurationError, match=f"there is no option '{option}'"):
+            getattr(gkafka.kafka, kind)(**{option: 1})

@@ -24,7 +24,7 @@ from tests.live.peer import Peer, Seen
 from tests.live.pool import skip_if_told
 
 LIMIT_S = 30.0
-pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")  # of kafka-python's tables
+pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")  # of kafka-python's tables
 
 LEFT_OUT = {"get_broker_version_data", "list_config_resources"}
 """Calls of kafka-python 3 that are not here: docs/kafka-python.md says why."""
