@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from gkafka.brokererrors import UnknownBrokerError
 from gkafka.exceptions import BufferFull, DeliveryError, KafkaException, KafkaTimeoutError, ProduceFailureError
 from gkafka.records import Delivery
 from gkafka.spark.connections import connected
@@ -23,10 +24,8 @@ __all__ = ["Tally", "producer_options", "write_plainly", "write_rows"]
 
 log = logging.getLogger(__name__)
 
-NEXT_STEP = (
-    "records before and beside it may be written (Spark tries the task again spark.task.maxFailures times, and the stream from its checkpoint); "
-    "see that the partition has a leader and the brokers answer, or raise kafka.delivery.timeout.ms"
-)
+AGAIN = "Spark tries the task again, spark.task.maxFailures times"
+WHILE_AWAY = "see that the partition has a leader and its broker answers; kafka.delivery.timeout.ms is how long that is waited for"
 
 
 class Tally:
@@ -58,10 +57,11 @@ class Tally:
 def failed(batch: Batch) -> KafkaException:
     """What to raise for a batch that was not delivered: the same error, and what to do."""
     error = batch.error
-    text = str(error)
-    where = f"{batch.topic}-{batch.partition}"
-    kind = type(error) if isinstance(error, KafkaException) else ProduceFailureError
-    raised = kind(f"{'' if where in text else f'{where}: '}{text}; {NEXT_STEP}", topic=batch.topic, partition=batch.partition)
+    text, where = str(error), f"{batch.topic}-{batch.partition}"
+    known = isinstance(error, KafkaException) and not isinstance(error, UnknownBrokerError)  # that one is made of a code
+    kind: type[KafkaException] = type(error) if known else ProduceFailureError  # type: ignore[assignment]
+    next_step = f"{WHILE_AWAY}. {AGAIN}" if isinstance(error, KafkaTimeoutError) else AGAIN
+    raised = kind(f"{'' if where in text else f'{where}: '}{text}; {next_step}", topic=batch.topic, partition=batch.partition)
     raised.__cause__ = error
     return raised
 

@@ -178,3 +178,18 @@ def test_retries_write_nothing_twice(client: KafkaClient, cluster: MockCluster) 
     with client.get_producer(batch_bytes=1000, retry_backoff_ms=5) as producer:
         producer.produce_columns("t", numbered(1000))
     assert stored_values(cluster) == [b"%d" % i for i in range(1000)]
+
+
+def test_several_workers_may_produce_columns_at_once_each_in_its_order(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    with client.get_producer(batch_bytes=2000, linger_ms=1) as producer:
+
+        def some(name: int) -> None:
+            for i in range(0, 1000, 100):
+                values = pa.array([b"%d:%d" % (name, n) for n in range(i, i + 100)])
+                producer.produce_columns("t", RecordColumns.from_arrow(values))
+
+        for worker in [run.aside(some, name) for name in range(4)]:
+            worker.result()
+    found = [value.split(b":") for value in stored_values(cluster) if value is not None]
+    for name in range(4):
+        assert [int(n) for its, n in found if int(its) == name] == list(range(1000))

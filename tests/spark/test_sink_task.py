@@ -150,6 +150,15 @@ def test_a_topic_that_cannot_be_created_is_told(cluster: MockCluster, options: A
         write_plainly(options(topic="absent", kafka__max__block__ms="3000"), [numbered(0, 1)])
 
 
+@pytest.mark.parametrize(("code", "text"), [(DENIED, "TopicAuthorizationFailed"), (999, "ProduceFailureError")])
+def test_what_a_broker_refuses_is_told_with_the_partition(cluster: MockCluster, options: Any, code: int, text: str) -> None:
+    cluster.on("Produce", Error(code), times=None)
+    with pytest.raises(KafkaException, match=r"t-0.*; Spark tries the task again") as caught:
+        write_plainly(options(topic="t", kafka__delivery__timeout__ms="400"), [numbered(0, 1)])
+    assert type(caught.value).__name__ == text
+    assert (caught.value.topic, caught.value.partition) == ("t", 0)
+
+
 def test_brokers_that_go_away_are_waited_for_and_no_longer_than_the_delivery_timeout(cluster: MockCluster, options: Any) -> None:
     def rows() -> Iterator[pa.RecordBatch]:
         yield numbered(0, 10)
@@ -157,7 +166,10 @@ def test_brokers_that_go_away_are_waited_for_and_no_longer_than_the_delivery_tim
         cluster.stop_broker(1)
         yield numbered(10, 10)
 
-    with pytest.raises(KafkaTimeoutError, match=r"t-0.* not delivered within 0.4 s.*; records before .* kafka.delivery.timeout.ms"):
+    with pytest.raises(
+        KafkaTimeoutError,
+        match=r"t-0.* not delivered within 0.4 s.*; see that the partition has a leader .* kafka.delivery.timeout.ms .*spark.task.maxFailures",
+    ):
         write_plainly(options(topic="t", kafka__delivery__timeout__ms="400"), rows())
     assert stored(cluster, "t") == expected(0, 10)
 

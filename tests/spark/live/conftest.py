@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.live.kafka import KafkaCluster
@@ -23,6 +25,8 @@ CONNECTOR = (  # each without what it depends on: the rest is in Spark
     "org.apache.commons:commons-pool2:2.12.0",
 )
 _numbers = itertools.count(1)
+
+DEADLINE_S = 60.0
 
 Frame = Callable[..., DataFrame]
 
@@ -102,6 +106,38 @@ def same(frame: Frame) -> Callable[..., int]:
         return len(rows)
 
     return compare
+
+
+@pytest.fixture
+def read(kafka: KafkaCluster) -> Callable[..., list[Message]]:
+    """All records of a topic that are committed, read by librdkafka; in the order of each partition."""
+
+    def records(*topics: str, partitions: int = 2) -> list[Message]:
+        consumer = Consumer(
+            {"bootstrap.servers": kafka.hosts, "group.id": "eye", "isolation.level": "read_committed", "enable.partition.eof": True}
+        )
+        try:
+            left = {(topic, p) for topic in topics for p in range(partitions)}
+            consumer.assign([TopicPartition(*tp, OFFSET_BEGINNING) for tp in left])
+            found: list[Message] = []
+            deadline = time.monotonic() + DEADLINE_S
+            while left:
+                message = consumer.poll(1)
+                assert time.monotonic() < deadline, f"nothing ended {left}"
+                if message is None:
+                    continue
+                error = message.error()
+                if error is None:
+                    found.append(message)
+                elif error.name() == "_PARTITION_EOF":
+                    left.discard((message.topic(), message.partition()))
+                else:
+                    raise AssertionError(error)
+            return found
+        finally:
+            consumer.close()
+
+    return records
 
 
 def in_order(frame: DataFrame) -> list[Row]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from confluent_kafka import Message
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,38 +26,6 @@ DEADLINE_S = 60.0
 @pytest.fixture(autouse=True)
 def _registered(spark: SparkSession) -> None:
     gkafka.spark.register(spark)
-
-
-@pytest.fixture
-def read(kafka: KafkaCluster) -> Callable[..., list[Message]]:
-    """All records of a topic that are committed, read by librdkafka; in the order of each partition."""
-
-    def records(*topics: str, partitions: int = 2) -> list[Message]:
-        consumer = Consumer(
-            {"bootstrap.servers": kafka.hosts, "group.id": "eye", "isolation.level": "read_committed", "enable.partition.eof": True}
-        )
-        try:
-            left = {(topic, p) for topic in topics for p in range(partitions)}
-            consumer.assign([TopicPartition(*tp, OFFSET_BEGINNING) for tp in left])
-            found: list[Message] = []
-            deadline = time.monotonic() + DEADLINE_S
-            while left:
-                message = consumer.poll(1)
-                assert time.monotonic() < deadline, f"nothing ended {left}"
-                if message is None:
-                    continue
-                error = message.error()
-                if error is None:
-                    found.append(message)
-                elif error.name() == "_PARTITION_EOF":
-                    left.discard((message.topic(), message.partition()))
-                else:
-                    raise AssertionError(error)
-            return found
-        finally:
-            consumer.close()
-
-    return records
 
 
 @pytest.fixture
@@ -319,3 +287,34 @@ def test_write_stream_wants_a_stream(spark: SparkSession, kafka: KafkaCluster) -
 def test_a_stream_of_the_wrong_columns_says_so(topic: NewTopic, source: Any, run: Any) -> None:
     with pytest.raises(PySparkException, match="partition attribute unsupported type string"):
         run(source(0).selectExpr("*", "value as partition"), topic())
+
+
+def test_a_broker_that_stops_answering_in_a_stream_ends_it_with_the_partition_and_the_next_step(
+    spark: SparkSession, kafka: KafkaCluster, tmp_path: Path, topic: NewTopic, read: Any
+) -> None:
+    name = topic()
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load().selectExpr("cast(value as string) as value")
+    options = {
+        "kafka.bootstrap.servers": kafka.hosts,
+        "topic": name,
+        "kafka.delivery.timeout.ms": "1500",
+        "kafka.request.timeout.ms": "1000",
+    }
+    query = rows.writeStream.format("gkafka").options(**options, checkpointLocation=str(tmp_path / "c")).start()
+    try:
+        deadline = time.monotonic() + DEADLINE_S
+        while query.lastProgress is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        kafka.suspend(1)
+        try:
+            with pytest.raises(PySparkException) as caught:
+                query.awaitTermination(int(DEADLINE_S))
+        finally:
+            kafka.resume(1)
+    finally:
+        query.stop()
+    assert f"{name}-" in str(caught.value)
+    assert "not delivered within 1.5 s" in str(caught.value)
+    assert "kafka.delivery.timeout.ms" in str(caught.value)
+    found = values(read(name))
+    assert {int(value or b"-1") for value in found} >= set(range(10))
