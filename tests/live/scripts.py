@@ -30,16 +30,18 @@ CLASSES: Mapping[bool, Mapping[str, str]] = {
 class Scripts:
     """What the scripts of a cluster's release say of it."""
 
-    def __init__(self, kafka: KafkaCluster) -> None:
+    def __init__(self, kafka: KafkaCluster, hosts: str | None = None) -> None:
+        """hosts: of the listener to ask, if it is not the first."""
         self._kafka = kafka
+        self._hosts = hosts or kafka.hosts
         self._classes = CLASSES[kafka.release.number >= (4,)]
         self._jars = classpath(kafka.release)
 
     def run(self, script: str, *words: str) -> str:
         """Standard output of kafka-<script>.sh with these words."""
         java = [tool("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(map(str, self._jars)), self._classes[script]]
-        hosts = "--broker-list" if script == "offsets" and self._kafka.release.number < (3,) else "--bootstrap-server"
-        told = subprocess.run([*java, hosts, self._kafka.hosts, *words], capture_output=True, text=True, timeout=LIMIT_S)
+        option = "--broker-list" if script == "offsets" and self._kafka.release.number < (3,) else "--bootstrap-server"
+        told = subprocess.run([*java, option, self._hosts, *words], capture_output=True, text=True, timeout=LIMIT_S)
         assert told.returncode == 0, (script, words, told.stdout[-2000:], told.stderr[-2000:])
         return told.stdout
 

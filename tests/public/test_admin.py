@@ -539,3 +539,13 @@ def test_what_a_broker_refuses_has_the_brokers_class(admin: Admin) -> None:
         admin.create_topics([NewTopic("x", 1, 7)])
     assert isinstance(caught.value.errors["x"], KafkaException)
     assert not isinstance(caught.value.errors["x"], (ConfigurationError, InvalidPartitions))
+
+
+# -- the room ------------------------------------------------------------------------------------------------------------
+def test_every_name_of_the_room_is_there_when_it_is_asked_for() -> None:
+    import gkafka.admin
+
+    assert {name for name in gkafka.admin.__all__ if getattr(gkafka.admin, name, None) is None} == set()
+    assert set(gkafka.admin.__all__) <= set(dir(gkafka.admin))
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        _ = gkafka.admin.Nothing
