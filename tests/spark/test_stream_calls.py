@@ -6,6 +6,8 @@ import inspect
 import json
 import logging
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -484,3 +486,25 @@ def test_the_driver_keeps_its_connections_from_batch_to_batch(cluster: MockClust
     for _ in range(5):
         query.plan()
     assert cluster.count("ApiVersions") == before
+
+
+# -- Spark 4.0 and 4.1 -------------------------------------------------------------------------------------------------
+OLD_SPARK = """
+import sys
+import pyspark.sql.datasource
+sys.modules["pyspark.sql.streaming.datasource"] = None  # Spark 4.0 and 4.1 have no such module
+from gkafka.spark.source import GKafkaDataSource, kafka_schema
+source = GKafkaDataSource(options={"subscribe": "t", "kafka.bootstrap.servers": sys.argv[1], "startingoffsets": "earliest", "maxoffsetspertrigger": "2"})
+reader = source.streamReader(schema=kafka_schema())
+end = reader.latestOffset()
+start = reader.initialOffset()
+(task,) = reader.partitions(start, end)
+print(start, end, [row["value"] for batch in reader.read(task) for row in batch.to_pylist()])
+"""
+
+
+def test_a_spark_without_limits_and_available_now_has_all_else(cluster: MockCluster) -> None:
+    numbers(cluster, 3)
+    done = subprocess.run([sys.executable, "-c", OLD_SPARK, cluster.bootstrap], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "{'t': {'0': 0}} {'t': {'0': 2}} [b'0', b'1']"
+    assert "this Spark reads one batch with Trigger.AvailableNow" in done.stderr
