@@ -12,6 +12,7 @@ from typing import Any
 
 from gkafka.common import IsolationLevel
 from gkafka.config import ProducerConfig
+from gkafka.spark import kafkaproperties as reading
 from gkafka.spark.kafkaproperties import CLIENT_NO_EFFECT, CLIENT_READERS, FETCH_BYTES, IDLE_MS, KafkaProperties, client_options, typed
 
 __all__ = ["PRODUCER_NAMES", "WriteProperties", "translate_for_writing"]
@@ -37,6 +38,10 @@ PRODUCER_NAMES = {
 
 LEVELS = {f"compression.{codec}.level": codec for codec in ("gzip", "lz4", "zstd")}
 NO_EFFECT = {
+    **dict.fromkeys(
+        ({*reading.READERS, *reading.NO_EFFECT, *reading.REFUSED} - {*CLIENT_READERS, *CLIENT_NO_EFFECT, "interceptor.classes"}),
+        "it is a property of consumers, and this writes",
+    ),
     **{name: why for name, why in CLIENT_NO_EFFECT.items() if name not in PRODUCER_NAMES},
     "partitioner.adaptive.partitioning.enable": "of two partitions the one with the shorter queue is taken, always",
     "partitioner.availability.timeout.ms": "partitions without a leader get no records without a key",

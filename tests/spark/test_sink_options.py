@@ -87,6 +87,13 @@ def test_properties_of_the_client_go_to_the_client() -> None:
     assert options.warnings == ("kafka.metadata.max.idle.ms has no effect: metadata of a topic are kept while its producer lives",)
 
 
+@pytest.mark.parametrize(
+    "name", ["group.id", "isolation.level", "auto.offset.reset", "max.poll.records", "fetch.max.bytes", "key.deserializer"]
+)
+def test_properties_of_consumers_may_stand_in_options_that_serve_both(name: str) -> None:
+    assert parsed(**{f"kafka.{name}": "1"}).warnings == (f"kafka.{name} has no effect: it is a property of consumers, and this writes",)
+
+
 def test_exactly_once_has_names() -> None:
     options = parsed(exactlyOnce="Transactional", transactionalIdPrefix="etl", jobId="nightly", kafka__transaction__timeout__ms="9000")
     assert (options.transactional, options.prefix, options.job_id) == (True, "etl", "nightly")
