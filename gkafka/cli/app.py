@@ -114,7 +114,7 @@ def tools() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Returns the exit code: 0 fine, 1 failed, 2 not understood, 130 interrupted."""
     args = list(sys.argv[1:] if argv is None else argv)
-    return _completing() if COMPLETE in os.environ else _run(args)
+    return _flushed(_completing() if COMPLETE in os.environ else _run(args))
 
 
 def _run(args: list[str]) -> int:
@@ -125,11 +125,10 @@ def _run(args: list[str]) -> int:
     try:
         with tools.make_context(PROG, args, obj=state) as ctx:
             tools.invoke(ctx)
-        sys.stdout.flush()
     except click.exceptions.Exit as exc:
         return exc.exit_code
     except BrokenPipeError:
-        return _reader_is_gone()
+        return 0  # whoever read the output has had enough, as head has: that is no failure
     except (KeyboardInterrupt, EOFError, click.Abort):
         return INTERRUPTED
     except Exception as exc:
@@ -142,10 +141,16 @@ def _run(args: list[str]) -> int:
     return 0
 
 
-def _reader_is_gone() -> int:
-    """Whoever read the output has had enough, as head has: that is no failure."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python has left to flush at its end
-    return 0
+def _flushed(code: int) -> int:
+    """Write what is left of the output. The exit code, which a disk that is full makes a failure."""
+    try:
+        sys.stdout.flush()
+    except OSError as exc:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again at its end, and complains
+        if code == 0 and not isinstance(exc, BrokenPipeError):
+            tell(exc)
+            return code_of(exc)
+    return code
 
 
 def _completing() -> int:

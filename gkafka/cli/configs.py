@@ -133,8 +133,11 @@ def _values(given: dict[str, str]) -> dict[str, str]:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read().rstrip("\r\n")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ToolError(f"{path}: is no text in UTF-8", hint="write the value there, and nothing else") from None
 
 
 def _refuse_secrets(there: dict[str, ConfigEntry], given: dict[str, str]) -> None:

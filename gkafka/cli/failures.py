@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from errno import ENOSPC
 from typing import Any
 
 import click
@@ -86,6 +87,8 @@ def _of_kafka(error: Exception) -> list[str]:
 def _of_system(error: Exception) -> list[str]:
     if isinstance(error, OSError) and error.filename is not None:
         return [f"kafka-tools: {error.filename}: {error.strerror}", "  next: check the path and its permissions"]
+    if isinstance(error, OSError) and error.errno == ENOSPC:
+        return [f"kafka-tools: {error.strerror}", "  next: make room where the output goes"]
     return [
         f"kafka-tools: unexpected {type(error).__name__}: {error}",
         "  next: the same with --debug shows where; that is a defect of gkafka, please report it",

@@ -188,11 +188,11 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
     """Offsets of a file: lines "topic,partition,offset" as Kafka's own script has them, or the JSON that `offsets list --group` prints."""
     from gkafka.common import TopicPartition
 
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read()
     found: dict[TopicPartition, int] = {}
     for place, (topic, partition, offset) in _entries(path, text):
-        if not topic or not partition.isdecimal() or not offset.isdecimal() or int(offset) > MAX_OFFSET or int(partition) >= 1 << 31:
+        if not topic or not _is_number(partition, (1 << 31) - 1) or not _is_number(offset, MAX_OFFSET):
             raise ToolError(f"{path}: {place}: must be topic,partition,offset", hint="one partition a line, as orders,0,1500")
         key = TopicPartition(topic, int(partition))
         if key in found:
@@ -223,6 +223,10 @@ def _entries(path: str, text: str) -> list[tuple[str, tuple[str, str, str]]]:
         for place, entry in given
         if not isinstance(entry, dict) or entry.get("committed") is not None
     ]
+
+
+def _is_number(text: str, most: int) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= most
 
 
 def _three(parts: list[str]) -> tuple[str, str, str]:

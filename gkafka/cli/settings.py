@@ -126,7 +126,8 @@ def settle(given: Mapping[str, Any], *, prefix: str = "", beside: tuple[type[Any
             found.client[name] = Secret(_only_line(given[f"{name}_file"]))
     found.take_environment()
     found.ask()
-    hosts = given.get("hosts") or found.hosts or os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "").strip() or DEFAULT_HOSTS
+    # An empty -b is most likely a variable that is not set: it must not mean localhost.
+    hosts = given["hosts"] if "hosts" in given else found.hosts or os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "").strip() or DEFAULT_HOSTS
     if "zookeeper" in given and "hosts" in given:
         raise ConfigurationError("--bootstrap-server and --zookeeper both say where the brokers are: leave one out")
     timeout_s = given.get("timeout") or found.client.get("api_timeout_ms", TIMEOUT_S * 1000) / 1000
@@ -288,8 +289,11 @@ def _check_stores(path: str, given: Mapping[str, str]) -> None:
 
 def _only_line(path: str) -> str:
     """The password that a file has: its only line, without the line's end."""
-    with open(path, encoding="utf-8") as file:
-        lines = file.read().splitlines()
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: must have the password as its only line, in UTF-8") from None
     if len(lines) != 1 or not lines[0]:
         raise ConfigurationError(f"{path}: must have the password as its only line, and has {len(lines)} lines")
     return lines[0]

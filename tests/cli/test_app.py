@@ -197,6 +197,12 @@ def test_nobody_answers(tool: Tool) -> None:
     assert told.err.splitlines()[1].startswith("  next: kafka-tools doctor")
 
 
+def test_an_empty_name_of_brokers_is_told(tool: Tool) -> None:
+    told = tool("topics", "-b", "")
+    assert told.code == 1
+    assert "give at least one host:port" in told.err
+
+
 def test_hosts_that_are_none(tool: Tool) -> None:
     told = tool("topics", "-b", "http://kafka:9092/")
     assert told.code == 1
@@ -218,6 +224,17 @@ def test_a_reader_that_has_had_enough_is_no_failure(cluster: MockCluster) -> Non
     told = run("bash", "-c", command)
     assert told.stderr == ""
     assert [line[:9] for line in told.stdout.splitlines()] == ['{"time":"', '{"time":"', "0"]
+
+
+def test_a_reader_that_closes_at_once_is_no_failure() -> None:
+    told = run("bash", "-c", f"{sys.executable} -m gkafka.cli --help | true; echo ${{PIPESTATUS[0]}}")
+    assert (told.stdout, told.stderr) == ("0\n", "")
+
+
+@pytest.mark.parametrize("words", ["--help", "version --json"])
+def test_a_disk_that_is_full_is_a_failure(words: str) -> None:
+    told = run("bash", "-c", f"{sys.executable} -m gkafka.cli {words} > /dev/full; echo $?")
+    assert (told.stdout, told.stderr) == ("1\n", "kafka-tools: No space left on device\n  next: make room where the output goes\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT])

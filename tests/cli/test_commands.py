@@ -273,7 +273,19 @@ def test_a_reset_from_a_file(text: str, ask: Tool, filled: MockCluster, tmp_path
 
 @pytest.mark.parametrize(
     "text",
-    ["", "orders,0", "orders,x,1", "orders,0,-1", "orders,0,1\norders,0,2", "[", '[{"topic": "orders"}, 3]', "orders,0,9" + 19 * "0"],
+    [
+        "",
+        "orders,0",
+        "orders,x,1",
+        "orders,0,-1",
+        "orders,0,1\norders,0,2",
+        "[",
+        '[{"topic": "orders"}, 3]',
+        "orders,0,9" + 19 * "0",
+        "orders,0," + 5000 * "9",
+        "orders,\u0663,1",
+        "\x00\xff",
+    ],
 )
 def test_a_file_that_has_no_offsets_is_told(text: str, ask: Tool, filled: MockCluster, tmp_path: Path) -> None:
     file = tmp_path / "offsets"

@@ -181,6 +181,16 @@ def test_what_a_file_may_not_say_is_told_with_its_name(text: str, told: str, fil
         settle({"config": file(text)})
 
 
+def test_an_empty_name_of_brokers_is_not_localhost() -> None:
+    assert settle({"hosts": ""}).hosts == ""
+
+
+def test_a_password_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "password").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="in UTF-8"):
+        settle({"sasl_password_file": str(tmp_path / "password")})
+
+
 def test_brokers_and_zookeeper_both_are_one_too_many() -> None:
     with pytest.raises(ConfigurationError, match="leave one out"):
         settle({"hosts": "a:1", "zookeeper": "b:1"})
