@@ -124,9 +124,9 @@ def mapping(frame: DataFrame) -> dict[str, Any]:
     return {str(key): value for key, value in frame.collect()}
 
 
-def tables(pages: DataFrame, links: DataFrame) -> dict[str, Any]:
-    """Every figure, ready for JSON. pages, links: as `decoded` gives them."""
-    into, dead, each_page = inlinks(pages, links).cache(), dead_links(pages, links).cache(), per_page(pages, links).cache()
+def tables(pages: DataFrame, links: DataFrame, into: DataFrame, dead: DataFrame) -> dict[str, Any]:
+    """Every figure, ready for JSON. pages, links: as `decoded` gives them; into, dead: what `inlinks` and `dead_links` make of them."""
+    each_page = per_page(pages, links).cache()
     stored = ["topic", "partition", "offset", "stored", "size"]
     records = pages.select(F.lit(True).alias("of_pages"), *stored).unionAll(links.select(F.lit(False).alias("of_pages"), *stored)).cache()
     described = pages.select("path", "status", "depth", "bytes", "title").collect()
@@ -184,36 +184,35 @@ def store(frame: DataFrame, path: Path) -> None:
     frame.write.mode("overwrite").parquet(str(path))
 
 
+def compute(spark: SparkSession, hosts: str, names: Names, out: Path, links_from: str = "earliest") -> None:
+    """Write tables.json and the Parquet files, and say how long it took."""
+    began = time.monotonic()
+    pages = decoded(read_topic(spark, hosts, names.pages), PAGE).cache()
+    links = decoded(read_topic(spark, hosts, names.links, links_from), LINK).cache()
+    records = pages.count() + links.count()
+    read_s = time.monotonic() - began
+    into, dead = inlinks(pages, links).cache(), dead_links(pages, links).cache()
+    figures = tables(pages, links, into, dead)
+    if (out / f"{ARCHIVE}.parquet").is_dir():
+        where = ["topic", "partition", "offset"]
+        figures["archive"] = archive(spark, out, pages.select(where).unionAll(links.select(where)))
+        figures["windows"] = windows(spark, out)
+    store(into, out / "inlinks.parquet")
+    store(dead, out / "dead.parquet")
+    compute_s = time.monotonic() - began - read_s
+    figures["batch"] = {"spark": spark.version, "read_s": round(read_s, 2), "compute_s": round(compute_s, 2), "records": records}
+    (out / "tables.json").write_text(json.dumps(figures, indent=1, ensure_ascii=False), encoding="utf-8")
+    print(f"{records:,} records read again by batch in {read_s:.1f} s, figures in {compute_s:.1f} s", flush=True)
+
+
 def main() -> int:
     args = arguments()
-    names = Names(args.prefix)
     args.out.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
     spark = session("crawl-batch", args.cores, args.out / "spark-scratch")
     try:
-        started = time.monotonic()
-        pages = decoded(read_topic(spark, args.hosts, names.pages), PAGE).cache()
-        links = decoded(read_topic(spark, args.hosts, names.links, args.links_from), LINK).cache()
-        records = pages.count() + links.count()
-        read = time.monotonic()
-        figures = tables(pages, links)
-        if (args.out / f"{ARCHIVE}.parquet").is_dir():
-            where = ["topic", "partition", "offset"]
-            figures["archive"] = archive(spark, args.out, pages.select(where).unionAll(links.select(where)))
-            figures["windows"] = windows(spark, args.out)
-        store(inlinks(pages, links), args.out / "inlinks.parquet")
-        store(dead_links(pages, links), args.out / "dead.parquet")
-        figures["batch"] = {
-            "spark": spark.version,
-            "start_s": round(started - began, 2),
-            "read_s": round(read - started, 2),
-            "compute_s": round(time.monotonic() - read, 2),
-            "records": records,
-        }
+        compute(spark, args.hosts, Names(args.prefix), args.out, args.links_from)
     finally:
         spark.stop()
-    (args.out / "tables.json").write_text(json.dumps(figures, indent=1, ensure_ascii=False), encoding="utf-8")
-    print(f"{records:,} records from Kafka in {read - started:.1f} s, figures in {figures['batch']['compute_s']:.1f} s")
     return 0
 
 

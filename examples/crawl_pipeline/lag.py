@@ -20,7 +20,7 @@ from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
 
 QUERIES = (ARCHIVE, INLINKS, WINDOWS)
-EVERY_S = 0.2
+EVERY_S = 0.4
 HEARTBEAT_S = 1.0
 EARLIEST, LATEST = -2, -1
 

@@ -11,6 +11,9 @@ from pyspark.sql import functions as F
 
 PAGE = "url string, status int, bytes long, ms double, title string, depth int, ts long"
 LINK = "src string, dst string, anchor string"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of a JVM that runs for a minute: what its best compiler would do takes longer than what it would save."""
+TASK_TRIES = 4  # as on a cluster; Spark's default on one machine is one
 
 
 def session(name: str, cores: int, scratch: Path | None = None) -> SparkSession:
@@ -19,7 +22,7 @@ def session(name: str, cores: int, scratch: Path | None = None) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = (
-        SparkSession.builder.master(f"local[{cores}]")
+        SparkSession.builder.master(f"local[{cores},{TASK_TRIES}]")
         .appName(name)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -30,11 +33,13 @@ def session(name: str, cores: int, scratch: Path | None = None) -> SparkSession:
         .config("spark.python.authenticate.socketTimeout", "120s")  # on a busy machine a worker takes its time to start
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", cores)
+        .config("spark.sql.adaptive.enabled", "false")  # so few partitions are as they should be
     )
+    flags = SHORT_LIVED
     if scratch:
         scratch.mkdir(parents=True, exist_ok=True)
-        builder = builder.config("spark.local.dir", str(scratch)).config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={scratch}")
-    return builder.getOrCreate()
+        builder, flags = builder.config("spark.local.dir", str(scratch)), f"{flags} -Djava.io.tmpdir={scratch}"
+    return builder.config("spark.driver.extraJavaOptions", flags).getOrCreate()
 
 
 def header(name: str) -> Column:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The whole path on one machine: a web site, a crawler of greenlets, a real Kafka, a stream in Spark that is killed midway, a check of every number.
 
-Runs the programs beside it, each of which also runs alone: website.py, serve.py, stream.py, top.py, lag.py, crawl.py, batch.py, verify.py, report.py;
+Runs the programs beside it, each of which also runs alone: website.py, serve.py, stream.py (and in it batch.py), top.py, lag.py, crawl.py, verify.py, report.py;
 and one real Kafka node on the loopback, unless --hosts names one that is there. While the crawl fills Kafka, the streaming queries are ended
 by kill -9, once they have done a part, and started again: their lag falls to 0, and every count must still be exact.
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 HERE = Path(__file__).resolve().parent
 STAGE = ".run"  # inside the output folder, so that a finished result only needs to be renamed
-STEPS = 9
+STEPS = 8
 READY_S = 900  # the first Kafka ever fetches its jars
 STALLED_S = 120  # without any progress of the stream
 SHOW_LAG_EVERY_S = 1.0
@@ -65,9 +65,7 @@ class Demo:
         stream = Streaming(self, kafka)
         self.step("start the stream in Spark", stream.start)
         self.step("crawl into Kafka, and kill -9 the stream midway", lambda: self.crawl(address, kafka, stream))
-        self.step("let the stream come to its end", stream.finish)
-        batch = [script("batch.py"), *kafka, "--out", str(self.stage)]
-        self.step("compute by batch what a stream cannot", lambda: self.foreground(batch, log="batch.log"))
+        self.step("let the stream come to its end, and compute by batch what a stream cannot", stream.finish)
         equal, comparison = self.step("count the files again", lambda: self.verify(folder))
         self.step("make the report", lambda: self.foreground([script("report.py"), str(self.stage)], quiet=True))
         print(f"\n{comparison}")
@@ -115,17 +113,11 @@ class Demo:
         self.children.end(child)
         return child.returncode == 0, text
 
-    def foreground(self, command: list[str], *, log: str | None = None, quiet: bool = False) -> str:
-        """Run a program to its end, its output shown; its error output goes to the terminal or into a log. Returns the output."""
-        errors = (self.stage / log).open("w+", encoding="utf-8") if log else None
-        try:
-            child = self.children.start([sys.executable, *command], errors=errors)
-            return self.result_of(child, Path(command[0]).name, errors=errors, quiet=quiet)
-        finally:
-            if errors:
-                errors.close()
+    def foreground(self, command: list[str], *, quiet: bool = False) -> str:
+        """Run a program to its end, its output shown. Returns the output."""
+        return self.result_of(self.children.start([sys.executable, *command]), Path(command[0]).name, quiet=quiet)
 
-    def result_of(self, child: subprocess.Popen[str], name: str, *, errors: IO[str] | None = None, quiet: bool = False) -> str:
+    def result_of(self, child: subprocess.Popen[str], name: str, *, quiet: bool = False) -> str:
         lines = []
         for line in child.stdout or ():
             lines.append(line)
@@ -134,7 +126,7 @@ class Demo:
         status = child.wait()
         self.children.end(child)
         if status != 0:
-            raise StepFailed(f"{name} ended with status {status}{tail(errors)}")
+            raise StepFailed(f"{name} ended with status {status}")
         return "".join(lines)
 
     def background(self, command: list[str]) -> str:
@@ -175,7 +167,7 @@ class Streaming:
         self._lag = self._children.start([sys.executable, script("lag.py"), *self._kafka, "--json"])
 
     def _start_spark(self) -> None:
-        cap = ["--cap", str(self._demo.args.cap), "--out", str(self._stage)]
+        cap = ["--cap", str(self._demo.args.cap), "--out", str(self._stage), "--then-batch"]
         self._child = self._children.start([sys.executable, script("stream.py"), *self._kafka, *cap], errors=self._errors)
         self._demo.first_line(self._child, "stream.py", self._errors)
 
@@ -222,11 +214,13 @@ class Streaming:
         assert self._child
         self.wait(lambda lag: all(lag["done"].values()) and not any(lag["left"].values()))
         self._events["caught_up_at"] = time.time()
+        self._children.end(self._lag)
         os.kill(self._child.pid, signal.SIGTERM)  # Python alone: Spark's JVM is still needed
+        for line in self._child.stdout or ():
+            print(f"      {line.rstrip()}", flush=True)
         if status := self._child.wait():
             raise StepFailed(f"stream.py ended with status {status}{tail(self._errors)}")
         self._children.end(self._child)
-        self._children.end(self._lag)
         os.kill(self._top.pid, signal.SIGTERM)
         if status := self._top.wait():
             raise StepFailed(f"top.py ended with status {status}")

@@ -27,6 +27,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import batch
 from names import ARCHIVE, INLINKS, WINDOWS, Names, create_topics, parser_of, positive
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +41,8 @@ from gkafka.exceptions import KafkaException
 
 LATE_S = 30  # a record that is older than the newest by less than this still counts
 POLL_S = 0.5
+TRIES = 5
+LATE_PYTHON = "Python worker failed to connect back"
 WINDOW_NEEDS = "value binary, timestamp timestamp"
 BEGINNING = ("Initializing StreamExecution", "Initializing sources")  # what Spark calls it
 P95_ACCURACY = 10_000  # exact for windows of fewer pages
@@ -95,17 +98,27 @@ class Stream:
         self.queries: dict[str, StreamingQuery] = {}
 
     def start(self) -> None:
-        """One after the other: each starts Python processes, for which Spark waits 10 s and no longer. Raises QueryFailed."""
+        """One after the other: each starts Python processes, of which the machine may have enough to do. Raises QueryFailed."""
         starts: dict[str, Callable[[], StreamingQuery]] = {
             ARCHIVE: lambda: self._to_parquet(ARCHIVE, as_it_is(self._read(ARCHIVE)), by="topic"),
             INLINKS: lambda: self._to_kafka(INLINKS, inlinks_so_far(self._read(INLINKS, "value binary")), self.names.inlinks),
             WINDOWS: lambda: self._to_parquet(WINDOWS, per_window(self._read(WINDOWS, WINDOW_NEEDS), self.args.window)),
         }
         for name, start in starts.items():
-            self.queries[name] = start()
-            while self.queries[name].status["message"] in BEGINNING:
-                self.check()
-                time.sleep(0.05)
+            for tries_left in reversed(range(TRIES)):
+                self.queries[name] = start()
+                if self._has_begun(name, may_be_late=bool(tries_left)):
+                    break
+
+    def _has_begun(self, name: str, *, may_be_late: bool) -> bool:
+        """Waits until a query has. False if its Python process was late, which Spark allows 10 s: it has done nothing. Raises QueryFailed."""
+        query = self.queries[name]
+        while query.isActive and query.status["message"] in BEGINNING:
+            time.sleep(0.05)
+        if may_be_late and not query.isActive and LATE_PYTHON in str(query.exception()):
+            return False
+        self.check()
+        return True
 
     def _read(self, query: str, schema: str | None = None) -> DataFrame:
         """schema: the columns that the query needs; the others are not even decoded. None: all, headers included."""
@@ -235,6 +248,8 @@ def main() -> int:
         spark = session("crawl-stream", args.cores, args.out / "spark-scratch")
         try:
             follow(Stream(spark, args, names), ProgressLog(args.out / "progress.jsonl"), asked)
+            if args.then_batch:
+                batch.compute(spark, args.hosts, names, args.out)
         finally:
             spark.stop()
     except (KafkaException, PySparkException, QueryFailed) as exc:
@@ -248,6 +263,7 @@ def arguments() -> Any:
     parser.add_argument("--partitions", type=positive, default=4, help="of topics that are not there yet (default: %(default)s)")
     parser.add_argument("--cap", type=positive, default=50_000, metavar="RECORDS", help="of a query at once (default: %(default)s)")
     parser.add_argument("--trigger", default="200 milliseconds", help="how often a query looks for more (default: %(default)s)")
+    parser.add_argument("--then-batch", action="store_true", help="after SIGTERM, do what batch.py does, in this Spark")
     parser.add_argument("--window", type=positive, default=1, metavar="SECONDS", help="of event time (default: %(default)s)")
     parser.add_argument("--cores", type=positive, default=min(4, os.cpu_count() or 1), help="Spark's workers (default: %(default)s)")
     parser.add_argument(

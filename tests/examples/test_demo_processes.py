@@ -67,7 +67,7 @@ def test_a_signal_leaves_no_process_and_no_file(mark: str, site: Path, tmp_path:
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert run.stdout
     for line in run.stdout:
-        if line.startswith("4/9"):
+        if line.startswith("4/8"):
             break
     wait_for(lambda: any("stream.py" in command for command in marked(mark)))
     os.kill(run.pid, number)

@@ -29,7 +29,7 @@ def tables_of(site: Path) -> dict[str, Any]:
         "timeline": [[0, 1, 10, 400], [500, 2, 20, 800]],
         "timeline_bin_ms": 250,
         "partitions": [["pages", 0, 3, 0, 2, 300]],
-        "batch": {"spark": "4.3.0", "start_s": 1.0, "read_s": 1.0, "compute_s": 1.0, "records": 33},
+        "batch": {"spark": "4.3.0", "read_s": 1.0, "compute_s": 1.0, "records": 33},
     }
 
 

@@ -60,7 +60,7 @@ def test_every_number_is_equal_after_the_kill_until_one_link_is_left_out(kafka: 
     assert re.search(r"^links +26 +25 +DIFFERS$", done.stdout, re.MULTILINE), done.stdout
 
 
-@pytest.mark.parametrize("step", ["3/9", "4/9", "5/9", "7/9"])
+@pytest.mark.parametrize("step", ["3/8", "4/8", "5/8"])
 def test_ctrl_c_at_any_step_leaves_no_process_and_no_half_report(site: Path, tmp_path: Path, step: str) -> None:
     out, mark = tmp_path / "out", uuid.uuid4().hex
     command = [sys.executable, str(PIPELINE / "run.py"), "--site", str(site), "--out", str(out)]
