@@ -125,6 +125,21 @@ def test_a_query_begins_at_the_latest_offsets_unless_told(kafka: KafkaCluster, t
     assert places(run.stop()) == expected(name, 110, first=100)
 
 
+def test_a_crash_in_the_first_batch_of_a_query_that_begins_at_the_end_loses_nothing(
+    kafka: KafkaCluster, topic: NewTopic, start: Start, tmp_path: Path
+) -> None:
+    name = topic()
+    write(kafka, name, count=100)
+    assert start(subscribe=name, startingOffsets="latest", trigger=NOW).finish() == []
+    checkpoint = tmp_path / "checkpoint"
+    assert json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[-1]) == {name: {"0": 50, "1": 50}}
+    for file in (checkpoint / "commits").iterdir():  # what the checkpoint is if Spark was killed in that batch
+        file.unlink()
+    write(kafka, name, count=10)
+    run = start(subscribe=name, startingOffsets="latest", trigger=NOW)
+    assert places(run.finish()) == expected(name, 110, first=100)
+
+
 def test_available_now_reads_in_capped_batches_what_was_there(kafka: KafkaCluster, topic: NewTopic, start: Start) -> None:
     name = topic()
     write(kafka, name, count=100)

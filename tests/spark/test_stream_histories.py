@@ -1,0 +1,113 @@
+"""Any history of a query (records, partitions, batches, crashes, restarts, other Sparks, caps) reads every record once, and a batch that is run again is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gkafka.spark.connections import close_all
+from gkafka.testing import MockCluster
+from tests.records.handmade import values
+from tests.spark.streaming import Checkpoint, OldQuery, Query
+
+Place = tuple[int, int]
+PARTITIONS = 3
+
+events = st.one_of(
+    st.tuples(st.just("produce"), st.integers(0, PARTITIONS - 1), st.integers(1, 5)),
+    st.tuples(st.just("batch"), st.just(0), st.just(0)),
+    st.tuples(st.just("crash after the plan"), st.just(0), st.just(0)),
+    st.tuples(st.just("crash after the tasks"), st.just(0), st.just(0)),
+    st.tuples(st.just("add a partition"), st.just(0), st.just(0)),
+    st.tuples(st.just("restart"), st.integers(0, 1), st.integers(0, 4)),
+)
+
+
+class History:
+    """A query, its cluster, and what each of its batches held."""
+
+    def __init__(self, cluster: MockCluster, start: str) -> None:
+        self.cluster, self.start, self.checkpoint = cluster, start, Checkpoint()
+        self.partitions, self.ends = 1, dict.fromkeys(range(PARTITIONS), 0)
+        self.batches: dict[int, list[Place]] = {}
+        self.first: dict[int, int] | None = None
+        self.restart(0, 0)
+
+    def restart(self, old: int, cap: int, *, available_now: bool = False) -> None:
+        options = {"subscribe": "t", "kafka.bootstrap.servers": self.cluster.bootstrap, "startingoffsets": self.start, "offsetcachems": "0"}
+        if cap:
+            options["maxoffsetspertrigger"] = str(cap)
+        self.query = (OldQuery if old else Query)(options, self.checkpoint, available_now=available_now)
+        reader, initial = self.query.reader, self.query.reader.initialOffset
+
+        def initial_offset() -> Any:
+            """On a busy topic a record comes before the next call."""
+            found = initial()
+            if not available_now:
+                self.produce(0, 1)
+            return found
+
+        reader.initialOffset = initial_offset  # type: ignore[method-assign]
+
+    def produce(self, partition: int, count: int) -> None:
+        if partition < self.partitions:
+            self.cluster.append("t", partition, values(count, base_offset=self.ends[partition]))
+            self.ends[partition] += count
+
+    def plan(self) -> bool:
+        if self.first is None:  # where the query begins is settled now
+            self.first = {p: self.ends[p] if self.start == "latest" and p < self.partitions else 0 for p in range(PARTITIONS)}
+        return self.query.plan()
+
+    def batch(self, *, is_committed: bool = True) -> None:
+        if not self.plan():
+            return
+        number = self.checkpoint.commits
+        self.query.finish()
+        found = sorted((row["partition"], row["offset"]) for row in self.query.rows[-1])
+        assert self.batches.setdefault(number, found) == found, "a batch that is run again has other records"
+        self.checkpoint.commits = number + is_committed
+
+    def happen(self, event: str, a: int, b: int) -> None:
+        if event == "produce":
+            self.produce(a, b)
+        elif event == "batch":
+            self.batch()
+        elif event == "crash after the plan":
+            self.plan()
+            self.restart(0, 0)
+        elif event == "crash after the tasks":
+            self.batch(is_committed=False)
+            self.restart(0, 0)
+        elif event == "add a partition" and self.partitions < PARTITIONS:
+            self.partitions += 1
+            self.cluster.add_partitions("t", self.partitions)
+        elif event == "restart":
+            self.restart(a, b)
+
+    def read_to_the_end(self) -> list[Place]:
+        self.restart(0, 3, available_now=True)
+        for _ in range(200):
+            before = len(self.checkpoint.offsets), self.checkpoint.commits
+            self.batch()
+            if (len(self.checkpoint.offsets), self.checkpoint.commits) == before:
+                return sorted(place for number in self.batches for place in self.batches[number])
+        raise AssertionError("AvailableNow does not end")
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(start=st.sampled_from(["earliest", "latest"]), events=st.lists(events, max_size=14))
+def test_every_record_is_read_once_whatever_happens(start: str, events: list[tuple[str, int, int]]) -> None:
+    with MockCluster(topics={"t": 1}, auto_create=False) as cluster, mock.patch("gkafka.spark.streamdriver.PARTITIONS_S", 0.0):
+        try:
+            history = History(cluster, start)
+            for event in events:
+                history.happen(*event)
+            found: list[Any] = history.read_to_the_end()
+            first = history.first or {}
+            assert found == [(p, offset) for p in range(PARTITIONS) for offset in range(first[p], history.ends[p])]
+        finally:
+            close_all()
