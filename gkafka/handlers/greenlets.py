@@ -12,6 +12,7 @@ import os
 import queue
 import socket
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, ClassVar, TypeVar
@@ -49,11 +50,17 @@ from gkafka.handlers.stallmeter import HubStallMeter
 __all__ = ["GEventHandler"]
 
 T = TypeVar("T")
+_threads = get_original("_thread", "_local")()  # of real threads, in a patched process too
 READ, WRITE = 1, 2
 SIGNALLED = (KeyboardInterrupt, SystemExit)
 SEND_TURN = 1 << 19  # bytes for one system call: the kernel would copy many megabytes in one go, with the hub waiting
 POOL_THREADS = 2  # codec jobs at once; more threads only take the GIL from the hub
 POOL_IDLE_S = 30  # then its threads end: a client that was dropped without close() leaves none behind
+
+
+HUB_ENDED = (
+    "the thread of this client's hub has ended, or the hub was destroyed: nothing can run there; make a client in a thread that lives"
+)
 
 
 class GreenletWorker(Worker):
@@ -228,6 +235,18 @@ class GreenletStream(Stream):
         return self._closed_here() if self._closed else SocketDisconnectedError(f"{self.peer}: {exc.strerror or exc}")
 
 
+class OwnThread:
+    """Lives as long as the thread that made it: only that thread holds it."""
+
+    __slots__ = ("__weakref__",)
+
+    @classmethod
+    def of_this_thread(cls) -> OwnThread:
+        if not hasattr(_threads, "here"):
+            _threads.here = cls()
+        return _threads.here  # type: ignore[no-any-return]
+
+
 class GEventHandler(Handler):
     """Does its work in greenlets of the hub of the thread that makes it. Nothing has to be monkey-patched.
 
@@ -246,6 +265,7 @@ class GEventHandler(Handler):
         super().__init__()
         self.hub = gevent.get_hub()
         self.turnstile = Turnstile.of(self.hub)
+        self._owner = weakref.ref(OwnThread.of_this_thread())
         self._pool: Any = None
 
     # workers
@@ -321,10 +341,21 @@ class GEventHandler(Handler):
         return get_hub_if_exists() is self.hub
 
     def call_soon_threadsafe(self, fn: Callable[..., object], *args: Any) -> None:
-        loop = self.hub.loop
-        if loop is None:
-            raise HandlerThreadError("the thread of this client's hub has ended: nothing can run there")
-        loop.run_callback_threadsafe(_logged, fn, args)
+        self._check_hub()
+        try:
+            self.hub.loop.run_callback_threadsafe(_logged, fn, args)
+        except ValueError as exc:  # destroyed just now
+            raise HandlerThreadError(HUB_ENDED) from exc
+
+    def _check_hub(self) -> None:
+        """Raises HandlerThreadError if nothing can run in the hub any more."""
+        if self._owner() is None or _is_destroyed(self.hub.loop):
+            raise HandlerThreadError(HUB_ENDED)
+
+    def check_fork(self) -> None:
+        """Also raises HandlerThreadError where the hub's thread has ended, or the hub was destroyed: nobody would ever answer."""
+        super().check_fork()
+        self._check_hub()
 
     def offload(self, fn: Callable[..., T], *args: Any) -> T:
         # Another thread is off the hub already; after stop() the pool is gone.
@@ -405,6 +436,13 @@ class GEventHandler(Handler):
         pool, self._pool = self._pool, None
         if pool is not None and self.in_owner():
             pool.kill()
+
+
+def _is_destroyed(loop: Any) -> bool:
+    try:
+        return loop is None or loop.iteration < 0
+    except ValueError:  # gevent's loops tell by nothing else
+        return True
 
 
 def _logged(fn: Callable[..., object], args: tuple[Any, ...]) -> None:

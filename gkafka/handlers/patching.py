@@ -12,21 +12,39 @@ __all__ = ["PatchState", "gevent_is_running"]
 
 
 class PatchState(NamedTuple):
-    """Which of the two modules that matter are cooperative."""
+    """Which of the modules that matter are cooperative."""
 
     threading: bool
     socket: bool
+    select: bool
+    queue: bool
 
     @classmethod
     def now(cls) -> PatchState:
         monkey: Any = sys.modules.get("gevent.monkey")
         if monkey is None:
-            return cls(False, False)
-        return cls(bool(monkey.is_module_patched("threading")), bool(monkey.is_module_patched("socket")))
+            return cls(False, False, False, False)
+        return cls(*(bool(monkey.is_module_patched(module)) for module in cls._fields))
 
-    def warn_about_threads(self) -> None:
-        """To whoever asks for OS threads where threading is patched: they get greenlets."""
-        if self.threading or self.socket:
+    @property
+    def is_mixed(self) -> bool:
+        """Would threads, or greenlets in their place, wait for what the other kind has to do? (A queue that is not patched waits as threading does.)"""
+        return len({self.threading, self.socket, self.select}) > 1 or (self.queue and not self.threading)
+
+    def mixed_error(self) -> ConfigurationError:
+        """What to say of that."""
+        done = [module for module, patched in self._asdict().items() if patched]
+        missing = [module for module in self._fields if module not in done]
+        return ConfigurationError(
+            f"gevent has monkey-patched {', '.join(done)} but not {', '.join(missing)}: clients of OS threads hang in this mix. Patch all of them"
+            " (monkey.patch_all() without any =False), or none, or choose handler='gevent', which works in any process"
+        )
+
+    def check_for_threads(self) -> None:
+        """For whoever asks for OS threads: where everything is patched they get greenlets, and a warning. Raises ConfigurationError for a mix."""
+        if self.is_mixed:
+            raise self.mixed_error()
+        if self.threading:
             warnings.warn(
                 "ThreadingHandler in a process that gevent has monkey-patched: its threads are greenlets, without fair "
                 "scheduling. Use handler='gevent' (or 'auto')",

@@ -23,7 +23,7 @@ def resolve_handler(handler: Any = "auto", use_greenlets: bool = False) -> Handl
     """The Handler for a client's `handler=` and `use_greenlets=` arguments.
 
     A Handler instance is used as it is. "threading" and "gevent" name one. "auto" follows gevent's monkey-patching:
-    threading and socket patched: gevent; neither: threading; exactly one: refused, since such a mix hangs.
+    threading and socket patched: gevent; nothing that matters: threading; else it is refused, since such a mix hangs.
     use_greenlets=True means "gevent". Raises ConfigurationError.
     """
     chosen = _choose(handler, bool(use_greenlets))
@@ -56,13 +56,8 @@ def _unknown(handler: Any) -> str:
 def _auto(state: PatchState) -> Handler:
     if state.threading and state.socket:
         return make_gevent_handler()
-    if state.threading or state.socket:
-        done, missing = ("threading", "socket") if state.threading else ("socket", "threading")
-        raise ConfigurationError(
-            f"gevent has monkey-patched {done} but not {missing}: clients hang in this mix. Patch both (monkey.patch_all() without "
-            f"{'socket' if state.threading else 'thread'}=False), or choose: handler='gevent' works in any process, "
-            "handler='threading' only in one that is not patched"
-        )
+    if state.is_mixed:
+        raise state.mixed_error()
     if gevent_is_running():
         _warn_once(
             "gevent in use but not patched: OS threads were chosen, and waiting for them stops every greenlet; pass handler='gevent'"

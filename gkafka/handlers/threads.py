@@ -313,7 +313,7 @@ class ThreadingHandler(Handler):
         self._main = threading.main_thread().ident
         self._patched = PatchState.now()
         self._started = False
-        self._patched.warn_about_threads()
+        self._patched.check_for_threads()
 
     def renewed(self) -> Handler:
         """Another one; of greenlets, if gevent patched the process after the fork, as it does in gunicorn's workers (`-k gevent --preload`)."""

@@ -19,6 +19,11 @@ PATCHES = {
     "patch_all": "from gevent import monkey; monkey.patch_all()",
     "no thread": "from gevent import monkey; monkey.patch_all(thread=False)",
     "no socket": "from gevent import monkey; monkey.patch_all(socket=False)",
+    "no select": "from gevent import monkey; monkey.patch_all(select=False)",
+    "no queue": "from gevent import monkey; monkey.patch_all(queue=False)",
+    "thread alone": "from gevent import monkey; monkey.patch_thread()",
+    "queue alone": "from gevent import monkey; monkey.patch_queue()",
+    "time alone": "from gevent import monkey; monkey.patch_time()",
     "gevent imported": "import gevent",
     "monkey imported": "import gevent.monkey",
     "hub running": "import gevent; gevent.sleep(0)",
@@ -53,8 +58,17 @@ def outcome(patch: str, arguments: str) -> list[str]:
         ("monkey imported", "'auto'", "threading", ""),
         ("hub running", "'auto'", "threading", "RuntimeWarning gevent in use but not patched"),
         ("gevent missing", "'auto'", "threading", ""),
-        ("no thread", "'auto'", "ConfigurationError", "patched socket but not threading"),
-        ("no socket", "'auto'", "ConfigurationError", "patched threading but not socket"),
+        ("no thread", "'auto'", "ConfigurationError", "patched socket, select, queue but not threading"),
+        ("no socket", "'auto'", "ConfigurationError", "patched threading, select, queue but not socket"),
+        ("queue alone", "'auto'", "ConfigurationError", "patched queue but not threading, socket, select"),
+        ("no select", "'auto'", "gevent", ""),
+        ("no thread", "'threading'", "ConfigurationError", "but not threading"),
+        ("no socket", "'threading'", "ConfigurationError", "but not socket"),
+        ("no select", "'threading'", "ConfigurationError", "but not select"),
+        ("thread alone", "'threading'", "ConfigurationError", "patched threading but not socket, select"),
+        ("queue alone", "'threading'", "ConfigurationError", "patched queue but not threading"),
+        ("time alone", "'threading'", "threading", ""),
+        ("no queue", "'threading'", "threading", "RuntimeWarning ThreadingHandler in a process that gevent has monkey-patched"),
         ("unpatched", "'gevent'", "gevent", ""),
         ("patch_all", "'gevent'", "gevent", ""),
         ("no thread", "'gevent'", "gevent", ""),
@@ -97,8 +111,8 @@ def test_one_line_of_the_log_says_what_a_client_got(wish: dict[str, Any], says: 
 
 def test_the_mix_that_hangs_names_both_ways_out() -> None:
     (text,) = outcome("no thread", "'auto'")
+    assert "monkey.patch_all()" in text
     assert "handler='gevent'" in text
-    assert "handler='threading'" in text
 
 
 def test_inside_a_greenlet_auto_warns_once() -> None:
@@ -251,3 +265,45 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     import gkafka.handlers
 
     assert not hasattr(gkafka.handlers, "EventletHandler")
+
+
+@pytest.mark.parametrize("destroyed", ["the thread has ended", "the hub is destroyed, too"])
+def test_a_client_whose_hub_is_gone_says_so_at_once(destroyed: str) -> None:
+    """Nobody would ever answer: a call that waited would only lose time, and a record that was accepted would be lost."""
+    out = run_script(
+        f"""
+        import threading, time, gevent
+        from gkafka import KafkaClient
+        from gkafka.exceptions import HandlerThreadError
+        from gkafka.testing import MockCluster
+        cluster, made = MockCluster(1, {{"t": 1}}), []
+        def own():
+            client = KafkaClient(cluster.bootstrap, handler="gevent")
+            producer = client.get_producer()
+            consumer = client.get_consumer("t")
+            waiting = producer.produce("t", b"warm")
+            waiting.result(10)
+            made.extend((client, producer, consumer))
+            if {destroyed != "the thread has ended"}:
+                gevent.get_hub().destroy()
+        thread = threading.Thread(target=own)
+        thread.start()
+        thread.join()
+        client, producer, consumer = made
+        began = time.monotonic()
+        for call in (
+            lambda: producer.produce("t", b"x"),
+            lambda: producer.flush(3),
+            lambda: client.list_offsets({{("t", 0): -1}}, timeout=3),
+            lambda: consumer.consume(3000),
+            lambda: client.close(3),
+        ):
+            try:
+                print("answered", call())
+            except HandlerThreadError as exc:
+                assert "make a client in a thread that lives" in str(exc)
+        print(time.monotonic() - began < 1, [r.value for r in cluster.log("t", 0)])
+        """,
+        python=(),
+    )
+    assert out == "True [b'warm']"
