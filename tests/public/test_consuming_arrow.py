@@ -91,7 +91,10 @@ def test_partitions_that_hold_little_come_together_in_order_within_each(connect:
     run.until(lambda: consumer.stats()["buffered"] == 20)
     batch = consumer.consume_arrow(timeout_ms=LONG)
     assert isinstance(batch, pa.RecordBatch)
-    seen = list(zip(batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True))
+    # With greenlets a call returns after 5 ms of work, whatever it has by then.
+    assert batch.num_rows == 20 or run.gevent
+    rest = rows(consumer, 20 - batch.num_rows)
+    seen = [(row["partition"], row["offset"]) for row in batch.to_pylist() + rest]
     assert sorted(seen) == [(partition, offset) for partition in range(4) for offset in range(5)]
     assert all([o for p, o in seen if p == partition] == list(range(5)) for partition in range(4))
     assert (consumer.stats()["buffered"], consumer.stats()["buffered_bytes"]) == (0, 0)
