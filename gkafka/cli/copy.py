@@ -200,14 +200,18 @@ class Counts:
 
 def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) -> None:
     ends = {} if plan.follow else ends_of(reader, plan.partitions)
-    consumer = _consumer(reader, plan)
+    # The producer first: it ends what a copy with the same group has open, or is just committing, and no more of that follows. What the group has
+    # committed is asked for behind that; before, records that the other one still commits would be copied again.
     producer = _producer(writer, plan)
     try:
-        step = Step(consumer, producer, plan, counts, ends, reader.handler.monotonic)
-        while not step.over():
-            step.run()
+        consumer = _consumer(reader, plan)
+        try:
+            step = Step(consumer, producer, plan, counts, ends, reader.handler.monotonic)
+            while not step.over():
+                step.run()
+        finally:
+            consumer.abandon()
     finally:
-        consumer.abandon()
         _close(producer)
 
 

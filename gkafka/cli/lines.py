@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO
 
 from gkafka.cli.failures import ToolError
@@ -19,7 +19,7 @@ def lines_of(stream: IO[bytes], delimiter: bytes = b"\n", longest: int = LONGEST
     read = getattr(stream, "read1", stream.read)  # of a pipe or terminal what is there, and not what may come
     parts: list[bytes] = []
     held = number = 0
-    while chunk := read(CHUNK):
+    while chunk := _read(read):
         if len(delimiter) > 1 and parts:  # it may begin in what is held
             chunk, parts, held = b"".join([*parts, chunk]), [], 0
         first, *others = chunk.split(delimiter)
@@ -36,3 +36,10 @@ def lines_of(stream: IO[bytes], delimiter: bytes = b"\n", longest: int = LONGEST
             )
     if held:
         yield b"".join(parts)
+
+
+def _read(read: Callable[[int], bytes]) -> bytes:
+    try:
+        return read(CHUNK)
+    except OSError as exc:
+        raise ToolError(f"the lines cannot be read: {exc.strerror or exc}", hint="check the file, or what is on standard input") from exc

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from gkafka.cli.failures import ToolError
+
 __all__ = ["Output", "check_reader", "stoppable"]
 
 
@@ -47,11 +49,18 @@ class Output:
     """Standard output for bytes. `terminal`: whether a person looks at it."""
 
     def __init__(self) -> None:
+        if sys.stdout is None:  # what Python makes of a closed descriptor
+            raise ToolError("standard output is closed", hint="give it somewhere to go: a file, a pipe, /dev/null")
         sys.stdout.flush()
         self._out = sys.stdout.buffer
         self.terminal = sys.stdout.isatty()
 
     def write(self, data: bytes) -> None:
-        """Write all of it, and out to the reader. Raises BrokenPipeError."""
-        self._out.write(data)
-        self._out.flush()
+        """Write all of it, and out to the reader. Raises BrokenPipeError, ToolError where it cannot be written (a full disk)."""
+        try:
+            self._out.write(data)
+            self._out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as exc:
+            raise ToolError(f"standard output: {exc.strerror or exc}", hint="write it elsewhere, or make room") from exc

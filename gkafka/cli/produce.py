@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -65,9 +66,18 @@ class HeaderType(click.ParamType):  # type: ignore[type-arg]  # not generic at r
         return name, text.encode("utf-8", "surrogateescape")
 
 
+class Source(click.File):
+    """A file of lines, "-" being standard input."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-" and sys.stdin is None:  # what Python makes of a closed descriptor
+            self.fail("standard input is closed: give a FILE", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command(name="produce", short_help="Write records from standard input or a file.")
 @click.argument("topic")
-@click.argument("source", type=click.File("rb"), default="-", metavar="[FILE]")
+@click.argument("source", type=Source("rb"), default="-", metavar="[FILE]")
 @click.option("-f", "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What a line is.")
 @click.option("--key", type=BytesType(), help="The key of all records.")
 @click.option("--key-separator", type=BytesType(), metavar="TEXT", help="text, hex: a line is KEY, this, VALUE.")

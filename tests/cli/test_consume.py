@@ -19,8 +19,8 @@ from gkafka.cli.recordtext import json_line, reader
 from gkafka.cli.starts import Start, parse_start
 from gkafka.common import TimestampType
 from gkafka.testing import Close, Edit, Error, MockCluster
-from tests.cli.running import failure, program, stop, tool
-from tests.cli.terminal import Terminal
+from tests.cli.running import Outcome, failure, program, stop, tool
+from tests.cli.terminal import TOOL, Terminal, environment
 
 FIRST_MS = 1_700_000_000_000
 ESCAPES = b"\x1b[2J\x1b]0;pwned\x07\xc2\x9b31m\xff\r\n\xe2\x80\xae"
@@ -273,6 +273,14 @@ def test_head_ends_it_without_a_word(cluster: MockCluster) -> None:
     command = f"{sys.executable} -m gkafka.cli consume t -b {cluster.bootstrap} | head -n 2; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=40, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"line 0\nline 1\n", b"")
+
+
+@pytest.mark.parametrize(("where", "said"), [("> /dev/full", "No space left on device"), (">&-", "standard output is closed")])
+def test_output_that_cannot_be_written_is_told(cluster: MockCluster, where: str, said: str) -> None:
+    write(cluster, [b"one"])
+    command = f"{' '.join(TOOL)} consume t -b {cluster.bootstrap} {where}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=40, env=environment(), check=False)
+    failure(Outcome(done.returncode, b"", done.stderr), said)
 
 
 def test_a_reader_that_leaves_while_nothing_comes_is_noticed(cluster: MockCluster) -> None:

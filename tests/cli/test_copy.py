@@ -169,6 +169,30 @@ def test_nothing_is_committed_that_was_not_acknowledged(cluster: MockCluster, ot
     assert copied(other) == copied(cluster, "from")
 
 
+def test_a_second_copy_with_the_same_group_ends_the_first_and_nothing_is_there_twice(cluster: MockCluster) -> None:
+    write(cluster, 300)
+    command = ("copy", "from", "to", "-b", cluster.bootstrap, "-g", "g")
+    with program(*command, "--follow") as first:
+        cluster.wait_for(lambda: cluster.count("EndTxn") > 0, 30)
+        before = cluster.count("InitProducerId")
+        with program(*command, "--follow") as second:
+            cluster.wait_for(lambda: cluster.count("InitProducerId") > before, 30)
+            write(cluster, 300, first=300)
+            assert first.wait(30) == 1
+            assert first.stderr is not None
+            assert "another producer has taken over" in first.stderr.read().decode()
+            cluster.wait_for(lambda: sum(map(len, copied(cluster))) == 600, 30)
+            assert stop(second) == 130
+    assert copied(cluster) == copied(cluster, "from")
+
+
+def test_the_group_is_asked_where_it_stands_when_nobody_else_can_move_it_any_more(cluster: MockCluster) -> None:
+    write(cluster, 30)
+    assert tool("copy", "from", "to", "-b", cluster.bootstrap, "-g", "g").code == 0
+    order = [request.api for request in cluster.requests() if request.api in ("InitProducerId", "OffsetFetch")]
+    assert order.index("InitProducerId") < order.index("OffsetFetch")
+
+
 def test_connections_that_break_change_nothing(cluster: MockCluster) -> None:
     write(cluster, 200)
     cluster.on("Produce", Close(before=False), times=2)

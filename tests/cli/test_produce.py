@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +19,8 @@ from gkafka.cli.failures import ToolError
 from gkafka.cli.lines import lines_of
 from gkafka.cli.recordtext import BadLine, reader, unescaped
 from gkafka.testing import Edit, MockCluster, StoredRecord
-from tests.cli.running import failure, program, stop, tool
-from tests.cli.terminal import Terminal
+from tests.cli.running import Outcome, failure, program, stop, tool
+from tests.cli.terminal import TOOL, Terminal, environment
 
 
 @pytest.fixture
@@ -302,6 +303,20 @@ def test_options_that_make_no_sense_are_refused_before_anything_is_sent(cluster:
 
 def test_a_file_that_is_not_there_is_told(cluster: MockCluster) -> None:
     failure(tool("produce", "t", "/no/such/file", "-b", cluster.bootstrap), "/no/such/file", code=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("t <&-", 2, "standard input is closed"),
+        ("t /proc/self/mem", 1, "the lines cannot be read: Input/output error"),
+        ("t /", 2, "Is a directory"),
+    ],
+)
+def test_lines_that_cannot_be_read_are_told(cluster: MockCluster, line: str, code: int, said: str) -> None:
+    command = f"{' '.join(TOOL)} produce -b {cluster.bootstrap} {line}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=40, env=environment(), check=False)
+    failure(Outcome(done.returncode, b"", done.stderr), said, code=code)
 
 
 @pytest.mark.parametrize("hosts", ["kafka:99999", "http://kafka:9092", "a b:1", ",", "[::1"])
