@@ -143,6 +143,8 @@ def _run(args: list[str]) -> int:
 
 def _flushed(code: int) -> int:
     """Write what is left of the output. The exit code, which a disk that is full makes a failure."""
+    if sys.stdout is None:  # what Python makes of a descriptor that is closed
+        return code
     try:
         sys.stdout.flush()
     except OSError as exc:

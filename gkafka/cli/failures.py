@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from errno import ENOSPC
+from errno import EBADF, ENOSPC
 from typing import Any
 
 import click
@@ -89,6 +89,8 @@ def _of_system(error: Exception) -> list[str]:
         return [f"kafka-tools: {error.filename}: {error.strerror}", "  next: check the path and its permissions"]
     if isinstance(error, OSError) and error.errno == ENOSPC:
         return [f"kafka-tools: {error.strerror}", "  next: make room where the output goes"]
+    if isinstance(error, OSError) and error.errno == EBADF:  # output.write()
+        return [f"kafka-tools: {error.strerror}", "  next: give it somewhere to go: a file, a pipe, /dev/null"]
     return [
         f"kafka-tools: unexpected {type(error).__name__}: {error}",
         "  next: the same with --debug shows where; that is a defect of gkafka, please report it",

@@ -147,5 +147,5 @@ def _show_again(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:
     else:
         lines = [now, *_lines(found, each)]
         drawn = on_terminal()
-        sys.stdout.write((HOME_AND_CLEAR if drawn else "") + "\n".join(lines) + ("\n" if drawn else "\n\n"))
+        write((HOME_AND_CLEAR if drawn else "") + "\n".join(lines) + ("" if drawn else "\n"))
     sys.stdout.flush()

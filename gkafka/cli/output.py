@@ -5,6 +5,7 @@ What comes from a cluster (names, metadata, records) was written by others: `cle
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,7 +61,7 @@ def _escape(character: str) -> str:
 
 def on_terminal() -> bool:
     """Is standard output a terminal that can do more than print lines?"""
-    return os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+    return os.environ.get("TERM") != "dumb" and sys.stdout is not None and sys.stdout.isatty()
 
 
 def coloured() -> bool:
@@ -74,7 +75,9 @@ def styled(text: str, colour: str | None, **style: Any) -> str:
 
 
 def write(text: str) -> None:
-    """A line on standard output, as it is: clean() what came from elsewhere."""
+    """A line on standard output, as it is: clean() what came from elsewhere. Raises OSError where there is none."""
+    if sys.stdout is None:  # what Python makes of a descriptor that is closed
+        raise OSError(errno.EBADF, "standard output is closed")
     sys.stdout.write(text + "\n")
 
 

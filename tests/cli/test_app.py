@@ -251,3 +251,13 @@ def test_ctrl_c_ends_it_with_130_and_no_traceback(number: int, cluster: MockClus
     watching.send_signal(number)
     _, said = watching.communicate(timeout=30)
     assert (watching.returncode, said) == (130, "")
+
+
+@pytest.mark.parametrize("arguments", ["version", "version --json", "topics -b 127.0.0.1:1 --timeout 1"])
+def test_a_standard_output_that_is_closed_is_told(arguments: str) -> None:
+    told = run("sh", "-c", f"{' '.join(TOOL)} {arguments} >&-")
+    assert told.returncode == 1
+    assert "standard output is closed" in told.stderr or "none of the hosts answered" in told.stderr
+    assert "next: " in told.stderr
+    assert "defect" not in told.stderr
+    assert "Traceback" not in told.stderr
