@@ -36,7 +36,7 @@ ROWS = "rows="
 
 
 class RowsChangedError(KafkaException):
-    """A task that is replayed has other rows than when it was written: what it wrote before cannot be told from what it has now."""
+    """A task that is replayed is not what it was when it was written: it has other rows, or later micro-batches were written since."""
 
 
 @dataclass(frozen=True)
@@ -110,16 +110,19 @@ def _producer(client: KafkaClient, options: SinkOptions, task: Task) -> NativePr
 def _skip(rows: Iterable[pa.RecordBatch], mark: Mark, task: Task) -> Tally:
     """Take the rows and do nothing with them: they are in Kafka."""
     tally = Tally(replayed=True)
+    if mark.batch > task.batch:
+        raise RowsChangedError(
+            f"{task}: micro-batch {mark.batch} has been written since under the name {task.name!r}, so that nobody knows whether this one was: its checkpoint "
+            "was put back or made anew, or two queries have one jobId; give the query another transactionalIdPrefix or jobId, or delete that group"
+        )
     count = sum(batch.num_rows for batch in rows)
-    if mark.batch == task.batch and mark.rows not in (None, count):
+    if mark.rows not in (None, count):
         raise RowsChangedError(
             f"{task} was written with {mark.rows} rows and is replayed with {count}: the rows are cut into other tasks than before, so "
             "writing or skipping them would lose some or write some twice; exactlyOnce needs the same rows in the same task: set "
             "spark.sql.adaptive.streaming.stateless.enabled=false, avoid repartition(n) without a column, and compare the topic with the source "
             f"before this micro-batch is written by hand (delete the group {task.name!r} to have it written again)"
         )
-    if mark.batch > task.batch:
-        log.warning("%s is left out: micro-batch %d was written since; was the checkpoint put back?", task, mark.batch)
     log.info("%s: its %d rows were written before", task, count)
     return tally
 

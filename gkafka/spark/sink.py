@@ -159,9 +159,14 @@ def _micro_batch(options: SinkOptions) -> Task:
     """Which task of which micro-batch this is. Spark tells its workers, with what was set in the session. Raises ConfigurationError."""
     context = _context()
     check_conf(context.getLocalProperty(STATELESS_AQE))
+    if options.batch_id is not None and options.job_id is not None:
+        return Task(options.prefix, options.job_id, context.partitionId(), options.batch_id)
     query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
     if query is None or batch is None:
-        raise ConfigurationError("exactlyOnce=transactional with batchId works inside a stream only: a batch is named by jobId")
+        raise ConfigurationError(
+            "exactlyOnce=transactional: Spark does not say which query this is (Spark Connect does not in foreachBatch): give jobId, a name that this "
+            "query alone has for as long as it has its checkpoint"
+        )
     if options.batch_id is not None and options.batch_id != int(batch):
         raise ConfigurationError(f"batchId={options.batch_id}: the micro-batch is {batch}; leave it to gkafka.spark.write_stream()")
     return Task(options.prefix, query, context.partitionId(), int(batch))

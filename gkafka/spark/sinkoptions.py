@@ -23,7 +23,11 @@ SINK_OPTIONS = {
         "gkafka's own",
     ),
     "transactionalIdPrefix": (PREFIX, "how the transactional ids, and the groups that hold the marks, begin; gkafka's own"),
-    "jobId": ("", "with `exactlyOnce` in a batch: the name of this job; running it again writes only what is missing; gkafka's own"),
+    "jobId": (
+        "",
+        "with `exactlyOnce` in a batch: the name of this job; running it again writes only what is missing. With `write_stream` on Spark Connect: the name of the query; "
+        "gkafka's own",
+    ),
 }
 """Option -> default, meaning: docs/spark.md's table is made from it."""
 

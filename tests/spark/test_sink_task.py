@@ -228,9 +228,13 @@ def test_a_replay_writes_nothing(cluster: MockCluster, options: Any) -> None:
     assert stored(cluster, committed=True) == expected(0, 100)
 
 
-def test_a_replay_of_an_older_micro_batch_writes_nothing_either(cluster: MockCluster, options: Any) -> None:
+def test_a_micro_batch_older_than_the_mark_is_an_error_and_not_written(cluster: MockCluster, options: Any) -> None:
+    """A checkpoint was put back: whether these rows were written nobody knows."""
     once(options, [numbered(0, 100)])
-    assert once(options, [numbered(0, 5)], Task("gkafka-spark", "query", 3, 6)).replayed
+    with pytest.raises(
+        RowsChangedError, match=r"^task 3 of micro-batch 6: micro-batch 7 has been written since under the name 'gkafka-spark-query-3'"
+    ):
+        once(options, [numbered(0, 5)], Task("gkafka-spark", "query", 3, 6))
     assert stored(cluster, committed=True) == expected(0, 100)
 
 

@@ -136,6 +136,14 @@ def test_a_micro_batch_of_write_stream_is_named_alike(source: Source, cluster: M
     assert cluster.committed("etl-q-2")["t", 0].offset == 6
 
 
+def test_a_micro_batch_of_write_stream_may_be_named_where_spark_does_not_say(source: Source, cluster: MockCluster, in_task: Any) -> None:
+    """Spark Connect does not in foreachBatch."""
+    in_task(**{"sql.streaming.queryId": None, "streaming.sql.batchId": None})
+    writer = source(exactlyOnce="transactional", batchId="5", jobId="counts").writer(schema=SCHEMA, overwrite=False)
+    assert [writer.write(iter([ROWS])).replayed for _ in range(2)] == [False, True]
+    assert cluster.committed("gkafka-spark-counts-2")["t", 0].offset == 6
+
+
 def test_a_batch_is_named_by_its_job(source: Source, cluster: MockCluster, in_task: Any) -> None:
     in_task(**dict.fromkeys(NAMES))
     writer = source(exactlyOnce="transactional", jobId="nightly").writer(schema=SCHEMA, overwrite=False)
@@ -148,7 +156,7 @@ def test_a_batch_is_named_by_its_job(source: Source, cluster: MockCluster, in_ta
     [
         ({}, {STATELESS_AQE: None}, f'spark.conf.set("{STATELESS_AQE}", "false")'),
         ({}, {STATELESS_AQE: "true"}, f'spark.conf.set("{STATELESS_AQE}", "false")'),
-        ({"batchId": "5"}, {"sql.streaming.queryId": None}, "works inside a stream only: a batch is named by jobId"),
+        ({"batchId": "5"}, {"sql.streaming.queryId": None}, "Spark does not say which query this is"),
         ({"batchId": "9"}, {}, "batchId=9: the micro-batch is 5"),
     ],
 )
