@@ -302,7 +302,7 @@ def arguments() -> argparse.Namespace:
         help="only the first N paths, breadth first (default: $DEMO_PAGES, else all)",
     )
     parser.add_argument("--greenlets", type=positive, default=500, help="of the crawler (default: %(default)s)")
-    parser.add_argument("--cap", type=positive, default=20_000, metavar="RECORDS", help="of a query at once (default: %(default)s)")
+    parser.add_argument("--cap", type=positive, default=40_000, metavar="RECORDS", help="of a query at once (default: %(default)s)")
     parser.add_argument(
         "--kill-after",
         type=positive,

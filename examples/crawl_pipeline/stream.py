@@ -22,6 +22,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
@@ -41,10 +42,10 @@ from gkafka.exceptions import KafkaException
 
 LATE_S = 30  # a record that is older than the newest by less than this still counts
 POLL_S = 0.5
-TRIES = 5
+MOST_LATE = 5  # times
 LATE_PYTHON = "Python worker failed to connect back"
 WINDOW_NEEDS = "value binary, timestamp timestamp"
-BEGINNING = ("Initializing StreamExecution", "Initializing sources")  # what Spark calls it
+BEGUN = ("Getting offsets", "Waiting", "Processing", "No new data")  # how Spark calls what a query does then
 P95_ACCURACY = 10_000  # exact for windows of fewer pages
 
 
@@ -96,29 +97,20 @@ class Stream:
         self.args = args
         self.names = names
         self.queries: dict[str, StreamingQuery] = {}
+        self._starts: dict[str, Callable[[], StreamingQuery]] = {
+            ARCHIVE: lambda: self._to_parquet(ARCHIVE, as_it_is(self._read(ARCHIVE)), by="topic"),
+            INLINKS: lambda: self._to_kafka(INLINKS, inlinks_so_far(self._read(INLINKS, "value binary")), names.inlinks),
+            WINDOWS: lambda: self._to_parquet(WINDOWS, per_window(self._read(WINDOWS, WINDOW_NEEDS), args.window)),
+        }
+        self._late: Counter[str] = Counter()
 
     def start(self) -> None:
         """One after the other: each starts Python processes, of which the machine may have enough to do. Raises QueryFailed."""
-        starts: dict[str, Callable[[], StreamingQuery]] = {
-            ARCHIVE: lambda: self._to_parquet(ARCHIVE, as_it_is(self._read(ARCHIVE)), by="topic"),
-            INLINKS: lambda: self._to_kafka(INLINKS, inlinks_so_far(self._read(INLINKS, "value binary")), self.names.inlinks),
-            WINDOWS: lambda: self._to_parquet(WINDOWS, per_window(self._read(WINDOWS, WINDOW_NEEDS), self.args.window)),
-        }
-        for name, start in starts.items():
-            for tries_left in reversed(range(TRIES)):
-                self.queries[name] = start()
-                if self._has_begun(name, may_be_late=bool(tries_left)):
-                    break
-
-    def _has_begun(self, name: str, *, may_be_late: bool) -> bool:
-        """Waits until a query has. False if its Python process was late, which Spark allows 10 s: it has done nothing. Raises QueryFailed."""
-        query = self.queries[name]
-        while query.isActive and query.status["message"] in BEGINNING:
-            time.sleep(0.05)
-        if may_be_late and not query.isActive and LATE_PYTHON in str(query.exception()):
-            return False
-        self.check()
-        return True
+        for name, start in self._starts.items():
+            self.queries[name] = start()
+            while not self.queries[name].status["message"].startswith(BEGUN):
+                self.check()
+                time.sleep(0.05)
 
     def _read(self, query: str, schema: str | None = None) -> DataFrame:
         """schema: the columns that the query needs; the others are not even decoded. None: all, headers included."""
@@ -158,10 +150,13 @@ class Stream:
         return str(self.args.out / "checkpoints" / query)
 
     def check(self) -> None:
-        """Raises QueryFailed."""
+        """Start a query again whose Python process was late: Spark waits for it no longer than 10 s. Raises QueryFailed for any other end."""
         for name, query in self.queries.items():
             if not query.isActive:
-                raise QueryFailed(f"{name}: {query.exception() or 'has ended'}")
+                if LATE_PYTHON not in str(query.exception()) or self._late[name] == MOST_LATE:
+                    raise QueryFailed(f"{name}: {query.exception() or 'has ended'}")
+                self._late[name] += 1
+                self.queries[name] = self._starts[name]()
 
     def finish(self) -> None:
         """Take in all that Kafka has, close the windows, end."""
