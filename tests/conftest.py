@@ -55,7 +55,8 @@ def recorded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     from tests.public.recording import Recorders, Watch, instead_of, judge
 
     recorders = Recorders()
-    monkeypatch.setattr("gkafka.client.resolve_handler", partial(instead_of, recorders))
+    for taken_from in ("gkafka.client", "gkafka.skins"):
+        monkeypatch.setattr(f"{taken_from}.resolve_handler", partial(instead_of, recorders))
     with Watch(recorders) as watch:
         yield
         judge(watch)

@@ -302,6 +302,7 @@ def test_close_refuses_whoever_waits_for_a_topic(client: KafkaClient, cluster: M
 
 
 def test_close_of_zero_fails_the_rest_at_once(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(0.3))
     producer = client.get_producer(linger_ms=60_000)
     delivery = producer.produce("t", b"x")
     with Clock() as clock:

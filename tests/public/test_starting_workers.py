@@ -91,7 +91,7 @@ def test_whoever_waits_starts_the_worker_that_another_could_not(
         fail()
 
     start = SlowStart(client, monkeypatch, PRODUCER, wait_and_fail)
-    producer = client.get_producer(linger_ms=300)
+    producer = client.get_producer(linger_ms=2000)
     refused = run.aside(producer.produce, "t", b"refused")
     assert entered.wait(LIMIT_S)
     accepted = producer.produce("t", b"accepted")
