@@ -76,7 +76,7 @@ demo: $(BUILT)  ## crawl a web site into a real Kafka, follow it in PySpark, kil
 	$(PY) examples/crawl_pipeline/run.py
 
 demo-full: $(BUILT)  ## the same with a site of 10,140 pages and more than a million links (some minutes)
-	$(PY) examples/crawl_pipeline/run.py --package openjdk-17-doc --cap 100000 --kill-after 300000 --out demo-out/full
+	$(PY) examples/crawl_pipeline/run.py --package openjdk-17-doc --start /api/index.html --cap 100000 --kill-after 300000 --out demo-out/full
 
 bench: $(BUILT)  ## gkafka beside the other clients that are installed, as a table
 	$(PY) benchmarks/run.py

@@ -229,18 +229,19 @@ class Bar:
 
 
 class Crawl:
-    def __init__(self, browser: Browser, ledger: Ledger, greenlets: int, max_pages: int | None, bar: Bar) -> None:
+    def __init__(self, browser: Browser, ledger: Ledger, greenlets: int, max_pages: int | None, bar: Bar, start: str = START) -> None:
         self.browser = browser
         self.ledger = ledger
         self.pool = Pool(greenlets)
         self.max_pages = max_pages
+        self.start = start
         self.bar = bar
         self.fetched = self.bytes = self.busy = self.peak = 0
 
     def run(self) -> None:
         """Level by level, so that the bound cuts at the same path in each run. Raises what stopped a greenlet."""
         seen: set[str] = set()
-        level, depth = [START], 0
+        level, depth = [self.start], 0
         while level:
             if self.max_pages is not None:
                 level = level[: self.max_pages - len(seen)]
@@ -307,7 +308,7 @@ def crawl_into(client: Any, args: Any) -> dict[str, Any]:
     # The ledger has counted what failed; close() would name it once more.
     with suppress(DeliveryError), client.get_producer(compression=args.compression) as producer, Bar() as bar:
         ledger = Ledger(producer, topics)
-        crawl = Crawl(browser, ledger, args.greenlets, args.max_pages, bar)
+        crawl = Crawl(browser, ledger, args.greenlets, args.max_pages, bar, args.start)
         began = time.perf_counter()
         crawl.run()
         crawled = time.perf_counter()
@@ -346,6 +347,7 @@ def arguments() -> Any:
     parser.add_argument("site", help="the site's address, as serve.py prints it: http://127.0.0.1:8000/")
     parser.add_argument("--greenlets", type=positive, default=500, help="fetching at once at most (default: %(default)s)")
     parser.add_argument("--max-pages", type=positive, metavar="N", help="stop after the first N paths, breadth first")
+    parser.add_argument("--start", default=START, metavar="PATH", help="where to begin (default: %(default)s)")
     parser.add_argument("--partitions", type=positive, default=4, help="of topics that are not there yet (default: %(default)s)")
     parser.add_argument("--compression", default="lz4", help="gzip, snappy, lz4, zstd or auto (default: %(default)s)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the crawl's figures as JSON")

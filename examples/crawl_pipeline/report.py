@@ -35,8 +35,6 @@ from charts import (
 from plotly.offline import get_plotlyjs
 from streamcharts import batches_chart, delay_chart, lag_chart, windows_chart
 
-START = "/index.html"
-
 
 @dataclass
 class Told:
@@ -330,6 +328,11 @@ def load_told(folder: Path) -> Told:
     )
 
 
+def start_of(tables: dict[str, Any]) -> str:
+    """The path of level 0."""
+    return next((path for path, (_, depth, _, _) in tables["paths"].items() if depth == 0), "/")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where tables.json is")
@@ -339,7 +342,7 @@ def main() -> int:
     tables = load(args.folder / "tables.json")
     if not tables:
         parser.error(f"{args.folder}: no tables.json there; batch.py writes it")
-    text = page(tables, load_told(args.folder), args.name or title_of(tables, START))
+    text = page(tables, load_told(args.folder), args.name or title_of(tables, start_of(tables)))
     path = args.write or args.folder / "report.html"
     write_whole(path, text)
     print(f"{path} ({len(text) / 1e6:.1f} MB)")

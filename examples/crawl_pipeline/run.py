@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from lag import as_text
-from names import INLINKS, positive
+from names import ARCHIVE, INLINKS, WINDOWS, positive
 from processes import ROOT, Children, Interrupted, signal_group
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Demo:
         self.children = children
         self.stage = stage
         self.number = 0
-        self.pages = ["--max-pages", str(args.max_pages)] if args.max_pages else []
+        self.pages = ["--start", args.start, *(["--max-pages", str(args.max_pages)] if args.max_pages else [])]
         # On a cluster that is not ours, topics of an earlier run would be counted again.
         self.prefix = f"demo-{int(time.time())}-" if args.hosts else ""
 
@@ -91,7 +91,7 @@ class Demo:
     def crawl(self, address: str, kafka: list[str], stream: Streaming) -> None:
         command = [script("crawl.py"), address, *kafka, "--greenlets", str(self.args.greenlets), *self.pages]
         child = self.children.start([sys.executable, *command, "--write", str(self.stage / "crawl.json")])
-        lag = stream.wait(lambda lag: bool(lag["done"][INLINKS] >= self.args.kill_after), while_running=child)
+        lag = stream.wait(lambda lag: bool(lag["done"][INLINKS] >= self.args.kill_after) or has_all(child, lag), while_running=child)
         stream.kill_and_restart(lag["left"][INLINKS])
         self.result_of(child, "crawl.py")
 
@@ -231,6 +231,24 @@ class Streaming:
             print(f"      {line}", flush=True)
 
 
+def has_all(crawl: subprocess.Popen[str], lag: dict[str, Any]) -> bool:
+    """Has the crawl ended, with less than should have been done before the kill?"""
+    return crawl.poll() is not None and all(lag["done"].values()) and not any(lag["left"].values())
+
+
+def only_what_counts(folder: Path) -> None:
+    """Make the output of Spark's file sink a plain folder of Parquet files: without those of a micro-batch that was killed, and without the
+    list of the others, which names them where they were written.
+    """
+    listed = set()
+    for log in (folder / "_spark_metadata").glob("[0-9]*"):
+        listed |= {Path(json.loads(line)["path"]).name for line in log.read_text(encoding="utf-8").splitlines()[1:]}
+    for part in folder.rglob("*.parquet"):
+        if part.name not in listed:
+            part.unlink()
+    shutil.rmtree(folder / "_spark_metadata")
+
+
 def script(name: str) -> str:
     return str(HERE / name)
 
@@ -246,6 +264,8 @@ def publish(stage: Path, out: Path) -> None:
     """Move the results to where they belong, the report last. Of the stream, what it has written stays, not what it would go on from."""
     for name in NOT_KEPT:
         shutil.rmtree(stage / name, ignore_errors=True)
+    for name in (ARCHIVE, WINDOWS):
+        only_what_counts(stage / f"{name}.parquet")
     for each in sorted(stage.iterdir(), key=lambda path: path.name == "report.html"):
         target = out / each.name
         if target.is_dir():
@@ -301,6 +321,7 @@ def arguments() -> argparse.Namespace:
         metavar="N",
         help="only the first N paths, breadth first (default: $DEMO_PAGES, else all)",
     )
+    parser.add_argument("--start", default="/index.html", metavar="PATH", help="of the site, where the crawl begins (default: %(default)s)")
     parser.add_argument("--greenlets", type=positive, default=500, help="of the crawler (default: %(default)s)")
     parser.add_argument("--cap", type=positive, default=40_000, metavar="RECORDS", help="of a query at once (default: %(default)s)")
     parser.add_argument(

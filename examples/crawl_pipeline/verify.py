@@ -14,7 +14,7 @@ Link      Every <a> start tag with an href, outside comments, <script> and <styl
           target is: the page itself if nothing is left; outside, written as it stands, if it begins with a scheme or "//"; else the path
           relative to the page (RFC 3986, 5.2.4), percent-decoded; before and after that, runs of "/" are one. A <base> is not heeded.
 Anchor    The text between that tag and the next <a or </a, tags and comments dropped, each run of white space one blank, 120 characters.
-Order     Breadth first. Level 0 is /index.html; level n + 1 is every path that a page of level n links to, or a 301 of level n leads to,
+Order     Breadth first. Level 0 is the start, /index.html; level n + 1 is every path that a page of level n links to, or a 301 of level n leads to,
           that is in no earlier level, sorted by its characters. At most N paths are fetched (all without a bound): the first N of the
           levels in a row. `depth` is the level.
 In-links  Of a path that was fetched: the links to it from other pages. Out-links of a page: its links to other paths of the site.
@@ -178,10 +178,10 @@ class Site:
         except (OSError, RuntimeError):
             return None
 
-    def crawl(self, max_pages: int | None = None) -> dict[str, Fetched]:
+    def crawl(self, max_pages: int | None = None, start: str = START) -> dict[str, Fetched]:
         """Every path fetched, in order."""
         seen: dict[str, Fetched] = {}
-        level, depth = [START], 0
+        level, depth = [start], 0
         while level:
             for path in level:
                 if max_pages is not None and len(seen) >= max_pages:
@@ -359,6 +359,7 @@ def main() -> int:
     parser.add_argument("--crawl", type=Path, help="crawl.json of crawl.py: what it produced is compared, too")
     parser.add_argument("--top", type=Path, help="top.json of top.py: all that the stream has written is compared, too")
     parser.add_argument("--max-pages", type=int, metavar="N", help="the bound that the crawler had")
+    parser.add_argument("--start", default=START, metavar="PATH", help="where the crawler began (default: %(default)s)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the comparison as JSON, too")
     args = parser.parse_args()
     if not (args.folder / "index.html").is_file():
@@ -369,7 +370,7 @@ def main() -> int:
     except (OSError, ValueError) as exc:
         parser.error(f"cannot read the figures to compare: {exc}")
     began = time.monotonic()
-    expected = count(Site(args.folder).crawl(args.max_pages))
+    expected = count(Site(args.folder).crawl(args.max_pages, args.start))
     taken = time.monotonic() - began
     rows = compare(expected, tables, crawl, top)
     print(as_text(rows))

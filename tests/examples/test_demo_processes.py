@@ -50,7 +50,7 @@ def test_a_child_ends_with_all_of_its_session(mark: str, monkeypatch: pytest.Mon
 def test_a_program_that_does_not_start_is_an_error_that_names_it(tmp_path: Path) -> None:
     children = processes.Children()
     try:
-        run = demo.Demo(argparse.Namespace(max_pages=None, hosts=None), children, tmp_path)
+        run = demo.Demo(argparse.Namespace(max_pages=None, hosts=None, start="/index.html"), children, tmp_path)
         with pytest.raises(demo.StepFailed, match=r"serve\.py"):
             run.background([demo.script("serve.py"), str(tmp_path)])
     finally:
@@ -97,3 +97,16 @@ def wait_for(ready: object, timeout: float = 30) -> None:
     while not ready():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_files_of_a_killed_batch_are_not_published(tmp_path: Path) -> None:
+    folder = tmp_path / "archive.parquet"
+    (folder / "_spark_metadata").mkdir(parents=True)
+    for name in ("kept-1.parquet", "kept-2.parquet", "cut-short.parquet"):
+        (folder / "topic=x").mkdir(exist_ok=True)
+        (folder / "topic=x" / name).write_text(name)
+    (folder / "_spark_metadata" / "0.compact").write_text('v1\n{"path":"file:///elsewhere/topic=x/kept-1.parquet","size":1}\n')
+    (folder / "_spark_metadata" / "1").write_text('v1\n{"path":"file:///elsewhere/topic=x/kept-2.parquet","size":1}\n')
+    demo.only_what_counts(folder)
+    assert sorted(path.name for path in folder.rglob("*.parquet")) == ["kept-1.parquet", "kept-2.parquet"]
+    assert not (folder / "_spark_metadata").exists()
