@@ -57,7 +57,6 @@ class Callbacks:
         self._handler, self._lock, self._sender, self._release = handler, lock, sender, release
         self._queue: deque[tuple[Batch, Batch, deque[Callback]]] = deque()
         self._delivered: dict[Batch, None] = {}  # whose memory is held for nothing but a look, in the order of their turn
-        self._due = self._called = 0
         self._calling_in = 0  # the id of the worker that calls them
         self._waits: list[Callable[[], None]] = []  # of those who wait for what is due
         self._worker: Any = None
@@ -66,13 +65,12 @@ class Callbacks:
         self._closed = False
         self.wake = handler.Event()
 
-    def add(self, batch: Batch, whole: Batch, callbacks: list[Callback]) -> None:
-        """Have them called. whole: what the deliveries of the batch refer to."""
+    def add(self, batch: Batch, whole: Batch, callbacks: list[Callback], added: list[Any]) -> None:
+        """Have them called. whole: what the deliveries of the batch refer to; added: gets a None in the same step."""
         with self._lock:
             if batch.error is None:
                 self._delivered[batch] = None
-            self._queue.append((batch, whole, deque(callbacks)))
-            self._due += len(callbacks)
+            added.extend(map(self._queue.append, ((batch, whole, deque(callbacks)),)))
         self._see_to_the_worker()
         self.wake.set()
 
@@ -105,26 +103,26 @@ class Callbacks:
         while any(batch in self._sender.telling for batch in telling) and self._handler.monotonic() < deadline:
             self._handler.sleep(LOOK_AGAIN_S)
         with self._lock:
-            due = self._due
-        while self._called < due and (now := self._handler.monotonic()) < deadline:
+            due = deque(callbacks for _, _, callbacks in self._queue)
+        while _are_left(due) and (now := self._handler.monotonic()) < deadline:
             self._see_to_the_worker()
             parker = self._handler.parker()
             wake = parker.wake
             self._waits.append(wake)
             try:
-                if self._called < due:
+                if _are_left(due):
                     parker.park(min(deadline, now + TICK_S))
             finally:
                 with contextlib.suppress(ValueError):
                     self._waits.remove(wake)
             self._handler.check_fork()
-        return max(0, due - self._called)
+        return sum(map(len, due))
 
     def stop(self, deadline: float) -> None:
         """Nothing but what is owed comes any more: end the worker after that. deadline: so long the callbacks may take, and a moment at least."""
         self._closed = True
         self.wake.set()
-        if not self._due:
+        if not self._queue and self._worker is None:
             return
         left = self.wait(max(deadline, self._handler.monotonic() + GRACE_S))
         if left:
@@ -153,29 +151,26 @@ class Callbacks:
 
     def _run_all(self) -> None:
         while self._queue:
-            batch, whole, callbacks = self._queue.popleft()
-            try:
-                self._run(whole, callbacks)
-            except BaseException:  # it was killed between two of them: the next worker goes on
-                self._queue.appendleft((batch, whole, callbacks))
-                raise
+            batch, whole, callbacks = self._queue[0]  # until all is done: if this is killed between two of them, the next worker goes on
+            self._run(whole, callbacks)
             end_waits(self._waits)
             self._delivered.pop(batch, None)
             self._release(batch)
+            self._queue.popleft()
 
     def _run(self, whole: Batch, callbacks: deque[Callback]) -> None:
-        """Call them one by one: what is left when this is killed was not called."""
+        """Call them one by one: what is left when this is killed was not called. (One that it was killed in was.)"""
         turn_ends = self._handler.monotonic() + TURN_S
         while callbacks:
-            index, fn = callbacks.popleft()
+            index, fn = callbacks[0]
             try:
                 fn(records.Delivery(whole, index))
             except BaseException as error:
-                if self._handler.cooperative and isinstance(error, (KeyboardInterrupt, SystemExit)):
-                    self._called += 1
+                if self._handler.cooperative and self._handler.interrupted(error):
+                    callbacks.popleft()
                     raise  # a signal came while this was on CPU; the end of the worker takes it to the main greenlet, whom it is meant for
                 log.exception("a delivery callback failed")
-            self._called += 1
+            callbacks.popleft()
             if not callbacks or self._handler.monotonic() >= turn_ends:
                 self._handler.checkpoint()
                 turn_ends = self._handler.monotonic() + TURN_S
@@ -220,6 +215,12 @@ def _work_on(ref: weakref.ref[Callbacks]) -> None:
         wake = callbacks.wake
         del callbacks
         wake.wait(TICK_S)
+
+
+def _are_left(due: deque[deque[Callback]]) -> bool:
+    while due and not due[0]:
+        due.popleft()
+    return bool(due)
 
 
 def end_waits(waits: list[Callable[[], None]]) -> None:

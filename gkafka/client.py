@@ -332,6 +332,8 @@ class KafkaClient:
             except DeliveryError as exc:
                 self._undelivered.append(exc)
             except Exception as exc:
+                if self._handler.interrupted(exc):
+                    raise
                 problem = exc
         # Whoever is killed above leaves the rest to the next close(); one that comes meanwhile waits for the same.
         self._cluster.close()

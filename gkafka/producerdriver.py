@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import weakref
+from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from gkafka.broker import CONTROL, PRODUCE
@@ -117,6 +119,8 @@ class ProducerDriver:
         self._id_sent: object = None
         self._beat = 0.0
         self._flying: list[Outgoing] = []
+        self._answers: deque[tuple[Outgoing, Any, KafkaException | None]] = deque()  # to what flies, not taken in yet
+        self._telling_at = 0.0
         self._answered_at = 0.0
         self._wake = self._handler.Event()
         self._sleeps_until = float("inf")
@@ -158,7 +162,7 @@ class ProducerDriver:
         """Under gevent a signal handler's exception is raised in whatever greenlet is on CPU, and goes on to the main one. If it was the
         worker, another one puts right what it left half done, and goes on. False: it was no signal, or none can be started any more.
         """
-        if not self.cooperative or not isinstance(error, (KeyboardInterrupt, SystemExit)):
+        if not self.cooperative or not self._handler.interrupted(error):
             return False
         log.info("the producer's worker was interrupted by %s: another one goes on", type(error).__name__)
         self.suspect(self._turn.get(TURN))
@@ -255,6 +259,7 @@ class ProducerDriver:
             if undo is not None:
                 undo()
             self._reconcile(notes)
+            self._take_in()
             self._ask_again()
             self._relax()
         finally:
@@ -265,7 +270,7 @@ class ProducerDriver:
         """A frame may stand half in a socket, or be counted as under way and be nowhere: its connection ends, and all of it is sent again."""
         channel.close()
         error = SocketDisconnectedError("the connection was closed: a caller was interrupted while it sent", broker=outgoing.broker_id)
-        self._answered(outgoing, None, error, flying=True)
+        self._answers.append((outgoing, None, error))
 
     def _ask_again(self) -> None:
         """For a producer id, if who was to ask was interrupted."""
@@ -285,6 +290,8 @@ class ProducerDriver:
         with self.lock:
             self._flushers.difference_update(gone)
             self.sender.flushing = bool(self._flushers)
+            if self.cooperative:  # else outcomes are told by who cannot be interrupted
+                self.sender.untold()
             self.sender.restore(self._flying)
             opened = {(b.topic, b.partition): b for b in self._appender.open_batches()}
             for key, batch in list(self.accumulator.open.items()):
@@ -304,13 +311,13 @@ class ProducerDriver:
         failed: list[tuple[Batch, KafkaException]] = []
         broker = self._cluster.broker_by_id(outgoing.broker_id)
         if broker is None:
-            self._answered(outgoing, None, LeaderNotFoundError(f"broker {outgoing.broker_id} is not in the metadata any more"))
+            self._answered(outgoing, LeaderNotFoundError(f"broker {outgoing.broker_id} is not in the metadata any more"))
             return
         try:
             channel = broker.channel(PRODUCE)
             version = self._produce_version(channel)
         except KafkaException as exc:
-            self._answered(outgoing, None, exc)
+            self._answered(outgoing, exc)
             return
         for batch in outgoing.batches:
             try:
@@ -320,7 +327,7 @@ class ProducerDriver:
         if failed:
             outgoing = self._without(outgoing, failed)
             if not outgoing.batches:
-                self._answered(outgoing, None, None)
+                self._answered(outgoing, None)
                 return
         request = self.sender.request(outgoing)
         self._undo = partial(self._cut_off, outgoing, channel)
@@ -371,10 +378,11 @@ class ProducerDriver:
 
     def _not_sealed(self, batch: Batch, error: Exception) -> KafkaException:
         """What a batch fails with that cannot be made ready to send: alone, for the next one may be. Raises what a signal handler raised."""
+        interruption = self._handler.interruption(error)
+        if interruption is not None:
+            raise interruption
         if isinstance(error, KafkaException):
             return error
-        if self._handler.interrupted(error):
-            raise error
         log.error("sealing %r failed", batch, exc_info=error)
         failure = ProduceFailureError(
             f"{batch.topic}-{batch.partition}: {batch.count} record(s) could not be made ready to send"
@@ -435,43 +443,72 @@ class ProducerDriver:
 
     def _on_answer(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> None:
         """On the connection's worker: take the answer in and let the next request go, if there is one to come."""
-        self._answered(outgoing, response, error, flying=True)
-        if self.sender.pressed and error is None:
-            self._wake.set()  # callers wait for memory: while the worker sends, the next answer is taken in and frees some
-        elif self._is_wanted(error):
-            self.kick()
+        self._answers.append((outgoing, response, error))
+        try:
+            self._take_in()
+            if self.sender.pressed and error is None:
+                self._wake.set()  # callers wait for memory: while the worker sends, the next answer is taken in and frees some
+            elif self._is_wanted(error):
+                self.kick()
+        except BaseException:
+            self.suspect()
+            raise
+
+    def _take_in(self) -> None:
+        """Take in the answers that came. Each stays where it is until that is done: whoever was interrupted leaves it to mend()."""
+        while self._answers:
+            if self.cooperative and self._interrupted:
+                self._wake.set()
+                return
+            with self.lock:
+                if not self._answers:
+                    return
+                outgoing, response, error = self._answers[0]
+                divided = self._settle(outgoing, response, error) if self._is_flying(outgoing) else []
+                self._land(outgoing)
+                self._answers.popleft()
+            self._after_answer(outgoing, error, divided)
 
     def _is_wanted(self, error: KafkaException | None) -> bool:
         """Is there anything to be driven after an answer?"""
         return bool(self.accumulator.unsettled) or self.transactions is not None or error is not None
 
-    def _answered(self, outgoing: Outgoing, response: Any, error: KafkaException | None, *, flying: bool = False) -> None:
-        """flying: it was handed to a connection. One that has landed already was given up by mend(): this comes too late."""
+    def _answered(self, outgoing: Outgoing, error: KafkaException | None) -> None:
+        """It came to no answer: it was not handed to a connection."""
         with self.lock:
-            if flying and not self._land(outgoing):
-                return
-            now = self._handler.monotonic()
-            if error is None:
-                self._answered_at = now
-            _, stale = self.sender.on_answer(outgoing, response, error, now)
-            if stale:
-                self._cluster.metadata.invalidate()
-            divided, self.sender.divided = self.sender.divided, []
-            if self._is_wanted(error):
-                self._again = True  # whoever drives after this sees it all
+            divided = self._settle(outgoing, None, error)
+        self._after_answer(outgoing, error, divided)
+
+    def _settle(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> list[Batch]:
+        """Under the lock. Returns the batches that were divided."""
+        now = self._handler.monotonic()
+        if error is None:
+            self._answered_at = now
+        _, stale = self.sender.on_answer(outgoing, response, error, now)
+        if stale:
+            self._cluster.metadata.invalidate()
+        divided, self.sender.divided = self.sender.divided, []
+        if self._is_wanted(error):
+            self._again = True  # whoever drives after this sees it all
+        return divided
+
+    def _after_answer(self, outgoing: Outgoing, error: KafkaException | None, divided: list[Batch]) -> None:
         for batch in divided:
             _wake(batch)  # who waits for it has to look again for what it waits for
         if isinstance(error, UnsupportedVersion):
             log.error("broker %s: %s", outgoing.broker_id, error)
         self.finish()
 
-    def _land(self, outgoing: Outgoing) -> bool:
-        """It is not under way any more. False: it was not."""
+    def _is_flying(self, outgoing: Outgoing) -> bool:
+        """Was it handed to a connection, and has not landed yet? What has was given up by mend(), and its answer comes too late."""
+        return any(other is outgoing for other in self._flying)  # one with the same batches that is equal may be under way by now
+
+    def _land(self, outgoing: Outgoing) -> None:
+        """It is not under way any more."""
         for n, other in enumerate(self._flying):
-            if other is outgoing:  # one with the same batches that is equal may be under way by now
-                del self._flying[n]
-                return True
-        return False
+            if other is outgoing:
+                del self._flying[n]  # in one step: who drives may append meanwhile
+                return
 
     def _ask_producer_id(self) -> None:
         request = self._id_asked = self.sender.producer_id_request()
@@ -486,6 +523,13 @@ class ProducerDriver:
             self._on_producer_id(request, None, exc)
 
     def _on_producer_id(self, asked: object, response: Any, error: KafkaException | None) -> None:
+        try:
+            self._take_producer_id(asked, response, error)
+        except BaseException:
+            self.suspect()
+            raise
+
+    def _take_producer_id(self, asked: object, response: Any, error: KafkaException | None) -> None:
         with self.lock:
             if asked is not self._id_asked:
                 return  # it was given up by mend()
@@ -505,20 +549,24 @@ class ProducerDriver:
         if self._handler.interruptible() and self._worker is not None and self._worker.is_alive():
             self._wake.set()  # it is done in one piece or not at all
             return
-        with self.lock:
-            settled = self.sender.take_ended()
+        self._telling_at = self._handler.monotonic()
+        settled: list[Settled] = []
         try:
+            with self.lock:
+                settled = self.sender.take_ended()
             for outcome in settled:
                 self._tell(outcome)
-        except BaseException:  # a greenlet that was killed while a log took its time: the worker goes on
-            self._wake.set()
+        except BaseException:  # a greenlet was killed while a log took its time, or a signal's exception hit it: the worker goes on
+            if not self.cooperative:
+                with self.lock:
+                    self.sender.told(settled)
+            self.suspect()
             raise
-        finally:
-            with self.lock:  # readers of several connections may be here at once
-                self.sender.told(settled)
-                for outcome in settled:
-                    if outcome.batch.done:
-                        self.settled_records += outcome.batch.count
+        with self.lock:  # readers of several connections may be here at once
+            self.sender.told(settled)
+            for outcome in settled:
+                if outcome.batch.done:
+                    self.settled_records += outcome.batch.count
         if settled:
             if not self.outcome.is_set():
                 self.outcome.set()
@@ -527,20 +575,33 @@ class ProducerDriver:
                 self._wake.set()
                 self.callbacks.wake.set()
 
+    @property
+    def _is_suspicious(self) -> bool:
+        """Has somebody left a note that he was interrupted, or not been heard of for so long that he was without leaving one?"""
+        if self._interrupted:
+            return True
+        now = self._handler.monotonic()
+        left_untold = self.cooperative and self.sender.telling and now - self._telling_at > STUCK_S
+        return bool(left_untold or (self._turn and now - self._beat > STUCK_S))
+
     def _tell(self, outcome: Settled) -> None:
         batch = outcome.batch
         whole = batch.parent or batch
-        if outcome.error is None:
+        heard = self.sender.telling[batch].callbacks
+        if heard:
+            pass  # from who was interrupted
+        elif outcome.error is None:
             self.delivered += batch.count
-            callbacks = batch.complete(outcome.base_offset, outcome.log_append_time)
+            heard.extend(starmap(batch.complete, ((outcome.base_offset, outcome.log_append_time),)))  # in one step of C
         else:
             # Kept before it is done: a flush() that sees the last batch done must find it among the failures.
             self.failures.keep(batch, outcome.error)
-            callbacks = batch.fail(outcome.error, batch.extra.persisted)
-            if not callbacks:
-                self.failures.called(batch)
-        if callbacks:
-            self.callbacks.add(batch, whole, callbacks)
+            heard.extend(starmap(batch.fail, ((outcome.error, batch.extra.persisted),)))
+        callbacks = heard[0]
+        if callbacks and len(heard) == 1:
+            self.callbacks.add(batch, whole, callbacks, heard)
+        elif outcome.error is not None and not callbacks:
+            self.failures.called(batch)
         _wake(batch)
         if whole is not batch and whole.done:
             _wake(whole)
@@ -653,8 +714,9 @@ def _work(ref: weakref.ref[ProducerDriver]) -> None:
         handler.check_fork()
         # Whoever drives meanwhile cannot know when this worker would wake: it wakes it.
         driver._sleeps_until = float("inf")
-        if driver._interrupted or (driver._turn and handler.monotonic() - driver._beat > STUCK_S):
+        if driver._is_suspicious:
             driver.mend()
+        driver._take_in()
         deadline = driver._drive(object())
         now = handler.monotonic()
         wake, driver._sleeps_until = driver._wake, min(deadline, now + (TICK_S if driver.accumulator.unsettled else driver.idle_s))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from gkafka.exceptions import KafkaTimeoutError, ProtocolError, UnsupportedVersion, error_for
@@ -367,15 +368,17 @@ class Connection:
             self._expect(Sent(request.API, version, correlation_id, token, now, timeout_s))
         return frame
 
-    def take(self, frame: memoryview) -> Sent:
+    def take(self, frame: memoryview, note: Callable[[Sent], object] = lambda sent: None) -> Sent:
         """The request that a frame answers: the oldest in flight, since Kafka answers in order. It is no longer in flight.
 
+        note: told of it just before, so that whoever is interrupted here knows whom nobody else will tell.
         Raises ProtocolError if the frame answers something else; the connection cannot be used further then.
         """
         if not self._in_flight:
             raise ProtocolError(f"{self.peer}: an answer came though nothing was asked", broker=self.broker)
         sent = self._in_flight[0]
         self._check_id(frame, sent.correlation_id, sent.api.name)
+        note(sent)
         self._in_flight.popleft()
         if self._earliest[0] is sent:
             self._earliest.popleft()

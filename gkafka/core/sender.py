@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from gkafka.brokererrors import (
@@ -79,6 +79,14 @@ class Settled(NamedTuple):
     error: KafkaException | None
 
 
+class Telling(NamedTuple):
+    """An outcome that is being told. callbacks: empty until the batch has heard it, then what it wants called with it, and behind that a
+    None once that is in the callbacks' hands: so whoever goes on after an interruption does nothing twice."""
+
+    outcome: Settled
+    callbacks: list[list[Any] | None]
+
+
 class Poll(NamedTuple):
     """What to do now. deadline: when to poll again at the latest, if nothing else happens."""
 
@@ -134,7 +142,7 @@ class Sender:
         self.limits: dict[str, int] = {}
         self.divided: list[Batch] = []
         self.ended: list[Settled] = []
-        self.telling: dict[Batch, None] = {}
+        self.telling: dict[Batch, Telling] = {}
         self.splits = 0
         self._throttled: dict[int, float] = {}
         self._schedule = Schedule(accumulator, metadata, linger_s=linger_s, may_send=self._may_send)
@@ -432,7 +440,7 @@ class Sender:
         """The outcomes since the last call. They are owed until `told`."""
         ended = self.ended
         for settled in ended:
-            self.telling[settled.batch] = None
+            self.telling.setdefault(settled.batch, Telling(settled, []))
         self.ended = []
         for settled in ended:
             self.accumulator.settled(settled.batch)
@@ -443,6 +451,11 @@ class Sender:
         self.ended[:0] = [settled for settled in taken if not settled.batch.done]
         for settled in taken:
             self.telling.pop(settled.batch, None)
+
+    def untold(self) -> None:
+        """Who was telling was interrupted: all of that is left to the next."""
+        again = {id(settled.batch) for settled in self.ended}
+        self.ended[:0] = [telling.outcome for batch, telling in self.telling.items() if id(batch) not in again]
 
     @property
     def owes(self) -> bool:
@@ -556,7 +569,7 @@ class Sender:
         for outgoing in flying:
             self.in_flight[outgoing.broker_id] = self.in_flight.get(outgoing.broker_id, 0) + 1
             held.update(id(batch) for batch in outgoing.batches)
-        over = {id(settled.batch) for settled in self.ended}
+        over = {id(settled.batch) for settled in self.ended} | {id(batch) for batch in self.telling}
         for batch in list(self.accumulator.unsettled):
             queue: PartitionQueue | None = batch.extra.queue if batch.extra is not None else None
             if queue is None or id(batch) in over or batch in queue.pending:

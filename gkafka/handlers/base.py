@@ -43,9 +43,6 @@ class Worker(abc.ABC):
     stop_requested: set by stop(); the function's owner looks at it, nothing ends a worker from outside.
     """
 
-    QUIET: ClassVar[tuple[type[BaseException], ...]] = (ForkedClientError,)
-    """Ends that are no failures: in a forked child the worker is a copy that has to go."""
-
     def __init__(self, name: str, run: Callable[[], object], on_failure: Callable[[BaseException], object] | None) -> None:
         self.name = name
         self.stop_requested = False
@@ -62,6 +59,10 @@ class Worker(abc.ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} {'running' if self.is_alive() else 'ended'}>"
 
+    def _is_quiet(self, error: BaseException) -> bool:
+        """Is this end no failure? (In a forked child the worker is a copy that has to go.)"""
+        return isinstance(error, ForkedClientError)
+
     def _body(self) -> BaseException | None:
         """Run the function; the error that ended it has been reported when this returns."""
         try:
@@ -73,7 +74,7 @@ class Worker(abc.ABC):
 
     def _report(self, error: BaseException) -> None:
         if self._on_failure is None:
-            level = logging.DEBUG if isinstance(error, self.QUIET) else logging.ERROR
+            level = logging.DEBUG if self._is_quiet(error) else logging.ERROR
             log.log(level, "worker %r ended by %s", self.name, type(error).__name__, exc_info=error)
             return
         try:
@@ -262,9 +263,14 @@ class Handler(abc.ABC):
         """Whether a signal handler's exception may end the calling worker anywhere. No one's, unless the handler says otherwise."""
         return False
 
+    def interruption(self, error: BaseException) -> BaseException | None:
+        """What a signal handler raised in the calling worker, if this error is that or was made of it: then what was under way has not failed, it
+        was ended from outside."""
+        return None
+
     def interrupted(self, error: BaseException) -> bool:
-        """Whether a signal handler raised this, in the calling worker: then what was under way has not failed, it was ended from outside."""
-        return False
+        """Is there such an interruption?"""
+        return self.interruption(error) is not None
 
     @abc.abstractmethod
     def in_owner(self) -> bool:

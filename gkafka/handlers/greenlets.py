@@ -22,6 +22,7 @@ from gkafka.handlers import primitives as p
 from gkafka.handlers import sockets
 from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
 from gkafka.handlers.primitives import SLICE_S
+from gkafka.handlers.signals import raised_by_handler
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise ConfigurationError("gevent does not support Python without the GIL (importing it would turn the GIL on): use handler='threading'")
@@ -52,7 +53,6 @@ __all__ = ["GEventHandler"]
 T = TypeVar("T")
 _threads = get_original("_thread", "_local")()  # of real threads, in a patched process too
 READ, WRITE = 1, 2
-SIGNALLED = (KeyboardInterrupt, SystemExit)
 SEND_TURN = 1 << 19  # bytes for one system call: the kernel would copy many megabytes in one go, with the hub waiting
 POOL_THREADS = 2  # codec jobs at once; more threads only take the GIL from the hub
 POOL_IDLE_S = 30  # then its threads end: a client that was dropped without close() leaves none behind
@@ -65,8 +65,6 @@ HUB_ENDED = (
 
 class GreenletWorker(Worker):
     """A greenlet. Its `ended` flag lets any thread join it."""
-
-    QUIET: ClassVar[tuple[type[BaseException], ...]] = (*Worker.QUIET, *SIGNALLED)  # what signals raise goes on to the main greenlet
 
     def __init__(
         self,
@@ -93,10 +91,11 @@ class GreenletWorker(Worker):
 
     def _main(self) -> None:
         error = self._body()
-        if isinstance(error, SIGNALLED):
+        raised = _interruption(error) if error is not None else None
+        if raised is not None:
             # A signal arrived while this greenlet was running. It is meant for the main greenlet; re-raised from here it would get
             # there too, but only after gevent has printed a traceback.
-            self._hub.loop.run_callback(self._hub.handle_system_error, type(error), error)
+            self._hub.loop.run_callback(self._hub.handle_system_error, type(raised), raised, raised.__traceback__)
 
     def _on_end(self, greenlet: Any) -> None:
         if greenlet.exception is not None:
@@ -105,6 +104,9 @@ class GreenletWorker(Worker):
             self._report(greenlet.value)
         self._workers.discard(self)
         self._ended.set()
+
+    def _is_quiet(self, error: BaseException) -> bool:
+        return super()._is_quiet(error) or _interruption(error) is not None  # what signals raise goes on to the main greenlet
 
     def join(self, timeout: float | None = None) -> bool:
         me = gevent.getcurrent()
@@ -337,6 +339,9 @@ class GEventHandler(Handler):
     def current_id(self) -> int:
         return id(gevent.getcurrent())
 
+    def interruption(self, error: BaseException) -> BaseException | None:
+        return _interruption(error)
+
     def in_owner(self) -> bool:
         return get_hub_if_exists() is self.hub
 
@@ -443,6 +448,11 @@ def _is_destroyed(loop: Any) -> bool:
         return loop is None or loop.iteration < 0
     except ValueError:  # gevent's loops tell by nothing else
         return True
+
+
+def _interruption(error: BaseException) -> BaseException | None:
+    # Nothing else raises these two in a worker: Python's own handler of SIGINT is written in C and leaves no frame.
+    return error if isinstance(error, (KeyboardInterrupt, SystemExit)) else raised_by_handler(error)
 
 
 def _logged(fn: Callable[..., object], args: tuple[Any, ...]) -> None:

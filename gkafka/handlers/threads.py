@@ -11,15 +11,12 @@ import errno
 import os
 import queue
 import select
-import signal
 import socket
 import struct
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
-from types import CodeType
 from typing import Any, ClassVar, TypeVar
 
 from gkafka.exceptions import ClientClosedError, KafkaTimeoutError, SocketDisconnectedError
@@ -28,6 +25,7 @@ from gkafka.handlers import sockets
 from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
 from gkafka.handlers.patching import PatchState
 from gkafka.handlers.primitives import SLICE_S
+from gkafka.handlers.signals import raised_by_handler
 
 __all__ = ["ThreadingHandler"]
 
@@ -387,11 +385,8 @@ class ThreadingHandler(Handler):
     def interruptible(self) -> bool:
         return threading.get_ident() == self._main
 
-    def interrupted(self, error: BaseException) -> bool:
-        if not self.interruptible():
-            return False
-        handlers = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
-        return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
+    def interruption(self, error: BaseException) -> BaseException | None:
+        return raised_by_handler(error) if self.interruptible() else None
 
     def in_owner(self) -> bool:
         return True
@@ -464,12 +459,3 @@ class ThreadingHandler(Handler):
             return
         self._patched.check_unchanged()
         self._started = True
-
-
-def _code(handler: Any) -> CodeType | None:
-    """What a signal's handler runs, if it is written in Python."""
-    called = getattr(handler, "func", handler)  # of a functools.partial
-    if callable(called) and not hasattr(called, "__code__") and not hasattr(called, "__func__"):
-        called = getattr(type(called), "__call__", None)  # noqa: B004  of an object with that method
-    code = getattr(getattr(called, "__func__", called), "__code__", None)
-    return code if isinstance(code, CodeType) else None

@@ -136,6 +136,7 @@ class Channel:
         self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
         self._started = False
         self._unclaimed = [None]
+        self._answering: Sent | None = None  # what the reader took out and has not told yet
         self._abandoned = False
         self._opened = False
         self._sends = False  # opened, and not waiting for a re-authentication
@@ -276,6 +277,9 @@ class Channel:
         try:
             return self._connection.prepare(request, on_done, at, timeout_s, max_version=max_version, expects_response=expects_response)
         except Exception as exc:
+            interruption = self._handler.interruption(exc)
+            if interruption is not None:
+                raise interruption from None
             name = request.API.name
             error = exc if isinstance(exc, KafkaException) else SerializationError(f"{name} cannot be encoded: {exc!r}", api=name)
             self._outbox.put(Out([], on_done, error))
@@ -297,6 +301,9 @@ class Channel:
         try:
             return _after(frame, self._stream.try_send(frame))
         except (KafkaException, OSError) as exc:
+            interruption = self._handler.interruption(exc)
+            if interruption is not None:
+                raise interruption from None
             self._break(exc)
             return []
 
@@ -334,29 +341,43 @@ class Channel:
             while True:
                 self._answer(self._frames.read())
                 self._handler.checkpoint()
-        except KafkaException as exc:
-            error = exc
         except Exception as exc:
-            log.exception("%s: the reader failed", self.peer)
-            error = ProtocolError(f"{self.peer}: the reader failed: {type(exc).__name__}: {exc}", broker=self._about)
+            interruption = self._handler.interruption(exc)
+            if interruption is not None:
+                error = self._stopped_by(interruption)
+                raise interruption from None
+            error = exc if isinstance(exc, KafkaException) else self._reader_failed(exc)
+            self._answering = None  # whoever asked was told, or is one of those who will be
         except BaseException as exc:
-            error = SocketDisconnectedError(f"{self.peer}: the reader was stopped by {type(exc).__name__}", broker=self._about)
+            error = self._stopped_by(exc)
             raise
         finally:
             self._shut(error)
+            if self._answering is not None:
+                with contextlib.suppress(BaseException):  # what ended it goes on already
+                    self._tell(self._answering.token, None, error or self._closed_error())
             if self._stream is not None:
                 self._stream.close()  # whoever shut the connection may have been interrupted before that
             self._ended.set()
+
+    def _stopped_by(self, exc: BaseException) -> KafkaException:
+        return SocketDisconnectedError(f"{self.peer}: the reader was stopped by {type(exc).__name__}", broker=self._about)
+
+    def _reader_failed(self, exc: Exception) -> KafkaException:
+        log.error("%s: the reader failed", self.peer, exc_info=exc)
+        return ProtocolError(f"{self.peer}: the reader failed: {type(exc).__name__}: {exc}", broker=self._about)
 
     def _answer(self, frame: memoryview) -> None:
         """Hand up one answer. Nothing of it is referred to afterwards: its buffer can be used again."""
         with self._lock:
             if self._closed:
                 raise self._closed_error()
-            sent = self._connection.take(frame)
+            sent = self._connection.take(frame, self._note_answering)
         try:
             message = self._connection.decode(sent, frame)
-        except BaseException as exc:
+        except Exception as exc:
+            if self._handler.interrupted(exc):
+                raise  # told at the end, as a lost connection
             error = (
                 exc if isinstance(exc, KafkaException) else ProtocolError(f"{self.peer}: {exc!r}", broker=self._about, api=sent.api.name)
             )
@@ -365,6 +386,10 @@ class Channel:
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s: %s v%s answered in %.3f s", self.peer, sent.api.name, sent.version, self._handler.monotonic() - sent.sent_at)
         self._tell(sent.token, message, None)
+        self._answering = None
+
+    def _note_answering(self, sent: Sent) -> None:
+        self._answering = sent
 
     def _tell_each(self, failed: Failures) -> None:
         """Tell everybody, even if a callback is ended by a kill or Ctrl-C: that goes on when all were told."""
@@ -385,7 +410,9 @@ class Channel:
     def _tell(self, on_done: OnDone, response: Any, error: KafkaException | None) -> None:
         try:
             on_done(response, error)
-        except Exception:
+        except Exception as exc:
+            if self._handler.interrupted(exc):
+                raise
             log.exception("%s: a callback for an answer raised", self.peer)
 
     def _receive(self, view: memoryview) -> int:
@@ -400,7 +427,8 @@ class Channel:
             except KafkaTimeoutError:
                 continue
             except OSError as exc:
-                raise self._lost(exc) from None
+                interruption = self._handler.interruption(exc)
+                raise interruption or self._lost(exc) from None
             if received == 0:
                 raise self._lost(None)
             return received

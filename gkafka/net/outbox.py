@@ -118,6 +118,9 @@ class Outbox:
             with self._lock:
                 self._runs = self._claimed = False
             self.wake()  # what was put in meanwhile is still to be told that it is too late
+            interruption = self._handler.interruption(exc)
+            if interruption is not None:
+                raise interruption from None
             if not isinstance(exc, (KafkaException, OSError)):
                 raise
 

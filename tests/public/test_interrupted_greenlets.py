@@ -1,12 +1,15 @@
-"""Under gevent a signal handler's exception is raised in whatever greenlet is on CPU. If that is the producer's worker, another one goes on."""
+"""Under gevent a signal handler's exception is raised in whatever greenlet is on CPU. If that is a worker of gkafka's, the exception reaches the
+program all the same, and another worker goes on.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from types import FrameType
 from typing import Any, TypeVar
@@ -15,11 +18,12 @@ import gevent
 import pytest
 
 from gkafka import KafkaClient
+from gkafka.net.channel import Channel
 from gkafka.producerdriver import ProducerDriver
 from gkafka.testing import MockCluster
 from tests.effort import seeds
 from tests.public.aids import LIMIT_S, stored
-from tests.public.test_interrupted import PARTITIONS, PROMPT_S, Gun
+from tests.public.test_interrupted import PARTITIONS, PROMPT_S, Gun, Shot
 
 T = TypeVar("T")
 LIVES = 10
@@ -31,16 +35,43 @@ class CtrlC(KeyboardInterrupt):
     """What the handler raises; gevent takes it to the main greenlet, too."""
 
 
+class Alarm(Exception):
+    """What a handler raises that gives the program a deadline of its own."""
+
+
+class SlowAlarm(TimeoutError):
+    """The same, of a kind that is an OSError as well."""
+
+
 class WorkersGun(Gun):
-    """Shoots only at the worker, and with what Ctrl-C raises. Not inside the handler: it comes between lines there that a real signal does not
-    come between; those are in tests/handlers/test_signals.py.
+    """Shoots only at workers of gkafka's, and with what a signal handler raises. Not inside gkafka's handler of concurrency: it comes between lines
+    there that a real signal does not come between; those are in tests/handlers/test_signals.py.
     """
 
-    raises = CtrlC
+    def __init__(self, raises: type[BaseException]) -> None:
+        super().__init__()
+        self.with_handler = raises
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         inside = os.sep + "handlers" + os.sep in frame.f_code.co_filename
-        return self._line if inside or gevent.getcurrent().name != "gkafka-producer" else super()._line(frame, event, arg)
+        if inside or not str(getattr(gevent.getcurrent(), "name", "")).startswith("gkafka-"):
+            return self._line
+        try:
+            return super()._line(frame, event, arg)
+        except Shot:
+            signal.raise_signal(signal.SIGUSR1)
+            raise AssertionError("the handler did not run") from None
+
+    def handle(self, *_: object) -> None:
+        raise self.with_handler
+
+
+@pytest.fixture(params=[CtrlC, Alarm, SlowAlarm], ids=lambda kind: kind.__name__)
+def gun(request: pytest.FixtureRequest) -> Iterator[WorkersGun]:
+    made = WorkersGun(request.param)
+    before = signal.signal(signal.SIGUSR1, made.handle)
+    yield made
+    signal.signal(signal.SIGUSR1, before)
 
 
 def through(call: Callable[[], T]) -> T:
@@ -48,38 +79,93 @@ def through(call: Callable[[], T]) -> T:
     while True:
         try:
             return call()
-        except CtrlC:
+        except (CtrlC, Alarm, SlowAlarm):
             continue
 
 
-@pytest.mark.parametrize("seed", seeds(4))
+def shoot_at(kind: type, method: str, gun: WorkersGun, chance: Random, patch: pytest.MonkeyPatch) -> None:
+    """At some line inside every other call of the method that a worker makes."""
+    whole: Callable[..., Any] = getattr(kind, method)
+
+    def under_fire(*args: Any) -> Any:
+        if chance.random() < 0.5 and str(getattr(gevent.getcurrent(), "name", "")).startswith("gkafka-pro"):
+            with gun.aimed(chance.randrange(1, 150)):
+                return whole(*args)
+        return whole(*args)
+
+    patch.setattr(kind, method, under_fire)
+
+
+@pytest.mark.parametrize("seed", seeds(3))
 def test_a_producer_whose_worker_is_interrupted_at_any_line_delivers_everything_once(
-    make_cluster: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch, seed: int, gun: WorkersGun
 ) -> None:
     cluster: MockCluster = make_cluster(topics={"t": PARTITIONS})
-    gun, chance = WorkersGun(), Random(seed)
-    drive_once = ProducerDriver._drive_once
-
-    def under_fire(driver: ProducerDriver) -> float:
-        if chance.random() < 0.5 and getattr(gevent.getcurrent(), "name", "") == "gkafka-producer":
-            with gun.aimed(chance.randrange(1, 150)):
-                return drive_once(driver)
-        return drive_once(driver)
-
-    monkeypatch.setattr(ProducerDriver, "_drive_once", under_fire)
+    shoot_at(ProducerDriver, "_drive_once", gun, Random(seed), monkeypatch)
     for _ in range(LIVES):
         live(cluster, gun)
     assert len(set(gun.shots)) > LIVES, gun.shots
 
 
-def live(cluster: MockCluster, gun: WorkersGun) -> None:
+@pytest.mark.parametrize("seed", seeds(3))
+def test_a_producer_whose_connections_worker_is_interrupted_at_any_line_delivers_everything_once(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch, seed: int, gun: WorkersGun
+) -> None:
+    cluster: MockCluster = make_cluster(topics={"t": PARTITIONS})
+    shoot_at(Channel, "_answer", gun, Random(seed), monkeypatch)
+    for _ in range(LIVES):
+        live(cluster, gun)
+    assert len(set(gun.shots)) > LIVES, gun.shots
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_outcomes_that_were_being_told_when_a_signal_came_are_told_once(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch, seed: int, gun: WorkersGun
+) -> None:
+    cluster: MockCluster = make_cluster(topics={"t": PARTITIONS})
+    shoot_at(ProducerDriver, "finish", gun, Random(seed), monkeypatch)
+    for _ in range(LIVES):
+        live(cluster, gun, callbacks=True)
+    assert len(set(gun.shots)) > LIVES // 2, gun.shots
+
+
+def test_what_a_signal_handler_raises_in_a_worker_reaches_the_program(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch, gun: WorkersGun, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster: MockCluster = make_cluster(topics={"t": 1})
+    whole, armed = Channel._answer, False
+
+    def under_fire(channel: Channel, frame: memoryview) -> None:
+        if not armed or gun.shots:
+            return whole(channel, frame)
+        with gun.aimed(3):
+            return whole(channel, frame)
+
+    monkeypatch.setattr(Channel, "_answer", under_fire)
+    client = KafkaClient(cluster.bootstrap, handler="gevent")
+    producer: Any = client.get_producer()
+    producer.produce("t", b"1").result(LIMIT_S)
+    armed = True
+    with pytest.raises(gun.with_handler):
+        producer.produce("t", b"2").result(LIMIT_S)
+    producer.flush(LIMIT_S)
+    assert [record.value for record in stored(cluster)] == [b"1", b"2"]
+    assert not [line for line in caplog.records if line.levelname in ("ERROR", "CRITICAL")], caplog.text
+    client.close(LIMIT_S)
+
+
+def live(cluster: MockCluster, gun: WorkersGun, *, callbacks: bool = False) -> None:
     first = len(gun.shots)
     client = KafkaClient(cluster.bootstrap, handler="gevent", reconnect_backoff_ms=1)
     producer: Any = client.get_producer(linger_ms=1, batch_bytes=512, max_request_bytes=4096, retry_backoff_ms=1)
     accepted: list[tuple[bytes, Any]] = []
+    called: list[int] = []
 
     def produce(value: bytes) -> None:
         accepted.append((value, producer.produce("t", value, partition=len(accepted) % PARTITIONS)))
+        if callbacks:
+            number = len(accepted)
+            accepted[-1][1].add_done_callback(lambda _: called.append(number))
 
     for at in range(90):
         through(lambda: produce(b"%d" % next(NUMBERS) + b"." * 60))
@@ -94,4 +180,6 @@ def live(cluster: MockCluster, gun: WorkersGun) -> None:
     assert time.monotonic() - begun < PROMPT_S, f"after {gun.shots[first:]}"
     counts = Counter(record.value for record in stored(cluster, partitions=range(PARTITIONS)))
     assert all(counts[value] == 1 for value, _ in accepted), gun.shots[first:]
+    assert sorted(called) == list(range(1, len(accepted) + 1) if callbacks else []), gun.shots[first:]
+    assert producer._driver.own_available == producer.config.buffer_bytes, gun.shots[first:]
     assert not [w for w in client.handler.workers() if w.is_alive()]

@@ -1,0 +1,35 @@
+"""What signal handlers raise, told from all else: it is meant for the program, whatever it happened to hit."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from types import CodeType
+from typing import Any
+
+__all__ = ["raised_by_handler"]
+
+
+def raised_by_handler(error: BaseException) -> BaseException | None:
+    """What a signal handler raised, if that is this error or what it was made of: one that stands in its traceback."""
+    handlers = _handlers()
+    cause: BaseException | None = error
+    while cause is not None:
+        if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(cause.__traceback__)):
+            return cause
+        cause = cause.__cause__
+    return None
+
+
+def _handlers() -> set[CodeType]:
+    codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()}
+    return {code for code in codes if code is not None}
+
+
+def _code(handler: Any) -> CodeType | None:
+    """What a signal's handler runs, if it is written in Python."""
+    called = getattr(handler, "func", handler)  # of a functools.partial
+    if callable(called) and not hasattr(called, "__code__") and not hasattr(called, "__func__"):
+        called = getattr(type(called), "__call__", None)  # noqa: B004  of an object with that method
+    code = getattr(getattr(called, "__func__", called), "__code__", None)
+    return code if isinstance(code, CodeType) else None
