@@ -55,6 +55,7 @@ __all__ = [
     "RdKafkaException",
     "RdKafkaStoppedException",
     "RecordTooLarge",
+    "ReentrantCallError",
     "SerializationError",
     "SocketDisconnectedError",
     "TlsError",
@@ -101,6 +102,14 @@ class ForkedClientError(KafkaException):
 
 class HandlerThreadError(KafkaException):
     """A call from a thread that does not own the client's hub, which cannot be served there."""
+
+
+class ReentrantCallError(KafkaException):
+    """A signal handler (or a __del__) called the client while the thread that it interrupted was inside it, which can go on only after the handler:
+    set a flag or an Event in the handler, and call the client outside of it.
+    """
+
+    retriable = True
 
 
 # -- time and connections ----------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ except ImportError as exc:
 from gkafka.handlers.hubs import (
     GreenletEvent,
     GreenletLock,
+    GreenletMutex,
     GreenletParker,
     GreenletQueue,
     GreenletRLock,
@@ -301,7 +302,7 @@ class GEventHandler(Handler):
 
     def Mutex(self) -> p.Lock:
         # Native, in a patched process too. Greenlets never wait for it: none switches while it holds one. Only another OS thread may, for moments.
-        return get_original("_thread", "allocate_lock")()  # type: ignore[no-any-return]
+        return GreenletMutex()
 
     @staticmethod
     def RLock(*args: Any, **kwargs: Any) -> p.Lock:

@@ -17,7 +17,7 @@ from itertools import starmap
 from time import monotonic, perf_counter
 from types import TracebackType
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from gevent import getcurrent  # type: ignore[import-untyped]
 from gevent._hub_local import get_hub_if_exists  # type: ignore[import-untyped]
@@ -25,11 +25,14 @@ from gevent.hub import Waiter  # type: ignore[import-untyped]
 from gevent.monkey import get_original  # type: ignore[import-untyped]
 
 from gkafka.exceptions import ForkedClientError
+from gkafka.handlers.mutexes import Mutex, NativeRLock
 from gkafka.handlers.primitives import SLICE_S, forget
+from gkafka.handlers.signals import inside_handler
 
 __all__ = [
     "GreenletEvent",
     "GreenletLock",
+    "GreenletMutex",
     "GreenletParker",
     "GreenletQueue",
     "GreenletRLock",
@@ -38,6 +41,7 @@ __all__ = [
     "check_same_process",
 ]
 
+HELD_S: Final = 60.0  # longest wait for a Mutex whose holder was switched away from
 BUDGET_S: Final = 0.005  # gkafka's greenlets may keep a hub from its timers and sockets this long, all of them together
 _ONCE: Final = ((),)  # starmap(f, _ONCE) calls f() once, and list.extend() keeps what it gave: all in one call of C
 _allocate_lock: Callable[[], Any] = get_original("_thread", "allocate_lock")  # native, in a patched process too
@@ -79,6 +83,8 @@ class GreenletParker:
                 timer.start(self._waiter.switch, None)
                 self._waiter.get()
             check_same_process(pid)
+            if not self._woken:
+                GreenletMutex.check_none_held()
         return True
 
     def wake(self, _: object = None) -> None:
@@ -294,7 +300,7 @@ class GreenletQueue:
         self._items: deque[Any] = deque()
         self._filled = GreenletSemaphore(0)
         self._room = GreenletSemaphore(maxsize) if maxsize > 0 else None
-        self._counting = _allocate_lock()  # native and held for two statements: nothing in between can switch
+        self._counting = GreenletMutex()  # held for two statements: nothing in between can switch
         self._unfinished: deque[None] = deque()
         self._all_done = GreenletEvent()
         self._all_done.set()
@@ -444,4 +450,50 @@ class Turnstile:
                 self._arm()
 
 
+class GreenletMutex(Mutex):
+    """A Mutex for greenlets, of which none switches while it holds one.
+
+    Only a signal handler of the user's that waits makes one do that: then the others wait for it here, with the hub going on. If what it waits for
+    in the client does not come in a moment, which may be because of that, it gets the error as well.
+    """
+
+    __slots__ = ("_holder",)
+
+    def __init__(self) -> None:
+        self._holder: Any = None
+        _mutexes.add(self)
+
+    @staticmethod
+    def check_none_held() -> None:
+        """For a greenlet that has waited for a moment in vain. Raises ReentrantCallError if it holds one."""
+        me = getcurrent()
+        try:
+            held = [mutex for mutex in _mutexes if mutex._holder is me and mutex._is_owned()]
+        except RuntimeError:  # another thread makes one: at the next look
+            return
+        if held:
+            held[0]._refuse()
+
+    def __enter__(self) -> bool:
+        if self._is_owned():
+            self._wait_for_holder()
+        try:
+            taken = NativeRLock.acquire(self)
+            self._holder = getcurrent()
+            return taken
+        except BaseException:
+            if self._is_owned():
+                self.release()
+            raise
+
+    def _wait_for_holder(self) -> None:
+        """It is held in this thread: below this very call, or by a greenlet that a signal handler made switch."""
+        hub, until = get_hub_if_exists(), monotonic() + HELD_S
+        while self._is_owned():
+            if self._holder is getcurrent() or hub is None or getcurrent() is hub or inside_handler() or monotonic() > until:
+                self._refuse()
+            Turnstile.of(hub).wait(hub)
+
+
+_mutexes: WeakSet[GreenletMutex] = WeakSet()
 _turnstiles: WeakKeyDictionary[Any, Turnstile] = WeakKeyDictionary()

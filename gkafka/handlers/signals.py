@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
 import traceback
 from types import CodeType
 from typing import Any
 
-__all__ = ["raised_by_handler"]
+__all__ = ["inside_handler", "raised_by_handler"]
 
 
 def raised_by_handler(error: BaseException) -> BaseException | None:
@@ -19,6 +20,16 @@ def raised_by_handler(error: BaseException) -> BaseException | None:
             return cause
         cause = cause.__cause__
     return None
+
+
+def inside_handler() -> bool:
+    """Is the caller called by one?"""
+    handlers, frame = _handlers(), sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code in handlers:
+            return True
+    return False
 
 
 def _handlers() -> set[CodeType]:

@@ -23,6 +23,7 @@ from gkafka.exceptions import ClientClosedError, KafkaTimeoutError, SocketDiscon
 from gkafka.handlers import primitives as p
 from gkafka.handlers import sockets
 from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
+from gkafka.handlers.mutexes import Mutex
 from gkafka.handlers.patching import PatchState
 from gkafka.handlers.primitives import SLICE_S
 from gkafka.handlers.signals import raised_by_handler
@@ -354,7 +355,7 @@ class ThreadingHandler(Handler):
         return threading.Lock()
 
     def Mutex(self) -> p.Lock:
-        return threading.Lock()
+        return threading.Lock() if self._patched.threading else Mutex()
 
     @staticmethod
     def RLock(*args: Any, **kwargs: Any) -> p.Lock:

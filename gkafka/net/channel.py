@@ -19,7 +19,14 @@ import gkafka
 from gkafka.config import ClientConfig
 from gkafka.core.connection import Connection, Outcome, Sent, State
 from gkafka.core.sasl import Authentication
-from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, SerializationError, SocketDisconnectedError
+from gkafka.exceptions import (
+    KafkaException,
+    KafkaTimeoutError,
+    ProtocolError,
+    ReentrantCallError,
+    SerializationError,
+    SocketDisconnectedError,
+)
 from gkafka.handlers import Future, Handler, Stream
 from gkafka.net.authenticator import Authenticator, without_frames
 from gkafka.net.buffers import STAGE, BufferPool, FrameReader
@@ -257,9 +264,13 @@ class Channel:
     def close(self, error: KafkaException | None = None) -> None:
         """Close the connection and fail everything pending, with `error` if it is given. May be called from anywhere, also from on_done.
 
-        Does not wait for the workers: `join` does.
+        Does not wait for the workers: `join` does. From a signal handler that interrupted a step of the connection: the reader closes it, within
+        a second.
         """
-        self._shut(error)
+        try:
+            self._shut(error)
+        except ReentrantCallError:
+            self._abandoned = True
 
     def abandon(self) -> None:
         """For finalizers: its owner is gone. Only sets a flag; the reader sees it when it wakes, within a second, and closes."""
@@ -440,7 +451,7 @@ class Channel:
             if self._closed:
                 raise self._closed_error()
             if self._abandoned:
-                raise SocketDisconnectedError(f"{self.peer}: the client was dropped without close()", broker=self._about)
+                raise SocketDisconnectedError(f"{self.peer}: it was left open by who was done with it", broker=self._about)
             deadline = self._connection.deadline
             overdue = self._connection.poll(now) if deadline is not None and deadline <= now else None
         if overdue:

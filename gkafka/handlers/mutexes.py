@@ -1,0 +1,64 @@
+"""The lock of gkafka's own state: native, and it knows who holds it.
+
+A signal handler runs on top of whatever the main thread is doing, perhaps while that holds such a lock. If the handler calls the client, what it
+waits for is below itself and never goes on: instead of for ever, it gets an error that says so.
+"""
+
+from __future__ import annotations
+
+import _thread
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from gkafka.exceptions import ReentrantCallError
+
+__all__ = ["Mutex", "NativeRLock"]
+
+if TYPE_CHECKING:
+
+    class NativeRLock:
+        """What is used of it."""
+
+        def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+        def release(self) -> None: ...
+        def _is_owned(self) -> bool: ...
+        def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+else:  # native, in a patched process too
+    _monkey = sys.modules.get("gevent.monkey")
+    NativeRLock = _monkey.get_original("_thread", "RLock") if _monkey is not None else _thread.RLock
+
+
+class Mutex(NativeRLock):
+    """See Handler.Mutex. Its holder cannot take it again: that raises ReentrantCallError.
+
+    Giving it back is one step in C, which no signal comes into. Taking it is not: whatever comes between gives it back.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> bool:
+        if self._is_owned():
+            self._refuse()
+        try:
+            return NativeRLock.acquire(self)
+        except BaseException:
+            if self._is_owned():
+                self.release()
+            raise
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take it. False if another one, or this very caller, has it and blocking is false."""
+        if not self._is_owned():
+            return NativeRLock.acquire(self, blocking, timeout)
+        if blocking:
+            self._refuse()
+        return False
+
+    def _refuse(self) -> None:
+        raise ReentrantCallError(
+            "the client was called in the middle of another call of its, which cannot go on meanwhile: by a signal handler, or by a __del__. Set a flag"
+            " or an Event there and call the client outside of it; with gevent, gevent.signal_handler() runs a handler in a greenlet of its own, which"
+            " may call it"
+        )

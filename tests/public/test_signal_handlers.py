@@ -1,0 +1,130 @@
+"""A signal handler that calls the client: it gets what it asked for, or an error that says what to do instead, but it never waits for ever."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.exceptions import KafkaException, ReentrantCallError
+from gkafka.testing import MockCluster
+from tests.public.aids import LIMIT_S, Runner, stored
+
+PARTITIONS = 4
+FIRES_S = 1.0
+EVERY_S = 0.003
+PATIENCE_S = 0.2
+"""Of a flush() inside a handler, below which what is to be delivered cannot go on."""
+
+Calls = dict[str, Callable[[], object]]
+
+
+@pytest.fixture
+def handle() -> Iterator[Callable[[Callable[[], object]], list[BaseException | None]]]:
+    """handle(call): SIGALRM's handler makes the call; a list of how each of its calls ended, which grows."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def install(call: Callable[[], object]) -> list[BaseException | None]:
+        outcomes: list[BaseException | None] = []
+        inside: list[None] = []
+
+        def on_signal(*_: object) -> None:
+            if inside:
+                return
+            inside.append(None)
+            try:
+                call()
+                outcomes.append(None)
+            except Exception as error:
+                outcomes.append(error)
+            finally:
+                inside.clear()
+
+        signal.signal(signal.SIGALRM, on_signal)
+        return outcomes
+
+    yield install
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+class Parts:
+    """A producer, a consumer, and what a handler may call of them."""
+
+    def __init__(self, client: KafkaClient, cluster: MockCluster) -> None:
+        self.cluster = cluster
+        self.producer: Any = client.get_producer()
+        self.producer.produce("t", b"first", partition=0).result(LIMIT_S)
+        self.consumer: Any = client.get_consumer()
+        self.consumer.assign({("t", p): 0 for p in range(PARTITIONS)})
+        self.calls: Calls = {
+            "flush": lambda: self.producer.flush(PATIENCE_S),
+            "produce": lambda: self.producer.produce("t", b"of the handler", partition=3),
+            "stats": self.producer.stats,
+            "pause": lambda: (self.consumer.pause([("t", 2)]), self.consumer.resume([("t", 2)])),
+        }
+        self.locks = {
+            "flush": self.producer._driver.lock,
+            "produce": self.producer._driver.lock,
+            "stats": self.producer._driver.lock,
+            "pause": self.consumer._engine._lock,
+        }
+
+
+@pytest.fixture
+def parts(connect: Any, make_cluster: Any, run: Runner) -> Iterator[Parts]:
+    if not run.gevent and run.name != "threading":
+        pytest.skip("signals come to the main thread")
+    cluster = make_cluster(topics={"t": PARTITIONS})
+    made = Parts(connect(cluster), cluster)
+    yield made
+    made.consumer.stop()
+
+
+@pytest.mark.parametrize("what", ["flush", "produce", "stats", "pause"])
+def test_a_call_that_would_wait_for_what_it_interrupted_says_what_to_do_instead(what: str, parts: Parts, handle: Any) -> None:
+    outcomes = handle(parts.calls[what])
+    with parts.locks[what]:
+        signal.raise_signal(signal.SIGALRM)
+    (error,) = outcomes
+    assert isinstance(error, ReentrantCallError)
+    for word in ("signal handler", "flag", "Event", "gevent.signal_handler()"):
+        assert word in str(error)
+    parts.calls[what]()
+    parts.producer.produce("t", b"after").result(LIMIT_S)
+
+
+@pytest.mark.parametrize("what", ["flush", "produce", "stats", "pause"])
+def test_a_handler_that_calls_the_client_at_any_moment_ends_and_harms_nothing(what: str, parts: Parts, handle: Any, run: Runner) -> None:
+    outcomes = handle(parts.calls[what])
+    accepted, until = 0, time.monotonic() + FIRES_S
+    signal.setitimer(signal.ITIMER_REAL, EVERY_S, EVERY_S)
+    while time.monotonic() < until:
+        for _ in range(20):
+            parts.producer.produce("t", b"%d" % accepted, partition=accepted % PARTITIONS)
+            accepted += 1
+        parts.producer.stats()
+        parts.consumer.consume_batch(100, 1)
+        parts.consumer.pause([("t", 1)])
+        parts.consumer.resume([("t", 1)])
+        run.sleep(0.001)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    parts.producer.flush(LIMIT_S)
+    assert len(outcomes) > 5
+    bad = [error for error in outcomes if error is not None and not isinstance(error, (KafkaException, *waiting_in_the_hub()))]
+    assert not bad
+
+    counts = Counter(r.value for r in stored(parts.cluster, partitions=range(PARTITIONS)) if r.value not in (b"first", b"of the handler"))
+    assert counts == Counter(b"%d" % n for n in range(accepted))
+
+
+def waiting_in_the_hub() -> tuple[type[BaseException], ...]:
+    """What gevent answers a handler that waits where the signal came into the hub itself."""
+    from gevent.exceptions import BlockingSwitchOutError  # type: ignore[import-untyped]
+
+    return (BlockingSwitchOutError,)
