@@ -318,6 +318,7 @@ class Consumer:
         Raises CommitFailedError for partitions that are not this member's any more; when all else is committed, UnknownTopicOrPartition for a
         topic that was deleted.
         """
+        self._handler.check_fork()
         given = None
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}

@@ -316,6 +316,8 @@ class ProducerDriver:
         try:
             channel = broker.channel(PRODUCE)
             version = self._produce_version(channel)
+        except ForkedClientError:
+            raise
         except KafkaException as exc:
             self._answered(outgoing, exc)
             return
@@ -443,6 +445,8 @@ class ProducerDriver:
 
     def _on_answer(self, outgoing: Outgoing, response: Any, error: KafkaException | None) -> None:
         """On the connection's worker: take the answer in and let the next request go, if there is one to come."""
+        if isinstance(error, ForkedClientError):
+            return  # in a forked child: what becomes of the records is the parent's to say
         self._answers.append((outgoing, response, error))
         try:
             self._take_in()

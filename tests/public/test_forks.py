@@ -106,6 +106,42 @@ QUIET = """
     print("fine")
 """
 
+UNDER_WAY = """
+    import logging
+    from gkafka.testing import Delay
+    consumer = client.get_consumer("t", "g", auto_commit=False)
+    assert consumer.consume(10_000).value == b"parent"
+    consumer.commit()
+    idle = client.get_consumer(group="other", auto_commit=False)
+    idle.commit()
+    cluster.on("Produce", Delay(0.3))
+    pending = [producer.produce("t", b"%d" % i) for i in range(10)]
+    client.handler.sleep(0.1)
+
+    def child():
+        said = []
+        class Heard(logging.Handler):
+            def emit(self, record):
+                said.append(record.getMessage())
+        logging.getLogger("gkafka").addHandler(Heard(logging.WARNING))
+        def refused(call):
+            try:
+                call()
+            except ForkedClientError:
+                return
+            said.append("not refused")
+        refused(consumer.commit)
+        refused(idle.commit)
+        client.handler.sleep(2.5)
+        refused(lambda: pending[0].result(5))
+        return str(said)
+
+    print(in_child(child))
+    print([delivery.result(10).offset for delivery in pending])
+    consumer.stop()
+    idle.stop()
+"""
+
 END = """
     client.close()
     cluster.close()
@@ -132,6 +168,11 @@ def test_a_child_may_make_a_client_of_its_own(handler: str) -> None:
 def test_a_child_that_ends_like_any_process_takes_nothing_with_it(handler: str) -> None:
     """sys.exit with finalizers and atexit hooks, objects collected: the parent's connections stay."""
     assert script(BEGIN + QUIET + END, handler) == ["fine"]
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_child_says_nothing_of_what_its_parent_delivers_and_commits_nothing(handler: str) -> None:
+    assert script(BEGIN + UNDER_WAY + END, handler) == ["[]", str(list(range(1, 11)))]
 
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
