@@ -171,7 +171,7 @@ class Channel:
                 if self._started or self._closed:
                     return
                 self._started = True
-            self._handler.spawn(self._run, _name=f"gkafka-{self.role}-{self.peer}")
+            self._handler.spawn(self._run, _name=f"gkafka-{self.role}-{self.peer}", _on_failure=self._reader_ended)
         except KafkaException as exc:  # the handler was stopped
             self._shut(exc)
             self._ended.set()
@@ -370,6 +370,14 @@ class Channel:
             if self._stream is not None:
                 self._stream.close()  # whoever shut the connection may have been interrupted before that
             self._ended.set()
+
+    def _reader_ended(self, error: BaseException) -> None:
+        """In place of a log line. A signal handler's exception may end it before its first step, and nobody else would connect or give up."""
+        if self._unclaimed:
+            self._shut(self._stopped_by(error))
+            self._ended.set()
+        elif not self._handler.interrupted(error):
+            log.error("%s: the reader ended by %s", self.peer, type(error).__name__, exc_info=error)
 
     def _stopped_by(self, exc: BaseException) -> KafkaException:
         return SocketDisconnectedError(f"{self.peer}: the reader was stopped by {type(exc).__name__}", broker=self._about)

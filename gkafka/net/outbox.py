@@ -5,6 +5,7 @@ The worker exists only while there is something for it: it ends when nothing cam
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -13,6 +14,8 @@ from gkafka.exceptions import KafkaException
 from gkafka.handlers import Handler, Lock
 
 __all__ = ["OnDone", "Out", "Outbox"]
+
+log = logging.getLogger(__name__)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 OnDone: TypeAlias = Callable[[Any, KafkaException | None], None]
@@ -92,7 +95,7 @@ class Outbox:
                 if self._runs or not self._outs:
                     return
                 self._runs = True
-            self._handler.spawn(self._work, _name=self._name)
+            self._handler.spawn(self._work, _name=self._name, _on_failure=self._worker_ended)
         except KafkaException as exc:  # the handler was stopped: no worker will ever look, so it is done here
             self._runs = False
             self._broke(exc)
@@ -101,6 +104,14 @@ class Outbox:
         except BaseException:  # a signal handler's: one may come or not, so the next caller sees to it again; one of them works
             self._runs = False
             raise
+
+    def _worker_ended(self, error: BaseException) -> None:
+        """In place of a log line. A signal handler's exception may end it before its first step: then another one does its work."""
+        if not self._claimed and self._outs:
+            self._runs = False
+            self.wake()
+        if not self._handler.interrupted(error):
+            log.error("worker %r ended by %s", self._name, type(error).__name__, exc_info=error)
 
     def _work(self) -> None:
         with self._lock:

@@ -154,6 +154,31 @@ def test_what_a_signal_handler_raises_in_a_worker_reaches_the_program(
     client.close(LIMIT_S)
 
 
+def test_a_connections_worker_that_is_interrupted_before_its_first_step_keeps_nobody_waiting(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch, gun: WorkersGun
+) -> None:
+    cluster: MockCluster = make_cluster(topics={"t": 1})
+    whole, hits = Channel._run, 0
+
+    def under_fire(channel: Channel) -> None:
+        nonlocal hits
+        if channel.role == "produce" and not hits:
+            hits += 1
+            signal.raise_signal(signal.SIGUSR1)
+        whole(channel)
+
+    monkeypatch.setattr(Channel, "_run", under_fire)
+    client = KafkaClient(cluster.bootstrap, handler="gevent", reconnect_backoff_ms=1)
+    producer: Any = client.get_producer(delivery_timeout_ms=LIMIT_S * 1000)
+    accepted = [through(lambda: producer.produce("t", b"1"))]
+    begun = time.monotonic()
+    through(lambda: producer.flush(LIMIT_S))
+    assert time.monotonic() - begun < PROMPT_S
+    assert hits
+    assert accepted[0].result(0).offset == 0
+    client.close(LIMIT_S)
+
+
 def live(cluster: MockCluster, gun: WorkersGun, *, callbacks: bool = False) -> None:
     first = len(gun.shots)
     client = KafkaClient(cluster.bootstrap, handler="gevent", reconnect_backoff_ms=1)
