@@ -19,6 +19,8 @@ __all__ = ["configs", "show_configs"]
 
 KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")
 SHOWN = "***"
+SECRET_ENDINGS = ("password", "sasl.jaas.config", "ssl.keystore.key", "secret")
+"""Of the names of secrets, with the prefix of a listener or without."""
 
 
 @group("configs")
@@ -113,7 +115,7 @@ def alter(
         before = _entries(admin, kind, resource)
         _refuse_secrets(before, dict(pairs("NAME=VALUE", values)))
         admin.alter_configs({(kind, resource): changes}, validate_only=dry_run)
-    rows = [{"name": key, "before": _shown(before.get(key)), "change": _told(before.get(key), change)} for key, change in changes.items()]
+    rows = [{"name": key, "before": _shown(before.get(key)), "change": _told(key, before.get(key), change)} for key, change in changes.items()]
     if wants_json(ctx):
         document({"done": not dry_run, "what": "changed", "items": rows})
         return
@@ -142,21 +144,26 @@ def _read(path: str) -> str:
 
 def _refuse_secrets(there: dict[str, ConfigEntry], given: dict[str, str]) -> None:
     for name, value in given.items():
-        if name in there and there[name].is_sensitive and not value.startswith("@"):
+        if _is_secret(name, there.get(name)) and not value.startswith("@"):
             raise ToolError(
                 f"{name}: a secret on the command line is seen by everybody on this machine and kept by the shell",
                 hint=f"write it to a file, and give {name}=@FILE",
             )
 
 
+def _is_secret(name: str, there: ConfigEntry | None) -> bool:
+    """Brokers tell it of what is set; of what is not, such as a listener's own password, its name does."""
+    return (there is not None and there.is_sensitive) or name.endswith(SECRET_ENDINGS)
+
+
 def _shown(entry: ConfigEntry | None) -> str | None:
     return None if entry is None else SHOWN if entry.is_sensitive else entry.value
 
 
-def _told(entry: ConfigEntry | None, change: Any) -> str:
+def _told(name: str, entry: ConfigEntry | None, change: Any) -> str:
     from gkafka.admin import Append, Subtract
 
     if change is None:
         return "the default"
     sign = "+ " if isinstance(change, Append) else "- " if isinstance(change, Subtract) else ""
-    return sign + (SHOWN if entry is not None and entry.is_sensitive else str(change))
+    return sign + (SHOWN if _is_secret(name, entry) else str(change))

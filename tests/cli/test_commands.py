@@ -459,6 +459,15 @@ def test_brokers_without_an_authorizer_are_told(act: Tool, guarded: MockCluster)
     assert told.err.endswith("  next: the brokers have no authorizer: set authorizer.class.name there\n")
 
 
+@pytest.mark.parametrize("name", ["listener.name.x.ssl.key.password", "sasl.jaas.config", "listener.name.y.plain.sasl.jaas.config"])
+def test_a_secret_that_is_not_set_yet_is_no_argument_either(name: str, act: Tool, guarded: MockCluster) -> None:
+    described(guarded, ("retention.ms", "60000", 1))
+    told = act("configs", "alter", "topic", "t", f"{name}=s3cr3t")
+    assert told.code == 1
+    assert f"{name}=@FILE" in told.err
+    assert "s3cr3t" not in told.out + told.err
+
+
 def test_a_configuration_is_shown_without_what_nobody_set_and_without_secrets(act: Tool, guarded: MockCluster) -> None:
     described(guarded, ("retention.ms", "60000", 1), ("segment.bytes", "1", 5), ("ssl.key.password", "x1y2", 4))
     told = act("configs", "describe", "topic", "orders")

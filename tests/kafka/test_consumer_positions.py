@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gkafka.kafka import OffsetAndTimestamp, TopicPartition
-from gkafka.kafka.errors import IllegalArgumentError, KafkaTimeoutError, UnsupportedVersionError
+from gkafka.kafka.errors import IllegalArgumentError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
 from gkafka.testing import Delay, Drop, MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, QUICK, consume, offsets, put, until
@@ -196,3 +196,26 @@ def test_seeks_of_what_is_not_assigned_are_assertion_errors(consumer: Make, clus
     with pytest.raises(IllegalArgumentError):
         reading.position(SECOND)
     assert reading.position(FIRST) == 2, "nothing was done by half"
+
+
+def test_a_partition_without_a_place_is_not_read_past(consumer: Make, cluster: MockCluster) -> None:
+    """auto_offset_reset="none" and nothing committed: what is there must not count as read, whatever is committed meanwhile."""
+    reading = consumer(cluster, group_id="g", auto_offset_reset="none", auto_commit_interval_ms=50)
+    reading.assign([FIRST])
+    time.sleep(0.3)
+    with pytest.raises(KafkaError, match=r"seek\(\) first"):
+        reading.position(FIRST)
+    reading.close()
+    assert cluster.committed("g").get(tuple(FIRST), None) is None or cluster.committed("g")[tuple(FIRST)].offset <= 2
+
+
+def test_what_was_paused_before_it_had_a_place_stays_paused(consumer: Make, cluster: MockCluster) -> None:
+    reading = consumer(cluster, auto_offset_reset="none", **QUICK)
+    reading.assign([FIRST])
+    assert reading.paused() == set()
+    reading.pause(FIRST)
+    reading.seek(FIRST, 2)
+    assert reading.paused() == {FIRST}
+    assert reading.poll(300) == {}
+    reading.resume(FIRST)
+    assert offsets(consume(reading, 1)) == [(0, 2)]

@@ -51,6 +51,25 @@ def test_send_returns_a_future_at_once(producer: Make, cluster: MockCluster) -> 
     assert future.get(timeout=10).offset == 1
 
 
+def test_a_send_in_the_place_of_the_classs_own_is_called(producer: Make, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subclass's, and that of a tool which wraps the method of the class."""
+    called: list[str] = []
+
+    class Counting(KafkaProducer):
+        def send(self, topic: str, *args: Any, **kwargs: Any) -> Any:
+            called.append(topic)
+            return super().send(topic, *args, **kwargs)
+
+    with Counting(bootstrap_servers=cluster.bootstrap) as sending:
+        sending.send("t", b"v").get(10)
+    assert called == ["t"]
+    shipped = KafkaProducer.send
+    monkeypatch.setattr(KafkaProducer, "send", lambda self, topic, *args: (called.append(f"{topic}, wrapped"), shipped(self, topic, *args))[1])
+    producer(cluster).send("t", b"w").get(10)
+    assert called == ["t", "t, wrapped"]
+    assert values(cluster) == [b"v", b"w"]
+
+
 def test_get_gives_the_metadata_or_raises(producer: Make, cluster: MockCluster) -> None:
     """Behaviour 233."""
     sending = producer(cluster)

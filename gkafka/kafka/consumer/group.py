@@ -30,7 +30,7 @@ __all__ = ["KafkaConsumer"]
 log = logging.getLogger(__name__)
 
 TICK_MS = 1000.0
-LATEST = -1
+EARLIEST = -2
 
 
 class KafkaConsumer:
@@ -53,6 +53,7 @@ class KafkaConsumer:
         self._consumer: Consumer | None = None
         self._leaving: Consumer | None = None
         self._unplaced: set[TopicPartition] = set()
+        self._to_stay_paused: set[TopicPartition] = set()  # of those, what the application has paused itself
         self._listener: ConsumerRebalanceListener | None = None
         self._subscribed: set[str] | re.Pattern[str] | None = None
         self._assigned = False
@@ -135,9 +136,10 @@ class KafkaConsumer:
         consumer = self._consumer if self._consumer is not None else self._make(None)
         timeout_s = self._seconds(None)
         starts = {tp: self._committed(tp) for tp in wanted} if policy(self.config) == "none" else {}
-        self._unplaced = {tp for tp, offset in starts.items() if offset is None}
+        self._unplaced, self._to_stay_paused = {tp for tp, offset in starts.items() if offset is None}, set()
         if self._unplaced:
-            consumer.assign({tp: LATEST if offset is None else offset for tp, offset in starts.items()}, timeout=timeout_s)
+            # Where nothing was read yet: a commit of that place loses nothing.
+            consumer.assign({tp: EARLIEST if offset is None else offset for tp, offset in starts.items()}, timeout=timeout_s)
             consumer.pause(self._unplaced)
         else:
             consumer.assign(wanted, timeout=timeout_s)
@@ -149,16 +151,18 @@ class KafkaConsumer:
     def _check_placed(self) -> None:
         """Of partitions without a place the application has to say one, by seek()."""
         for tp in sorted(self._unplaced):
-            text = (
-                f"{tp.topic}-{tp.partition}: nothing is committed and auto_offset_reset={self.config['auto_offset_reset']!r}: seek() first"
-            )
-            raise ConfigurationError(text, topic=tp.topic, partition=tp.partition)
+            raise self._no_place(tp)
+
+    def _no_place(self, tp: TopicPartition) -> ConfigurationError:
+        text = f"{tp.topic}-{tp.partition}: nothing is committed and auto_offset_reset={self.config['auto_offset_reset']!r}: seek() first"
+        return ConfigurationError(text, topic=tp.topic, partition=tp.partition)
 
     def _place(self, consumer: Consumer, tp: TopicPartition, offset: int) -> None:
         consumer.seek(tp, offset)
         if tp in self._unplaced:
             self._unplaced.discard(tp)
-            consumer.resume([tp])
+            if tp not in self._to_stay_paused:
+                consumer.resume([tp])
 
     def unsubscribe(self) -> None:
         """Read nothing any more: leave the group, forget topics and partitions."""
@@ -176,6 +180,7 @@ class KafkaConsumer:
         finally:
             self._consumer = self._leaving = None
             self._unplaced.clear()
+            self._to_stay_paused.clear()
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read: those of assign(), or this member's share, which is empty before it has one."""
@@ -285,6 +290,8 @@ class KafkaConsumer:
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
         """The offset of the next record; None if it is not known within timeout_ms (None: request_timeout_ms)."""
         consumer, tp = self._of(partition)
+        if tp in self._unplaced:
+            raise self._no_place(tp)
         wait_s = self._seconds(timeout_ms)
         return consumer.wait_for_position(tp, wait_s)
 
@@ -326,14 +333,17 @@ class KafkaConsumer:
         """Hand out nothing of these until resume(). The group notices nothing."""
         for consumer, tp in [self._of(one) for one in partitions]:
             consumer.pause([tp])
+            if tp in self._unplaced:
+                self._to_stay_paused.add(tp)
 
     def paused(self) -> set[TopicPartition]:
         """What is paused."""
-        return self._consumer.paused() - self._unplaced if self._consumer is not None else set()
+        return self._consumer.paused() - (self._unplaced - self._to_stay_paused) if self._consumer is not None else set()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with what was paused."""
         for consumer, tp in [self._of(one) for one in partitions]:
+            self._to_stay_paused.discard(tp)
             if tp not in self._unplaced:
                 consumer.resume([tp])
 
