@@ -115,7 +115,9 @@ def alter(
         before = _entries(admin, kind, resource)
         _refuse_secrets(before, dict(pairs("NAME=VALUE", values)))
         admin.alter_configs({(kind, resource): changes}, validate_only=dry_run)
-    rows = [{"name": key, "before": _shown(before.get(key)), "change": _told(key, before.get(key), change)} for key, change in changes.items()]
+    rows = [
+        {"name": key, "before": _shown(before.get(key)), "change": _told(key, before.get(key), change)} for key, change in changes.items()
+    ]
     if wants_json(ctx):
         document({"done": not dry_run, "what": "changed", "items": rows})
         return

@@ -210,7 +210,7 @@ def test_a_partition_without_a_place_is_not_read_past(consumer: Make, cluster: M
 
 
 def test_what_was_paused_before_it_had_a_place_stays_paused(consumer: Make, cluster: MockCluster) -> None:
-    reading = consumer(cluster, auto_offset_reset="none", **QUICK)
+    reading = consumer(cluster, **{**QUICK, "auto_offset_reset": "none"})
     reading.assign([FIRST])
     assert reading.paused() == set()
     reading.pause(FIRST)

@@ -64,7 +64,9 @@ def test_a_send_in_the_place_of_the_classs_own_is_called(producer: Make, cluster
         sending.send("t", b"v").get(10)
     assert called == ["t"]
     shipped = KafkaProducer.send
-    monkeypatch.setattr(KafkaProducer, "send", lambda self, topic, *args: (called.append(f"{topic}, wrapped"), shipped(self, topic, *args))[1])
+    monkeypatch.setattr(
+        KafkaProducer, "send", lambda self, topic, *args: (called.append(f"{topic}, wrapped"), shipped(self, topic, *args))[1]
+    )
     producer(cluster).send("t", b"w").get(10)
     assert called == ["t", "t, wrapped"]
     assert values(cluster) == [b"v", b"w"]
