@@ -27,6 +27,7 @@ from gkafka.exceptions import (
     NoBrokersAvailableError,
     ProtocolError,
     RebootstrapRequired,
+    SocketDisconnectedError,
     Stale,
     UnknownTopicError,
     UnknownTopicOrPartition,
@@ -517,7 +518,8 @@ class Cluster:
                 return attempt()
             except KafkaException as exc:
                 failures += 1
-                if exc.stale is Stale.METADATA:
+                # A leader that cannot be reached may lead no more; who stays in touch with the others hears of it before the deadline.
+                if exc.stale is Stale.METADATA or isinstance(exc, (SocketDisconnectedError, KafkaTimeoutError)):
                     self.metadata.invalidate()
                 pause = backoff.pause_s(failures, self._chance)
                 if not exc.retriable or (isinstance(exc, UnknownTopicOrPartition) and exc.api == "Metadata"):
