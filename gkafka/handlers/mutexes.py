@@ -56,6 +56,15 @@ class Mutex(NativeRLock):
             self._refuse()
         return False
 
+    def locked(self) -> bool:
+        """Does anybody have it?"""
+        if self._is_owned():
+            return True
+        if not NativeRLock.acquire(self, False):
+            return True
+        self.release()
+        return False
+
     def _refuse(self) -> None:
         raise ReentrantCallError(
             "the client was called in the middle of another call of its, which cannot go on meanwhile: by a signal handler, or by a __del__. Set a flag"
