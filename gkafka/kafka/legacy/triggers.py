@@ -60,7 +60,10 @@ class Triggers:
         return True
 
     def _keep_time(self) -> None:
-        while not self._stopped:
+        while True:
+            self._wake.clear()  # before looking: whoever stops it sets it after
+            if self._stopped:
+                return
             self._handler.check_fork()
             left = self._due - self._handler.monotonic()
             if left <= 0:
