@@ -465,7 +465,9 @@ class GreenletMutex(Mutex):
 
     @staticmethod
     def check_none_held() -> None:
-        """For a greenlet that has waited for a moment in vain. Raises ReentrantCallError if it holds one."""
+        """For a greenlet that has waited for a moment in vain. Raises ReentrantCallError if it holds one, which only a signal handler's can."""
+        if not inside_handler():
+            return
         me = getcurrent()
         try:
             held = [mutex for mutex in _mutexes if mutex._holder is me and mutex._is_owned()]

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import gevent
 import pytest
 
 from gkafka.exceptions import ReentrantCallError
-from gkafka.handlers import GEventHandler, Handler, ThreadingHandler
+from gkafka.handlers import GEventHandler, Handler, ThreadingHandler, hubs
 
 LIMIT_S = 10.0
+
+
+class Watched(set[object]):
+    """Tells when somebody goes through it."""
+
+    def __init__(self, looked: list[None]) -> None:
+        self.looked = looked
+
+    def __iter__(self) -> Iterator[object]:
+        self.looked.append(None)
+        return super().__iter__()
 
 
 @pytest.fixture(params=[ThreadingHandler, GEventHandler], ids=lambda kind: kind.name)
@@ -71,10 +84,22 @@ def test_other_greenlets_wait_for_one_that_was_made_to_switch_and_the_hub_goes_o
     assert len(ticks) > 3
 
 
-def test_a_greenlet_that_waits_in_vain_while_it_holds_one_is_told() -> None:
+def test_a_signal_handler_that_waits_in_vain_on_top_of_who_holds_one_is_told() -> None:
     """Whom it waits for may need it."""
     handler = GEventHandler()
     mutex, event = handler.Mutex(), handler.Event()
-    with mutex, pytest.raises(ReentrantCallError):
-        event.wait(LIMIT_S)
+    before = signal.signal(signal.SIGUSR1, lambda *_: event.wait(LIMIT_S))
+    try:
+        with mutex, pytest.raises(ReentrantCallError):
+            signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
     assert not event.wait(0.01)
+
+
+def test_waiting_costs_no_more_for_the_mutexes_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sleep of a greenlet ends in vain: only one inside a signal handler is worth a look at them."""
+    looked: list[None] = []
+    monkeypatch.setattr(hubs, "_mutexes", Watched(looked))
+    GEventHandler().sleep(0.001)
+    assert not looked
