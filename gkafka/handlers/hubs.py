@@ -480,7 +480,7 @@ class GreenletMutex(Mutex):
         if self._is_owned():
             self._wait_for_holder()
         try:
-            taken = NativeRLock.acquire(self)
+            taken = NativeRLock.acquire(self, False) or self._wait()
             self._holder = getcurrent()
             return taken
         except BaseException:

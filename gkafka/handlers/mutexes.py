@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from gkafka.exceptions import ReentrantCallError
+from gkafka.handlers.signals import inside_handler
 
 __all__ = ["Mutex", "NativeRLock"]
 
@@ -30,8 +31,12 @@ else:  # native, in a patched process too
     NativeRLock = _monkey.get_original("_thread", "RLock") if _monkey is not None else _thread.RLock
 
 
+PATIENCE_S = 1.0
+"""So long a signal handler waits for another thread's mutex. None is held across a wait: that thread wants one that is held below the handler."""
+
+
 class Mutex(NativeRLock):
-    """See Handler.Mutex. Its holder cannot take it again: that raises ReentrantCallError.
+    """See Handler.Mutex. Its holder cannot take it again: that raises ReentrantCallError. So does a signal handler's wait in vain.
 
     Giving it back is one step in C, which no signal comes into. Taking it is not: whatever comes between gives it back.
     """
@@ -42,7 +47,7 @@ class Mutex(NativeRLock):
         if self._is_owned():
             self._refuse()
         try:
-            return NativeRLock.acquire(self)
+            return NativeRLock.acquire(self, False) or self._wait()
         except BaseException:
             if self._is_owned():
                 self.release()
@@ -50,11 +55,19 @@ class Mutex(NativeRLock):
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take it. False if another one, or this very caller, has it and blocking is false."""
-        if not self._is_owned():
+        if self._is_owned():
+            if blocking:
+                self._refuse()
+            return False
+        if not blocking or timeout >= 0:
             return NativeRLock.acquire(self, blocking, timeout)
-        if blocking:
-            self._refuse()
-        return False
+        return NativeRLock.acquire(self, False) or self._wait()
+
+    def _wait(self) -> bool:
+        while not NativeRLock.acquire(self, True, PATIENCE_S):
+            if inside_handler():
+                self._refuse()
+        return True
 
     def locked(self) -> bool:
         """Does anybody have it?"""

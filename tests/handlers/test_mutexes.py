@@ -97,6 +97,38 @@ def test_a_signal_handler_that_waits_in_vain_on_top_of_who_holds_one_is_told() -
     assert not event.wait(0.01)
 
 
+def test_a_signal_handler_does_not_wait_for_ever_for_a_thread_that_wants_what_is_held_below_it(handler: Handler) -> None:
+    below, other = handler.Mutex(), handler.Mutex()
+    has_other = threading.Event()
+    caught: list[BaseException] = []
+
+    def thread() -> None:
+        with other:
+            has_other.set()
+            with below:
+                pass
+
+    def on_signal(*_: object) -> None:
+        try:
+            with other:
+                pass
+        except ReentrantCallError as error:
+            caught.append(error)
+
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    worker = threading.Thread(target=thread)
+    try:
+        with below:
+            worker.start()
+            assert has_other.wait(LIMIT_S)
+            signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    worker.join(LIMIT_S)
+    assert caught
+    assert not worker.is_alive()
+
+
 def test_waiting_costs_no_more_for_the_mutexes_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sleep of a greenlet ends in vain: only one inside a signal handler is worth a look at them."""
     looked: list[None] = []

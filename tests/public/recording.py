@@ -112,10 +112,7 @@ class Recorder:
         return me
 
     def gave(self, lock: RecordingLock, holder: int) -> None:
-        mine = self._held[holder]
-        mine.remove(lock)
-        if not mine:
-            self._held.pop(holder, None)
+        self._held[holder].remove(lock)
 
     def waiting(self, what: str) -> None:
         """The calling worker is about to wait."""
@@ -192,9 +189,11 @@ class RecordingLock:
         return True
 
     def release(self) -> None:
-        if self._holders:
-            self._recorder.gave(self, self._holders.pop())
-        self._inner.release()
+        try:
+            if self._holders:
+                self._recorder.gave(self, self._holders.pop())
+        finally:
+            self._inner.release()
 
     def __enter__(self) -> bool:
         return self.acquire()

@@ -104,16 +104,18 @@ def test_a_handler_that_calls_the_client_at_any_moment_ends_and_harms_nothing(wh
     outcomes = handle(parts.calls[what])
     accepted, until = 0, time.monotonic() + FIRES_S
     signal.setitimer(signal.ITIMER_REAL, EVERY_S, EVERY_S)
-    while time.monotonic() < until:
-        for _ in range(20):
-            parts.producer.produce("t", b"%d" % accepted, partition=accepted % PARTITIONS)
-            accepted += 1
-        parts.producer.stats()
-        parts.consumer.consume_batch(100, 1)
-        parts.consumer.pause([("t", 1)])
-        parts.consumer.resume([("t", 1)])
-        run.sleep(0.001)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        while time.monotonic() < until:
+            for _ in range(20):
+                parts.producer.produce("t", b"%d" % accepted, partition=accepted % PARTITIONS)
+                accepted += 1
+            parts.producer.stats()
+            parts.consumer.consume_batch(100, 1)
+            parts.consumer.pause([("t", 1)])
+            parts.consumer.resume([("t", 1)])
+            run.sleep(0.001)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     parts.producer.flush(LIMIT_S)
     assert len(outcomes) > 5
     bad = [error for error in outcomes if error is not None and not isinstance(error, (KafkaException, *waiting_in_the_hub()))]
