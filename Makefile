@@ -8,9 +8,9 @@ BUILT  := $(VENV)/.built
 SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/records/*.pxi gkafka/records/*.h)
 
 # Tests that start Apache Kafka, Spark or the demo; all others are pure. Pure ones often wait, so six run at a time; those with Kafka wait
-# for brokers, and run in four processes with brokers of their own: a module at a time, the longest ones first.
+# for brokers, and run in four processes with brokers of their own: what shares brokers together, the longest ones first (tests/turns.py).
 WITH_KAFKA := $(wildcard tests/faults/live tests/spark/live tests/gevent/live tests/examples/live tests/live)
-LIVE := $(PY) -m pytest -q -n 4 --dist loadfile $(WITH_KAFKA)
+LIVE := $(PY) -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder $(WITH_KAFKA)
 PURE := $(PY) -m pytest -q -n 6 --dist loadfile -o faulthandler_timeout=180 $(addprefix --ignore=,$(WITH_KAFKA))
 # What failed beside others is run once more, alone: waits have deadlines, and a busy machine may miss one. Both runs are shown.
 AGAIN := $(PY) -m pytest -q --last-failed --last-failed-no-failures none
@@ -65,7 +65,7 @@ test: lint  ## everything: all tests, also on the Python twin with recording han
 	$(LIVE) $(QUICK) || $(AGAIN) $(QUICK) $(WITH_KAFKA)
 	$(PY) examples/crawl_pipeline/run.py --max-pages $(TEST_PAGES) --cap 4000 --kill-after 4000 --out demo-out/test
 
-thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short (10 minutes)
+thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short
 	GKAFKA_IMPL=cython $(PURE) $(THOROUGH) tests || GKAFKA_IMPL=cython $(AGAIN) $(THOROUGH) tests
 	$(LIVE) $(THOROUGH) || $(AGAIN) $(THOROUGH) $(WITH_KAFKA)
 

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gkafka.records import IMPLEMENTATION
+from tests.turns import by_turn, scheduler
 
 if TYPE_CHECKING:
     from gkafka.testing import MockCluster
@@ -41,6 +42,16 @@ if (
 # Examples are the same in each run: a failure in CI can be repeated, and a green run does not turn red by chance.
 settings.register_profile("gkafka", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gkafka")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = by_turn(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return scheduler(config, log)
 
 
 def pytest_report_header() -> str:

@@ -22,6 +22,11 @@ def seeds(count: int, *, quick: int = 1) -> list[Any]:
     return [seed if seed < quick else pytest.param(seed, marks=pytest.mark.thorough) for seed in range(count)]
 
 
+def one_of(first: Any, *others: Any) -> list[Any]:
+    """These, as the parameter of a test; all but the first are thorough, which it stands for."""
+    return [first, *(pytest.param(other, marks=pytest.mark.thorough) for other in others)]
+
+
 def tried(test: Callable[..., None], *strategies: SearchStrategy[Any], seed: int, examples: int = 100) -> None:
     """Calls a function with so many examples of the strategies. Each seed makes up others, the same in every run."""
     steady = settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

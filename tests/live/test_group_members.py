@@ -15,6 +15,7 @@ import pytest
 from gkafka.common import TopicPartition
 from gkafka.core.assignors import ASSIGNORS
 from gkafka.core.groupstate import State
+from tests.effort import one_of
 from tests.live.groupdriver import Driver
 from tests.live.kafka import KafkaCluster
 
@@ -156,7 +157,7 @@ def test_members_of_other_clients_share_a_group(
         s.shared(ours, another, least=4)
 
 
-@pytest.mark.parametrize("name", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("name", one_of("cooperative-sticky", "range"))
 def test_a_rolling_restart_costs_no_rebalance(cluster: KafkaCluster, name: str) -> None:
     """F04: the coordinator moves to another broker and back; the group does not notice."""
     with setting(cluster, "4.2.0") as s:

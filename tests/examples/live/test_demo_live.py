@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import one_of
 from tests.examples.conftest import PIPELINE
 from tests.examples.marked import MARK, marked
 from tests.live.kafka import KafkaNode
@@ -35,6 +36,7 @@ def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.thorough  # `make test` ends with such a demo
 def test_every_number_is_equal_after_the_kill_until_one_link_is_left_out(kafka: KafkaNode, site: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = run("run.py", "--site", site, "--hosts", kafka.hosts, "--out", out, "--cap", "5", "--kill-after", "5")
@@ -60,7 +62,7 @@ def test_every_number_is_equal_after_the_kill_until_one_link_is_left_out(kafka: 
     assert re.search(r"^links +26 +25 +DIFFERS$", done.stdout, re.MULTILINE), done.stdout
 
 
-@pytest.mark.parametrize("step", ["3/8", "4/8", "5/8"])
+@pytest.mark.parametrize("step", one_of("5/8", "4/8", "3/8"))
 def test_ctrl_c_at_any_step_leaves_no_process_and_no_half_report(site: Path, tmp_path: Path, step: str) -> None:
     out, mark = tmp_path / "out", uuid.uuid4().hex
     command = [sys.executable, str(PIPELINE / "run.py"), "--site", str(site), "--out", str(out)]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import quick_and_thorough
 from tests.examples.conftest import EXAMPLES
 from tests.examples.test_flights import write_flights
 from tests.live.kafka import KafkaNode
@@ -31,15 +32,17 @@ def run(kafka: KafkaNode, *arguments: object) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_each_window_is_equal_in_spite_of_delays_of_many_hours(kafka: KafkaNode, tmp_path: Path) -> None:
+@pytest.mark.parametrize("runs", quick_and_thorough(1, 2))
+def test_each_window_is_equal_in_spite_of_delays_of_many_hours(kafka: KafkaNode, tmp_path: Path, runs: int) -> None:
     data = write_flights(tmp_path / "flights.csv", 300)
-    for _ in range(2):  # a second run takes the topic as it is
-        done = run(kafka, "--data", data, "--cap", 50)
+    for _ in range(runs):  # a second run takes the topic as it is
+        done = run(kafka, "--data", data, "--cap", 50, "--topic", f"flights-{runs}")
         assert done.returncode == 0, done.stdout + done.stderr
         assert "all equal" in done.stdout
         assert "too late" not in done.stderr
 
 
+@pytest.mark.thorough  # that a difference is told and fails is tried without Spark, too
 def test_a_watermark_that_does_not_wait_loses_flights_and_says_so(kafka: KafkaNode, tmp_path: Path) -> None:
     data = write_flights(tmp_path / "flights.csv", 300)
     done = run(kafka, "--data", data, "--cap", 50, "--topic", "impatient", "--late-hours", 1)

@@ -12,16 +12,19 @@ from time import thread_time
 from typing import Any
 
 import gevent
+import pytest
 from gevent.event import AsyncResult
 
+from tests.effort import one_of
 from tests.gevent.harness import (
     GOOD_RUNS,
     LIMIT_S,
+    PATCHED,
     RUNS,
+    UNPATCHED,
     CollectingTicker,
     connect,
     fair,
-    greenlets,
     in_child,
     results,
     spawn_all,
@@ -124,7 +127,7 @@ def stalls(load: Gkafka | Gevent) -> tuple[float, float, float]:
     return 1000 * max(cpus), 1000 * without, 1000 * max(ticker.collected)
 
 
-@greenlets
+@pytest.mark.parametrize("mode", one_of(PATCHED, UNPATCHED))
 def test_01_what_the_collector_takes_is_no_more_than_without_gkafka(mode: str, stub: str, stub_topic: Callable[..., str]) -> None:
     seen = {kind: in_child(mode, collected, kind, stub, stub_topic(4, keeps=False)) for kind in KINDS}
     print(seen)

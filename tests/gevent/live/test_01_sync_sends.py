@@ -9,7 +9,10 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, even_late, in_child, results, spawn_all
+import pytest
+
+from tests.effort import one_of
+from tests.gevent.harness import LATE, LIMIT_S, PATCHED, UNPATCHED, assert_no_stall, connect, in_child, results, spawn_all
 
 WRITERS, EACH = 5000, 10
 RATE = 20_000
@@ -45,6 +48,6 @@ def sync_sends(hosts: str, topic: str) -> float:
         return WRITERS * EACH / min(each.cpu_s for each in runs)
 
 
-@even_late
+@pytest.mark.parametrize("mode", one_of(UNPATCHED, PATCHED, LATE))
 def test_01_five_thousand_greenlets_that_send_and_wait(mode: str, stub: str, stub_topic: Callable[..., str]) -> None:
     assert in_child(mode, sync_sends, stub, stub_topic(4, keeps=False)) >= RATE

@@ -8,9 +8,11 @@ from time import monotonic
 from typing import Any
 
 import gevent
+import pytest
 
 from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
+from tests.effort import quick_and_thorough
 from tests.gevent import harness
 from tests.gevent.harness import LIMIT_S, PATCHED, UNPATCHED, connect, in_children
 from tests.live.kafka import KafkaCluster
@@ -45,7 +47,7 @@ LISTENERS: dict[str, Callable[[KafkaClient, Any, Any, str], object]] = {
     "close of the client": lambda client, producer, consumer, topic: client.close(5),
 }
 ENDS = ("stop", "close of the client")
-SESSION_S, BURNS, BURN_S = 6.0, 100, 0.2
+SESSION_S, BURN_S = 6.0, 0.2
 
 
 def listeners(hosts: str, topic: str) -> None:
@@ -97,7 +99,7 @@ def listeners(hosts: str, topic: str) -> None:
     assert all(seconds < 5.5 for what, seconds in took.items() if what != "waits"), took
 
 
-def computing_callbacks(hosts: str, topic: str) -> None:
+def computing_callbacks(hosts: str, topic: str, burns: int) -> None:
     """Callbacks that compute for more than a session, 0.2 s each, beside a member of a group."""
     told: list[str] = []
     with connect(hosts) as client:
@@ -119,10 +121,10 @@ def computing_callbacks(hosts: str, topic: str) -> None:
             called[0] += 1
 
         producer = client.get_producer(on_delivery=burn)
-        for n in range(BURNS):
+        for n in range(burns):
             producer.produce(topic, b"%d" % n)
         deadline = monotonic() + LIMIT_S
-        while called[0] < BURNS:
+        while called[0] < burns:
             assert monotonic() < deadline, called
             consumer.consume(50)
         assert told == [], f"membership was not kept: {told}"
@@ -133,8 +135,10 @@ def test_24_listeners_may_do_anything(kafka: KafkaCluster, new_topic: Callable[.
     in_children([UNPATCHED, PATCHED], listeners, kafka.hosts, filled(kafka, new_topic()))
 
 
-def test_24_callbacks_that_compute_cost_no_membership(kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
-    in_children([UNPATCHED, PATCHED], computing_callbacks, kafka.hosts, new_topic(2))
+@pytest.mark.parametrize("burns", quick_and_thorough(40, 100))
+def test_24_callbacks_that_compute_cost_no_membership(kafka: KafkaCluster, new_topic: Callable[..., str], burns: int) -> None:
+    assert burns * BURN_S > SESSION_S
+    in_children([UNPATCHED, PATCHED], computing_callbacks, kafka.hosts, new_topic(2), burns)
 
 
 def filled(kafka: KafkaCluster, topic: str) -> str:

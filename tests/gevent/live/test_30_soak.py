@@ -26,7 +26,10 @@ WARM_S = 20
 
 @pytest.mark.parametrize(
     ("mode", "seconds"),
-    [(UNPATCHED, 60), *(pytest.param(mode, 600, marks=[pytest.mark.soak, pytest.mark.timeout(1800)]) for mode in (UNPATCHED, PATCHED))],
+    [
+        pytest.param(UNPATCHED, 60, marks=pytest.mark.thorough),
+        *(pytest.param(mode, 600, marks=[pytest.mark.soak, pytest.mark.timeout(1800)]) for mode in (UNPATCHED, PATCHED)),
+    ],
 )
 def test_30_nothing_acknowledged_is_lost_and_nothing_is_there_twice(mode: str, seconds: float, tmp_path: Path) -> None:
     """A minute has one restart and a change of the group every 6 s; ten minutes have one restart each minute and a change every 20 s."""

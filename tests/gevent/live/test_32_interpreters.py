@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import one_of
 from tests.gevent.live.recipes import environment
 from tests.handlers.hub import ROOT
 
@@ -71,7 +72,8 @@ INTERPRETERS = others()
 
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize(
-    "name", INTERPRETERS or [pytest.param("none", marks=pytest.mark.skip("no other interpreter of 3.10 or newer here"))]
+    "name",
+    one_of(*INTERPRETERS) if INTERPRETERS else [pytest.param("none", marks=pytest.mark.skip("no other interpreter of 3.10 or newer here"))],
 )
 @pytest.mark.parametrize("suite", ["tests/handlers/test_contract.py", pytest.param("tests/handlers", marks=pytest.mark.soak)])
 def test_32_the_handlers_keep_their_contract_on_another_interpreter(name: str, suite: str) -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
+
 from tests.gevent.live.recipes import environment, lines, run
 from tests.handlers.hub import ROOT
 from tests.live.kafka import KafkaCluster
@@ -35,6 +37,7 @@ spark.stop()
 """
 
 
+@pytest.mark.thorough  # the recipe below is the same in one more Spark
 def test_33_a_hundred_thousand_records_are_delivered_when_the_tasks_of_map_partitions_end(
     kafka: KafkaCluster, new_topic: Callable[..., str]
 ) -> None:

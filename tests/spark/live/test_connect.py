@@ -1,5 +1,7 @@
 """format("gkafka") where it is not installed: as a zip that the program hands to Spark, classic and Connect. Each in a process of its own.
 
+Each starts a Spark or two; the last one stands for all in `make test`.
+
 Spark hands such files to everything but the process that plans a stream (PythonStreamingSourceRunner looks for them in a folder of another name).
 """
 
@@ -105,15 +107,18 @@ def used(kafka: KafkaCluster, topic: NewTopic, tmp_path: Path) -> Callable[..., 
     return run
 
 
+@pytest.mark.thorough
 def test_a_zip_that_is_added_is_all_that_a_classic_session_needs_for_batches(used: Callable[..., None], tmp_path: Path) -> None:
     used(CLASSIC, gkafka.spark.pyfiles_zip(tmp_path / "gkafka.zip"), "")
 
 
+@pytest.mark.thorough
 def test_streams_of_a_classic_session_need_the_zip_on_the_drivers_path_too(used: Callable[..., None], tmp_path: Path) -> None:
     path = gkafka.spark.pyfiles_zip(tmp_path / "gkafka.zip")
     used(CLASSIC, path, path)
 
 
+@pytest.mark.thorough
 def test_connect_with_gkafka_installed_at_the_server(used: Callable[..., None]) -> None:
     used(CONNECT, "", str(ROOT))
 

@@ -96,7 +96,7 @@ def in_parquet(spark: SparkSession, folder: Path) -> list[tuple[int, int]]:
     return [(row.partition, row.offset) for row in spark.read.parquet(str(folder / "rows")).collect()]
 
 
-@pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.parametrize("seed", seeds(3, quick=0))  # all its points are the exactly-once sink's, too
 def test_the_source_reads_each_record_once(spark: SparkSession, kafka: KafkaCluster, topic: NewTopic, tmp_path: Path, seed: int) -> None:
     source = Source(kafka, topic())
 
@@ -107,7 +107,13 @@ def test_the_source_reads_each_record_once(spark: SparkSession, kafka: KafkaClus
     assert sorted(in_parquet(spark, tmp_path)) == sorted(source.places)
 
 
-@pytest.mark.parametrize(("exactly_once", "points"), [("transactional", (*READING, *WRITING)), ("none", WRITING)], ids=["once", "plain"])
+@pytest.mark.parametrize(
+    ("exactly_once", "points"),
+    [
+        pytest.param("transactional", (*READING, *WRITING), id="once"),
+        pytest.param("none", WRITING, id="plain", marks=pytest.mark.thorough),
+    ],
+)
 @pytest.mark.parametrize("seed", seeds(3))
 def test_the_sink_writes_each_record(
     spark: SparkSession,

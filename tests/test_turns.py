@@ -1,0 +1,47 @@
+"""The longest tests on real Kafka begin first, and those that share brokers share a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.turns import LONGEST, TOGETHER, by_turn, scheduler, together
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def item(nodeid: str) -> pytest.Item:
+    return cast(pytest.Item, SimpleNamespace(nodeid=nodeid))
+
+
+def test_each_file_that_is_named_exists() -> None:
+    files = {*TOGETHER, *LONGEST} - set(TOGETHER.values())
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+    assert set(TOGETHER.values()) <= set(LONGEST), "what is played together is long"
+    assert not set(TOGETHER) & set(LONGEST), "its turn is that of the others"
+
+
+def test_the_longest_come_first_and_each_file_keeps_its_order() -> None:
+    first, shared = LONGEST[0], next(iter(TOGETHER))
+    given = ["tests/x.py::test_b", f"{shared}::test_d", "tests/x.py::test_a", f"{first}::test_e", f"{first}::test_c[1::2]"]
+    names = [each.nodeid for each in by_turn([item(nodeid) for nodeid in given])]
+    assert names == [given[3], given[4], given[1], given[0], given[2]]
+
+
+def test_those_of_the_same_brokers_are_handed_out_together() -> None:
+    first, second = [file for file, brokers in TOGETHER.items() if brokers == "releases"][:2]
+    assert together(first) == together(second) == "releases"
+    assert together("tests/x.py") == "tests/x.py"
+
+
+def test_the_scheduler_is_loadfiles_and_no_others() -> None:
+    pytest.importorskip("xdist")
+    config: Any = SimpleNamespace(getvalue={"dist": "loadfile", "tx": ["popen"]}.get)
+    made = scheduler(config, SimpleNamespace(loadscopesched=print, loadfilesched=print))
+    assert made._split_scope("tests/x.py::test_a[b::c]") == "tests/x.py"
+    assert {made._split_scope(f"{file}::test_a") for file in TOGETHER} == set(TOGETHER.values())
+    other: Any = SimpleNamespace(getvalue={"dist": "load"}.get)
+    assert scheduler(other, None) is None

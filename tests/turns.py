@@ -1,0 +1,87 @@
+"""In which order the tests on real Kafka run in several processes, and what stays in one process: what is long begins first, brokers start once.
+
+pytest-xdist hands out a file at a time, those of many tests first; a file of four tests that take minutes would be the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+__all__ = ["by_turn", "scheduler", "together"]
+
+RELEASES, THREE_NODES = "releases", "three nodes"
+TOGETHER = {
+    "tests/live/test_roundtrip.py": RELEASES,
+    "tests/live/test_kafka_tools_of_releases.py": RELEASES,
+    "tests/live/test_administration_of_releases.py": RELEASES,
+    "tests/live/test_kafka_admin_of_releases.py": RELEASES,
+    "tests/live/test_kafka_consumer.py": RELEASES,
+    "tests/live/test_offsets.py": RELEASES,
+    "tests/live/test_zookeeper_hosts.py": RELEASES,
+    "tests/live/test_failover.py": THREE_NODES,
+    "tests/live/test_client.py": THREE_NODES,
+    "tests/live/test_consumer_groups.py": THREE_NODES,
+    "tests/live/test_fetching.py": THREE_NODES,
+    "tests/live/test_group_members.py": THREE_NODES,
+    "tests/live/test_transactions.py": THREE_NODES,
+}
+"""File -> which brokers it shares with others: all releases of Kafka, or a cluster of three nodes that leaves room for no other."""
+
+LONGEST = (
+    "tests/faults/live/test_faults.py",
+    RELEASES,
+    "tests/spark/live/test_stream.py",
+    THREE_NODES,
+    "tests/spark/live/test_sink.py",
+    "tests/live/test_kafka_tools_data.py",
+    "tests/spark/live/test_oracle.py",
+    "tests/spark/live/test_kills.py",
+    "tests/live/test_balanced_consumer.py",
+    "tests/spark/live/test_stream_oracle.py",
+    "tests/live/test_kafka_tools.py",
+    "tests/live/test_sasl.py",
+    "tests/spark/live/test_connect.py",
+    "tests/spark/live/test_cluster.py",
+    "tests/examples/live/test_flights_live.py",
+    "tests/live/test_managed_consumer.py",
+    "tests/examples/live/test_demo_live.py",
+    "tests/gevent/live/test_25_signals.py",
+    "tests/gevent/live/test_16_gunicorn.py",
+    "tests/gevent/live/test_32_interpreters.py",
+    "tests/gevent/live/test_33_spark.py",
+    "tests/gevent/live/test_26_exit.py",
+    "tests/gevent/live/test_23_brokers_return.py",
+    "tests/live/test_kafka_differential.py",
+)
+"""What is handed out first, the longest ones in front. The others follow as they are found."""
+
+
+def together(path: str) -> str:
+    """What a file's tests share a process with: others of the same brokers, or only themselves."""
+    return TOGETHER.get(path, path)
+
+
+def by_turn(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The tests in the order in which they are handed out. Within a file, or what shares a process, they stay as they were."""
+    turns = {name: at for at, name in enumerate(LONGEST)}
+    return sorted(items, key=lambda item: turns.get(together(_file(item.nodeid)), len(turns)))
+
+
+def scheduler(config: pytest.Config, log: Any) -> Any:
+    """pytest-xdist's loadfile, with some files as one; None for any other --dist."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return together(_file(nodeid))
+
+    return Together(config, log)
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
