@@ -108,7 +108,10 @@ class StreamDriver:
 
     def tasks(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """The Spark tasks of a batch. Raises DataLossError, AvailableNowError, KafkaException."""
-        is_planned_again, self._is_under_way, self._position = self._is_first, True, end
+        # Spark 4.0 and 4.1 begin a restart with tasks(x, x): x is the end of the last batch in the log, committed or not. That is no batch, and who
+        # has not asked for the initial offsets may yet do so, for a first batch that is planned again.
+        is_planned_again, self._position = self._is_first, end
+        self._is_under_way = self._initial is not None
         if is_planned_again:
             log.info("the first batch is planned again after a restart, with the end %s", end)
             # Its start is what is the initial offset now, of partitions that came since, too.

@@ -155,6 +155,18 @@ def test_a_crash_in_the_first_batch_of_a_query_that_begins_at_the_end_loses_noth
     assert second.values() == [b"after the start"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_partition_that_comes_before_the_first_batch_is_run_again_is_no_loss(
+    cluster: MockCluster, streaming: Streaming, kind: type[Query]
+) -> None:
+    numbers(cluster, 2)
+    first = streaming(kind=kind)
+    assert first.plan()
+    cluster.add_partitions("t", 2)
+    numbers(cluster, 3, "t", 1)
+    assert counts(streaming(first.checkpoint, kind=kind).run()) == [2, 3]
+
+
 def test_records_that_come_between_the_calls_of_the_first_batch_are_no_loss(cluster: MockCluster, streaming: Streaming) -> None:
     numbers(cluster, 2)
     query = streaming(startingOffsets="latest")

@@ -19,8 +19,8 @@ PARTITIONS = 3
 events = st.one_of(
     st.tuples(st.just("produce"), st.integers(0, PARTITIONS - 1), st.integers(1, 5)),
     st.tuples(st.just("batch"), st.just(0), st.just(0)),
-    st.tuples(st.just("crash after the plan"), st.just(0), st.just(0)),
-    st.tuples(st.just("crash after the tasks"), st.just(0), st.just(0)),
+    st.tuples(st.just("crash after the plan"), st.integers(0, 1), st.just(0)),
+    st.tuples(st.just("crash after the tasks"), st.integers(0, 1), st.just(0)),
     st.tuples(st.just("add a partition"), st.just(0), st.just(0)),
     st.tuples(st.just("restart"), st.integers(0, 1), st.integers(0, 4)),
 )
@@ -78,10 +78,10 @@ class History:
             self.batch()
         elif event == "crash after the plan":
             self.plan()
-            self.restart(0, 0)
+            self.restart(a, 0)
         elif event == "crash after the tasks":
             self.batch(is_committed=False)
-            self.restart(0, 0)
+            self.restart(a, 0)
         elif event == "add a partition" and self.partitions < PARTITIONS:
             self.partitions += 1
             self.cluster.add_partitions("t", self.partitions)
