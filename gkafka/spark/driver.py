@@ -31,6 +31,7 @@ __all__ = ["Asked", "plan"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Named = str | TopicPartition
 
 
 def plan(options: SourceOptions) -> list[OffsetRange]:
@@ -49,6 +50,7 @@ class Asked:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._gone: frozenset[Named] = frozenset()  # what the options name and is certain not to be there
 
     def both_ends(self) -> tuple[Offsets, Offsets]:
         """Where a batch read begins and ends."""
@@ -70,12 +72,20 @@ class Asked:
 
     def partitions(self, *, missing_ok: bool) -> list[TopicPartition]:
         """Those that the options name. missing_ok: leave out what is not there (any more), once that is certain; else it is an error."""
+        if missing_ok:
+            found = self._tried("partitions", lambda client: _partitions(client, self._options, missing_ok=True))
+            missing = _missing(self._options.topics, found)
+            if missing <= self._gone:  # nothing, but for what has been looked for in vain before
+                self._gone = missing
+                return found
         try:
             return self._tried("partitions", lambda client: _partitions(client, self._options))
         except (UnknownTopicOrPartition, MissingPartitionsError):
             if not missing_ok:
                 raise
-        return self._tried("partitions", lambda client: _partitions(client, self._options, missing_ok=True))
+        found = self._tried("partitions", lambda client: _partitions(client, self._options, missing_ok=True))
+        self._gone = _missing(self._options.topics, found)
+        return found
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The ends of these, those of committed transactions where they alone are read."""
@@ -134,6 +144,15 @@ def _partitions(client: KafkaClient, options: SourceOptions, *, missing_ok: bool
     names = topics.topics if isinstance(topics, Subscribe) else dict.fromkeys(topic for topic, _ in topics.partitions)
     found = [at for described in _described(client, names) if _is_there(client, described, missing_ok) for at in _all_of(described)]
     return _assigned(topics.partitions, found, missing_ok) if isinstance(topics, Assign) else found
+
+
+def _missing(topics: Subscribe | SubscribePattern | Assign, found: Iterable[TopicPartition]) -> frozenset[Named]:
+    """Topics, or partitions, that are named and were not found."""
+    if isinstance(topics, SubscribePattern):
+        return frozenset()
+    if isinstance(topics, Subscribe):
+        return frozenset(topics.topics).difference(topic for topic, _ in found)
+    return frozenset(topics.partitions).difference(found)
 
 
 def _described(client: KafkaClient, names: Iterable[str] | None) -> list[MetadataResponseTopic]:

@@ -275,6 +275,30 @@ def test_a_topic_that_is_deleted_under_the_query_is_data_loss(cluster: MockClust
     assert counts(lenient.run()) == [2]
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("given", [{"subscribe": "t,pair"}, {"subscribe": None, "assign": '{"t":[0],"pair":[0,1]}'}])
+def test_a_topic_that_is_certain_to_be_gone_is_not_waited_for_in_each_batch(
+    cluster: MockCluster, streaming: Streaming, caplog: pytest.LogCaptureFixture, given: dict[str, str]
+) -> None:
+    query = streaming(**given, failOnDataLoss="false")
+    numbers(cluster, 2)
+    query.run()
+    cluster.delete_topic("pair")
+    numbers(cluster, 2)
+    query.run()
+    assert "try 2 of 3 to learn partitions" in caplog.text
+    caplog.clear()
+    numbers(cluster, 2)
+    assert counts(query.run()) == [2]
+    assert "to learn partitions" not in caplog.text
+    cluster.create_topic("pair", 2)
+    numbers(cluster, 1, "pair", 1)
+    assert counts(query.run()) == [1]
+    cluster.delete_topic("pair")
+    query.run()
+    assert "try 2 of 3 to learn partitions" in caplog.text
+
+
 def test_a_checkpoint_that_names_partitions_that_never_were_is_data_loss(cluster: MockCluster, streaming: Streaming) -> None:
     numbers(cluster, 2)
     checkpoint = Checkpoint([json.dumps({"t": {"0": 1, "7": 5}, "other": {"0": 9}})], 1)
