@@ -51,6 +51,31 @@ CLIENT_NO_EFFECT = {
     "client.dns.lookup": "all addresses of a name are tried",
     **dict.fromkeys(("retry.backoff.ms", "retry.backoff.max.ms"), "gkafka has its own pauses between retries"),
     **dict.fromkeys(("receive.buffer.bytes", "send.buffer.bytes"), "the system sizes the buffers of sockets"),
+    "socket.connection.setup.timeout.max.ms": "each attempt to connect has socket.connection.setup.timeout.ms",
+    **dict.fromkeys(
+        ("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms"),
+        "a client whose brokers are away asks the bootstrap servers, too, always",
+    ),
+    "ssl.protocol": "TLS 1.2 and 1.3 are spoken",
+    **dict.fromkeys(
+        ("ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation"),
+        "TLS is that of Python's ssl module",
+    ),
+    **dict.fromkeys(
+        (
+            "sasl.oauthbearer.clock.skew.seconds",
+            "sasl.oauthbearer.expected.audience",
+            "sasl.oauthbearer.expected.issuer",
+            "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+            "sasl.oauthbearer.jwks.endpoint.url",
+            "sasl.oauthbearer.scope.claim.name",
+            "sasl.oauthbearer.sub.claim.name",
+        ),
+        "a broker checks tokens, a client does not",
+    ),
+    "sasl.oauthbearer.header.urlencode": "id and secret are URL-encoded, always, as RFC 6749 has it",
     **dict.fromkeys(
         (
             "sasl.login.refresh.window.factor",
@@ -74,13 +99,49 @@ CLIENT_NO_EFFECT = {
         "tickets are those of the environment",
     ),
     **dict.fromkeys(
-        ("metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "enable.metrics.push"),
+        (
+            "auto.include.jmx.reporter",
+            "metric.reporters",
+            "metrics.num.samples",
+            "metrics.recording.level",
+            "metrics.sample.window.ms",
+            "enable.metrics.push",
+        ),
         "gkafka has no such metrics",
     ),
 }
 """Properties of any Java client that cannot change what is read or written: warned of, with the reason."""
+PRODUCERS = (
+    "ack.timeout.ms",
+    "acks",
+    "batch.size",
+    "buffer.memory",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.type",
+    "compression.zstd.level",
+    "delivery.timeout.ms",
+    "enable.idempotence",
+    "key.serializer",
+    "linger.ms",
+    "max.block.ms",
+    "max.in.flight.requests.per.connection",
+    "max.request.size",
+    "metadata.max.idle.ms",
+    "partitioner.adaptive.partitioning.enable",
+    "partitioner.availability.timeout.ms",
+    "partitioner.class",
+    "partitioner.ignore.keys",
+    "retries",
+    "transaction.timeout.ms",
+    "transaction.two.phase.commit.enable",
+    "transactional.id",
+    "value.serializer",
+)
+"""Properties of what writes alone: one set of options may serve both."""
 NO_EFFECT = {
     **CLIENT_NO_EFFECT,
+    **dict.fromkeys(PRODUCERS, "it is a property of producers, and this reads"),
     **dict.fromkeys(
         (
             "session.timeout.ms",
@@ -92,6 +153,7 @@ NO_EFFECT = {
             "group.remote.assignor",
             "partition.assignment.strategy",
             "auto.commit.interval.ms",
+            "share.acknowledgement.mode",
         ),
         NO_GROUP,
     ),
@@ -117,7 +179,20 @@ REFUSED = {
 
 NO_STORE = "gkafka reads PEM files, not Java key stores or inline certificates"
 NO_INLINE = f"{NO_STORE}: write it to a file on every node, and name it in kafka."
+NO_CLASS = "gkafka loads no Java class: leave it out"
 NOT_HERE = {
+    **dict.fromkeys(
+        (
+            "security.providers",
+            "ssl.engine.factory.class",
+            "sasl.login.class",
+            "sasl.oauthbearer.jwt.retriever.class",
+            "sasl.oauthbearer.jwt.validator.class",
+        ),
+        NO_CLASS,
+    ),
+    "config.providers": f"{NO_CLASS}, and give the values themselves",
+    "ssl.cipher.suites": "Java's names of cipher suites are not those of Python's TLS: give kafka.ssl.ciphers, in OpenSSL's words",
     "ssl.truststore.password": f"{NO_STORE}: a PEM file of certificates has no password; leave it out",
     "ssl.keystore.password": f"{NO_STORE}: give the pass phrase of the key in kafka.ssl.key.password",
     "ssl.truststore.certificates": f"{NO_INLINE}ssl.truststore.location with kafka.ssl.truststore.type=PEM",
@@ -278,6 +353,14 @@ def _endpoint_identification(name: str, text: str) -> str:
     return text
 
 
+def _tls_versions(name: str, text: str) -> str:
+    if "TLSv1.2" not in [version.strip() for version in text.split(",")]:
+        raise ConfigurationError(
+            f"kafka.{name}={text!r}: gkafka offers TLS 1.2 and 1.3, and the broker chooses: leave it out, and let the brokers refuse what they must"
+        )
+    return text
+
+
 def _bytes(name: str, text: str) -> int:
     value: int = typed(ConsumerConfig, "fetch_max_bytes", name, text)
     return value
@@ -356,6 +439,7 @@ CLIENT_READERS: dict[str, Callable[[str, str], Any]] = {
     "connections.max.idle.ms": _idle_ms,
     "ssl.truststore.type": _text,
     "ssl.keystore.type": _text,
+    "ssl.enabled.protocols": _tls_versions,
     "ssl.endpoint.identification.algorithm": _endpoint_identification,
 }
 """Properties of any Java client that are more than a client option by another name."""

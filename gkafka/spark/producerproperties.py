@@ -39,7 +39,8 @@ PRODUCER_NAMES = {
 LEVELS = {f"compression.{codec}.level": codec for codec in ("gzip", "lz4", "zstd")}
 NO_EFFECT = {
     **dict.fromkeys(
-        ({*reading.READERS, *reading.NO_EFFECT, *reading.REFUSED} - {*CLIENT_READERS, *CLIENT_NO_EFFECT, "interceptor.classes"}),
+        {*reading.READERS, *reading.NO_EFFECT, *reading.REFUSED}
+        - {*CLIENT_READERS, *CLIENT_NO_EFFECT, *reading.PRODUCERS, "interceptor.classes"},
         "it is a property of consumers, and this writes",
     ),
     **{name: why for name, why in CLIENT_NO_EFFECT.items() if name not in PRODUCER_NAMES},

@@ -23,6 +23,7 @@ from gkafka.spark.options import (
     parse_either,
     parse_stream,
 )
+from gkafka.spark.sinkoptions import parse_sink
 
 LEAST = {"kafka.bootstrap.servers": "h1:9092,h2", "subscribe": "t"}
 ROOT = Path(__file__).resolve().parents[2]
@@ -301,6 +302,60 @@ def test_a_property_that_cannot_be_had_is_refused_with_what_to_do(name: str, tex
     with pytest.raises(ConfigurationError, match=f"^kafka.{name}") as refused:
         parse({**LEAST, f"kafka.{name}": text})
     assert words in str(refused.value)
+
+
+CONSUMER = """
+    allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset bootstrap.servers check.crcs client.dns.lookup client.id
+    client.rack config.providers connections.max.idle.ms default.api.timeout.ms enable.auto.commit enable.metrics.push exclude.internal.topics
+    fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
+    interceptor.classes isolation.level key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records metadata.max.age.ms
+    metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level
+    metrics.sample.window.ms partition.assignment.strategy receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms
+    retry.backoff.max.ms retry.backoff.ms sasl.client.callback.handler.class sasl.jaas.config sasl.kerberos.kinit.cmd
+    sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+    sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+    sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms
+    sasl.login.retry.backoff.ms sasl.mechanism sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience
+    sasl.oauthbearer.expected.issuer sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.refresh.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+    sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url security.protocol security.providers
+    send.buffer.bytes session.timeout.ms share.acknowledgement.mode socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+    ssl.cipher.suites ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
+    ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider
+    ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
+    ssl.truststore.type value.deserializer
+"""
+"""The names of Java's ConsumerConfig, Kafka 4.2."""
+PRODUCER = """
+    acks batch.size buffer.memory compression.gzip.level compression.lz4.level compression.type compression.zstd.level delivery.timeout.ms
+    enable.idempotence key.serializer linger.ms max.block.ms max.in.flight.requests.per.connection max.request.size metadata.max.idle.ms
+    partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class partitioner.ignore.keys retries
+    transaction.timeout.ms transaction.two.phase.commit.enable transactional.id value.serializer
+"""
+"""Those of ProducerConfig that are not among them."""
+
+
+@pytest.mark.parametrize("name", [*CONSUMER.split(), *PRODUCER.split()])
+@pytest.mark.parametrize("parsed", [parse, parse_sink])
+def test_every_property_of_java_is_taken_warned_of_or_refused_with_what_to_do(parsed: Any, name: str) -> None:
+    """One set of options may serve a read and a write, and one that Java takes is no slip of the pen."""
+    said = ""
+    try:
+        parsed({"kafka.bootstrap.servers": "h:1", **({"subscribe": "t"} if parsed is parse else {}), f"kafka.{name}": "x"})
+    except ConfigurationError as error:
+        said = str(error)
+    assert "unknown property" not in said
+    assert "did you mean" not in said
+
+
+def test_what_writes_alone_is_named_in_a_read() -> None:
+    assert options(kafka__acks="all").warnings == ("kafka.acks has no effect: it is a property of producers, and this reads",)
+
+
+@pytest.mark.parametrize("text", ["TLSv1.2", "TLSv1.2,TLSv1.3", "TLSv1.3, TLSv1.2, TLSv1.1"])
+def test_a_list_of_versions_of_tls_that_has_what_is_offered_passes(text: str) -> None:
+    assert options(kafka__security__protocol="SSL", kafka__ssl__enabled__protocols=text).warnings == ()
+    assert "gkafka offers TLS 1.2 and 1.3" in refusal(kafka__security__protocol="SSL", kafka__ssl__enabled__protocols="TLSv1.3")
 
 
 def test_one_option_in_two_spellings_is_refused() -> None:
