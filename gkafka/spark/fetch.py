@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from gkafka import records
 from gkafka.client import KafkaClient
 from gkafka.common import IsolationLevel, OffsetType
-from gkafka.exceptions import KafkaException, KafkaTimeoutError, OffsetOutOfRangeError, ProtocolError
+from gkafka.exceptions import (
+    KafkaException,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+    ProtocolError,
+    UnknownTopicError,
+    UnknownTopicOrPartition,
+)
 from gkafka.rawfetch import RawFetch
 from gkafka.records.columns import arrow_schema
 from gkafka.spark.connections import connected
@@ -84,9 +91,10 @@ class RangeReader:
                     yield chunk
                 chunk = Chunk(self._position)
             except KafkaException as exc:
-                if not exc.retriable:
+                is_certain = isinstance(exc, UnknownTopicError)  # the cluster has been asked for it for a while
+                if not exc.retriable and not is_certain:
                     raise
-                if self._patience_is_over():
+                if is_certain or self._patience_is_over():
                     self._position = self._after_silence(exc)
                     continue
                 log.warning("%s: fetching goes on at offset %d after: %s", self._task, self._position, exc)
@@ -114,7 +122,11 @@ class RangeReader:
 
     # -- offsets that are gone ---------------------------------------------------------------------------------------------
     def _after_silence(self, error: KafkaException) -> int:
-        """As the JVM connector: no record for so long, where the log has none, is data loss (an endingOffsets beyond the log, for one)."""
+        """No record for so long, where the log has none, is data loss, as in the JVM connector (an endingOffsets beyond the log, for one); and so is a
+        partition that nobody has known for so long.
+        """
+        if isinstance(error, UnknownTopicOrPartition):
+            return self._next_available(error)
         if isinstance(error, KafkaTimeoutError):
             earliest, latest = self._ends()
             if not earliest <= self._position < latest:
@@ -127,6 +139,9 @@ class RangeReader:
         reason = f"Could not read records in offset [{self._position}, {end}) for topic partition {topic}-{partition}: {error}"
         if self._options.fail_on_data_loss:
             raise DataLossError(DATA_LOSS + reason, topic=topic, partition=partition, offset=self._position) from error
+        if isinstance(error, UnknownTopicOrPartition):
+            log.warning("%s. Records in [%d, %d) are skipped (failOnDataLoss is false)", reason, self._position, end)
+            return end
         earliest, latest = self._ends()
         gone = self._position >= latest or earliest >= end
         found = end if gone else max(self._position, earliest)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ __all__ = [
     "parse_partitions",
     "parse_timestamp",
     "parse_timestamps",
+    "present_ranges",
     "ranges_between",
     "resolve",
     "stream_ranges",
@@ -312,15 +313,28 @@ def stream_ranges(start: Offsets, end: Offsets, added: Offsets, *, fail_on_data_
     that do not begin at 0, and partitions whose log ends before the start. Raises DataLossError in the JVM connector's words.
     """
     for text in _losses(start, end, added):
-        if fail_on_data_loss:
-            raise DataLossError(DATA_LOSS + text)
-        log.warning("%s Some data may have been missed (failOnDataLoss is false)", text)
+        report_loss(text, fail_on_data_loss=fail_on_data_loss)
     begin = {**start, **added}
     known = (
         OffsetRange(topic, partition, begin[topic, partition], end[topic, partition])
         for topic, partition in sorted(end.keys() & begin.keys())
     )
     return [r for r in known if r.size > 0]
+
+
+def present_ranges(ranges: Sequence[OffsetRange], present: Iterable[TopicPartition], *, fail_on_data_loss: bool) -> list[OffsetRange]:
+    """Those of partitions that are there. What was deleted since its end was found is lost, too. Raises DataLossError."""
+    gone = {(r.topic, r.partition) for r in ranges}.difference(present)
+    if gone:
+        report_loss(_deleted(gone), fail_on_data_loss=fail_on_data_loss)
+    return [r for r in ranges if (r.topic, r.partition) not in gone]
+
+
+def report_loss(text: str, *, fail_on_data_loss: bool) -> None:
+    """Raises DataLossError, or warns."""
+    if fail_on_data_loss:
+        raise DataLossError(DATA_LOSS + text)
+    log.warning("%s Some data may have been missed (failOnDataLoss is false)", text)
 
 
 def _losses(start: Offsets, end: Offsets, added: Offsets) -> Iterator[str]:
@@ -330,13 +344,17 @@ def _losses(start: Offsets, end: Offsets, added: Offsets) -> Iterator[str]:
         if added[at] != 0:
             yield f"Added partition {_name(at)} starts from {added[at]} instead of 0."
     if gone := start.keys() - end.keys():
-        yield f"Partitions {name_list(gone)} have been deleted."
+        yield _deleted(gone)
     for at in sorted(end.keys() & start.keys()):
         if end[at] < start[at]:
             yield (
                 f"Partition {_name(at)} offset was changed from {start[at]} to {end[at]}. This could either be a user error that the start offset "
                 "is set too high and this is the first batch, or the kafka topic-partition is broken, and some data may have been missed."
             )
+
+
+def _deleted(these: Iterable[TopicPartition]) -> str:
+    return f"Partitions {name_list(these)} have been deleted."
 
 
 def _name(at: TopicPartition) -> str:

@@ -14,7 +14,7 @@ from gkafka.skins import Handler
 from gkafka.spark.admission import TriggerDelay, rate_limit, waiting
 from gkafka.spark.driver import Asked
 from gkafka.spark.groupcommits import GroupCommits
-from gkafka.spark.offsets import Offsets, TopicPartition, moves_with_the_end, name_list, stream_ranges
+from gkafka.spark.offsets import Offsets, TopicPartition, moves_with_the_end, name_list, present_ranges, stream_ranges
 from gkafka.spark.options import SourceOptions
 from gkafka.spark.planner import OffsetRange, split
 
@@ -120,6 +120,8 @@ class StreamDriver:
             self._check_target(end)
         added = self._asked.earliest(end.keys() - start.keys())
         ranges = stream_ranges(start, end, added, fail_on_data_loss=self._options.fail_on_data_loss)
+        if ranges:  # a batch that is run again may be of a topic that is gone by now
+            ranges = present_ranges(ranges, self._present_partitions(), fail_on_data_loss=self._options.fail_on_data_loss)
         return split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
     def close(self) -> None:

@@ -406,6 +406,17 @@ def test_an_end_beyond_the_log_is_data_loss_after_the_poll_timeout(cluster: Mock
     assert len(reading(failOnDataLoss="false", **beyond).rows()) == 10
 
 
+def test_a_topic_that_is_deleted_under_a_task_is_data_loss_after_the_poll_timeout(cluster: MockCluster, reading: Reading) -> None:
+    numbers(cluster, 5)
+    readers = [reading(kafkaConsumer__pollTimeoutMs="600", failOnDataLoss=fail).reader for fail in ("true", "false")]
+    tasks = [reader.partitions() for reader in readers]
+    connections.close_all()  # tasks run in other processes than the driver
+    cluster.delete_topic("t")
+    with pytest.raises(DataLossError, match=r"Could not read records in offset \[0, 5\) for topic partition t-0: .*does not exist"):
+        list(readers[0].read(partition=tasks[0][0]))
+    assert list(readers[1].read(partition=tasks[1][0])) == []
+
+
 def test_a_start_beyond_the_log_is_data_loss(cluster: MockCluster, reading: Reading) -> None:
     numbers(cluster, 10)
     with pytest.raises(DataLossError, match="resolved start offset 77 is greater than the resolved end offset 10"):

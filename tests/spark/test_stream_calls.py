@@ -276,6 +276,24 @@ def test_a_topic_that_is_deleted_under_the_query_is_data_loss(cluster: MockClust
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_that_is_run_again_without_a_topic_that_is_gone_is_data_loss_and_no_dead_end(
+    cluster: MockCluster, streaming: Streaming, kind: type[Query]
+) -> None:
+    first = streaming(kind=kind, subscribe="t,pair")
+    first.run(1)
+    numbers(cluster, 2)
+    numbers(cluster, 2, "pair", 1)
+    assert first.plan()
+    cluster.delete_topic("pair")
+    planned = list(first.checkpoint.offsets)
+    with pytest.raises(DataLossError, match=r"failOnDataLoss to false.*Partitions pair-1 have been deleted"):
+        streaming(Checkpoint(planned, 1), kind=kind, subscribe="t,pair").run()
+    lenient = streaming(Checkpoint(planned, 1), kind=kind, subscribe="t,pair", failOnDataLoss="false")
+    assert counts(lenient.run(1)) == [2]
+
+
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("given", [{"subscribe": "t,pair"}, {"subscribe": None, "assign": '{"t":[0],"pair":[0,1]}'}])
 def test_a_topic_that_is_certain_to_be_gone_is_not_waited_for_in_each_batch(
     cluster: MockCluster, streaming: Streaming, caplog: pytest.LogCaptureFixture, given: dict[str, str]

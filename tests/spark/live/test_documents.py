@@ -16,6 +16,8 @@ from tests.live.kafka import KafkaCluster
 from tests.spark.live.conftest import ROOT
 from tests.spark.live.test_oracle import NewTopic, write
 
+pytestmark = pytest.mark.timeout(300)
+
 Run = Callable[..., dict[str, Any]]
 Frame = Callable[..., DataFrame]
 
