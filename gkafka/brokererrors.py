@@ -17,6 +17,7 @@ LONGEST_MESSAGE = 1000
 
 __all__ = [
     "AuthenticationError",
+    "AuthorizationError",
     "BrokerError",
     "BrokerIdNotRegistered",
     "BrokerNotAvailable",
@@ -60,6 +61,7 @@ __all__ = [
     "InvalidGroupId",
     "InvalidMessageError",
     "InvalidMessageSize",
+    "InvalidMetadataError",
     "InvalidPartitions",
     "InvalidPrincipalType",
     "InvalidProducerEpoch",
@@ -115,6 +117,7 @@ __all__ = [
     "ReplicaNotAvailable",
     "RequestTimedOut",
     "ResourceNotFound",
+    "RetriableError",
     "SaslAuthenticationFailed",
     "SecurityDisabled",
     "ShareSessionLimitReached",
@@ -176,7 +179,7 @@ class KafkaException(Exception):
 
     Each carries what it is about: `topic`, `partition`, `offset`, `group`, `broker` (host:port or id) and `api`, None where it does not apply.
     `retriable`: the same call may succeed later; `abortable`: abort the transaction and do its work again; `fatal`: the producer is of no
-    use any more, make a new one. persisted: of a delivery's error: "no", or "maybe" where a broker may have written the record without its
+    use any more, make a new one; `invalid_metadata`: what is known of the cluster is out of date, and is asked for anew. persisted: of a delivery's error: "no", or "maybe" where a broker may have written the record without its
     answer reaching us; None of any other error.
     """
 
@@ -184,6 +187,7 @@ class KafkaException(Exception):
     abortable: ClassVar[bool] = False
     fatal: ClassVar[bool] = False
     stale: ClassVar[Stale | None] = None
+    invalid_metadata: ClassVar[bool] = False
     persisted: str | None = None
     _record: tuple[Callable[[], Any], int] | None = None
 
@@ -231,16 +235,38 @@ def _rebuild(cls: type[KafkaException], args: tuple[Any, ...], state: dict[str, 
     return error
 
 
+class RetriableError(KafkaException):
+    """Errors after which the same may succeed. `retriable` has the last word: of the few that are of this kind and never pass it is False."""
+
+    retriable = True
+
+
+class InvalidMetadataError(RetriableError):
+    """Errors after which the same may succeed with fresh metadata, which the client asks for by itself."""
+
+    invalid_metadata = True
+
+
 class BrokerError(KafkaException):
-    """An error code in a broker's answer. pykafka calls it ProtocolClientError."""
+    """An error code in a broker's answer. pykafka calls it ProtocolClientError.
+
+    errno, message and description, also of the classes: the code, Kafka's name of it and its meaning, under kafka-python's names.
+    """
 
     code: ClassVar[int]
     by_code: ClassVar[dict[int, type[BrokerError]]] = {}
+    errno: ClassVar[int | None] = None
+    message: ClassVar[str | None] = None
+    description: ClassVar[str | None] = None
 
-    def __init_subclass__(cls, code: int | None = None, retriable: bool = False, stale: Stale | None = None) -> None:
+    def __init_subclass__(cls, code: int | None = None, stale: Stale | None = None, called: str | None = None) -> None:
+        """called: Kafka's name of the code, where the class has another."""
         if code is None:
             return
-        cls.code, cls.retriable, cls.stale = code, retriable, stale
+        cls.code = cls.errno = code
+        cls.stale = stale
+        cls.message = called or _upper(cls.__name__)
+        cls.description = " ".join((cls.__doc__ or "").split())
         BrokerError.by_code.setdefault(code, cls)
 
     def __init__(self, *args: Any, **about: Any) -> None:
@@ -251,14 +277,23 @@ class UnknownBrokerError(BrokerError):
     """An error code that this version of gkafka does not know; `code` holds it."""
 
     def __init__(self, code: int, *args: Any, **about: Any) -> None:
-        self.code = code  # type: ignore[misc]  # a class attribute everywhere else: here each instance has its own
+        self.code = self.errno = code  # type: ignore[misc]  # class attributes everywhere else: here each instance has its own
         super().__init__(*(args or (f"error {code}: not known to this client",)), **about)
+
+
+class AuthorizationError(BrokerError):
+    """The broker's ACLs do not allow it to this client."""
 
 
 class AuthenticationError(KafkaException):
     """A broker does not take this client for who it says it is, or could not show that it is the right broker, or the credentials could not be
     had. The text says which. Trying again with the same credentials does not help.
     """
+
+
+def _upper(name: str) -> str:
+    """TopicAlreadyExists -> TOPIC_ALREADY_EXISTS."""
+    return "".join(f"_{c}" if c.isupper() and n else c for n, c in enumerate(name)).upper()
 
 
 def shown(text: str) -> str:
@@ -281,37 +316,37 @@ def error_for(code: int, message: str | None = None, **about: Any) -> BrokerErro
     return cls(text_of(code, message or cls.__doc__ or "", about), **about)
 
 
-class UnknownError(BrokerError, code=-1):
+class UnknownError(BrokerError, code=-1, called="UNKNOWN"):
     """The server experienced an unexpected error when processing the request."""
 
 
-class OffsetOutOfRangeError(BrokerError, code=1):
+class OffsetOutOfRangeError(BrokerError, code=1, called="OFFSET_OUT_OF_RANGE"):
     """The requested offset is not within the range of offsets maintained by the server."""
 
 
-class InvalidMessageError(BrokerError, code=2, retriable=True):
+class InvalidMessageError(RetriableError, BrokerError, code=2, called="CORRUPT_MESSAGE"):
     """This message has failed its CRC checksum, exceeds the valid size, has a null key for a compacted topic, or is otherwise
     corrupt.
     """
 
 
-class UnknownTopicOrPartition(BrokerError, code=3, retriable=True, stale=METADATA):
+class UnknownTopicOrPartition(InvalidMetadataError, BrokerError, code=3, stale=METADATA):
     """This server does not host this topic-partition."""
 
 
-class InvalidMessageSize(BrokerError, code=4):
+class InvalidMessageSize(BrokerError, code=4, called="INVALID_FETCH_SIZE"):
     """The requested fetch size is invalid."""
 
 
-class LeaderNotAvailable(BrokerError, code=5, retriable=True, stale=METADATA):
+class LeaderNotAvailable(InvalidMetadataError, BrokerError, code=5, stale=METADATA):
     """There is no leader for this topic-partition as we are in the middle of a leadership election."""
 
 
-class NotLeaderForPartition(BrokerError, code=6, retriable=True, stale=METADATA):
+class NotLeaderForPartition(InvalidMetadataError, BrokerError, code=6, stale=METADATA):
     """For requests intended only for the leader, this error indicates that the broker is not the current leader."""
 
 
-class RequestTimedOut(BrokerError, code=7, retriable=True):
+class RequestTimedOut(RetriableError, BrokerError, code=7):
     """The request timed out."""
 
 
@@ -319,7 +354,7 @@ class BrokerNotAvailable(BrokerError, code=8):
     """The broker is not available."""
 
 
-class ReplicaNotAvailable(BrokerError, code=9, retriable=True, stale=METADATA):
+class ReplicaNotAvailable(InvalidMetadataError, BrokerError, code=9, stale=METADATA):
     """The replica is not available for the requested topic-partition."""
 
 
@@ -335,19 +370,19 @@ class OffsetMetadataTooLarge(BrokerError, code=12):
     """The metadata field of the offset request was too large."""
 
 
-class NetworkException(BrokerError, code=13, retriable=True, stale=METADATA):
+class NetworkException(InvalidMetadataError, BrokerError, code=13, stale=METADATA):
     """The server disconnected before a response was received."""
 
 
-class GroupLoadInProgress(BrokerError, code=14, retriable=True):
+class GroupLoadInProgress(RetriableError, BrokerError, code=14, called="COORDINATOR_LOAD_IN_PROGRESS"):
     """The coordinator is loading and hence can't process requests."""
 
 
-class GroupCoordinatorNotAvailable(BrokerError, code=15, retriable=True, stale=COORDINATOR):
+class GroupCoordinatorNotAvailable(RetriableError, BrokerError, code=15, stale=COORDINATOR, called="COORDINATOR_NOT_AVAILABLE"):
     """The coordinator is not available."""
 
 
-class NotCoordinatorForGroup(BrokerError, code=16, retriable=True, stale=COORDINATOR):
+class NotCoordinatorForGroup(RetriableError, BrokerError, code=16, stale=COORDINATOR, called="NOT_COORDINATOR"):
     """This is not the correct coordinator."""
 
 
@@ -359,11 +394,11 @@ class RecordListTooLarge(BrokerError, code=18):
     """The request included message batch larger than the configured segment size on the server."""
 
 
-class NotEnoughReplicas(BrokerError, code=19, retriable=True):
+class NotEnoughReplicas(RetriableError, BrokerError, code=19):
     """Messages are rejected since there are fewer in-sync replicas than required."""
 
 
-class NotEnoughReplicasAfterAppend(BrokerError, code=20, retriable=True):
+class NotEnoughReplicasAfterAppend(RetriableError, BrokerError, code=20):
     """Messages are written to the log, but to fewer in-sync replicas than required."""
 
 
@@ -403,15 +438,15 @@ class InvalidCommitOffsetSize(BrokerError, code=28):
     """The committing offset data size is not valid."""
 
 
-class TopicAuthorizationFailed(BrokerError, code=29):
+class TopicAuthorizationFailed(AuthorizationError, code=29):
     """Topic authorization failed."""
 
 
-class GroupAuthorizationFailed(BrokerError, code=30):
+class GroupAuthorizationFailed(AuthorizationError, code=30):
     """Group authorization failed."""
 
 
-class ClusterAuthorizationFailed(BrokerError, code=31):
+class ClusterAuthorizationFailed(AuthorizationError, code=31):
     """Cluster authorization failed."""
 
 
@@ -443,7 +478,7 @@ class InvalidReplicationFactor(BrokerError, code=38):
     """Replication factor is below 1 or larger than the number of available brokers."""
 
 
-class InvalidReplicaAssignment(BrokerError, code=39):
+class InvalidReplicaAssignment(BrokerError, code=39, called="INVALID_REPLICATION_ASSIGNMENT"):
     """Replica assignment is invalid."""
 
 
@@ -451,7 +486,7 @@ class InvalidConfig(BrokerError, code=40):
     """Configuration is invalid."""
 
 
-class NotController(BrokerError, code=41, retriable=True, stale=METADATA):
+class NotController(RetriableError, BrokerError, code=41, stale=METADATA):
     """This is not the correct controller for this cluster."""
 
 
@@ -495,7 +530,7 @@ class InvalidTransactionTimeout(BrokerError, code=50):
     """
 
 
-class ConcurrentTransactions(BrokerError, code=51, retriable=True):
+class ConcurrentTransactions(RetriableError, BrokerError, code=51):
     """The producer attempted to update a transaction while another concurrent operation on the same transaction was ongoing."""
 
 
@@ -505,7 +540,7 @@ class TransactionCoordinatorFenced(BrokerError, code=52):
     """
 
 
-class TransactionalIdAuthorizationFailed(BrokerError, code=53):
+class TransactionalIdAuthorizationFailed(AuthorizationError, code=53):
     """Transactional Id authorization failed."""
 
 
@@ -517,7 +552,7 @@ class OperationNotAttempted(BrokerError, code=55):
     """The broker did not attempt to execute this operation."""
 
 
-class KafkaStorageError(BrokerError, code=56, retriable=True, stale=METADATA):
+class KafkaStorageError(InvalidMetadataError, BrokerError, code=56, stale=METADATA):
     """Disk error when trying to access log file on the disk."""
 
 
@@ -557,7 +592,7 @@ class DelegationTokenRequestNotAllowed(BrokerError, code=64):
     """
 
 
-class DelegationTokenAuthorizationFailed(BrokerError, code=65):
+class DelegationTokenAuthorizationFailed(AuthorizationError, code=65):
     """Delegation Token authorization failed."""
 
 
@@ -577,15 +612,15 @@ class GroupIdNotFound(BrokerError, code=69):
     """The group id does not exist."""
 
 
-class FetchSessionIdNotFound(BrokerError, code=70, retriable=True):
+class FetchSessionIdNotFound(RetriableError, BrokerError, code=70):
     """The fetch session ID was not found."""
 
 
-class InvalidFetchSessionEpoch(BrokerError, code=71, retriable=True):
+class InvalidFetchSessionEpoch(RetriableError, BrokerError, code=71):
     """The fetch session epoch is invalid."""
 
 
-class ListenerNotFound(BrokerError, code=72, retriable=True, stale=METADATA):
+class ListenerNotFound(InvalidMetadataError, BrokerError, code=72, stale=METADATA):
     """There is no listener on the leader broker that matches the listener on which metadata request was processed."""
 
 
@@ -593,11 +628,11 @@ class TopicDeletionDisabled(BrokerError, code=73):
     """Topic deletion is disabled."""
 
 
-class FencedLeaderEpoch(BrokerError, code=74, retriable=True, stale=METADATA):
+class FencedLeaderEpoch(InvalidMetadataError, BrokerError, code=74, stale=METADATA):
     """The leader epoch in the request is older than the epoch on the broker."""
 
 
-class UnknownLeaderEpoch(BrokerError, code=75, retriable=True, stale=METADATA):
+class UnknownLeaderEpoch(InvalidMetadataError, BrokerError, code=75, stale=METADATA):
     """The leader epoch in the request is newer than the epoch on the broker."""
 
 
@@ -609,7 +644,7 @@ class StaleBrokerEpoch(BrokerError, code=77):
     """Broker epoch has changed."""
 
 
-class OffsetNotAvailable(BrokerError, code=78, retriable=True):
+class OffsetNotAvailable(RetriableError, BrokerError, code=78):
     """The leader high watermark has not caught up from a recent leader election so the offsets cannot be guaranteed to be
     monotonically increasing.
     """
@@ -619,7 +654,7 @@ class MemberIdRequired(BrokerError, code=79, stale=MEMBER):
     """The group member needs to have a valid member id before actually entering a consumer group."""
 
 
-class PreferredLeaderNotAvailable(BrokerError, code=80, retriable=True, stale=METADATA):
+class PreferredLeaderNotAvailable(InvalidMetadataError, BrokerError, code=80, stale=METADATA):
     """The preferred leader was not available."""
 
 
@@ -633,11 +668,11 @@ class FencedInstanceId(BrokerError, code=82, stale=MEMBER):
     """
 
 
-class EligibleLeadersNotAvailable(BrokerError, code=83, retriable=True, stale=METADATA):
+class EligibleLeadersNotAvailable(InvalidMetadataError, BrokerError, code=83, stale=METADATA):
     """Eligible topic partition leaders are not available."""
 
 
-class ElectionNotNeeded(BrokerError, code=84, retriable=True, stale=METADATA):
+class ElectionNotNeeded(InvalidMetadataError, BrokerError, code=84, stale=METADATA):
     """Leader election not needed for topic partition."""
 
 
@@ -653,11 +688,11 @@ class InvalidRecord(BrokerError, code=87):
     """This record has failed the validation on broker and hence will be rejected."""
 
 
-class UnstableOffsetCommit(BrokerError, code=88, retriable=True):
+class UnstableOffsetCommit(RetriableError, BrokerError, code=88):
     """There are unstable offsets that need to be cleared."""
 
 
-class ThrottlingQuotaExceeded(BrokerError, code=89, retriable=True):
+class ThrottlingQuotaExceeded(RetriableError, BrokerError, code=89):
     """The throttling quota has been exceeded."""
 
 
@@ -701,7 +736,7 @@ class PositionOutOfRange(BrokerError, code=99):
     """Requested position is not greater than or equal to zero, and less than the size of the snapshot."""
 
 
-class UnknownTopicId(BrokerError, code=100, retriable=True, stale=METADATA):
+class UnknownTopicId(InvalidMetadataError, BrokerError, code=100, stale=METADATA):
     """This server does not host this topic ID."""
 
 
@@ -713,7 +748,7 @@ class BrokerIdNotRegistered(BrokerError, code=102):
     """The given broker ID was not registered."""
 
 
-class InconsistentTopicId(BrokerError, code=103, retriable=True, stale=METADATA):
+class InconsistentTopicId(InvalidMetadataError, BrokerError, code=103, stale=METADATA):
     """The log's topic ID did not match the topic ID in the request."""
 
 
@@ -725,7 +760,7 @@ class TransactionalIdNotFound(BrokerError, code=105):
     """The transactionalId could not be found."""
 
 
-class FetchSessionTopicId(BrokerError, code=106, retriable=True):
+class FetchSessionTopicId(RetriableError, BrokerError, code=106, called="FETCH_SESSION_TOPIC_ID_ERROR"):
     """The fetch session encountered inconsistent topic ID usage."""
 
 
@@ -789,11 +824,11 @@ class InvalidRecordState(BrokerError, code=121):
     """The record state is invalid."""
 
 
-class ShareSessionNotFound(BrokerError, code=122, retriable=True):
+class ShareSessionNotFound(RetriableError, BrokerError, code=122):
     """The share session was not found."""
 
 
-class InvalidShareSessionEpoch(BrokerError, code=123, retriable=True):
+class InvalidShareSessionEpoch(RetriableError, BrokerError, code=123):
     """The share session epoch is invalid."""
 
 
@@ -833,5 +868,5 @@ class StreamsTopologyFenced(BrokerError, code=132):
     """The supplied topology epoch is outdated."""
 
 
-class ShareSessionLimitReached(BrokerError, code=133, retriable=True):
+class ShareSessionLimitReached(RetriableError, BrokerError, code=133):
     """The limit of share sessions has been reached."""

@@ -13,8 +13,10 @@ from gkafka.brokererrors import (
     BrokerError,
     GroupCoordinatorNotAvailable,
     GroupLoadInProgress,
+    InvalidMetadataError,
     KafkaException,
     NotCoordinatorForGroup,
+    RetriableError,
     UnknownTopicOrPartition,
 )
 from gkafka.brokererrors import __all__ as _broker_errors
@@ -104,25 +106,19 @@ class HandlerThreadError(KafkaException):
     """A call from a thread that does not own the client's hub, which cannot be served there."""
 
 
-class ReentrantCallError(KafkaException):
+class ReentrantCallError(RetriableError):
     """A signal handler (or a __del__) called the client while the thread that it interrupted was inside it, which can go on only after the handler:
     set a flag or an Event in the handler, and call the client outside of it.
     """
 
-    retriable = True
-
 
 # -- time and connections ----------------------------------------------------------------------------------------------
-class KafkaTimeoutError(KafkaException, TimeoutError):
+class KafkaTimeoutError(RetriableError, TimeoutError):
     """A call did not end by its deadline."""
 
-    retriable = True
 
-
-class SocketDisconnectedError(KafkaException, ConnectionError):
+class SocketDisconnectedError(InvalidMetadataError, ConnectionError):
     """The connection to a broker broke; what was in flight on it has no answer."""
-
-    retriable = True
 
 
 class ConnectionFailedError(SocketDisconnectedError):
@@ -145,10 +141,8 @@ class NoBrokersAvailableError(KafkaException):
     """None of the bootstrap hosts answered, after a few tries of each; the text names each and why."""
 
 
-class LeaderNotFoundError(KafkaException):
+class LeaderNotFoundError(InvalidMetadataError):
     """A partition has no leader that is known."""
-
-    retriable = True
 
 
 class UnknownTopicError(UnknownTopicOrPartition):
@@ -179,10 +173,8 @@ class DeliveryError(KafkaException):
         self.records = list(records)
 
 
-class BufferFull(KafkaException):
+class BufferFull(RetriableError):
     """The producer's buffer had no room within max_block_ms. The record was not accepted."""
-
-    retriable = True
 
 
 class ProducerQueueFullError(BufferFull):
@@ -268,10 +260,8 @@ class TopicRecreatedError(LogTruncationError):
     """The topic was deleted and another one of its name was made. Nothing of the new one was consumed: seek() to go on."""
 
 
-class ZooKeeperError(KafkaException):
+class ZooKeeperError(RetriableError):
     """ZooKeeper could not be reached, did not answer in time, or refused."""
-
-    retriable = True
 
 
 class PartitionOwnedError(KafkaException):

@@ -1,7 +1,7 @@
 """kafka-python's names of what is raised (kafka.errors). Each is one of gkafka's own exceptions, so that either name catches it.
 
 KafkaError is gkafka's KafkaException: everything that gkafka raises is one. What 1.4 documents as an AssertionError and newer versions as a
-ValueError is both.
+ValueError is both. errno, message, description, retriable and invalid_metadata are those of kafka-python, the words of a description Kafka's own.
 """
 
 from __future__ import annotations
@@ -11,29 +11,49 @@ from gkafka.exceptions import CommitFailedError, ConfigurationError, KafkaExcept
 from gkafka.records._check import NothingToSend
 
 __all__ = [  # and a name for each code of the broker's errors, below
+    "AuthorizationError",
     "BrokerResponseError",
+    "Cancelled",
     "CommitFailedError",
+    "ConsumerFetchSizeTooSmall",
+    "ConsumerNoMoreData",
+    "ConsumerTimeout",
     "DamagedRecordError",
     "IllegalArgumentError",
     "IllegalStateError",
+    "InvalidMetadataError",
     "KafkaConfigurationError",
     "KafkaConnectionError",
     "KafkaError",
     "KafkaProtocolError",
     "KafkaTimeoutError",
     "LogTruncationError",
+    "MetadataEmptyBrokerList",
     "NoBrokersAvailable",
     "NoError",
+    "NoOffsetForPartitionError",
     "NothingToSend",
+    "QuotaViolationError",
+    "RetriableError",
+    "StaleMetadata",
+    "TooManyInFlightRequests",
+    "UnknownBrokerIdError",
     "UnrecognizedBrokerVersion",
     "WrongTypeError",
+    "for_code",
+    "kafka_errors",
 ]
 
 KafkaError = KafkaException
 BrokerResponseError = _ours.BrokerError
 KafkaConfigurationError = ConfigurationError
 KafkaConnectionError = _ours.SocketDisconnectedError
-KafkaProtocolError = CorrelationIdError = _ours.ProtocolError
+KafkaProtocolError = CorrelationIdError = InvalidReceiveError = ProtocolError = _ours.ProtocolError
+RetriableError = _ours.RetriableError
+InvalidMetadataError = _ours.InvalidMetadataError
+AuthorizationError = _ours.AuthorizationError
+AuthenticationFailedError = _ours.AuthenticationError
+NodeNotReadyError = _ours.ConnectionFailedError
 KafkaUnavailableError = NoBrokersAvailable = _ours.NoBrokersAvailableError
 UnsupportedCodecError = _ours.UnsupportedCodec
 TransactionAbortedError = _ours.TransactionAbortedError
@@ -42,7 +62,9 @@ TransactionAbortedError = _ours.TransactionAbortedError
 class NoError(BrokerResponseError):
     """No error: where kafka-python gives the class of an error, and there is none."""
 
-    code = 0
+    code = errno = 0
+    message = "NO_ERROR"
+    description = "There is no error."
 
 
 class IllegalStateError(KafkaException):
@@ -63,8 +85,50 @@ class DamagedRecordError(_ours.CorruptRecordError, _ours.InvalidMessageError):
     retriable = False
 
 
+class NoOffsetForPartitionError(ConfigurationError):
+    """Nothing is committed for a partition, and auto_offset_reset does not say where to begin: seek() first."""
+
+
 class UnrecognizedBrokerVersion(KafkaException):
     """A broker does not tell which version it is."""
+
+
+# -- of kafka-python's inside: for programs that name them. Nothing here raises them --------------------------------------
+class Cancelled(RetriableError):
+    """A request was given up."""
+
+
+class StaleMetadata(InvalidMetadataError):
+    """What is known of the cluster is out of date."""
+
+
+class MetadataEmptyBrokerList(RetriableError):
+    """No broker is known."""
+
+
+class TooManyInFlightRequests(RetriableError):
+    """max_in_flight_requests_per_connection is reached."""
+
+
+class UnknownBrokerIdError(KafkaException):
+    """There is no broker of that id."""
+
+
+class QuotaViolationError(KafkaException):
+    """A quota is used up. What a broker says of one is a ThrottlingQuotaExceededError."""
+
+
+class ConsumerNoMoreData(KafkaException):
+    """There are no more messages."""
+
+
+# -- of the 0.9 consumers ---------------------------------------------------------------------------------------------------
+class ConsumerTimeout(KafkaException):
+    """No message came within consumer_timeout_ms."""
+
+
+class ConsumerFetchSizeTooSmall(_ours.RecordTooLarge):
+    """A message is larger than max_buffer_size: give a larger one, or None; or seek() past it."""
 
 
 # -- one for each code that a broker answers ------------------------------------------------------------------------------
@@ -200,3 +264,12 @@ UnsupportedForMessageFormatError = _ours.UnsupportedForMessageFormat
 UnsupportedSaslMechanismError = _ours.UnsupportedSaslMechanism
 UnsupportedVersionError = _ours.UnsupportedVersion
 VoterNotFoundError = _ours.VoterNotFound
+
+kafka_errors: dict[int, type[BrokerResponseError]] = {0: NoError, **BrokerResponseError.by_code}
+"""The class of each error code."""
+
+
+def for_code(error_code: int) -> type[BrokerResponseError]:
+    """The class of an error code; for one that is not known a class made for it, whose errno it is."""
+    known = kafka_errors.get(error_code)
+    return known or type("UnrecognizedBrokerError", (UnknownError,), {"code": error_code, "errno": error_code})

@@ -11,14 +11,14 @@ from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
-from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, CorruptRecordError, ForkedClientError, KafkaException
+from gkafka.exceptions import ConsumerStoppedException, CorruptRecordError, ForkedClientError, KafkaException
 from gkafka.kafka import options as o
 from gkafka.kafka.consumer.checks import DEFAULTS, check_options, compiled, of_consumer, policy, told_by_name
 from gkafka.kafka.consumer.commits import Commits, offsets_of
 from gkafka.kafka.consumer.fetcher import Row, row_of
 from gkafka.kafka.consumer.lookups import Lookups, check_partition, check_partitions
 from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
-from gkafka.kafka.errors import DamagedRecordError, IllegalArgumentError, IllegalStateError, WrongTypeError
+from gkafka.kafka.errors import DamagedRecordError, IllegalArgumentError, IllegalStateError, NoOffsetForPartitionError, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
 from gkafka.kafka.serializer import as_function, end
@@ -153,9 +153,9 @@ class KafkaConsumer:
         for tp in sorted(self._unplaced):
             raise self._no_place(tp)
 
-    def _no_place(self, tp: TopicPartition) -> ConfigurationError:
+    def _no_place(self, tp: TopicPartition) -> NoOffsetForPartitionError:
         text = f"{tp.topic}-{tp.partition}: nothing is committed and auto_offset_reset={self.config['auto_offset_reset']!r}: seek() first"
-        return ConfigurationError(text, topic=tp.topic, partition=tp.partition)
+        return NoOffsetForPartitionError(text, topic=tp.topic, partition=tp.partition)
 
     def _place(self, consumer: Consumer, tp: TopicPartition, offset: int) -> None:
         consumer.seek(tp, offset)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gkafka.exceptions import ConfigurationError, RecordTooLarge
+from gkafka.exceptions import ConfigurationError
 from gkafka.kafka.errors import (
+    ConsumerFetchSizeTooSmall,
+    ConsumerTimeout,
     KafkaConfigurationError,
     KafkaError,
     KafkaTimeoutError,
@@ -72,14 +74,6 @@ class ProduceResponse(NamedTuple):
     partition: int
     error: int
     offset: int
-
-
-class ConsumerTimeout(KafkaError):
-    """No message came within consumer_timeout_ms."""
-
-
-class ConsumerFetchSizeTooSmall(RecordTooLarge):
-    """A message is larger than max_buffer_size: give a larger one, or None; or seek() past it."""
 
 
 class ConsumerProcessError(KafkaError):
