@@ -56,7 +56,20 @@ _HOMES = {
 }
 _NAMED = {"SimpleClient": "KafkaClient"}
 _ROOMS = (
-    *("admin", "client_async", "consumer", "coordinator", "errors", "future", "legacy", "metrics", "options", "partitioner", "producer"),
+    *(
+        "admin",
+        "client_async",
+        "cluster",
+        "consumer",
+        "coordinator",
+        "errors",
+        "future",
+        "legacy",
+        "metrics",
+        "options",
+        "partitioner",
+        "producer",
+    ),
     *("protocol", "serializer", "structs"),
 )
 """What `import kafka` brings along as its attributes."""

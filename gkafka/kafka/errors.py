@@ -38,6 +38,7 @@ __all__ = [  # and a name for each code of the broker's errors, below
     "StaleMetadata",
     "TooManyInFlightRequests",
     "UnknownBrokerIdError",
+    "UnknownPartitionError",
     "UnrecognizedBrokerVersion",
     "WrongTypeError",
     "for_code",
@@ -87,6 +88,10 @@ class DamagedRecordError(_ours.CorruptRecordError, _ours.InvalidMessageError):
 
 class NoOffsetForPartitionError(ConfigurationError):
     """Nothing is committed for a partition, and auto_offset_reset does not say where to begin: seek() first."""
+
+
+class UnknownPartitionError(_ours.UnknownTopicError, KafkaTimeoutError):
+    """Offsets of a partition that is not there cannot be looked up. kafka-python waits for it, and then raises a KafkaTimeoutError."""
 
 
 class UnrecognizedBrokerVersion(KafkaException):

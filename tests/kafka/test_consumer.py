@@ -10,7 +10,6 @@ import pytest
 
 import gkafka.kafka
 from gkafka import kafka
-from gkafka.exceptions import SerializationError
 from gkafka.kafka import Deserializer, KafkaConsumer, TopicPartition
 from gkafka.kafka.consumer.fetcher import ConsumerRecord
 from gkafka.kafka.errors import IllegalStateError
@@ -90,19 +89,6 @@ def test_a_deserializer_may_be_an_object_that_is_told_the_topic_and_closed(consu
     assert consume(reading, 1)[0].value == "t: V"
     reading.close()
     assert len(closed) == 1
-
-
-def test_a_deserializer_that_raises_is_told_with_the_records_place_and_nothing_is_lost(consumer: Make, cluster: MockCluster) -> None:
-    put(cluster, b"1", b"x", b"3")
-    reading = consumer(cluster, "t", value_deserializer=int, **QUICK)
-    assert [r.value for r in consume(reading, 1)] == [1]
-    for _ in range(2):
-        with pytest.raises(SerializationError, match=r"t\[0\] offset 1.*invalid literal") as caught:
-            until("threading", lambda: reading.poll(100))
-        assert isinstance(caught.value.__cause__, ValueError)
-    assert reading.position(FIRST) == 1
-    reading.seek(FIRST, 2)
-    assert [r.value for r in consume(reading, 1)] == [3]
 
 
 def test_records_stay_readable_after_the_consumer_is_closed(consumer: Make, cluster: MockCluster) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gkafka.config import NativeConsumerConfig, build
@@ -12,7 +12,7 @@ from gkafka.exceptions import ConfigurationError
 from gkafka.kafka.consumer.commits import default_callback
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.options import CLIENT, native, told_as
-from gkafka.skins import RangeAssignor, RoundRobinAssignor
+from gkafka.skins import ASSIGNORS, Assignor, RangeAssignor, RoundRobinAssignor
 
 __all__ = ["DEFAULTS", "NAMES", "assignors", "check_options", "compiled", "of_consumer", "of_member", "policy", "told_by_name"]
 
@@ -106,17 +106,16 @@ def check_options(c: Mapping[str, Any]) -> None:
     for name in ("key_deserializer", "value_deserializer"):
         if c[name] is not None and not callable(c[name]) and not callable(getattr(c[name], "deserialize", None)):
             raise WrongTypeError(f"{name}={c[name]!r}: must be callable with the bytes, or a Deserializer")
-    assignors(c["partition_assignment_strategy"])
 
 
-def of_consumer(c: Mapping[str, Any], *, member: bool) -> dict[str, Any]:
+def of_consumer(c: Mapping[str, Any], *, member: bool, assignors: Sequence[Any]) -> dict[str, Any]:
     """The options of gkafka's native consumer. member: it shares topics with a group."""
     taken = native(c, NAMES)
     taken["auto_offset_reset"] = policy(c)
     taken["auto_commit"] = bool(c["enable_auto_commit"]) if c["group_id"] is not None else None
     taken["queued_max_messages"] = max(2000, c["max_poll_records"])
     if member:
-        taken.update(of_member(c), assignors=assignors(c["partition_assignment_strategy"]))
+        taken.update(of_member(c), assignors=list(assignors))
     else:
         del taken["max_poll_interval_ms"]
     if c["group_id"] is None or c["enable_auto_commit"] is False:
@@ -143,10 +142,31 @@ def policy(c: Mapping[str, Any]) -> str:
 
 
 def assignors(given: Any) -> list[Any]:
-    """Of partition_assignment_strategy: classes, objects or names."""
+    """Of partition_assignment_strategy: gkafka's and kafka-python's classes and objects, or names."""
     if not isinstance(given, (list, tuple)) or not given:
         raise WrongTypeError(f"partition_assignment_strategy={given!r}: must be a list of assignors, the best first")
-    return [one() if isinstance(one, type) else one for one in given]
+    return [_assignor(one) for one in given]
+
+
+def _assignor(given: Any) -> Any:
+    if isinstance(given, str) and given in ASSIGNORS:
+        return ASSIGNORS[given]
+    made = given
+    if isinstance(given, type) and hasattr(given, "name") and hasattr(given, "assign"):
+        try:
+            made = given()
+        except TypeError as exc:
+            raise WrongTypeError(f"partition_assignment_strategy: {given!r} cannot be made: {exc}") from exc
+    if isinstance(made, Assignor):
+        return made
+    from gkafka.kafka.coordinator.adapter import Adapted, is_kafka_pythons
+
+    if is_kafka_pythons(made):
+        return Adapted(made)
+    raise WrongTypeError(
+        f"partition_assignment_strategy: {given!r} must be one of {', '.join(map(repr, ASSIGNORS))}, or have what AbstractPartitionAssignor has: "
+        "name, assign(cluster, members) and metadata(topics)"
+    )
 
 
 def compiled(given: Any) -> re.Pattern[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -11,9 +12,9 @@ from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
-from gkafka.exceptions import ConsumerStoppedException, CorruptRecordError, ForkedClientError, KafkaException
+from gkafka.exceptions import ConsumerStoppedException, CorruptRecordError, ForkedClientError, KafkaException, SerializationError
 from gkafka.kafka import options as o
-from gkafka.kafka.consumer.checks import DEFAULTS, check_options, compiled, of_consumer, policy, told_by_name
+from gkafka.kafka.consumer.checks import DEFAULTS, assignors, check_options, compiled, of_consumer, policy, told_by_name
 from gkafka.kafka.consumer.commits import Commits, offsets_of
 from gkafka.kafka.consumer.fetcher import Row, row_of
 from gkafka.kafka.consumer.lookups import Lookups, check_partition, check_partitions
@@ -48,6 +49,7 @@ class KafkaConsumer:
         self._closed = True  # until it is complete
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()")
         check_options(self.config)
+        self._assignors = assignors(self.config["partition_assignment_strategy"])
         self._key = as_function(self.config["key_deserializer"], "deserialize")
         self._value = as_function(self.config["value_deserializer"], "deserialize")
         self._consumer: Consumer | None = None
@@ -81,7 +83,7 @@ class KafkaConsumer:
     # -- what is read ----------------------------------------------------------------------------------------------------------
     def _make(self, topics: Any) -> Consumer:
         group = self.config["group_id"]
-        taken = of_consumer(self.config, member=group is not None and topics is not None)
+        taken = of_consumer(self.config, member=group is not None and topics is not None, assignors=self._assignors)
         if group is not None and topics is not None:
             taken.update(on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
         with told_by_name():
@@ -197,6 +199,9 @@ class KafkaConsumer:
     def _on_assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if self._consumer is None:  # the group was faster than the constructor
             self._prepared(consumer)
+        for assignor in self._assignors:
+            if (tell := getattr(assignor, "on_assignment", None)) is not None:
+                tell(consumer.assignment(), consumer.group_metadata().generation_id)
         if self._listener is not None:
             self._listener.on_partitions_assigned(set(partitions))
 
@@ -237,6 +242,9 @@ class KafkaConsumer:
             return None  # another worker has closed it or subscribed to something else
         except CorruptRecordError as exc:
             raise DamagedRecordError(*exc.args, topic=exc.topic, partition=exc.partition, offset=exc.offset) from exc
+        except SerializationError as exc:
+            failed = _of_deserializer(exc)
+        raise failed  # out of the handler: what it was raised from stays as it was
 
     def _by_partition(self, taken: list[Any]) -> dict[TopicPartition, list[Any]]:
         """A batch holds the records of each partition in one piece."""
@@ -252,14 +260,15 @@ class KafkaConsumer:
         return found
 
     def __iter__(self) -> Iterator[Any]:
-        return self._records()
+        # Faster than __next__, which is asked where it is somebody else's.
+        return self._records() if type(self).__next__ is _NEXT else self
 
     def __next__(self) -> Any:
         if self._iterator is None:
             self._iterator = self._records()
         try:
             return next(self._iterator)
-        except StopIteration:
+        except BaseException:  # a generator that raised has ended
             self._iterator = None
             raise
 
@@ -470,6 +479,20 @@ class KafkaConsumer:
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: Any) -> None:
         self.close(autocommit=exc_type is None)
+
+
+_NEXT = KafkaConsumer.__next__
+
+
+def _of_deserializer(error: SerializationError) -> BaseException:
+    """What the application's deserializer raised, with a note that says for which record."""
+    raised = error.__cause__
+    if raised is None:
+        return error
+    note = f"{error.topic}-{error.partition} offset {error.offset}: its deserializer failed; seek() passes it"
+    if sys.version_info >= (3, 11) and note not in getattr(raised, "__notes__", ()):
+        raised.add_note(note)
+    return raised
 
 
 class ImpossibleState(IllegalArgumentError, IllegalStateError):

@@ -8,9 +8,9 @@ from typing import Any
 from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
-from gkafka.exceptions import UnsupportedVersion
+from gkafka.exceptions import KafkaTimeoutError, RetriableError, UnknownTopicOrPartition, UnsupportedVersion
 from gkafka.groupoffsets import GroupOffsets
-from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
+from gkafka.kafka.errors import IllegalArgumentError, UnknownPartitionError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from gkafka.wire.offsets import ListOffsetsRequest
 
@@ -50,8 +50,27 @@ class Lookups:
     def offsets(self, partitions: list[TopicPartition], which: int) -> dict[TopicPartition, int]:
         """The earliest (-2) or the next (-1) offset of each."""
         asked = {(tp.topic, tp.partition): which for tp in partitions}
-        found = self._client.cluster.list_offsets(asked, self._deadline(), isolation_level=self._level) if asked else {}
+        found = self._listed(asked)
         return {tp: found[tp][0] for tp in partitions if found.get(tp)}
+
+    def _listed(
+        self, asked: dict[tuple[str, int], int], times: dict[tuple[str, int], int] | None = None
+    ) -> dict[tuple[str, int], list[int]]:
+        """Raises KafkaTimeoutError for what does not come within request_timeout_ms, for whatever reason it does not."""
+        if not asked:
+            return {}
+        try:
+            if times is not None:
+                self._check_that_times_are_known(next(iter(asked))[0])
+            return self._client.cluster.list_offsets(asked, self._deadline(), isolation_level=self._level, times=times)
+        except UnknownTopicOrPartition as exc:
+            raise UnknownPartitionError(*exc.args, **exc.about) from exc
+        except KafkaTimeoutError:
+            raise
+        except RetriableError as exc:
+            raise KafkaTimeoutError(
+                f"no offsets within request_timeout_ms={self._options['request_timeout_ms']:g}: {exc}", **exc.about
+            ) from exc
 
     def for_times(self, timestamps: Any) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time, for each."""
@@ -65,10 +84,8 @@ class Lookups:
             if not at >= 0:
                 raise IllegalArgumentError(f"timestamps[{tp}]={at!r}: must be milliseconds since the epoch, 0 or more")
             asked[tp] = int(at)
-        if asked:
-            self._check_that_times_are_known(next(iter(asked))[0])
         times: dict[tuple[str, int], int] = {}
-        found = self._client.cluster.list_offsets(asked, self._deadline(), isolation_level=self._level, times=times) if asked else {}
+        found = self._listed(asked, times)
         return {TopicPartition(*key): OffsetAndTimestamp(found[key][0], times.get(key, -1)) if found.get(key) else None for key in asked}
 
     def _check_that_times_are_known(self, topic: str) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any, ClassVar
 
 from gkafka.checks import check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.exceptions import BrokerError, ConfigurationError, DeliveryError, KafkaException, MessageSizeTooLarge, RecordTooLarge
 from gkafka.kafka import options as o
+from gkafka.kafka.cluster import ClusterMetadata
 from gkafka.kafka.errors import IllegalStateError, NothingToSend, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
@@ -84,6 +86,7 @@ class KafkaProducer:
                 raise WrongTypeError(f"{name}={self.config[name]!r}: must be callable with what is sent, or a Serializer")
         self._key = as_function(self.config["key_serializer"], "serialize")
         self._value = as_function(self.config["value_serializer"], "serialize")
+        self._partitioner = _partitioner(self.config["partitioner"])
         self._alone = self.config["batch_size"] == 0
         taken = self._native_options(configs)
         with o.told_as(_OTHER_NAMES):
@@ -99,7 +102,8 @@ class KafkaProducer:
             raise
         self._producer.answer_with(FutureRecordMetadata, self._refused)
         self._closed = False
-        if self._key is None and self._value is None and not self._alone and type(self).send is _SEND:
+        plain = self._key is None and self._value is None and self._partitioner is None and not self._alone
+        if plain and type(self).send is _SEND:
             self.send = self._producer.send  # type: ignore[method-assign]  # one compiled call for each record
 
     def _native_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,17 +116,18 @@ class KafkaProducer:
         if options["transactional_id"] is None:
             taken["enable_idempotence"] = options["enable_idempotence"]
         taken["batch_bytes"] = max(SMALLEST_BATCH, options["batch_size"]) if type(options["batch_size"]) is int else options["batch_size"]
-        partitioner = options["partitioner"]
-        if partitioner is not None and type(partitioner) is not DefaultPartitioner and partitioner is not DefaultPartitioner:
-            if not callable(partitioner):
-                raise ConfigurationError(
-                    f"partitioner={partitioner!r}: must be callable with (key bytes, all partitions, available partitions)"
-                )
-            taken["partitioner"] = self._choose
         return taken
 
-    def _choose(self, partitions: list[int], key: bytes | None) -> Any:
-        return self.config["partitioner"](key, partitions, partitions)
+    def _chosen(self, topic: str, key: Any) -> int:
+        """The partition that the partitioner chooses, whose exceptions are the caller's."""
+        everything = self.partitions_for(topic)
+        led = ClusterMetadata(self._client.cluster.metadata).available_partitions_for_topic(topic)
+        assert self._partitioner is not None
+        chosen = self._partitioner(None if key is None else bytes(key), sorted(everything), sorted(led or ()))
+        if not isinstance(chosen, int) or chosen not in everything:
+            text = f"the partitioner chose {chosen!r}: topic {topic!r} has the partitions 0 to {len(everything) - 1}"
+            raise ConfigurationError(text, topic=topic)
+        return int(chosen)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} client_id={self._name!r}{' closed' if self._closed else ''}>"
@@ -150,6 +155,8 @@ class KafkaProducer:
             key = self._key(topic, key)
         if self._value is not None:
             value = self._value(topic, value)
+        if self._partitioner is not None and partition is None and isinstance(key, (bytes, bytearray, memoryview, NoneType)):
+            partition = self._chosen(topic, key)
         future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
         if self._alone and isinstance(future, FutureRecordMetadata):
             self._producer.end_batch(future.topic, future.partition)
@@ -233,6 +240,16 @@ class KafkaProducer:
 
 def _serializes(given: Any) -> bool:
     return given is None or callable(given) or callable(getattr(given, "serialize", None))
+
+
+def _partitioner(given: Any) -> Callable[[bytes | None, list[int], list[int]], Any] | None:
+    """One of the application's own; None for the default, which is compiled."""
+    if given is None or type(given) is DefaultPartitioner or given is DefaultPartitioner:
+        return None
+    if not callable(given):
+        raise ConfigurationError(f"partitioner={given!r}: must be callable with (key bytes, all partitions, available partitions)")
+    chooses: Callable[[bytes | None, list[int], list[int]], Any] = given
+    return chooses
 
 
 def _offset(entry: Any) -> int:
