@@ -171,7 +171,8 @@ class Cluster:
         )
 
     def __repr__(self) -> str:
-        hosts = ",".join(f"{b.host}:{b.port}" for b in self._bootstrap)
+        bootstrap = getattr(self, "_bootstrap", ())  # not there yet where a traceback shows the arguments of a call that failed
+        hosts = ",".join(f"{b.host}:{b.port}" for b in bootstrap)
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (hosts={hosts})>"
 
     def renewed(self, handler: Handler) -> Cluster:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 from gkafka.exceptions import ConfigurationError
 
 __all__ = [
+    "NOT_UTF8",
     "ClientConfig",
     "ConsumerConfig",
     "NativeConsumerConfig",
@@ -25,6 +27,8 @@ __all__ = [
     "check_security",
     "ineffective_tls_option",
     "is_pem_text",
+    "is_utf8",
+    "may_be_key",
     "options_table",
     "unconfirmed_tls_option",
 ]
@@ -33,6 +37,8 @@ C = TypeVar("C")
 CODECS = (None, "none", "gzip", "snappy", "lz4", "zstd", "auto")
 ACKS = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1, "-1": -1}
 MiB = 1 << 20
+KEY_TEXT = re.compile(r"[A-Za-z0-9+/=\s]{100,}")  # base64; the name of a file is shorter, or holds a dot or a dash
+NOT_UTF8 = "it holds halves of characters, which UTF-8 has not: is the file that it comes from in another encoding?"
 INT32 = (1 << 31) - 1  # of a time in ms that goes to the broker
 
 
@@ -153,13 +159,27 @@ def build(cls: type[C], given: Mapping[str, Any], *, where: str) -> C:
 
 
 def _kept(value: Any, meta: Mapping[str, Any]) -> Any:
-    secret = isinstance(value, str) and (meta["secret"] or (meta["pem"] and is_pem_text(value)))
+    secret = isinstance(value, str) and (meta["secret"] or (meta["pem"] and may_be_key(value)))
     return Secret(value) if secret else value
 
 
 def is_pem_text(value: str) -> bool:
     """Whether an option holds what would stand in a PEM file, and not the path of one."""
     return "-----BEGIN " in value
+
+
+def may_be_key(value: str) -> bool:
+    """Whether an option that takes PEM may hold a key's text, also one whose first line was left out, and no path: then nothing shows it."""
+    return is_pem_text(value) or "\n" in value or KEY_TEXT.fullmatch(value) is not None
+
+
+def is_utf8(text: str) -> bool:
+    """Can this text be sent? What was read from a file in another encoding may hold halves of characters."""
+    try:
+        (text.reveal() if isinstance(text, Secret) else text).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 INTO_THE_CONTEXT = {

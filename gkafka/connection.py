@@ -41,7 +41,7 @@ class SslConfig:
         self.cafile, self.certfile, self.keyfile = (
             Secret(f) if isinstance(f, str) and is_pem_text(f) else f for f in (cafile, certfile, keyfile)
         )
-        self._password = password.decode() if isinstance(password, bytes) else password
+        self._password = None if password is None else Secret(password.decode() if isinstance(password, bytes) else password)
 
     def __repr__(self) -> str:
         return f"SslConfig(cafile={self.cafile!r}, certfile={self.certfile!r}, keyfile={self.keyfile!r})"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from gkafka.config import ClientConfig, Secret, is_pem_text
+from gkafka.config import NOT_UTF8, ClientConfig, Secret, is_pem_text, is_utf8, may_be_key
 from gkafka.exceptions import ConfigurationError
 
 __all__ = ["MECHANISMS", "check_sasl", "hide_secrets", "token_endpoint"]
@@ -26,12 +26,15 @@ MECHANISMS: dict[str, tuple[str, ...]] = {
 REUSABLE = ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
 """Mechanisms that send what a listener could use again. SCRAM and GSSAPI send proofs."""
 UNSET = ClientConfig()
-SECRETS = {
-    spelling.replace(".", "_")
-    for f in dataclasses.fields(ClientConfig)
-    if f.metadata["secret"]
-    for spelling in (f.name, *f.metadata["aliases"])
-}
+
+
+def _spellings(kind: str) -> set[str]:
+    options = [f for f in dataclasses.fields(ClientConfig) if f.metadata[kind]]
+    return {spelling.replace(".", "_") for f in options for spelling in (f.name, *f.metadata["aliases"])}
+
+
+SECRETS = _spellings("secret")
+PEM = _spellings("pem")
 
 
 def check_sasl(config: ClientConfig) -> None:
@@ -67,7 +70,8 @@ def hide_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    return isinstance(value, str) and (is_pem_text(value) or name.replace(".", "_") in SECRETS)
+    option = name.replace(".", "_")
+    return isinstance(value, str) and (option in SECRETS or is_pem_text(value) or (option in PEM and may_be_key(value)))
 
 
 def token_endpoint(url: str) -> SplitResult:
@@ -110,6 +114,7 @@ def _check_password(config: ClientConfig, mechanism: str) -> None:
                 f"{other} without {name}" if getattr(config, other) not in (None, "") else f"sasl_mechanism={mechanism!r} without {name}"
             )
             raise ConfigurationError(f"{there}: give both sasl_username and sasl_password")
+    _check_utf8(config, PASSWORD)
     if "\0" in (config.sasl_username or "") or (isinstance(config.sasl_password, str) and "\0" in config.sasl_password):
         raise ConfigurationError("sasl_username and sasl_password must hold no NUL character")
 
@@ -134,3 +139,11 @@ def _check_tokens(config: ClientConfig) -> None:
         if not getattr(config, name):
             raise ConfigurationError(f"sasl_oauth_token_endpoint_url without {name}: give {', '.join(ENDPOINT)}")
     token_endpoint(config.sasl_oauth_token_endpoint_url or "")
+    _check_utf8(config, (*ENDPOINT, "sasl_oauth_scope"))
+
+
+def _check_utf8(config: ClientConfig, names: tuple[str, ...]) -> None:
+    for name in names:
+        given = getattr(config, name)
+        if isinstance(given, str) and not is_utf8(given):
+            raise ConfigurationError(f"{name}: {NOT_UTF8}")

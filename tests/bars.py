@@ -65,6 +65,7 @@ BARS: dict[str, Bar] = {
         "secrets in logs, errors, objects: none",
         (
             "tests/public/test_sasl.py::test_b65_no_secret_is_in_logs_errors_or_objects",
+            "tests/public/test_secrets.py",
             "tests/live/test_sasl.py::test_b65_no_secret_in_the_log_of_everything_nor_in_errors",
             "tests/net/test_proxy.py::test_credentials_of_a_proxy_are_shown_nowhere",
             "tests/public/test_bad_input.py::test_of_tls_texts_that_are_not_shown",

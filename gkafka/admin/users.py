@@ -11,7 +11,7 @@ from gkafka.admin.arguments import check_enum, check_names
 from gkafka.admin.enums import ScramMechanism, known
 from gkafka.admin.requests import Subject
 from gkafka.checks import check_count, check_name
-from gkafka.config import Secret
+from gkafka.config import NOT_UTF8, Secret, is_utf8
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
 from gkafka.wire.access import (
     AlterUserScramCredentialsRequest,
@@ -74,10 +74,12 @@ class UsersAdmin(Subject):
 
         Raises UnacceptableCredential, ClusterAuthorizationFailed, ...
         """
+        try:
+            secret = _secret(password)
+        finally:
+            del password  # from here on, and in what this raises, nothing that a traceback's variables show
         name, kind = check_name("user", user), _mechanism(mechanism)
         rounds = check_count("iterations", iterations, low=MIN_ITERATIONS, high=MAX_ITERATIONS)
-        secret = _secret(password)
-        del password  # from here on nothing that a traceback's variables show
         upsertion = self._requests.aside(_upsertion, name, secret, rounds, kind, _salt(salt))
         self._alter_user(AlterUserScramCredentialsRequest(upsertions=[upsertion]), name, timeout)
 
@@ -113,10 +115,14 @@ def salted_password(password: Secret, salt: bytes, iterations: int, mechanism: S
 
 def _secret(given: Any) -> Secret:
     if not isinstance(given, str):
-        raise ConfigurationError(f"password: must be a text, not {type(given).__name__}")
-    secret = given if isinstance(given, Secret) else Secret(given)
+        kind = type(given).__name__
+        del given
+        raise ConfigurationError(f"password: must be a text, not {kind}")
+    given = secret = Secret(given)
     if not secret.reveal():
         raise ConfigurationError("password: must not be empty")
+    if not is_utf8(secret):
+        raise ConfigurationError(f"password: {NOT_UTF8}")
     return secret
 
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gkafka.config import ClientConfig, Secret
+from gkafka.config import NOT_UTF8, ClientConfig, Secret, is_utf8
 from gkafka.core.sasl import Gssapi, Mechanism, OAuthBearer, Plain
 from gkafka.core.scram import Scram
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
@@ -58,7 +58,12 @@ class Credentials:
 
     def _password(self) -> str:
         given = self._config.sasl_password
-        return _text("sasl_password", _asked("sasl_password", given)) if callable(given) else given or ""
+        if not callable(given):
+            return given or ""
+        password = _text("sasl_password", _asked("sasl_password", given))
+        if "\0" in password:
+            raise AuthenticationError("sasl_password gave a text with a NUL character, which no password holds")
+        return password
 
     def _bearer(self, deadline: float) -> OAuthBearer:
         extensions = dict(self._config.sasl_oauth_extensions or {})
@@ -117,6 +122,8 @@ def _asked(name: str, ask: Callable[[], Any]) -> Any:
 def _text(name: str, given: Any) -> Secret:
     if not isinstance(given, str) or not given:
         raise AuthenticationError(f"{name} gave no text, but {'an empty one' if given == '' else type(given).__name__}")
+    if not is_utf8(given):
+        raise AuthenticationError(f"{name}: {NOT_UTF8}")
     return given if isinstance(given, Secret) else Secret(given)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote_plus, urlencode
 
 import gkafka
-from gkafka.config import ClientConfig, Secret
+from gkafka.config import ClientConfig, Secret, is_utf8
 from gkafka.core.sasl import printable
 from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException
 from gkafka.handlers import Future, Handler, Stream
@@ -110,7 +110,9 @@ class TokenEndpoint:
         secret = self._config.sasl_oauth_client_secret
         if callable(secret):
             secret = secret()
-        text = secret.reveal() if isinstance(secret, Secret) else secret or ""
+        if not isinstance(secret, str) or not is_utf8(secret):
+            raise AuthenticationError(f"sasl_oauth_client_secret gave no text that can be sent, but {type(secret).__name__}")
+        text = secret.reveal() if isinstance(secret, Secret) else secret
         who = f"{quote_plus(self._config.sasl_oauth_client_id or '')}:{quote_plus(text)}"
         form = {"grant_type": "client_credentials"}
         if self._config.sasl_oauth_scope:
@@ -143,7 +145,7 @@ class TokenEndpoint:
             raise AuthenticationError(f"{self._where}: its answer holds no access_token")
         try:
             seconds = float(lifetime)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             seconds = LIFETIME_S
         return Secret(token), min(max(0.0, seconds), 86400.0)
 

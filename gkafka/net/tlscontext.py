@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gkafka.config import ClientConfig, Secret, is_pem_text
+from gkafka.config import ClientConfig, Secret, is_pem_text, may_be_key
 from gkafka.exceptions import ConfigurationError
 from gkafka.handlers.base import Handler
 
@@ -165,7 +165,9 @@ class _Pem:
 
 
 def _name(option: str, value: str) -> str:
-    return f"{option} (PEM text)" if is_pem_text(value) else f"{option}={value!r}"
+    if is_pem_text(value):
+        return f"{option} (PEM text)"
+    return f"{option} (a text of {len(value)} characters)" if may_be_key(value) else f"{option}={value!r}"
 
 
 @contextlib.contextmanager
@@ -175,6 +177,8 @@ def _pem(option: str, value: str) -> Iterator[_Pem]:
         with _file_of(str.encode(value)) as path:
             yield _Pem(name, path)
         return
+    if may_be_key(value) and not os.path.exists(value):  # no cause that would show it
+        raise ConfigurationError(f"{name}: neither a file nor PEM text, which begins with a line -----BEGIN ...-----")
     _check_file(option, value)
     yield _Pem(name, value)
 

@@ -115,7 +115,7 @@ def test_a_token_is_used_for_four_fifths_of_its_life(handler: Handler, certs: Ce
     assert 0.75 < handler.monotonic() - begun < 2
 
 
-@pytest.mark.parametrize("lifetime", [0, -5, None, "soon", [], float("nan")])
+@pytest.mark.parametrize("lifetime", [0, -5, None, "soon", [], float("nan"), 10**400])
 def test_a_lifetime_that_makes_no_sense_keeps_no_token_for_long(
     handler: Handler, certs: Certificates, issuer: Issuer, lifetime: Any
 ) -> None:

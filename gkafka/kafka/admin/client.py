@@ -17,6 +17,7 @@ from gkafka.kafka.admin.partitions import PartitionCalls
 from gkafka.kafka.admin.topics import TopicCalls
 from gkafka.kafka.admin.transactions import TransactionCalls
 from gkafka.kafka.admin.users import UserCalls
+from gkafka.sasloptions import hide_secrets
 
 __all__ = ["KafkaAdminClient"]
 
@@ -55,6 +56,7 @@ class KafkaAdminClient(TopicCalls, PartitionCalls, ConfigCalls, GroupCalls, AclC
 
     def __init__(self, **configs: Any) -> None:
         self._closed = True  # until it is complete
+        configs = hide_secrets(configs)
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaAdminClient()")
         within = "bootstrap_timeout_ms" if self.config["api_version_auto_timeout_ms"] is None else "api_version_auto_timeout_ms"
         options = {**self.config, "allow_auto_create_topics": False, "api_version_auto_timeout_ms": self.config[within]}
@@ -78,6 +80,8 @@ class KafkaAdminClient(TopicCalls, PartitionCalls, ConfigCalls, GroupCalls, AclC
             raise NotReachedError(str(exc), **exc.about) from exc
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_client"):  # where a traceback shows the arguments of a call that failed
+            return f"<{type(self).__name__} that was not made>"
         return f"<{type(self).__name__} client_id={self._name!r}{' closed' if self._closed else ''}>"
 
     def close(self) -> None:

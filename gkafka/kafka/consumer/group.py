@@ -24,6 +24,7 @@ from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
 from gkafka.kafka.serializer import as_function, end
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
+from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
 
 __all__ = ["KafkaConsumer"]
@@ -47,6 +48,7 @@ class KafkaConsumer:
 
     def __init__(self, *topics: str, **configs: Any) -> None:
         self._closed = True  # until it is complete
+        configs = hide_secrets(configs)
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()")
         check_options(self.config)
         self._assignors = assignors(self.config["partition_assignment_strategy"])
@@ -77,6 +79,8 @@ class KafkaConsumer:
             raise
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_client"):  # where a traceback shows the arguments of a call that failed
+            return f"<{type(self).__name__} that was not made>"
         of: list[Any] = sorted(self.subscription() or ()) or sorted(self.assignment())
         return f"<{type(self).__name__} group_id={self.config['group_id']!r} {of}{' closed' if self._closed else ''}>"
 

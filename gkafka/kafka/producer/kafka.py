@@ -18,6 +18,7 @@ from gkafka.kafka.metrics import flat
 from gkafka.kafka.partitioner import DefaultPartitioner
 from gkafka.kafka.producer.future import FutureRecordMetadata
 from gkafka.kafka.serializer import as_function, end
+from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
 
 __all__ = ["KafkaProducer"]
@@ -80,6 +81,7 @@ class KafkaProducer:
 
     def __init__(self, **configs: Any) -> None:
         self._closed = True  # until it is complete
+        configs = hide_secrets(configs)
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaProducer()")
         for name in ("key_serializer", "value_serializer"):
             if not _serializes(self.config[name]):
@@ -130,6 +132,8 @@ class KafkaProducer:
         return int(chosen)
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_client"):  # where a traceback shows the arguments of a call that failed
+            return f"<{type(self).__name__} that was not made>"
         return f"<{type(self).__name__} client_id={self._name!r}{' closed' if self._closed else ''}>"
 
     # -- sending ---------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,170 @@
+"""A secret is in no error, nor in the variables of its traceback, nor in a repr or a pickle, whichever class was given it and whatever else was wrong."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient, SslConfig
+from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
+from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from gkafka.testing import MockCluster, Sasl
+from tests.public.conftest import Connect
+
+SECRET = "s3cret-of-alice"
+KEY = base64.b64encode(bytes(range(256))).decode()
+SKINS = (KafkaProducer, KafkaConsumer, KafkaAdminClient)
+SAYS_WHO = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "allow_plaintext_credentials": True,
+    "sasl_mechanism": "PLAIN",
+    "sasl_plain_username": "alice",
+    "sasl_plain_password": SECRET,
+}
+
+
+def told_by(error: BaseException | None) -> str:
+    """All that can be read off an error: its texts, those of what it comes from, and the variables of gkafka's frames."""
+    return "\n".join(_parts(error))
+
+
+def _parts(error: BaseException | None) -> Iterator[str]:
+    while error is not None:
+        yield f"{error} {error!r}"
+        trace = error.__traceback__
+        while trace is not None:
+            if "/gkafka/" in trace.tb_frame.f_code.co_filename:
+                yield from (f"{name}={value!r}" for name, value in trace.tb_frame.f_locals.items())
+            trace = trace.tb_next
+        error = error.__cause__ or error.__context__
+
+
+def failing(call: Callable[[], Any]) -> str:
+    """What the call's error tells, which must have come through gkafka."""
+    with pytest.raises(KafkaException) as caught:
+        call()
+    told = told_by(caught.value)
+    assert told.count("\n") > 3
+    return told
+
+
+# -- kafka-python's classes ----------------------------------------------------------------------------------------------
+@pytest.fixture
+def guarded(make_cluster: Callable[..., MockCluster]) -> MockCluster:
+    return make_cluster(sasl=Sasl({"alice": SECRET, "bob": "another"}))
+
+
+@pytest.mark.parametrize("skin", SKINS)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"no_such_option": 1},
+        {"allow_plaintext_credentials": False},
+        {"sasl_plain_username": "bob"},
+        {"security_protocol": "PLAINTEXT"},
+        {"sasl_mechanism": "PLANE"},
+        {"api_version_auto_timeout_ms": "soon"},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_kafka_pythons_classes_show_no_password_when_they_cannot_be_made(guarded: MockCluster, skin: Any, wrong: dict[str, Any]) -> None:
+    assert SECRET not in failing(lambda: skin(bootstrap_servers=guarded.bootstrap, handler="threading", **{**SAYS_WHO, **wrong}))
+
+
+@pytest.mark.parametrize("skin", SKINS)
+def test_kafka_pythons_classes_show_no_password_while_they_live(guarded: MockCluster, skin: Any) -> None:
+    made = skin(bootstrap_servers=guarded.bootstrap, handler="threading", **SAYS_WHO)
+    try:
+        assert SECRET not in repr(made) + repr(vars(made)) + repr(made.config)
+        assert made.config["sasl_plain_password"] == SECRET  # as documented: the options in force
+        with pytest.raises(TypeError, match="not pickled"):
+            pickle.dumps(made.config)
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient])
+def test_what_was_not_made_can_be_shown(skin: Any) -> None:
+    """Where a traceback shows the arguments of the call that failed, it is among them."""
+    assert skin.__name__ in repr(skin.__new__(skin))
+
+
+# -- pass phrases and keys -----------------------------------------------------------------------------------------------
+def test_pykafkas_ssl_config_shows_no_pass_phrase() -> None:
+    for ours in (SslConfig("ca.pem", password=SECRET), SslConfig("ca.pem", password=SECRET.encode())):
+        assert SECRET not in repr(ours) + repr(vars(ours)) + repr(ours.client_options())
+        assert ours.client_options()["ssl_password"]().reveal() == SECRET
+        with pytest.raises(TypeError, match="not pickled"):
+            pickle.dumps(ours)
+
+
+@pytest.mark.parametrize("option", ["ssl_certfile", "ssl_keyfile", "ssl_cafile"])
+@pytest.mark.parametrize("form", ["one line", "lines"])
+def test_a_key_whose_first_line_was_left_out_is_not_taken_for_a_files_name_and_shown(option: str, form: str) -> None:
+    text = KEY if form == "one line" else "\n".join(KEY[at : at + 64] for at in range(0, len(KEY), 64))
+    given = {"ssl_certfile": text, **({option: text} if option != "ssl_certfile" else {})}
+    told = failing(lambda: KafkaClient("localhost:1", handler="threading", security_protocol="SSL", **given))
+    assert f"(a text of {len(text)} characters): neither a file nor PEM text" in told
+    assert KEY[:40] not in told
+
+
+def test_a_files_name_that_is_wrong_is_still_shown() -> None:
+    assert "ssl_cafile='/no/such/ca.pem': there is no such file" in failing(
+        lambda: KafkaClient("localhost:1", handler="threading", security_protocol="SSL", ssl_cafile="/no/such/ca.pem")
+    )
+
+
+# -- passwords that others get -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "wrong", [{"user": ""}, {"mechanism": "ROT13"}, {"iterations": 1}, {"salt": "grains"}, {"password": SECRET.encode()}, {"timeout": -1}]
+)
+def test_set_user_shows_no_password_when_something_else_is_wrong(connect: Connect, cluster: MockCluster, wrong: dict[str, Any]) -> None:
+    admin = connect(cluster).admin()
+    assert SECRET not in failing(lambda: admin.set_user(**{"user": "u", "password": SECRET, **wrong}))
+
+
+# -- what is no text -----------------------------------------------------------------------------------------------------
+HALF = SECRET + "\udcff"  # of a file in Latin-1 that was read as UTF-8
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_password_that_is_no_utf8_is_refused_before_anything_connects(cluster: MockCluster, mechanism: str) -> None:
+    given = {**SAYS_WHO, "sasl_mechanism": mechanism, "sasl_plain_password": HALF}
+    told = failing(lambda: KafkaClient(cluster.bootstrap, handler="threading", **given))
+    assert "sasl_password: it holds halves of characters" in told
+    assert SECRET not in told
+    assert cluster.connections() == 0
+
+
+@pytest.mark.parametrize(("gives", "says"), [(HALF, "halves of characters"), (f"a\0{SECRET}", "a NUL character")])
+def test_a_function_that_gives_such_a_password_is_told(connect: Connect, guarded: MockCluster, gives: str, says: str) -> None:
+    given = {name: value for name, value in SAYS_WHO.items() if name != "sasl_plain_password"}
+    client = connect(guarded, **given, sasl_password=lambda: gives)
+    with pytest.raises(AuthenticationError, match=says) as caught:
+        client.connect()
+    assert SECRET not in told_by(caught.value)
+    assert guarded.count("SaslAuthenticate") == 0
+
+
+def test_a_user_gets_no_password_that_is_no_utf8(connect: Connect, cluster: MockCluster) -> None:
+    admin = connect(cluster).admin()
+    told = failing(lambda: admin.set_user("u", HALF))
+    assert "password: it holds halves of characters" in told
+    assert SECRET not in told
+
+
+def test_a_client_secret_that_is_no_utf8_is_refused() -> None:
+    given = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_endpoint_url": "https://localhost/token",
+        "sasl_oauth_client_id": "me",
+        "sasl_oauth_client_secret": HALF,
+    }
+    with pytest.raises(ConfigurationError, match="sasl_oauth_client_secret: it holds halves") as caught:
+        KafkaClient("localhost:1", handler="threading", **given)
+    assert SECRET not in told_by(caught.value)
