@@ -32,7 +32,9 @@ PACKAGES = {"snappy": "python-snappy", "lz4": "lz4", "zstandard": "zstandard"}
 EXTRAS = {"snappy": "snappy", "lz4": "lz4", "zstandard": "zstd"}
 ZSTD_LEVEL = 1  # 1.6 times the speed of Kafka's default of 3, at a better ratio on small JSON batches
 ZSTD_WINDOW = 1 << 27  # what Java's reader takes: level 22 of a stream of unknown size asks for this much
-GZIP_PIECE = 1 << 16  # bytes handed to zlib at once: what is left after a member is copied, and a bomb may hold many
+PIECE_IN = 1 << 16  # bytes handed to zlib or lz4 at once: what is left of them is copied, and a bomb may hold many members
+PIECE_OUT = 1 << 20  # bytes taken from them at once: both have what they give twice for a moment
+LARGE = 4 << 20  # bytes from which on pieces are put together as they come, and not held until they are joined
 POOL = 8  # contexts that are kept for reuse
 
 
@@ -122,6 +124,24 @@ def _joined(pieces: list[Any]) -> bytes | memoryview:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+def _gathered(pieces: Iterator[bytes], max_bytes: int) -> bytes | memoryview:
+    """Small pieces as one; a batch that fills its limit is not held twice. Raises _TooLarge as soon as they have more than max_bytes."""
+    held: list[bytes] = []
+    whole: bytearray | None = None
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > max_bytes:
+            raise _TooLarge(max_bytes)
+        if whole is None:
+            held.append(piece)
+            if size > LARGE:
+                whole = bytearray().join(held)
+        else:
+            whole += piece
+    return _joined(held) if whole is None else memoryview(whole)
+
+
 # -- none --------------------------------------------------------------------------------------------------------------
 def _nothing() -> None:
     return None
@@ -144,36 +164,40 @@ def _gzip(data: Buffer, level: int | None, legacy: bool) -> bytes:
 
 
 def _gunzip(data: memoryview, max_bytes: int, legacy: bool) -> bytes | memoryview:
-    pieces: list[bytes] = []
-    size = at = 0
-    while at < len(data) or not pieces:
+    return _gathered(_members(data), max_bytes)
+
+
+def _members(data: memoryview) -> Iterator[bytes]:
+    at = 0
+    while at < len(data) or not at:
         member = zlib.decompressobj(31)
         while not member.eof:
-            if at >= len(data):
-                raise ValueError("the data ends in the middle of a member")
-            given = data[at : at + GZIP_PIECE]
+            given = data[at : at + PIECE_IN]
             try:
-                piece = member.decompress(given, max_bytes - size + 1)
+                piece = member.decompress(given, PIECE_OUT)
             except zlib.error as exc:
                 raise ValueError(str(exc)) from exc
-            size += len(piece)
-            if size > max_bytes:
-                raise _TooLarge(max_bytes)
-            pieces.append(piece)
             at += len(given) - len(member.unconsumed_tail) - len(member.unused_data)
-    return _joined(pieces)
+            if piece:
+                yield piece
+            elif not given and not member.eof:  # nothing came of what it still held either
+                raise ValueError("the data ends in the middle of a member")
 
 
 # -- snappy ------------------------------------------------------------------------------------------------------------
 @functools.cache
-def _snappy_package() -> tuple[Callable[[Buffer], Any], Callable[[Buffer], Any], type[Exception]]:
-    """Raw compress, raw decompress and the error of the latter: cramjam's own, else through python-snappy."""
+def _snappy_package() -> tuple[Callable[[Buffer], Any], Callable[[Buffer, memoryview], Any], type[Exception]]:
+    """Raw compress, raw decompress into memory of the right size, and the error of the latter: cramjam's own, else through python-snappy."""
     try:
         cramjam = importlib.import_module("cramjam")
     except ImportError:
         snappy = _package("snappy")
-        return lambda b: snappy.compress(bytes(b)), lambda b: snappy.uncompress(bytes(b)), snappy.UncompressError
-    return cramjam.snappy.compress_raw, cramjam.snappy.decompress_raw, cramjam.DecompressionError
+        return lambda b: snappy.compress(bytes(b)), functools.partial(_uncompressed_into, snappy), snappy.UncompressError
+    return cramjam.snappy.compress_raw, cramjam.snappy.decompress_raw_into, cramjam.DecompressionError
+
+
+def _uncompressed_into(snappy: Any, block: Buffer, memory: memoryview) -> None:
+    memory[:] = snappy.uncompress(bytes(block))
 
 
 def snappy_block(data: Buffer) -> bytes:
@@ -199,11 +223,16 @@ def _unsnappy(data: memoryview, max_bytes: int, legacy: bool) -> bytes | memoryv
         size += claim
         if size > max_bytes:
             raise _TooLarge(max_bytes)
-        blocks.append(block)
+        blocks.append((block, claim))
+    whole = memoryview(bytearray(size))
+    at = 0
     try:
-        return b"".join([unpack(block) for block in blocks])
+        for block, claim in blocks:
+            unpack(block, whole[at : at + claim])
+            at += claim
     except error as exc:
         raise ValueError(str(exc) or "a block is damaged") from exc
+    return whole
 
 
 # -- lz4 ---------------------------------------------------------------------------------------------------------------
@@ -228,19 +257,27 @@ def _unlz4(data: memoryview, max_bytes: int, legacy: bool) -> bytes | memoryview
     package = _lz4_package()
     if legacy:
         data = memoryview(lz4frame.mended(data))
-    unpacked = functools.partial(_unlz4_frame, package.LZ4FrameDecompressor, data)
-    return _frames_unpacked(lz4frame.frames(data), unpacked, max_bytes)
+    frames = [*lz4frame.frames(data)]
+    if not frames:
+        raise ValueError("there is no frame in it")
+    return _gathered(_lz4_pieces(package.LZ4FrameDecompressor, data, frames), max_bytes)
 
 
-def _unlz4_frame(decompressor: Callable[[], Any], data: memoryview, frame: lz4frame.Frame, room: int) -> bytes:
-    context = decompressor()
-    try:
-        out: bytes = context.decompress(data[frame.start : frame.end], max_length=min(frame.bound, room) + 1)
-    except RuntimeError as exc:
-        raise ValueError(str(exc)) from exc
-    if len(out) <= room and not context.eof:
-        raise ValueError("a frame does not hold what its blocks say")
-    return out
+def _lz4_pieces(decompressor: Callable[[], Any], data: memoryview, frames: list[lz4frame.Frame]) -> Iterator[bytes]:
+    for frame in frames:
+        context, at = decompressor(), frame.start
+        most = min(frame.bound + 1, PIECE_OUT)
+        while not context.eof:
+            given = data[at : min(at + PIECE_IN, frame.end)] if context.needs_input else b""
+            at += len(given)
+            try:
+                piece = context.decompress(given, max_length=most)
+            except RuntimeError as exc:
+                raise ValueError(str(exc)) from exc
+            if piece:
+                yield piece
+            elif not given and not context.eof:
+                raise ValueError("a frame does not hold what its blocks say")
 
 
 # -- zstd --------------------------------------------------------------------------------------------------------------
