@@ -1,21 +1,31 @@
 """What a skin of gkafka takes from the floors below its own: how work is waited for, how groups divide, who a member is, what is known of
-the cluster, what sockets can be told."""
+the cluster, what sockets can be told.
 
-from gkafka.core.assignors import (
-    ASSIGNORS,
-    Assignment,
-    Assignor,
-    CooperativeStickyAssignor,
-    GroupMember,
-    RangeAssignor,
-    RoundRobinAssignor,
-    StickyAssignor,
-    Topics,
-)
+What is about groups is loaded when it is first used: Spark starts a process for each query, which has none.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from gkafka.core.metadata import BrokerInfo, Metadata
-from gkafka.core.transaction import GroupMetadata
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.handlers.sockets import NO_DELAY, buffer_options
+
+if TYPE_CHECKING:
+    from gkafka.core.assignors import (
+        ASSIGNORS,
+        Assignment,
+        Assignor,
+        CooperativeStickyAssignor,
+        GroupMember,
+        RangeAssignor,
+        RoundRobinAssignor,
+        StickyAssignor,
+        Topics,
+    )
+    from gkafka.core.transaction import GroupMetadata
 
 __all__ = [
     "ASSIGNORS",
@@ -35,3 +45,23 @@ __all__ = [
     "buffer_options",
     "resolve_handler",
 ]
+
+LAZY = {
+    "ASSIGNORS": "gkafka.core.assignors",
+    "Assignment": "gkafka.core.assignors",
+    "Assignor": "gkafka.core.assignors",
+    "CooperativeStickyAssignor": "gkafka.core.assignors",
+    "GroupMember": "gkafka.core.assignors",
+    "GroupMetadata": "gkafka.core.transaction",
+    "RangeAssignor": "gkafka.core.assignors",
+    "RoundRobinAssignor": "gkafka.core.assignors",
+    "StickyAssignor": "gkafka.core.assignors",
+    "Topics": "gkafka.core.assignors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(LAZY[name]), name)
+    return found
