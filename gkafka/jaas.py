@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gkafka.exceptions import ConfigurationError
+from gkafka.sasloptions import hide_secrets
 
 __all__ = ["client_options"]
 
@@ -46,9 +47,10 @@ def client_options(text: str, mechanism: str | None, *, prefix: str = "") -> dic
     Raises ConfigurationError, which never shows a value.
     """
     try:
-        return _client_options(text, mechanism, prefix)
+        return hide_secrets(_client_options(text, mechanism, prefix))
     except ConfigurationError as exc:
-        raise ConfigurationError(f"{prefix}{exc}") from None
+        told = f"{prefix}{exc}"
+    raise ConfigurationError(told)  # out here: without the frames of what was at work on the text
 
 
 def _client_options(text: str, mechanism: str | None, prefix: str) -> dict[str, Any]:

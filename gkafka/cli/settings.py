@@ -120,6 +120,7 @@ def settle(given: Mapping[str, Any], *, prefix: str = "", beside: tuple[type[Any
         found.take_pair(text, beside)
     for name in ("broker_version", "security_protocol", "sasl_mechanism", "sasl_username", "ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         if name in given:
+            found.check_not_a_key(f"--{name.replace('_', '-')}", given[name])
             found.client[name] = given[name].upper() if name == "security_protocol" else given[name]
     for name in ("sasl_password", "ssl_password"):
         if f"{name}_file" in given:
@@ -162,7 +163,15 @@ class _Found:
         option = _canonical(name)
         if name == "sasl.jaas.config" or option in SECRETS or (option == "proxy_url" and "@" in value):
             raise ConfigurationError(f"{where} {name}: {self._instead(option)}")
+        self.check_not_a_key(f"{where} {name}", value)
         self._take(f"{where} {name}", name, value, beside, strict=True)
+
+    def check_not_a_key(self, where: str, value: str) -> None:
+        if "PRIVATE KEY-----" in value:
+            raise ConfigurationError(
+                f"{where}: a key on the command line is seen by everybody on this machine and kept by the shell; give the name of its file, or give "
+                f"it in a file that {self._dashed}config names"
+            )
 
     def _instead(self, option: str) -> str:
         ways = [f"in a file that {self._dashed}config names"]

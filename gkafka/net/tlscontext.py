@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import ssl
 import tempfile
+import textwrap
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -174,13 +176,20 @@ def _name(option: str, value: str) -> str:
 def _pem(option: str, value: str) -> Iterator[_Pem]:
     name = _name(option, value)
     if is_pem_text(value):
-        with _file_of(str.encode(value)) as path:
+        with _file_of(_in_lines(value)) as path:
             yield _Pem(name, path)
         return
     if may_be_key(value) and not os.path.exists(value):  # no cause that would show it
         raise ConfigurationError(f"{name}: neither a file nor PEM text, which begins with a line -----BEGIN ...-----")
     _check_file(option, value)
     yield _Pem(name, value)
+
+
+def _in_lines(text: str) -> bytes:
+    """PEM text as OpenSSL reads it: a file of properties gives it as one line, with blanks between."""
+    return ONE_LINE.sub(
+        lambda m: f"{m[1]}\n" + "\n".join(textwrap.wrap("".join(m[2].split()), 64)) + f"\n{m[3]}\n", str.__str__(text)
+    ).encode()
 
 
 @contextlib.contextmanager
@@ -227,6 +236,7 @@ def _check_file(option: str, path: str) -> None:
         raise ConfigurationError(f"{option}={path!r}: not a PEM file. PKCS12 and Java key stores have to be converted: {CONVERT[option]}")
 
 
+ONE_LINE: Final = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)[ \t]+([A-Za-z0-9+/= \t]+)[ \t](-----END [A-Z0-9 ]+-----)")
 _CA_COMMAND = "keytool -exportcert -rfc -keystore store.jks -alias ca -file ca.pem, or openssl pkcs12 -in store.p12 -nokeys -out ca.pem"
 _OWN_COMMAND = (
     "openssl pkcs12 -in store.p12 -out client.pem -nodes (a JKS first: "

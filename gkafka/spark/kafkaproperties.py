@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gkafka.common import IsolationLevel
-from gkafka.config import ClientConfig, ConsumerConfig, check, ineffective_tls_option, unconfirmed_tls_option
+from gkafka.config import ClientConfig, ConsumerConfig, check, ineffective_tls_option, is_pem_text, unconfirmed_tls_option
 from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_hosts
 from gkafka.jaas import client_options as jaas_options
@@ -35,14 +35,17 @@ JAVA_NAMES = {
     "reconnect.backoff.ms": "reconnect_backoff_ms",
     "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
     "ssl.truststore.location": "ssl_cafile",
+    "ssl.truststore.certificates": "ssl_cafile",
     "ssl.keystore.location": "ssl_certfile",
+    "ssl.keystore.certificate.chain": "ssl_certfile",
+    "ssl.keystore.key": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
     "sasl.oauthbearer.token.endpoint.url": "sasl_oauth_token_endpoint_url",
     "sasl.oauthbearer.client.credentials.client.id": "sasl_oauth_client_id",
     "sasl.oauthbearer.client.credentials.client.secret": "sasl_oauth_client_secret",
     "sasl.oauthbearer.scope": "sasl_oauth_scope",
 }
-"""Properties of the Java consumer that are client options of gkafka under another name. The stores must be PEM files."""
+"""Properties of the Java consumer that are client options of gkafka under another name. The stores must be PEM, files or text."""
 
 NOT_FROM_TEXT = ("ssl_context", "source_address", "auto_create_topics", "sasl_oauth_token_provider", "sasl_oauth_extensions")
 
@@ -177,8 +180,7 @@ REFUSED = {
 }
 """What the JVM connector refuses, in its words."""
 
-NO_STORE = "gkafka reads PEM files, not Java key stores or inline certificates"
-NO_INLINE = f"{NO_STORE}: write it to a file on every node, and name it in kafka."
+NO_STORE = "gkafka reads PEM, not Java key stores"
 NO_CLASS = "gkafka loads no Java class: leave it out"
 NOT_HERE = {
     **dict.fromkeys(
@@ -195,9 +197,6 @@ NOT_HERE = {
     "ssl.cipher.suites": "Java's names of cipher suites are not those of Python's TLS: give kafka.ssl.ciphers, in OpenSSL's words",
     "ssl.truststore.password": f"{NO_STORE}: a PEM file of certificates has no password; leave it out",
     "ssl.keystore.password": f"{NO_STORE}: give the pass phrase of the key in kafka.ssl.key.password",
-    "ssl.truststore.certificates": f"{NO_INLINE}ssl.truststore.location with kafka.ssl.truststore.type=PEM",
-    "ssl.keystore.certificate.chain": f"{NO_INLINE}ssl.keystore.location with kafka.ssl.keystore.type=PEM",
-    "ssl.keystore.key": f"{NO_INLINE}ssl.keystore.location with kafka.ssl.keystore.type=PEM",
 }
 
 
@@ -378,13 +377,34 @@ def _idle_ms(name: str, text: str) -> int:
     return value
 
 
+TEXTS = {"truststore": ("ssl.truststore.certificates",), "keystore": ("ssl.keystore.certificate.chain", "ssl.keystore.key")}
+"""What a store may be given as, in place of its location: PEM text (KIP-651), all of it."""
+
+
 def _check_stores(given: Mapping[str, str], values: Mapping[str, Any]) -> None:
-    for store in ("truststore", "keystore"):
+    for store, texts in TEXTS.items():
         location = f"ssl.{store}.location"
+        inline = [name for name in texts if name in given]
+        if inline:
+            _check_texts(given, values, store, inline)
         if location in given and values.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
             raise ConfigurationError(
                 f"kafka.{location}={given[location]!r}: {NO_STORE}: export it as PEM (keytool -exportcert -rfc, openssl pkcs12), "
                 f"name that file, and set kafka.ssl.{store}.type=PEM"
+            )
+
+
+def _check_texts(given: Mapping[str, str], values: Mapping[str, Any], store: str, inline: list[str]) -> None:
+    if values.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
+        raise ConfigurationError(f"kafka.{inline[0]}: text is PEM alone: set kafka.ssl.{store}.type=PEM")
+    if f"ssl.{store}.location" in given:
+        raise ConfigurationError(f"kafka.{inline[0]} beside kafka.ssl.{store}.location: both say what the {store} is; give one")
+    for name in TEXTS[store]:
+        if name not in given:
+            raise ConfigurationError(f"kafka.{inline[0]} without kafka.{name}: a key belongs to its certificate; give both")
+        if not is_pem_text(given[name]):
+            raise ConfigurationError(
+                f"kafka.{name}: must be PEM text, which begins with -----BEGIN; a file's name belongs in kafka.ssl.{store}.location"
             )
 
 
@@ -433,7 +453,7 @@ HANDLERS = ("IAMClientCallbackHandler", "OAuthBearerLoginCallbackHandler")
 CLIENT_READERS: dict[str, Callable[[str, str], Any]] = {
     "bootstrap.servers": _hosts,
     "security.protocol": _security_protocol,
-    "sasl.jaas.config": _text,
+    "sasl.jaas.config": lambda _name, text: text,  # as it is: it may be a Secret
     "sasl.client.callback.handler.class": _handler_class,
     "sasl.login.callback.handler.class": _handler_class,
     "connections.max.idle.ms": _idle_ms,

@@ -54,7 +54,7 @@ class SinkOptions:
 
 def parse_sink(options: Mapping[str, str]) -> SinkOptions:
     """The options of a write, checked. Keys in any case. Raises ConfigurationError naming the option, its value and what it may be."""
-    given = values.lowered(options)
+    options = given = values.lowered(options)  # both: no traceback shows the secrets of what was given
     values.check_names(given, [*SINK_OPTIONS, *FROM_SPARK])
     transactional = values.one_of(given, "exactlyOnce", ("none", "transactional"), "none") == "transactional"
     parsed = SinkOptions(

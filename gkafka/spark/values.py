@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gkafka.config import Secret, may_be_key
 from gkafka.exceptions import ConfigurationError
 
 __all__ = [
@@ -31,9 +32,21 @@ UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_00
 MAX_LONG = (1 << 63) - 1
 
 
+SECRET_ENDINGS = ("password", "secret", "jaas.config", "proxy.url")
+"""Of the names of kafka.* properties whose values nothing shows; a dot may be an underscore."""
+
+
 def lowered(options: Mapping[str, Any]) -> dict[str, str]:
-    """The options with their names in lower case, as Spark hands them over and as the functions here look them up."""
-    return {key.lower(): str(value) for key, value in options.items()}
+    """The options with their names in lower case, as Spark hands them over and as the functions here look them up; secrets as Secrets."""
+    return {name: _hidden(name, value) for name, value in ((key.lower(), value) for key, value in options.items())}
+
+
+def _hidden(name: str, value: Any) -> str:
+    if isinstance(value, Secret):
+        return value
+    text, dotted = str(value), name.replace("_", ".")
+    is_key = dotted.startswith("kafka.ssl.") and may_be_key(text)
+    return Secret(text) if dotted.startswith("kafka.") and (is_key or dotted.endswith(SECRET_ENDINGS)) else text
 
 
 def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:

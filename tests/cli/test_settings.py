@@ -90,6 +90,7 @@ def test_a_file_of_the_java_clients_is_understood(file: Any) -> None:
 
 
 # -- passwords -----------------------------------------------------------------------------------------------------------------
+KEY = "-----BEGIN PRIVATE KEY-----\nx1y2\n-----END PRIVATE KEY-----"
 SCRAM = {"sasl_username": "alice", "sasl_mechanism": "SCRAM-SHA-256", "security_protocol": "SASL_SSL"}
 
 
@@ -109,6 +110,13 @@ SCRAM = {"sasl_username": "alice", "sasl_mechanism": "SCRAM-SHA-256", "security_
 def test_a_password_on_the_command_line_is_refused_with_the_ways_to_give_it(pair: str) -> None:
     with pytest.raises(ConfigurationError, match=r"seen by everybody .* in a file that --config names") as told:
         settle({"set": (pair,)})
+    assert "x1y2" not in str(told.value)
+
+
+@pytest.mark.parametrize("given", [{"set": (f"ssl.keystore.key={KEY}",)}, {"set": (f"ssl_certfile={KEY}",)}, {"ssl_keyfile": KEY}], ids=str)
+def test_a_key_on_the_command_line_is_refused_with_the_ways_to_give_it(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"seen by everybody .* the name of its file") as told:
+        settle(given)
     assert "x1y2" not in str(told.value)
 
 

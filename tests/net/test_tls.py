@@ -346,6 +346,16 @@ def test_everything_may_be_pem_text(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_pem_text_may_be_one_line_as_files_of_properties_have_it(handler: Handler, certs: Certificates) -> None:
+    texts = {"ssl_cafile": "ca.pem", "ssl_certfile": "client.pem", "ssl_keyfile": "client.locked.key"}
+    lines = {option: " ".join(certs.text(name).split("\n")) for option, name in texts.items()}
+    assert not any("\n" in line for line in lines.values())
+    config = build(ClientConfig, {"security_protocol": "SSL", "ssl_password": PASS_PHRASE, **lines}, where="here")
+    with tls_server(certs.asking_for_clients(), echo) as port, connect(handler, port, config) as stream:
+        stream.send_all([b"x"])
+        assert read(stream, 1) == b"x"
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_missing_client_certificate_is_named(handler: Handler, certs: Certificates, version: ssl.TLSVersion) -> None:
     # With TLS 1.3 the client's handshake is over before the server refuses it: the first read says so.

@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import gkafka
 from gkafka import KafkaClient, SslConfig
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from gkafka.testing import MockCluster, Sasl
 from tests.public.conftest import Connect
 
+OURS = str(Path(gkafka.__file__).parent)
 SECRET = "s3cret-of-alice"
 KEY = base64.b64encode(bytes(range(256))).decode()
 SKINS = (KafkaProducer, KafkaConsumer, KafkaAdminClient)
@@ -37,7 +40,7 @@ def _parts(error: BaseException | None) -> Iterator[str]:
         yield f"{error} {error!r}"
         trace = error.__traceback__
         while trace is not None:
-            if "/gkafka/" in trace.tb_frame.f_code.co_filename:
+            if trace.tb_frame.f_code.co_filename.startswith(OURS):
                 yield from (f"{name}={value!r}" for name, value in trace.tb_frame.f_locals.items())
             trace = trace.tb_next
         error = error.__cause__ or error.__context__

@@ -24,8 +24,20 @@ from gkafka.spark.options import (
     parse_stream,
 )
 from gkafka.spark.sinkoptions import parse_sink
+from tests.public.test_secrets import told_by
 
+PEM = "-----BEGIN X----- k3y -----END X-----"
 LEAST = {"kafka.bootstrap.servers": "h1:9092,h2", "subscribe": "t"}
+TEXTS = {
+    **LEAST,
+    "kafka.security.protocol": "SSL",
+    "kafka.ssl.truststore.type": "PEM",
+    "kafka.ssl.truststore.certificates": PEM,
+    "kafka.ssl.keystore.type": "PEM",
+    "kafka.ssl.keystore.certificate.chain": PEM,
+    "kafka.ssl.keystore.key": PEM,
+    "kafka.ssl.key.password": "hush",
+}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -272,6 +284,65 @@ def test_pem_stores_become_files() -> None:
     assert dict(found.kafka.client) == {"security_protocol": "SSL", "ssl_cafile": "/ca.pem", "ssl_certfile": "/me.pem"}
 
 
+def test_pem_stores_may_be_text() -> None:
+    """KIP-651: in the options of the job, and so in no file of any node."""
+    found = parse(TEXTS).kafka.client
+    assert dict(found) == {"security_protocol": "SSL", "ssl_cafile": PEM, "ssl_certfile": PEM, "ssl_keyfile": PEM, "ssl_password": "hush"}
+    assert "k3y" not in repr(dict(found))
+    assert dict(
+        parse_sink({"topic": "t", **{name: text for name, text in TEXTS.items() if name != "subscribe"}}).kafka.client.client
+    ) == dict(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kafka.ssl.keystore.type": "JKS"}, "kafka.ssl.keystore.certificate.chain: text is PEM alone"),
+        ({"kafka.ssl.truststore.type": None}, "kafka.ssl.truststore.certificates: text is PEM alone"),
+        ({"kafka.ssl.truststore.location": "/ca.pem"}, "given twice"),
+        ({"kafka.ssl.keystore.key": None}, "without kafka.ssl.keystore.key"),
+        ({"kafka.ssl.keystore.certificate.chain": None}, "without kafka.ssl.keystore.certificate.chain"),
+        ({"kafka.ssl.keystore.certificate.chain": None, "kafka.ssl.keystore.location": "/me.pem"}, "beside kafka.ssl.keystore.location"),
+        ({"kafka.ssl.keystore.key": "/me.key"}, "kafka.ssl.keystore.key: must be PEM text"),
+        ({"kafka.ssl.keystore.key": "k3y" * 50}, "kafka.ssl.keystore.key: must be PEM text"),
+        ({"kafka.security.protocol": "PLAINTEXT"}, "without TLS"),
+        ({"kafka.ssl.keystore.password": "hush"}, "give the pass phrase of the key in kafka.ssl.key.password"),
+    ],
+    ids=str,
+)
+def test_pem_text_that_makes_no_store_is_refused_and_not_shown(change: dict[str, str | None], words: str) -> None:
+    given = {name: text for name, text in {**TEXTS, **change}.items() if text is not None}
+    with pytest.raises(ConfigurationError) as refused:
+        parse(given)
+    told = told_by(refused.value)
+    assert words in told
+    assert "k3y" not in told
+    assert "hush" not in told
+
+
+@pytest.mark.parametrize("read", [parse, parse_stream, parse_either, parse_sink])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"no_such_option": "1"},
+        {"kafka.no.such": "1"},
+        {"kafka.sasl.jaas.config": "Foo required password=hush;"},
+        {"kafka.sasl.jaas.config": "hush"},
+    ],
+)
+def test_no_traceback_shows_the_secrets_of_a_job(read: Any, wrong: dict[str, str]) -> None:
+    who = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.password": "hush",
+        "kafka.proxy.url": "http://u:hush@h:1",
+    }
+    jaas = {"kafka.sasl.jaas.config": 'PlainLoginModule required username="a" password="hush";'}
+    with pytest.raises(ConfigurationError) as refused:
+        read({**LEAST, **who, **jaas, **wrong})
+    assert "hush" not in told_by(refused.value)
+
+
 def test_the_properties_of_fetches() -> None:
     found = options(kafka__isolation__level="READ_committed", kafka__check__crcs="false", kafka__fetch__max__wait__ms="7").kafka
     assert (found.isolation, found.check_crcs, found.fetch_wait_ms) == (IsolationLevel.READ_COMMITTED, False, 7)
@@ -288,7 +359,8 @@ def test_the_properties_of_fetches() -> None:
         ("ssl.truststore.location", "/store.jks", "set kafka.ssl.truststore.type=PEM"),
         ("ssl.keystore.location", "/store.jks", "set kafka.ssl.keystore.type=PEM"),
         ("ssl.truststore.password", "x", "has no password; leave it out"),
-        ("ssl.keystore.key", "-----BEGIN", "write it to a file on every node"),
+        ("ssl.keystore.key", PEM, "set kafka.ssl.keystore.type=PEM"),
+        ("ssl.truststore.certificates", PEM, "set kafka.ssl.truststore.type=PEM"),
         ("ssl.endpoint.identification.algorithm", "", "the broker's name is checked"),
         ("request.timeout.ms", "soon", "must be a whole number"),
         ("request.timeout.ms", "0", "must be 1 or more"),
