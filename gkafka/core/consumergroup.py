@@ -249,11 +249,6 @@ class ConsumerGroup(GroupMachine):
         self._pause(Kind.BEAT, error, now)
         self._reset("its instance id was not free")
 
-    # -- good-bye
-    def _not_left(self, answer: Answer, error: KafkaException) -> None:
-        self._look_at_coordinator(error, answer.ask.to)
-        super()._not_left(answer, error)
-
     # -- the end of a membership -------------------------------------------------------------------------------------------
     def _put_out(self, error: KafkaException) -> None:
         was_joining = self.generation == NO_GENERATION
@@ -288,5 +283,5 @@ class ConsumerGroup(GroupMachine):
         Kind.FIND: (GroupMachine._found, GroupMachine._not_found),
         Kind.NAMES: (_named, _not_named),
         Kind.BEAT: (_beaten, _not_beaten),
-        Kind.LEAVE: (GroupMachine._left, _not_left),
+        Kind.LEAVE: (GroupMachine._left, GroupMachine._not_left),
     }

@@ -45,7 +45,7 @@ from gkafka.core.groupstate import (
 from gkafka.core.lease import Lease
 from gkafka.core.offsets import commit_request, coordinator_of, coordinator_request
 from gkafka.core.ownership import Ownership
-from gkafka.exceptions import ConnectionFailedError
+from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError
 from gkafka.wire.groups import FindCoordinatorRequest
 from gkafka.wire.metadata import MetadataRequest
 from gkafka.wire.offsets import OffsetCommitRequest
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "GroupMachine", "Kind", "MakeMachine", "Readers"]
 
 log = logging.getLogger(__name__)
+
+FAREWELL_TRIES = 5
+"""With the pauses in between a second or two: so long a coordinator may take to move."""
 
 
 class Kind(enum.Enum):
@@ -131,6 +134,7 @@ class GroupMachine(abc.ABC):
         self._patience_s: float = options.session_timeout_s / 3
         self._polled_at = self._beat_at = 0.0
         self._farewell: Message | None = None
+        self._farewell_failures = 0
         self._commits: list[Ticket] = []
         self._problems: list[KafkaException] = []
         self._flying: Flights[Kind, Ask] = Flights(Kind, backoff, chance)
@@ -387,7 +391,7 @@ class GroupMachine(abc.ABC):
     def _not_found(self, answer: Answer, error: KafkaException) -> None:
         if error.retriable or not isinstance(error, BrokerError):
             self._pause(Kind.FIND, error, answer.now)
-            if self.state is State.LEAVING:
+            if self.state is State.LEAVING and not self._may_try_farewell():
                 self._farewell = None
         else:
             self._break(error)
@@ -398,7 +402,19 @@ class GroupMachine(abc.ABC):
         log.debug("group %r: the good-bye was heard", self.options.group)
 
     def _not_left(self, answer: Answer, error: KafkaException) -> None:
-        log.debug("group %r: %s; the coordinator will miss the heartbeats", self.options.group, error)
+        """Who leaves says it again: its partitions would be nobody's until the session ends. The coordinator may be another one, or have ended."""
+        log.debug("group %r: %s", self.options.group, error)
+        self._look_at_coordinator(error, answer.ask.to)
+        is_silent = isinstance(error, KafkaTimeoutError)  # whoever waits for this has waited long enough
+        passes = not is_silent and (error.retriable or not isinstance(error, BrokerError))
+        if self.state is State.LEAVING and passes and self._may_try_farewell():
+            self._farewell = answer.ask.request
+            self._pause(Kind.LEAVE, error, answer.now)
+
+    def _may_try_farewell(self) -> bool:
+        """After a failure: was it not the last try? The session's end does the same, and nobody waits for ever."""
+        self._farewell_failures += 1
+        return self._farewell_failures < FAREWELL_TRIES
 
     # -- the end of a membership -------------------------------------------------------------------------------------------
     def _fenced(self, error: KafkaException) -> None:

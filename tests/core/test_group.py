@@ -10,6 +10,7 @@ import pytest
 
 from gkafka.brokererrors import (
     FencedInstanceId,
+    GroupCoordinatorNotAvailable,
     IllegalGeneration,
     KafkaException,
     NotCoordinatorForGroup,
@@ -29,6 +30,7 @@ from gkafka.wire.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from gkafka.wire.schema import Message
 from tests.core.grouprig import BEAT_S, COOPERATIVE, POLL_S, REBALANCE_S, SESSION_S, Rig, metadata, partitions
 
 GONE = SocketDisconnectedError("gone")
@@ -648,6 +650,64 @@ def test_a_member_that_leaves_gives_up_in_order_then_says_why() -> None:
     rig.polled()
     rig.poll(1000)
     assert rig.asks == []
+
+
+def leaving(rig: Rig) -> Rig:
+    """It has given up everything, and says good-bye."""
+    rig.stable(0)
+    rig.group.leave("bye")
+    rig.poll()
+    rig.told()
+    return rig
+
+
+@pytest.mark.parametrize("error", [NotCoordinatorForGroup("16"), GroupCoordinatorNotAvailable("15"), GONE])
+def test_a_good_bye_that_was_not_heard_is_said_again_to_whoever_is_the_coordinator_then(error: KafkaException) -> None:
+    """Else the partitions are nobody's until the session ends."""
+    rig = leaving(Rig())
+    first = rig.lose(LeaveGroupRequest, error)
+    rig.find(2)
+    rig.poll(1)
+    ask, again = rig.take(LeaveGroupRequest)
+    assert (again, ask.to) == (first, (2, "b", 9092))
+    rig.answer(ask, LeaveGroupRequest.API.response())
+    assert rig.group.state is State.LEFT
+
+
+def test_a_coordinator_that_is_not_found_at_once_is_looked_for_again_by_who_leaves() -> None:
+    rig = leaving(Rig())
+    rig.lose(LeaveGroupRequest)
+    rig.lose(FindCoordinatorRequest)
+    rig.poll(1)
+    rig.find(2)
+    rig.poll(1)
+    rig.refuse(LeaveGroupRequest, 0)
+    assert rig.group.state is State.LEFT
+
+
+@pytest.mark.parametrize("error", [UnknownMemberId("25"), KafkaTimeoutError("no answer")])
+def test_a_good_bye_that_changes_nothing_or_gets_no_answer_is_not_said_again(error: KafkaException) -> None:
+    rig = leaving(Rig())
+    rig.lose(LeaveGroupRequest, error)
+    assert (rig.group.state, rig.asks) == (State.LEFT, [])
+
+
+@pytest.mark.parametrize("deaf", [LeaveGroupRequest, FindCoordinatorRequest])
+def test_nobody_says_good_bye_for_ever(deaf: type[Message]) -> None:
+    rig = leaving(Rig())
+    tries = 0
+    if deaf is FindCoordinatorRequest:
+        rig.lose(LeaveGroupRequest)
+    while rig.group.state is State.LEAVING:
+        if rig.wants(deaf):
+            rig.lose(deaf)
+            tries += 1
+        elif rig.wants(FindCoordinatorRequest):
+            rig.find(1 + tries % 2)
+        rig.poll(0.5)
+        assert tries < 10
+    assert 2 < tries < 10
+    assert rig.group.state is State.LEFT
 
 
 @pytest.mark.parametrize("told", [False, True])

@@ -18,7 +18,7 @@ from gkafka import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
 from gkafka.exceptions import ConsumerStoppedException
-from gkafka.testing import Delay, Drop, MockCluster
+from gkafka.testing import Close, Delay, Drop, Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill
 from tests.public.forking import script
 from tests.public.groupaids import (
@@ -41,7 +41,7 @@ from tests.public.groupaids import (
 
 __all__ = ["cluster", "join"]
 
-REBALANCING, UNSTABLE = 27, 88
+NOT_COORDINATOR, REBALANCING, UNSTABLE = 16, 27, 88
 Connect = Callable[..., KafkaClient]
 
 
@@ -178,6 +178,45 @@ def test_stop_at_a_silent_coordinator_is_bounded(
         member.stop()
     assert clock.seconds < 1 + 2 + 1.5, "offsets_channel_socket_timeout_ms, and a moment for its workers"
     assert member.closed
+
+
+@pytest.mark.parametrize("managed", [False, True], ids=["native", "managed"])
+@pytest.mark.parametrize("deaf", [Error(NOT_COORDINATOR), Close(before=True), Close(before=False)], ids=["moved", "unheard", "unanswered"])
+def test_who_stops_is_gone_though_its_good_bye_was_not_heard_at_first(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, deaf: Any, managed: bool
+) -> None:
+    """Else its partitions would be nobody's until its session ends."""
+    filled(connect, cluster)
+    if managed:
+        client = connect(cluster)
+        member = client.topics["t"].get_balanced_consumer("g", managed=True, consumer_timeout_ms=LIMIT_S * 1000)
+        member.consume()
+    else:
+        read_all(member := join(), 40)
+    cluster.on("LeaveGroup", deaf)
+    member.stop()
+    assert is_alone(cluster)
+
+
+def test_a_member_of_a_coordinators_group_is_gone_too_though_its_good_bye_was_not_heard_at_first(
+    cluster: MockCluster, connect: Connect, join: Join
+) -> None:
+    filled(connect, cluster)
+    member = connect(cluster).get_consumer("t", "g", group_protocol="consumer", fetch_wait_max_ms=50)
+    read_all(member, 40)
+    cluster.on("ConsumerGroupHeartbeat", Error(NOT_COORDINATOR), when=lambda request: request.message.member_epoch < 0)
+    member.stop()
+    assert is_alone(cluster)
+
+
+def test_a_good_bye_that_is_never_heard_does_not_outlive_the_client(cluster: MockCluster, connect: Connect, run: Runner) -> None:
+    client = connect(cluster)
+    cluster.on("LeaveGroup", Close(before=True), times=None)
+    member = client.get_consumer("t", "g", on_assigned=lambda consumer, partitions: consumer.stop(), **QUICK)
+    run.until(lambda: cluster.requests("LeaveGroup"))
+    client.close()
+    assert member.closed
+    assert [w for w in client.handler.workers() if w.is_alive()] == []
 
 
 def test_leaving_the_block_in_order_commits_all_and_by_an_error_what_was_finished(
