@@ -13,6 +13,17 @@ import plotly.graph_objects as go
 INK, MUTED, GRID = "#16202e", "#66758a", "#e6eaf0"
 BLUE, TEAL, AMBER, RED = "#2f6fde", "#12a594", "#e59a17", "#d6453d"
 SCALE = [[0, "#dfe9fb"], [0.35, "#8fb4f2"], [0.7, "#2f6fde"], [1, "#173a7a"]]
+RIGHT = {
+    "tickmode": "auto",  # round numbers, not those beside the left axis' grid
+    "nticks": 6,
+    "overlaying": "y",
+    "side": "right",
+    "rangemode": "tozero",
+    "showgrid": False,
+    "zeroline": False,
+    "tickfont": {"color": MUTED},
+}
+"""A second axis of values."""
 TOP = 20
 LABEL_CHARS = 44
 
@@ -70,18 +81,7 @@ def throughput_chart(tables: dict[str, Any]) -> go.Figure:
         xaxis={"title": "seconds since the first record", "rangemode": "tozero"},
         yaxis={"title": "records a second", "tickformat": "~s"},
     )
-    right = {
-        "tickmode": "auto",
-        "nticks": 6,
-        "overlaying": "y",
-        "side": "right",
-        "rangemode": "tozero",
-        "showgrid": False,
-        "zeroline": False,
-        "tickformat": ".3~s",
-    }
-    figure.update_layout(yaxis2={**right, "tickfont": {"color": MUTED}}, margin={"r": 56}, hovermode="closest", bargap=0.08)
-    return figure
+    return figure.update_layout(yaxis2={**RIGHT, "tickformat": ".3~s"}, margin={"r": 56}, hovermode="closest", bargap=0.08)
 
 
 def inlinks_chart(tables: dict[str, Any]) -> go.Figure:

@@ -59,15 +59,24 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], *, limit: int = 0)
     shown = rows[:limit] if limit else rows
     body = "".join(f"<tr>{''.join(cell(value) for value in row)}</tr>" for row in shown)
     more = f'<p class="note">and {len(rows) - limit:,} more</p>' if limit and len(rows) > limit else ""
-    heads = "".join(f"<th>{escape(name)}</th>" for name in head)
+    heads = "".join(
+        f"<th{NUMBER if is_number(value) else ''}>{escape(name)}</th>" for name, value in zip(head, rows[0] if rows else head, strict=True)
+    )
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+
+
+NUMBER = ' class="number"'
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def cell(value: Any) -> str:
     if isinstance(value, bool):
         return f'<td class="{"good" if value else "bad"}">{"equal" if value else "differs"}</td>'
-    if isinstance(value, (int, float)):
-        return f'<td class="number">{value:,}</td>'
+    if is_number(value):
+        return f"<td{NUMBER}>{value:,}</td>"
     return f"<td>{escape(str(value))}</td>"
 
 
@@ -166,7 +175,7 @@ h1 { margin: 0 0 6px; font-size: 30px; letter-spacing: -0.02em; }
 header p { margin: 0; opacity: .85; max-width: 72ch; }
 .badge { display: inline-block; margin-top: 16px; padding: 6px 14px; border-radius: 99px; font-weight: 600; font-size: 14px; }
 .badge.good { background: #d8f5e6; color: #0a5c37; } .badge.bad { background: #fde2e0; color: #97201a; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 14px; margin-top: -48px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(230px, 1fr)); gap: 14px; margin-top: -48px; }
 .tile, section { background: #fff; border-radius: 12px; box-shadow: 0 1px 2px #16202e14, 0 4px 16px #16202e0d; }
 .tile { padding: 16px 18px; } .tile b { display: block; font-size: 25px; line-height: 1.25; letter-spacing: -0.02em; }
 .tile span { color: #66758a; font-size: 13px; }
@@ -174,10 +183,10 @@ header p { margin: 0; opacity: .85; max-width: 72ch; }
 section { padding: 20px 22px 16px; min-width: 0; } section.wide { grid-column: 1 / -1; }
 h2 { margin: 0; font-size: 17px; } .about { margin: 2px 0 12px; color: #66758a; font-size: 13.5px; }
 .scroll { overflow: auto; max-height: 470px; } table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
-th { text-align: left; color: #66758a; font-weight: 600; position: sticky; top: 0; background: #fff; }
+th { text-align: left; } th.number { text-align: right; } th { color: #66758a; font-weight: 600; position: sticky; top: 0; background: #fff; }
 table + p, .scroll + .scroll { margin-top: 16px; }
 th, td { padding: 6px 12px 6px 0; border-bottom: 1px solid #e6eaf0; vertical-align: top; overflow-wrap: anywhere; }
-td.number { font-variant-numeric: tabular-nums; } td.good { color: #0a7a49; font-weight: 600; } td.bad { color: #c22a22; font-weight: 600; }
+.number { font-variant-numeric: tabular-nums; text-align: right; padding-right: 32px; } td.good { color: #0a7a49; font-weight: 600; } td.bad { color: #c22a22; font-weight: 600; }
 .note { color: #66758a; font-size: 13px; } footer { color: #66758a; font-size: 13px; padding: 0 0 40px; text-align: center; }
 @media (max-width: 860px) { .grid { grid-template-columns: minmax(0, 1fr); } }
 @media print { body { background: #fff; } .scroll { max-height: none; } section { break-inside: avoid; box-shadow: none; border: 1px solid #e6eaf0; } }

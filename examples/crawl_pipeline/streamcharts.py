@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import plotly.graph_objects as go
-from charts import AMBER, BLUE, MUTED, RED, TEAL, styled
+from charts import AMBER, BLUE, MUTED, RED, RIGHT, TEAL, styled
 
 COLOURS = {"archive": BLUE, "inlinks": AMBER, "windows": TEAL}
 
@@ -35,8 +35,7 @@ def windows_chart(tables: dict[str, Any]) -> go.Figure:
         hovertemplate="95 % within %{y:,.1f} ms<extra></extra>",
     )
     styled(figure, 320, xaxis={"title": "seconds since the first window"}, yaxis={"title": "pages", "rangemode": "tozero"})
-    right = {"overlaying": "y", "side": "right", "rangemode": "tozero", "showgrid": False, "zeroline": False, "tickfont": {"color": MUTED}}
-    return figure.update_layout(yaxis2=right, margin={"r": 56})
+    return figure.update_layout(yaxis2=RIGHT, margin={"r": 56})
 
 
 def lag_chart(lags: Sequence[dict[str, Any]], events: dict[str, Any]) -> go.Figure:
@@ -72,6 +71,7 @@ def batches_chart(batches: Sequence[dict[str, Any]], events: dict[str, Any]) -> 
             customdata=[[batch["rows"], batch["ms"]] for batch in mine],
             name=query,
             mode="markers",
+            cliponaxis=False,
             marker={"color": COLOURS.get(query, MUTED), "size": 9, "opacity": 0.75},
             hovertemplate="%{y:,.0f} rows/s: %{customdata[0]:,} rows in %{customdata[1]:,} ms<extra>" + query + "</extra>",
         )
