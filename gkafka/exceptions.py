@@ -173,7 +173,7 @@ class DeliveryError(KafkaException):
         self.records = list(records)
 
 
-class BufferFull(RetriableError):
+class BufferFull(KafkaTimeoutError):
     """The producer's buffer had no room within max_block_ms. The record was not accepted."""
 
 

@@ -22,7 +22,8 @@ class KafkaClient:
 
     def __init__(self, **configs: Any) -> None:
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaClient()")
-        self._client = native.KafkaClient(**o.client_options(self.config, named="kafka-python-%d"))
+        with o.told_as({}):
+            self._client = native.KafkaClient(**o.client_options(self.config, named="kafka-python-%d"))
 
     def check_version(self, node_id: int | None = None, timeout: float = 2, strict: bool = False) -> tuple[int, ...]:
         """The release of Kafka that a broker runs, as (2, 8), told by what it speaks: the newest release that spoke no more than that.

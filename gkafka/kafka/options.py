@@ -16,8 +16,9 @@ from typing import Any
 import gkafka
 from gkafka.checks import check_seconds
 from gkafka.client import KafkaClient
-from gkafka.exceptions import ConfigurationError, KafkaTimeoutError, NoBrokersAvailableError
+from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, NoBrokersAvailableError
 from gkafka.skins import NO_DELAY, buffer_options
+from gkafka.wire.versions import Versions
 
 __all__ = ["CLIENT", "client_options", "merge", "native", "reach", "told_as"]
 
@@ -88,6 +89,14 @@ _CLIENT_NAMES = {
     "allow_auto_create_topics": "auto_create_topics",
     "proxy_url": "proxy_url",
 }
+_TOLD = {
+    **{ours: theirs for theirs, ours in _CLIENT_NAMES.items() if ours != theirs},
+    "hosts": "bootstrap_servers",
+    "broker_version": "api_version",
+    "socket_timeout_ms": "request_timeout_ms",
+    "offsets_channel_socket_timeout_ms": "request_timeout_ms",
+}
+_BEFORE_OFFSETS = ((0, 8, 0), (0, 8, 1))
 USUAL_CONNECT_MS, SHORTEST_CONNECT_MS = 10000, 4000
 _SECURITY = {name for name in _CLIENT_NAMES if name.startswith(("ssl_", "sasl_"))} | {"allow_plaintext_credentials", "allow_unverified_tls"}
 _BESIDE_CONTEXT = tuple(name for name in _CLIENT_NAMES if name.startswith("ssl_") and name != "ssl_context")
@@ -138,7 +147,7 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
         "client_id": named % next(_numbers) if client_id is None else client_id,
         "socket_timeout_ms": options["request_timeout_ms"],
         "offsets_channel_socket_timeout_ms": options["request_timeout_ms"],
-        "broker_version": _broker_version(options["api_version"]),
+        "broker_version": _broker_version(options["api_version"], options.get("group_id")),
         "connect_timeout_ms": _connect_timeout_ms(options),
         "socket_options": _socket_options(options),
         "handler": options["handler"],
@@ -147,14 +156,20 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def told_as(names: Mapping[str, str]) -> Iterator[None]:
-    """An error about one of gkafka's options names kafka-python's. names: gkafka's -> kafka-python's."""
+    """An error about one of gkafka's options names kafka-python's. names: gkafka's -> kafka-python's, beside those of every client."""
     try:
         yield
-    except ConfigurationError as exc:
-        text = re.sub(rf"\b({'|'.join(names)})=", lambda found: f"{names[found[1]]}=", str(exc))
-        if text == str(exc):
-            raise
-        raise ConfigurationError(text, topic=exc.topic, partition=exc.partition) from exc
+    except KafkaException as exc:
+        retold(exc, names)
+        raise
+
+
+def retold(error: KafkaException, names: Mapping[str, str]) -> None:
+    """Put kafka-python's names of options into the text. A name of one word is only taken for one before = and before a text that was given."""
+    names = {**_TOLD, **names}
+    if error.args and isinstance(error.args[0], str):
+        pattern = "|".join(rf"\b{name}\b" if "_" in name else rf"\b{name}(?==|: ')" for name in sorted(names, key=len, reverse=True))
+        error.args = (re.sub(pattern, lambda found: names[found[0]], error.args[0]), *error.args[1:])
 
 
 def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api_version_auto_timeout_ms") -> None:
@@ -163,7 +178,8 @@ def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api
     if options["api_version"] not in (None, "auto"):
         return
     try:
-        client.connect(timeout_s)
+        with told_as({}):
+            client.connect(timeout_s)
     except KafkaTimeoutError as exc:
         raise NoBrokersAvailableError(f"no broker answered within {within}={timeout_s * 1000:g}: {exc}") from exc
 
@@ -187,12 +203,22 @@ def _connect_timeout_ms(options: Mapping[str, Any]) -> float:
     return min(max(2 * within_ms, SHORTEST_CONNECT_MS), USUAL_CONNECT_MS)
 
 
-def _broker_version(given: Any) -> str:
+def _broker_version(given: Any, group: Any) -> str:
     if given is None or given == "auto":
         return "0.9.0"  # which means: ask
-    if isinstance(given, tuple) and 2 <= len(given) <= 4 and all(type(part) is int for part in given):
-        return ".".join(map(str, given))
-    raise ConfigurationError(f"api_version={given!r}: must be a tuple as (2, 8), or None to ask the broker")
+    if not isinstance(given, tuple) or not 2 <= len(given) <= 4 or not all(type(part) is int and part >= 0 for part in given):
+        raise ConfigurationError(f"api_version={given!r}: must be a tuple as (2, 8), or None to ask the broker")
+    if given[:3] in _BEFORE_OFFSETS:  # they speak as 0.8.2 does, but for groups
+        if group is not None:
+            text = f"api_version={given!r} with group_id={group!r}: brokers before 0.8.2 keep no offsets for groups but in ZooKeeper"
+            raise ConfigurationError(f"{text}: leave group_id out, and keep offsets yourself")
+        return "0.8.2"
+    version = ".".join(map(str, given))
+    try:
+        Versions.for_broker(version)
+    except ConfigurationError as exc:
+        raise ConfigurationError(f"api_version={given!r}: {str(exc).partition(': ')[2]}") from exc
+    return version
 
 
 def _socket_options(options: Mapping[str, Any]) -> tuple[tuple[int, int, Any], ...]:

@@ -361,7 +361,7 @@ def test_send_blocks_when_buffer_memory_is_taken(producer: Make, cluster: MockCl
     sending.send("t", b"v").get(10)
     cluster.on("Produce", Delay(2.0), times=None)
     begun = time.monotonic()
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(KafkaTimeoutError) as caught:
         _fill(sending)
     assert time.monotonic() - begun >= 0.25
     assert "buffer_bytes=65536" in str(caught.value)

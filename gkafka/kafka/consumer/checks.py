@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gkafka.config import NativeConsumerConfig, build
-from gkafka.exceptions import ConfigurationError
+from gkafka.exceptions import ConfigurationError, KafkaException
+from gkafka.kafka import options
 from gkafka.kafka.consumer.commits import default_callback
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.options import CLIENT, native, told_as
 from gkafka.skins import ASSIGNORS, Assignor, RangeAssignor, RoundRobinAssignor
 
-__all__ = ["DEFAULTS", "NAMES", "assignors", "check_options", "compiled", "of_consumer", "of_member", "policy", "told_by_name"]
+__all__ = ["DEFAULTS", "NAMES", "assignors", "check_options", "compiled", "of_consumer", "of_member", "policy", "retold", "told_by_name"]
 
 DEFAULTS: dict[str, Any] = {
     **CLIENT,
@@ -77,6 +78,11 @@ _OTHER_NAMES = {
 def told_by_name() -> contextlib.AbstractContextManager[None]:
     """An error about one of gkafka's options names kafka-python's."""
     return told_as(_OTHER_NAMES)
+
+
+def retold(error: KafkaException) -> None:
+    """The same for an error that is there."""
+    options.retold(error, _OTHER_NAMES)
 
 
 def check_options(c: Mapping[str, Any]) -> None:

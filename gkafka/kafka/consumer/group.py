@@ -12,9 +12,16 @@ from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
-from gkafka.exceptions import ConsumerStoppedException, CorruptRecordError, ForkedClientError, KafkaException, SerializationError
+from gkafka.exceptions import (
+    AssignmentError,
+    ConsumerStoppedException,
+    CorruptRecordError,
+    ForkedClientError,
+    KafkaException,
+    SerializationError,
+)
 from gkafka.kafka import options as o
-from gkafka.kafka.consumer.checks import DEFAULTS, assignors, check_options, compiled, of_consumer, policy, told_by_name
+from gkafka.kafka.consumer.checks import DEFAULTS, assignors, check_options, compiled, of_consumer, policy, retold, told_by_name
 from gkafka.kafka.consumer.commits import Commits, offsets_of
 from gkafka.kafka.consumer.fetcher import Row, row_of
 from gkafka.kafka.consumer.lookups import Lookups, check_partition, check_partitions
@@ -248,6 +255,9 @@ class KafkaConsumer:
             raise DamagedRecordError(*exc.args, topic=exc.topic, partition=exc.partition, offset=exc.offset) from exc
         except SerializationError as exc:
             failed = _of_deserializer(exc)
+        except AssignmentError as exc:
+            retold(exc)
+            raise
         raise failed  # out of the handler: what it was raised from stays as it was
 
     def _by_partition(self, taken: list[Any]) -> dict[TopicPartition, list[Any]]:

@@ -167,6 +167,7 @@ class KafkaProducer:
         return future
 
     def _refused(self, error: KafkaException) -> Future:
+        o.retold(error, _OTHER_NAMES)
         if isinstance(error, RecordTooLarge):
             refusal: BrokerError = MessageSizeTooLarge(str(error), topic=error.topic)
             refusal.__cause__ = error
