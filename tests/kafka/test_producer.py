@@ -458,6 +458,7 @@ def test_transactions_and_offsets_within_them(producer: Make, consumer: Make, cl
         ({"metrics_num_samples": 5}, "metrics_num_samples=5"),
         ({"handler": "asyncio"}, "asyncio"),
         ({"retries": -1}, "retries=-1"),
+        ({"transactional_id": "x", "enable_idempotence": False}, "enable_idempotence"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_named(cluster: MockCluster, handler: str, options: dict[str, Any], said: str) -> None:

@@ -115,7 +115,7 @@ class KafkaProducer:
         taken["acks"] = "all" if safe and "acks" not in given else options["acks"]
         retries = options["retries"]
         taken["retries"] = None if (safe and "retries" not in given) or retries == float("inf") else retries
-        if options["transactional_id"] is None:
+        if options["transactional_id"] is None or "enable_idempotence" in given:
             taken["enable_idempotence"] = options["enable_idempotence"]
         taken["batch_bytes"] = max(SMALLEST_BATCH, options["batch_size"]) if type(options["batch_size"]) is int else options["batch_size"]
         return taken
