@@ -26,6 +26,7 @@ TOGETHER = {
     "tests/live/test_consumer_groups.py": THREE_NODES,
     "tests/live/test_fetching.py": THREE_NODES,
     "tests/live/test_group_members.py": THREE_NODES,
+    "tests/live/test_kafka_three_nodes.py": THREE_NODES,
     "tests/live/test_transactions.py": THREE_NODES,
 }
 """File -> which brokers it shares with others: all releases of Kafka, or a cluster of three nodes that leaves room for no other."""

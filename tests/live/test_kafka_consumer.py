@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import select
@@ -13,10 +14,20 @@ from typing import Any
 
 import pytest
 
-from gkafka.kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from gkafka.kafka import (
+    ConsumerRebalanceListener,
+    KafkaClient,
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
 from gkafka.kafka.errors import UnsupportedVersionError
-from tests.live.kafka import KafkaCluster
-from tests.live.peer import Peer
+from tests.live.inside import log_file
+from tests.live.kafka import VERSIONS, KafkaCluster
+from tests.live.peer import Peer, Seen
+from tests.records.handmade import message, wrapper
 
 LIMIT_S = 30.0
 QUICK: dict[str, Any] = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 300, "session_timeout_ms": 6000}
@@ -310,7 +321,7 @@ def test_a_group_shared_with_a_kafka_python_process_rebalances_and_commits_as_on
 def test_a_group_that_a_kafka_python_process_leads_goes_on_when_members_leave_and_die(
     kafka: KafkaCluster, consumer: Make, write: Any, new_topic: Topic, new_name: Callable[[str], str], peer: Peer
 ) -> None:
-    """The other way round: theirs divides the partitions; ours leaves, and it goes on from our commits; it is killed, and ours goes on from its own."""
+    """Behaviour 262, and the other way round: theirs divides the partitions; ours leaves, and it goes on from our commits; it is killed, and ours goes on from its own."""
     topic, group = new_topic(4), new_name("group")
     everything = {0, 1, 2, 3}
     theirs = OtherMember(kafka.hosts, group, topic)
@@ -365,7 +376,7 @@ def turn_until_seen(member: KafkaConsumer, seen: set[tuple[int, int]], wanted: s
 def test_brokers_before_the_group_apis_are_read_by_hand(
     version: str, kafka: KafkaCluster, consumer: Make, new_topic: Topic, new_name: Callable[[str], str], peer: Peer, handler: str
 ) -> None:
-    """Behaviours 221, 222, 270: 0.8.2 has commits and assign(), 0.9 has groups; both are found out without api_version."""
+    """Behaviours 221, 222, 270, 280: 0.8.2 has commits and assign(), 0.9 has groups; both are found out without api_version."""
     topic, group = new_topic(), new_name("group")
     tp = TopicPartition(topic, 0)
     with KafkaProducer(bootstrap_servers=kafka.hosts, handler=handler) as producer:
@@ -385,3 +396,31 @@ def test_brokers_before_the_group_apis_are_read_by_hand(
     else:
         joining.subscribe([topic])
         turn(lambda: joining.assignment() == {tp}, joining)
+
+
+@pytest.mark.parametrize("version", ["0.10.2.2"])
+def test_a_message_that_is_compressed_twice_is_left_as_a_blob_or_skipped(
+    version: str, kafka: KafkaCluster, consumer: Make, new_topic: Topic, peer: Peer
+) -> None:
+    """Behaviour 265. No broker takes such a message from a producer any more: it is put in the place of another one on the broker's disk."""
+    topic = new_topic()
+    blob = gzip.compress(b"".join(message(n, b"inner %d" % n) for n in range(3)))
+    double = wrapper([message(0, blob, b"key", attributes=1)], 0)
+    peer.write(topic, [Seen(0, 0, None, b"x" * (len(double) - len(message(0, b""))), [], 5)])
+    peer.write(topic, [Seen(0, 1, None, b"good", [], 5)])
+    file = log_file(kafka, topic)
+    assert file.read_bytes()[: len(double)].endswith(b"xxx")
+    with file.open("r+b") as log:
+        log.write(double)
+    assert [(r.offset, r.key, r.value) for r in read(consumer(topic), 2)] == [(0, b"key", blob), (1, None, b"good")]
+    assert [(r.offset, r.value) for r in read(consumer(topic, skip_double_compressed_messages=True), 1)] == [(1, b"good")]
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version != "4.2.0"])
+def test_check_version_names_older_releases(version: str, kafka: KafkaCluster, handler: str, new_topic: Topic) -> None:
+    """Behaviour 240: those before 0.10 do not say what they are, and are taken for what api_version says or for the oldest."""
+    new_topic()  # before that a broker of 0.8 tells of no brokers
+    told = {} if kafka.release.asks_versions else {"api_version": kafka.release.number[:3] if version == "0.8.2.2" else (0, 9)}
+    with KafkaClient(bootstrap_servers=kafka.hosts, handler=handler, **told) as client:
+        found = client.check_version(timeout=10)
+    assert found == kafka.release.number[: len(found)]

@@ -21,6 +21,7 @@ from gkafka.exceptions import (
     SocketDisconnectedError,
     UnsupportedSaslMechanism,
 )
+from gkafka.kafka import KafkaConsumer, KafkaProducer
 from tests.live.kafka import MissingToolError
 from tests.live.pool import skip_if_told
 from tests.live.renewals import play
@@ -137,6 +138,23 @@ def test_a_user_that_the_admin_api_made_is_let_in(kafka: SaslKafka, dial: Callab
     with KafkaClient(kafka.hosts, handler=handler) as client:
         client.admin().set_user(name, password, mechanism)
     dial("SECURE", mechanism, sasl_username=name, sasl_password=password).connect(10)
+
+
+def test_kafka_pythons_sasl_options(kafka: SaslKafka, handler: str, new_name: Callable[[str], str]) -> None:
+    """Behaviour 274: of gkafka.kafka's KafkaProducer and KafkaConsumer, with and without TLS."""
+    topic = new_name("facade")
+    kafka.cluster.create_topic(topic)
+    plain = {"sasl_mechanism": "PLAIN", "sasl_plain_username": USER, "sasl_plain_password": PASSWORD, "handler": handler}
+    clear = {"security_protocol": "SASL_PLAINTEXT", "allow_plaintext_credentials": True}
+    for at, (listener, more) in enumerate((("SASL", clear), ("SECURE", {"security_protocol": "SASL_SSL", "ssl_cafile": kafka.certs.ca}))):
+        options: dict[str, Any] = {"bootstrap_servers": f"127.0.0.1:{kafka.port(listener)}", **plain, **more}
+        with KafkaProducer(**options, retries=100) as producer:
+            assert producer.send(topic, b"v").get(10).offset == at
+        with KafkaConsumer(topic, **options, auto_offset_reset="earliest", consumer_timeout_ms=5000) as consumer:
+            assert next(consumer).value == b"v"
+        for kind in (KafkaProducer, KafkaConsumer):
+            with pytest.raises(SaslAuthenticationFailed):
+                kind(**{**options, "sasl_plain_password": "wrong"})
 
 
 def test_pykafkas_ssl_config_goes_with_sasl(kafka: SaslKafka, handler: str) -> None:

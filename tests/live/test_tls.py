@@ -17,10 +17,11 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException, NoBrokersAvailableError, TlsError
+from gkafka.kafka import KafkaConsumer, KafkaProducer
 from tests.live.jvm import free_ports
 from tests.live.kafka import KafkaCluster, MissingToolError
 from tests.live.pool import skip_if_told
-from tests.net.certificates import Certificates
+from tests.net.certificates import PASS_PHRASE, Certificates
 from tests.net.proxies import FakeProxy, running
 from tests.net.recorder import Recorder, tls_records
 from tests.net.servers import echo, serve
@@ -175,6 +176,34 @@ def test_a_proxy_finds_the_brokers_and_sees_nothing(kafka: TlsKafka, handler: st
     assert set(proxy.asked) == {("kafka.example", 9093), ("127.0.0.1", relay.port)}
     assert SHOWN.encode() not in proxy.passed
     assert b"a value to look for" not in proxy.passed
+
+
+def test_kafka_pythons_ssl_options(kafka: TlsKafka, handler: str, new_name: Callable[[str], str]) -> None:
+    """Behaviours 266, 268: of gkafka.kafka's KafkaProducer and KafkaConsumer, also with a client's certificate and its password."""
+    topic = new_name("facade")
+    kafka.cluster.create_topic(topic)
+    own = {
+        "ssl_certfile": kafka.certs.path("client.pem"),
+        "ssl_keyfile": kafka.certs.path("client.locked.key"),
+        "ssl_password": PASS_PHRASE,
+    }
+
+    def options(listener: str, **more: Any) -> dict[str, Any]:
+        servers = f"127.0.0.1:{kafka.relays[listener].port}"
+        return {"bootstrap_servers": servers, "handler": handler, "security_protocol": "SSL", "ssl_cafile": kafka.certs.ca, **more}
+
+    for at, given in enumerate((options("good"), options("mutual", **own))):
+        with KafkaProducer(**given, retries=100) as producer:
+            assert producer.send(topic, b"v").get(10).offset == at
+        with KafkaConsumer(topic, **given, auto_offset_reset="earliest", consumer_timeout_ms=5000) as consumer:
+            assert next(consumer).value == b"v"
+    name = {"ssl_check_hostname": False, "allow_unverified_tls": True}
+    with KafkaProducer(**options("wrong_host", **name)) as producer:
+        assert producer.partitions_for(topic) == {0}
+    for refused in (options("wrong_host"), options("good", ssl_cafile=None), options("mutual")):
+        for kind in (KafkaProducer, KafkaConsumer):
+            with pytest.raises(KafkaException):
+                kind(**refused, api_version_auto_timeout_ms=1500)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
