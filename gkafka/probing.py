@@ -20,6 +20,7 @@ from gkafka.wire.sasl import SaslHandshakeRequest
 if TYPE_CHECKING:
     from gkafka.config import ClientConfig
     from gkafka.handlers import Handler
+    from gkafka.handlers.base import Stream
     from gkafka.wire.apis import Versions
 
 __all__ = ["Answer", "Certificate", "Probe", "TlsSeen"]
@@ -40,6 +41,19 @@ class Answer(NamedTuple):
     versions: Versions | None
     response: Any
     error: KafkaException | None
+
+
+def _status_line(stream: Stream, deadline: float) -> str | None:
+    """What stands in an answer of HTTP up to the end of its first line, or of what fits; None of another protocol."""
+    found, chunk = b"", bytearray(256)
+    while b"\n" not in found and len(found) < len(chunk):
+        count = stream.recv_into(chunk, deadline)
+        if not count:
+            break
+        found += chunk[:count]
+        if not found.startswith(b"HTTP/"[: len(found)]):
+            return None
+    return found.split(b"\n")[0].decode("ascii", "backslashreplace").strip() if found.startswith(b"HTTP/") else None
 
 
 class Probe:
@@ -131,6 +145,20 @@ class Probe:
         """Does a broker answer here without TLS?"""
         answer = self.ask(None, timeout_s, security_protocol="PLAINTEXT")
         return answer.error is None
+
+    def web_server(self, timeout_s: float, *, tls: bool = False) -> str | None:
+        """The first line of what a web server says here, as "HTTP/1.1 404 Not Found"; None if this is none. Many are silent until they have heard
+        a whole request of their own, so one is made; nothing of the options' goes with it.
+        """
+        config, deadline = self._config if tls else self._with("PLAINTEXT"), self._deadline(timeout_s)
+        with contextlib.suppress(KafkaException):
+            stream = open_stream(self._handler, self.host, self.port, deadline=deadline, config=config)
+            try:
+                stream.send_all([b"HEAD / HTTP/1.0\r\n\r\n"], deadline)
+                return _status_line(stream, deadline)
+            finally:
+                stream.close()
+        return None
 
     def _with(self, security_protocol: str) -> ClientConfig:
         return dataclasses.replace(self._config, security_protocol=security_protocol)

@@ -114,7 +114,19 @@ def tools() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Returns the exit code: 0 fine, 1 failed, 2 not understood, 130 interrupted."""
     args = list(sys.argv[1:] if argv is None else argv)
+    _open_standard_streams()
     return _flushed(_completing() if COMPLETE in os.environ else _run(args))
+
+
+def _open_standard_streams() -> None:
+    """Have something behind descriptors 0 to 2 that the shell closed (`2>&-`): else the first socket gets the number, and what libraries
+    write to standard error would go to a broker. Python's own streams stay None.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
 
 
 def _run(args: list[str]) -> int:
@@ -136,7 +148,7 @@ def _run(args: list[str]) -> int:
             import traceback
 
             traceback.print_exc()
-        tell(exc)
+        tell(exc, state.get("command", PROG))
         return code_of(exc)
     return 0
 

@@ -17,7 +17,7 @@ from gkafka.cli.output import clean
 if TYPE_CHECKING:
     from gkafka.admin import Admin
 
-__all__ = ["TIME", "as_time", "near_groups", "near_topics", "pairs", "parse_time", "partitions", "yes_option"]
+__all__ = ["TIME", "as_time", "near_groups", "near_topics", "pairs", "parse_time", "partitions", "raise_unknown_group", "yes_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -138,12 +138,17 @@ def near_groups(admin: Admin) -> Iterator[None]:
         raise
 
 
+def raise_unknown_group(admin: Admin, name: str, more: str = "") -> None:
+    """Raise ToolError for a group that nobody knows, with the nearest name that there is. more: behind the next step."""
+    _raise_near("group", [name], [known for known in admin.list_groups() if known != name], None, more)
+
+
 def _name_of(key: Any) -> str:
     """The topic of what an AdminError's errors are by: a name, a partition, or a resource."""
     return key if isinstance(key, str) else str(key[0] if isinstance(key[0], str) else key[1])
 
 
-def _raise_near(kind: str, missing: list[str], there: list[str], cause: Exception) -> None:
+def _raise_near(kind: str, missing: list[str], there: list[str], cause: Exception | None, more: str = "") -> None:
     """Raises unless all that is missing is there after all: then it is something of it, such as a partition."""
     unknown = [name for name in dict.fromkeys(missing) if name not in there]
     if not unknown:
@@ -152,4 +157,4 @@ def _raise_near(kind: str, missing: list[str], there: list[str], cause: Exceptio
     hint = f"did you mean {clean(', '.join(near))}? " if near else ""
     names = ", ".join(repr(clean(name)) for name in unknown)
     plural = "s" if len(unknown) > 1 else ""
-    raise ToolError(f"no {kind}{plural} {names} in this cluster", hint=f"{hint}kafka-tools {kind}s lists what there is") from cause
+    raise ToolError(f"no {kind}{plural} {names} in this cluster", hint=f"{hint}kafka-tools {kind}s lists what there is{more}") from cause

@@ -11,18 +11,21 @@ from uuid import uuid4
 
 import click
 
-from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.connection import CONSUMER, PRODUCER, connect, connection_options, settings_of
 from gkafka.cli.failures import ToolError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
+from gkafka.cli.quantities import Quantity
 from gkafka.cli.starts import EARLIEST, Start, all_partitions, ends_of, partitions_of, starts_of
 
 if TYPE_CHECKING:
     from gkafka.client import KafkaClient
+    from gkafka.nativeproducer import NativeProducer
 
 __all__ = ["bench"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+USES = (PRODUCER, CONSUMER)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DISTINCT = 500
 """Different values: half of each is random, so that codecs have something to do."""
@@ -59,7 +62,7 @@ def _load(records: int, seconds: float) -> Callable[[F], F]:
     options = (
         click.option("--topic", metavar="NAME", help="Use this topic, which stays; else one is made and removed."),
         click.option("--records", type=click.IntRange(min=1), default=records, show_default=True, help="So many at most."),
-        click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=seconds, show_default=True, help="So long at most."),
+        click.option("--seconds", type=Quantity(above=True), default=seconds, show_default=True, help="So long at most."),
         click.option("--size", type=click.IntRange(min=1), default=100, show_default=True, help="Bytes of a value."),
         click.option("--partitions", type=click.IntRange(min=1), default=4, show_default=True, help="Of a topic that is made."),
         click.option("--replication-factor", type=click.IntRange(min=1), default=1, show_default=True, help="Of a topic that is made."),
@@ -75,16 +78,16 @@ def _load(records: int, seconds: float) -> Callable[[F], F]:
 
 @bench.command(name="produce", short_help="Records per second until they are acknowledged.")
 @_load(1_000_000, 10)
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True, help="Which replicas must have a record.")
-@click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True, help="Of the batches.")
-@click.option("--linger-ms", type=click.FloatRange(min=0), default=5, show_default=True, help="A batch waits so long for more records.")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Which replicas must have a record. [all]")
+@click.option("-z", "--compression", type=click.Choice(CODECS), help="Of the batches. [none]")
+@click.option("--linger-ms", type=Quantity(), help="A batch waits so long for more records. [5]")
 @json_option
 @connection_options
 @click.pass_context
-def produce(ctx: click.Context, /, *, acks: str, compression: str, linger_ms: float, **load: Any) -> None:
+def produce(ctx: click.Context, /, *, acks: str | None, compression: str | None, linger_ms: float | None, **load: Any) -> None:
     """Produce as fast as the brokers acknowledge. The times are those from produce() to the acknowledgement, waiting in line included."""
     with _topic(ctx, Load(**load)) as (client, topic):
-        _tell(ctx, topic, [_produce(client, topic, Load(**load), {"acks": acks, "compression": compression, "linger_ms": linger_ms})])
+        _tell(ctx, topic, [_produce(client, topic, Load(**load), _producer(ctx, acks=acks, compression=compression, linger_ms=linger_ms))])
 
 
 @bench.command(name="consume", short_help="Records per second that are read.")
@@ -97,27 +100,43 @@ def consume(ctx: click.Context, /, **load: Any) -> None:
     wanted = Load(**load)
     with _topic(ctx, wanted) as (client, topic):
         if wanted.topic is None:
-            _produce(client, topic, wanted, {})
-        _tell(ctx, topic, [_consume(client, topic, wanted)])
+            _produce(client, topic, wanted, _producer(ctx))
+        _tell(ctx, topic, [_consume(client, topic, wanted, _consumer(ctx), settings_of(ctx, uses=USES).at_once(AT_ONCE))])
 
 
 @bench.command(name="latency", short_help="Milliseconds of a record's round trip.")
 @_load(1000, 10)
-@click.option("--acks", type=click.Choice(["all", "1"]), default="all", show_default=True, help="Which replicas must have a record.")
+@click.option("--acks", type=click.Choice(["all", "1"]), help="Which replicas must have a record. [all]")
 @json_option
 @connection_options
 @click.pass_context
-def latency(ctx: click.Context, /, *, acks: str, **load: Any) -> None:
+def latency(ctx: click.Context, /, *, acks: str | None, **load: Any) -> None:
     """Send one record at a time, and wait until it was acknowledged and has come back to a consumer."""
     with _topic(ctx, Load(**load)) as (client, topic):
-        _tell(ctx, topic, _latency(client, topic, Load(**load), acks))
+        _tell(ctx, topic, _latency(client, topic, Load(**load), {"linger_ms": 0, **_producer(ctx, acks=acks)}, _consumer(ctx)))
+
+
+# -- options of the file and of the command line ----------------------------------------------------------------------------
+def _producer(ctx: click.Context, **said: Any) -> dict[str, Any]:
+    """Of the producer; said: by the command line, which counts before the file."""
+    from gkafka.config import ProducerConfig
+
+    settings = settings_of(ctx, uses=USES)
+    settings.refuse("bench measures without transactions: leave it out", "transactional_id", "transaction_timeout_ms")
+    return {**settings.of(ProducerConfig), **{name: value for name, value in said.items() if value is not None}}
+
+
+def _consumer(ctx: click.Context) -> dict[str, Any]:
+    from gkafka.config import NativeConsumerConfig
+
+    return settings_of(ctx, uses=USES).of(NativeConsumerConfig)
 
 
 # -- the topic -------------------------------------------------------------------------------------------------------------
 @contextlib.contextmanager
 def _topic(ctx: click.Context, load: Load) -> Iterator[tuple[KafkaClient, str]]:
     """A client, and the topic: the user's, or one that is removed at the end, whatever that is."""
-    with stoppable(), connect(ctx) as client:
+    with stoppable(), connect(ctx, uses=USES) as client:
         if load.topic is not None:
             partitions_of(client, load.topic)
             yield client, load.topic
@@ -148,21 +167,34 @@ def _values(size: int) -> list[bytes]:
 def _produce(client: KafkaClient, topic: str, load: Load, options: dict[str, Any]) -> dict[str, Any]:
     now = client.handler.monotonic
     values, times = _values(load.size), Times(now)
-    producer = client.get_producer(**options)
-    sent, until = 0, now() + load.seconds
-    begun = now()
-    while sent < load.records and now() < until:
-        for i in range(min(EACH, load.records - sent)):
-            delivery = producer.produce(topic, values[(sent + i) % DISTINCT])
-        delivery.add_done_callback(times.since(now()))
-        sent += min(EACH, load.records - sent)
-    producer.flush(DRAIN_S)
-    took = now() - begun
-    producer.close(DRAIN_S)
+    with _ended(client.get_producer(**options)) as producer:
+        sent, until = 0, now() + load.seconds
+        begun = now()
+        while sent < load.records and now() < until:
+            for i in range(min(EACH, load.records - sent)):
+                delivery = producer.produce(topic, values[(sent + i) % DISTINCT])
+            delivery.add_done_callback(times.since(now()))
+            sent += min(EACH, load.records - sent)
+        producer.flush(DRAIN_S)
+        took = now() - begun
     return {**_rate("produce", sent, sent * load.size, took), **times.row()}
 
 
-def _consume(client: KafkaClient, topic: str, load: Load) -> dict[str, Any]:
+@contextlib.contextmanager
+def _ended(producer: NativeProducer) -> Iterator[NativeProducer]:
+    """Close it at the end; of a measurement that was broken off nobody asks what became of its records."""
+    from gkafka.exceptions import KafkaException
+
+    try:
+        yield producer
+    except BaseException:
+        with contextlib.suppress(KafkaException):
+            producer.close(0)
+        raise
+    producer.close(DRAIN_S)
+
+
+def _consume(client: KafkaClient, topic: str, load: Load, options: dict[str, Any], at_once: int) -> dict[str, Any]:
     now = client.handler.monotonic
     partitions = all_partitions(client, [topic])
     ends = ends_of(client, partitions)
@@ -172,10 +204,10 @@ def _consume(client: KafkaClient, topic: str, load: Load) -> dict[str, Any]:
         raise ToolError(f"topic {topic!r} is empty: there is nothing to consume", hint="the same without --topic makes and fills one")
     records = size = 0
     begun = now()
-    with client.get_consumer() as consumer:
+    with client.get_consumer(**options) as consumer:
         consumer.assign(starts)
         while records < load.records and now() < begun + load.seconds:
-            messages = consumer.consume_batch(min(AT_ONCE, load.records - records), SLICE_MS)
+            messages = consumer.consume_batch(min(at_once, load.records - records), SLICE_MS)
             records += len(messages)
             size += sum(len(m.value or b"") for m in messages)
             positions = consumer.positions()
@@ -186,12 +218,12 @@ def _consume(client: KafkaClient, topic: str, load: Load) -> dict[str, Any]:
     return _rate("consume", records, size, took)
 
 
-def _latency(client: KafkaClient, topic: str, load: Load, acks: str) -> list[dict[str, Any]]:
+def _latency(client: KafkaClient, topic: str, load: Load, producing: dict[str, Any], consuming: dict[str, Any]) -> list[dict[str, Any]]:
     now = client.handler.monotonic
     acknowledged, round_trip = Times(now), Times(now)
     run, value = uuid4().bytes, _values(load.size)[0]
     partition = client.partitions(topic)[0]
-    with client.get_consumer(fetch_wait_max_ms=500) as consumer, client.get_producer(acks=acks, linger_ms=0) as producer:
+    with client.get_consumer(**consuming) as consumer, _ended(client.get_producer(**producing)) as producer:
         position = producer.produce(topic, value, partition=partition, key=run).result(DRAIN_S).offset  # connects, and is not measured
         consumer.assign({(topic, partition): position + 1})
         consumer.consume(SLICE_MS)

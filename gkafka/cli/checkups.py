@@ -24,6 +24,9 @@ OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
 SOON_DAYS = 14
 DAY_S = 86_400.0
 CLIENT_CERTIFICATE = "the broker wants a certificate of this client that it knows the authority of: --ssl-certfile and --ssl-keyfile"
+WEB_SERVER = "this is a web server: give the port of a Kafka listener, 9092 by default"
+WEB_S = 2.0
+"""How long whoever has not answered as a broker has to answer as a web server."""
 LOCAL = ("localhost", "127.", "0.0.0.0", "::1", "::")
 
 
@@ -114,6 +117,8 @@ def _tls_failed(probe: Probe, exc: KafkaException, limit_s: float, now_s: float)
         return Finding(
             "tls", probe.address, FAIL, f"{exc}. It shows {_certificate_text(cert)}", _certificate_next(probe, cert, str(exc), now_s)
         )
+    if (line := probe.web_server(min(limit_s, WEB_S))) is not None:
+        return Finding("tls", probe.address, FAIL, f"a web server without TLS answers there: {line!r} ({exc})", WEB_SERVER)
     if isinstance(exc, KafkaTimeoutError) or "timed out" in str(exc):
         return Finding("tls", probe.address, FAIL, f"connected, but there is no answer to the handshake: {exc}", _silent())
     if probe.speaks_in_the_clear(limit_s):
@@ -173,7 +178,7 @@ def _speak(probe: Probe, limit_s: float) -> Iterator[Finding]:
 def _no_versions(probe: Probe, error: KafkaException | None, limit_s: float) -> Finding:
     text = str(error)
     if "HTTP" in text:
-        return Finding("versions", probe.address, FAIL, text, "this is a web server: give the port of a Kafka listener, 9092 by default")
+        return Finding("versions", probe.address, FAIL, text, WEB_SERVER)
     if probe.uses_tls and ("CERTIFICATE" in text or "certificate" in text):  # with TLS 1.3 the broker looks at ours behind the handshake
         return Finding("versions", probe.address, FAIL, text, CLIENT_CERTIFICATE)
     if not probe.uses_tls and (cert := probe.certificate(limit_s)) is not None:
@@ -185,6 +190,8 @@ def _no_versions(probe: Probe, error: KafkaException | None, limit_s: float) -> 
             f"this listener speaks TLS, and was spoken to in clear text: {text}. It shows {_certificate_text(cert)}",
             f"--security-protocol {protocol}, with --ssl-cafile FILE if the authority is not known here",
         )
+    if (line := probe.web_server(min(limit_s, WEB_S), tls=probe.uses_tls)) is not None:
+        return Finding("versions", probe.address, FAIL, f"a web server answers there: {line!r} ({text})", WEB_SERVER)
     if isinstance(error, KafkaTimeoutError) or "no answer" in text:
         return Finding("versions", probe.address, FAIL, text, _silent())
     if isinstance(error, SocketDisconnectedError):

@@ -31,6 +31,8 @@ def configs() -> None:
 def _name_of(ctx: click.Context, kind: str, name: str | None) -> str:
     if name is None and kind != "broker":
         raise click.UsageError(f"which {kind}? give its name", ctx)
+    if kind.startswith("broker") and name and not (name.isascii() and name.isdecimal()):
+        raise click.UsageError(f"{kind} {name!r}: must be a broker's id, a number", ctx)
     return name or ""
 
 
@@ -109,7 +111,7 @@ def alter(
     changes |= _fresh(ctx, changes, dict.fromkeys(deleted))
     if not changes:
         raise click.UsageError("give NAME=VALUE, --delete, --append or --subtract", ctx)
-    resource = "" if kind == "broker" and name == "default" else name
+    resource = "" if kind == "broker" and name == "default" else _name_of(ctx, kind, name)
     with connect(ctx) as client:
         admin = client.admin()
         before = _entries(admin, kind, resource)

@@ -7,18 +7,35 @@ A command that has two clusters takes a second set: `connection_options_of("to")
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from gkafka.cli.quantities import Quantity
 
 if TYPE_CHECKING:
     from gkafka.cli.settings import Settings
     from gkafka.client import KafkaClient
 
-__all__ = ["connect", "connection_options", "connection_options_of", "given", "keep_as", "settings_of"]
+__all__ = [
+    "CONSUMER",
+    "MEMBER",
+    "POSITION",
+    "PRODUCER",
+    "connect",
+    "connection_options",
+    "connection_options_of",
+    "given",
+    "keep_as",
+    "settings_of",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
+CLOSE_S = 2.0
+PRODUCER, CONSUMER, POSITION, MEMBER = "producer", "consumer", "position", "member"
+"""What a command does with records: it writes them; reads them; reads from where a group stands, or auto.offset.reset says; is a group's member.
+Of the properties for that each takes effect, or the command refuses it."""
 Declared = tuple[tuple[str, ...], str, dict[str, Any]]
 
 CONNECTION: list[Declared] = [
@@ -34,7 +51,7 @@ CONNECTION: list[Declared] = [
         {"metavar": "FILE", "type": click.Path(), "help": "Properties, by Java's names or gkafka's; passwords may stand there."},
     ),
     (("--set",), "set", {"metavar": "NAME=VALUE", "multiple": True, "help": "One option, as in --config; no passwords."}),
-    (("--timeout",), "timeout", {"metavar": "SECONDS", "type": click.FloatRange(min=0, min_open=True), "help": "How long to try. [20]"}),
+    (("--timeout",), "timeout", {"metavar": "SECONDS", "type": Quantity(above=True), "help": "How long to try. [20]"}),
     (("--broker-version", "--broker_version"), "broker_version", {"metavar": "VERSION", "help": "What brokers older than 0.10 speak."}),
     (
         ("--security-protocol",),
@@ -108,20 +125,33 @@ def given(ctx: click.Context, prefix: str = "") -> dict[str, Any]:
     return dict(ctx.ensure_object(dict).get(f"connection:{prefix}", {}))
 
 
-def settings_of(ctx: click.Context, prefix: str = "", *, beside: tuple[type[Any], ...] = ()) -> Settings:
-    """What the options, the file and the environment come to. beside: dataclasses of gkafka.config whose options --set may name, too."""
+def settings_of(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = ()) -> Settings:
+    """What the options, the file and the environment come to; a password is asked for once. uses: what the command does with records, of
+    PRODUCER and so on: what the file has for that takes effect.
+    """
     from gkafka.cli.settings import settle
 
-    return settle(given(ctx, prefix), prefix=prefix, beside=beside)
+    kept = ctx.ensure_object(dict)
+    kept["command"] = ctx.command_path
+    key = f"settings:{prefix}:{','.join(uses)}"
+    if key not in kept:
+        kept[key] = settle(given(ctx, prefix), prefix=prefix, uses=uses)
+    found: Settings = kept[key]
+    return found
 
 
 @contextmanager
-def connect(ctx: click.Context, prefix: str = "", *, beside: tuple[type[Any], ...] = (), **options: Any) -> Iterator[KafkaClient]:
+def connect(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = (), **options: Any) -> Iterator[KafkaClient]:
     """A client of the cluster that the options name, closed at the end. options: of KafkaClient, in place of what is set otherwise."""
     from gkafka.cli.settings import open_client
 
-    client = open_client(settings_of(ctx, prefix, beside=beside), debug=bool(given(ctx).get("debug")), **options)
+    client = open_client(settings_of(ctx, prefix, uses=uses), debug=bool(given(ctx).get("debug")), **options)
     try:
         yield client
-    finally:
-        client.close(2)
+    except BaseException:  # what ended the command is told, and not what became of the rest
+        from gkafka.exceptions import KafkaException
+
+        with suppress(KafkaException):
+            client.close(CLOSE_S)
+        raise
+    client.close(CLOSE_S)

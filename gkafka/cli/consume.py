@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.connection import CONSUMER, MEMBER, POSITION, connect, connection_options, settings_of
 from gkafka.cli.output import note
 from gkafka.cli.pipes import Output, check_reader, stoppable
 from gkafka.cli.recordtext import FIELDS, FORMATS, BytesType, Message, hex_line, json_line, shown_on_terminal, text_line
@@ -16,11 +16,13 @@ from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions
 from gkafka.common import TopicPartition
 
 if TYPE_CHECKING:
+    from gkafka.cli.settings import Settings
     from gkafka.client import KafkaClient
     from gkafka.consumer import Consumer
 
 __all__ = ["consume"]
 
+USES = (CONSUMER, POSITION, MEMBER)
 SLICE_MS = 250
 """Longest wait between two looks at whether somebody still reads the output, and whether the end is reached."""
 AT_ONCE = 2000
@@ -30,7 +32,9 @@ SHARE_S = 30.0
 
 
 class Wanted(NamedTuple):
-    """What is to be consumed. most: messages that are printed, None for all. group: None reads alone and commits nothing."""
+    """What is to be consumed. most: messages that are printed, None for all. group: None reads alone and commits nothing. options: of the
+    consumer; at_once: messages that are taken together.
+    """
 
     topics: tuple[str, ...]
     partitions: tuple[int, ...]
@@ -39,6 +43,8 @@ class Wanted(NamedTuple):
     most: int | None
     follow: bool
     committed: bool
+    options: dict[str, Any]
+    at_once: int
 
 
 @click.command(name="consume", short_help="Print records of topics as text, JSON or hex.")
@@ -54,6 +60,7 @@ class Wanted(NamedTuple):
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Begin N records before the end of each partition.")
 @click.option("-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one; may be given again.")
 @click.option("-g", "--group", help="Go on where this group stands, share with its members, and commit what was printed.")
+@click.option("--no-group", is_flag=True, help="Read alone, whatever group.id the file of --config has.")
 @click.option("-n", "--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many that match.")
 @click.option("--until-end/--follow", "until_end", default=True, help="Stop at the present end (the default), or go on until Ctrl-C.")
 @click.option("--match", metavar="REGEX", help="Only records whose value has this regular expression in it.")
@@ -63,7 +70,11 @@ class Wanted(NamedTuple):
 @click.option("--delimiter", type=BytesType(), default="\\n", show_default=True, help="text, hex: stands behind each record.")
 @click.option("--null", type=BytesType(), default="null", show_default=True, help="text, hex: stands for a key or value that is null.")
 @click.option("--raw", is_flag=True, help="text: write bytes as they are also on a terminal, which may obey them.")
-@click.option("--read-uncommitted", is_flag=True, help="Also records of transactions that are open or were aborted.")
+@click.option(
+    "--read-uncommitted/--read-committed",
+    default=None,
+    help="Also records of transactions that are open or were aborted, or not (the default).",
+)
 @connection_options
 @click.pass_context
 def consume(
@@ -76,6 +87,7 @@ def consume(
     last: int | None,
     partitions: tuple[int, ...],
     group: str | None,
+    no_group: bool,
     max_messages: int | None,
     until_end: bool,
     match: str | None,
@@ -85,7 +97,7 @@ def consume(
     delimiter: bytes,
     null: bytes,
     raw: bool,
-    read_uncommitted: bool,
+    read_uncommitted: bool | None,
 ) -> None:
     """Print records of topics, to the present end or, with --follow, as they come.
 
@@ -99,8 +111,20 @@ def consume(
     kafka-tools consume orders -g billing -n 100
     """
     form = "json" if as_json else form
+    settings = settings_of(ctx, uses=USES)
+    group = _group(settings, group, no_group)
+    begin = _start(settings, start, last, group, until_end)
+    options = _options(settings, begin, read_uncommitted)
     wanted = Wanted(
-        topics, partitions, _start(start, last, group, until_end), group, max_messages, not until_end, committed=not read_uncommitted
+        topics,
+        partitions,
+        begin,
+        group,
+        max_messages,
+        not until_end,
+        committed=options["isolation_level"] == "read_committed",
+        options=options,
+        at_once=settings.at_once(AT_ONCE),
     )
     fields = _fields(show, form)
     if raw and form != "text":
@@ -111,7 +135,7 @@ def consume(
     behind = b"\n" if form == "json" or (output.terminal and not raw) else delimiter
     with stoppable():
         try:
-            with connect(ctx, auto_create_topics=False) as client:
+            with connect(ctx, uses=USES, auto_create_topics=False) as client:
                 _consume(client, wanted, fits, lambda message: line(message) + behind, output)
         except KeyboardInterrupt:
             if until_end:  # what was printed is not all: whoever reads it is told
@@ -119,15 +143,48 @@ def consume(
 
 
 # -- what the options come to ----------------------------------------------------------------------------------------------
-def _start(start: Start | None, last: int | None, group: str | None, until_end: bool) -> Start | None:
+def _group(settings: Settings, said: str | None, no_group: bool) -> str | None:
+    """--group before the file's group.id, of which the user is told: what is printed is committed for that group."""
+    if said is not None and no_group:
+        raise click.UsageError("--group and --no-group: give one of them")
+    if said is not None or no_group:
+        return said
+    found: str | None = settings.records.get("group")
+    if found is not None:
+        note(f"kafka-tools: reads for group {found!r}, and commits, as {settings.where['group']} says; --no-group reads alone")
+    return found
+
+
+def _options(settings: Settings, start: Start | None, read_uncommitted: bool | None) -> dict[str, Any]:
+    """Of the consumer: the command line's before the file's."""
+    from gkafka.config import NativeConsumerConfig
+
+    options = {"isolation_level": "read_committed", **settings.of(NativeConsumerConfig)}
+    if read_uncommitted is not None:
+        options["isolation_level"] = "read_uncommitted" if read_uncommitted else "read_committed"
+    if start is not None and start.kind == "end":
+        options["auto_offset_reset"] = "latest" if start.value == LATEST else "earliest"
+    return options
+
+
+def _start(settings: Settings, start: Start | None, last: int | None, group: str | None, until_end: bool) -> Start | None:
+    """Where to begin; None: where the group stands, or at the beginning."""
     if start is not None and last is not None:
         raise click.UsageError("--from and --last both say where to begin: give one of them")
     start = Start("last", last) if last is not None else start
     if group is not None and start is not None and start.kind != "end":
         raise click.UsageError(
-            "with --group it begins where the group stands; --from is earliest or latest, for partitions of which it has committed nothing "
-            "(to move the group: kafka-tools offsets reset)"
+            "with --group it begins where the group stands, also with a file's group.id; --from is earliest or latest, for partitions of which it "
+            "has committed nothing (--no-group reads alone; to move the group: kafka-tools offsets reset)"
         )
+    if start is None and group is None:
+        settings.refuse("say where to begin: --from earliest, an offset, a time", "auto_offset_reset", unless=("earliest", "latest"))
+        if until_end:
+            settings.refuse(
+                "there is nothing to read before the end: give --from earliest, or --follow", "auto_offset_reset", unless=("earliest",)
+            )
+        elif settings.records.get("auto_offset_reset") == "latest":
+            return Start("end", LATEST)
     if start == Start("end", LATEST) and until_end and group is None:
         raise click.UsageError("--from latest is the end: there is nothing to read before it; give --follow, too")
     return start
@@ -222,17 +279,16 @@ class Reading:
         self._idle_since = self._now()
         self._shares = wanted.group is not None and not wanted.partitions
         self._group = wanted.group
+        self._commits = wanted.options.get("auto_commit") is not False
+        self._at_once = wanted.at_once
         self._done: dict[TopicPartition, int] = {}
         self._whole = True
         self._consumer = self._made(client, wanted, partitions)
 
     def _made(self, client: KafkaClient, wanted: Wanted, partitions: list[TopicPartition]) -> Consumer:
-        options: dict[str, Any] = {"isolation_level": "read_committed" if wanted.committed else "read_uncommitted"}
-        if wanted.start == Start("end", LATEST):
-            options["auto_offset_reset"] = "latest"
         if self._shares:
-            return client.get_consumer(list(dict.fromkeys(wanted.topics)), group=wanted.group, **options)
-        consumer = client.get_consumer(group=wanted.group, **options)
+            return client.get_consumer(list(dict.fromkeys(wanted.topics)), group=wanted.group, **wanted.options)
+        consumer = client.get_consumer(group=wanted.group, **wanted.options)
         if wanted.group is not None:
             consumer.assign(partitions)
             return consumer
@@ -264,7 +320,7 @@ class Reading:
 
     def take(self, most: int | None) -> list[Message]:
         """What comes next; [] after a moment without anything."""
-        messages = self._consumer.consume_batch(AT_ONCE if most is None else min(most, AT_ONCE), SLICE_MS)
+        messages = self._consumer.consume_batch(self._at_once if most is None else min(most, self._at_once), SLICE_MS)
         self._whole = not messages
         if self._group is not None or self._follow:
             return messages
@@ -285,7 +341,8 @@ class Reading:
         if self._group is None or self._whole:
             self._consumer.stop()
             return
-        self._commit_done()
+        if self._commits:
+            self._commit_done()
         self._consumer.abandon()
 
     def _commit_done(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from gkafka.cli.connection import connect, connection_options, connection_options_of, given
+from gkafka.cli.connection import CONSUMER, POSITION, PRODUCER, connect, connection_options, connection_options_of, given, settings_of
 from gkafka.cli.failures import ToolError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
@@ -17,6 +17,7 @@ from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions
 from gkafka.common import TopicPartition
 
 if TYPE_CHECKING:
+    from gkafka.cli.settings import Settings
     from gkafka.client import KafkaClient
     from gkafka.consumer import Consumer
     from gkafka.nativeproducer import NativeProducer
@@ -35,7 +36,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 class Plan(NamedTuple):
     """What is copied where. start: where a partition begins of which the group has committed nothing. most: records, None for all.
 
-    exact: each step is one transaction with the group's offsets. same: partitions stay as they are; else the key says which.
+    exact: each step is one transaction with the group's offsets. same: partitions stay as they are; else the key says which. consumer, producer:
+    their options; at_once: records that are taken together.
     """
 
     source: str
@@ -47,13 +49,16 @@ class Plan(NamedTuple):
     follow: bool
     exact: bool
     same: bool
-    compression: str
+    consumer: dict[str, Any]
+    producer: dict[str, Any]
+    at_once: int
 
 
 @click.command(name="copy", short_help="Copy records between topics or clusters.")
 @click.argument("source")
 @click.argument("target")
 @click.option("-g", "--group", help="Keeps how far the copy has come: the same command goes on there after any end.")
+@click.option("--no-group", is_flag=True, help="Keep nothing, whatever group.id the file of --config has.")
 @click.option("--from", "start", type=StartType(), help="Where it begins: earliest (the default), latest, an offset, a time ago, a time.")
 @click.option("-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one; may be given again.")
 @click.option("-n", "--max-messages", type=click.IntRange(min=1), metavar="N", help="Copy so many at most.")
@@ -70,7 +75,7 @@ class Plan(NamedTuple):
     default=None,
     help="Records and progress count together, or not at all; on with --group within one cluster of Kafka 0.11 or newer.",
 )
-@click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True, help="Of the batches that are written.")
+@click.option("-z", "--compression", type=click.Choice(CODECS), help="Of the batches that are written. [none]")
 @json_option
 @connection_options_of("to")
 @connection_options
@@ -81,13 +86,14 @@ def copy(
     source: str,
     target: str,
     group: str | None,
+    no_group: bool,
     start: Start | None,
     partitions: tuple[int, ...],
     max_messages: int | None,
     until_end: bool,
     partition_by: str,
     transactions: bool | None,
-    compression: str,
+    compression: str | None,
 ) -> None:
     """Copy the records of topic SOURCE to topic TARGET: keys, values, headers, timestamps, and the order within partitions.
 
@@ -101,32 +107,43 @@ def copy(
     kafka-tools copy orders orders-by-customer --partition-by key
     kafka-tools copy orders orders --to-bootstrap-server new:9092 -g move-orders --follow
     """
+    if group is not None and no_group:
+        raise click.UsageError("--group and --no-group: give one of them")
+    two = bool(given(ctx, "to"))
+    read = (CONSUMER, POSITION) if two else (CONSUMER, POSITION, PRODUCER)
+    start = _start(settings_of(ctx, uses=read), start, group, no_group)
     if start == Start("end", LATEST) and until_end and group is None:
         raise click.UsageError("--from latest is the end: there is nothing to copy before it; give --follow, too")
     if transactions and group is None:
         raise click.UsageError("--transactions needs --group: they keep records and its progress together")
     counts = Counts()
     with stoppable(), contextlib.ExitStack() as stack:
-        reader = stack.enter_context(connect(ctx, auto_create_topics=False))
-        writer = stack.enter_context(connect(ctx, "to", auto_create_topics=False)) if given(ctx, "to") else reader
+        reader = stack.enter_context(connect(ctx, uses=read, auto_create_topics=False))
+        writer = stack.enter_context(connect(ctx, "to", uses=(PRODUCER,), auto_create_topics=False)) if two else reader
+        settings = settings_of(ctx, uses=read)
         plan = _plan(
             reader,
             writer,
             source,
             target,
             group,
-            start or Start("end", EARLIEST),
+            start,
             partitions,
             max_messages,
             not until_end,
             partition_by,
             transactions,
-            compression,
+            _consumer_options(settings),
+            _producer_options(settings_of(ctx, "to", uses=(PRODUCER,)) if two else settings, compression),
+            settings.at_once(AT_ONCE),
         )
         try:
             _copy(reader, writer, plan, counts)
-        finally:
-            _tell(plan, counts, as_json=wants_json(ctx))
+        except BaseException:
+            if counts.total or counts.unsure:
+                _tell(plan, counts, as_json=wants_json(ctx))
+            raise
+        _tell(plan, counts, as_json=wants_json(ctx))
 
 
 # -- what is to be done ----------------------------------------------------------------------------------------------------
@@ -142,7 +159,9 @@ def _plan(
     follow: bool,
     partition_by: str,
     transactions: bool | None,
-    compression: str,
+    consumer: dict[str, Any],
+    producer: dict[str, Any],
+    at_once: int,
 ) -> Plan:
     from_ = all_partitions(reader, [source], partitions)
     to = partitions_of(writer, target)
@@ -160,12 +179,44 @@ def _plan(
     as_many = len(to) == len(reader.partitions(source))
     if partition_by == "number" and not {tp.partition for tp in from_} <= set(to):
         raise ToolError(
-            f"topic {target!r} has {len(to)} partitions, and {source!r} has {len(reader.partitions(source))}",
-            hint="the same with --partition-by key, or give the target as many: kafka-tools topics add-partitions",
+            f"topic {target!r} has {counted(len(to), 'partition')}, and {source!r} has {len(reader.partitions(source))}",
+            hint="the same with --partition-by key, or give the target as many: kafka-tools topics partitions TOPIC TOTAL",
         )
     exact = group is not None and one_cluster and (_has_transactions(writer) if transactions is None else transactions)
     same = partition_by == "number" or (partition_by == "auto" and as_many)
-    return Plan(source, target, from_, group, start, most, follow, exact, same, compression)
+    return Plan(source, target, from_, group, start, most, follow, exact, same, consumer, producer, at_once)
+
+
+def _start(settings: Settings, said: Start | None, group: str | None, no_group: bool) -> Start:
+    """Where it begins. Raises ConfigurationError for a group that the user has not named on the command line."""
+    if group is None and not no_group:
+        settings.refuse(
+            "a copy with it would skip what this group has read, and move it: give --group NAME for the copy's own progress, or --no-group",
+            "group",
+        )
+    if said is not None:
+        return said
+    settings.refuse("say where to begin: --from earliest, an offset, a time", "auto_offset_reset", unless=("earliest", "latest"))
+    return Start("end", LATEST if settings.records.get("auto_offset_reset") == "latest" else EARLIEST)
+
+
+def _consumer_options(settings: Settings) -> dict[str, Any]:
+    """What the file says of reading."""
+    from gkafka.config import NativeConsumerConfig
+
+    settings.refuse("copy reads committed records only: leave it out", "isolation_level", unless=("read_committed",))
+    settings.refuse("copy commits what the target has, and nothing before: leave it out", "auto_commit", unless=(False,))
+    settings.refuse("copy commits with each of its steps: leave it out", "auto_commit_interval_ms")
+    # "none": records that are not there any more, where the copy was to go on, are told and not skipped.
+    return {**settings.of(NativeConsumerConfig), "auto_commit": False, "auto_offset_reset": "none"}
+
+
+def _producer_options(settings: Settings, compression: str | None) -> dict[str, Any]:
+    """What the file says of writing, and what the command line does."""
+    from gkafka.config import ProducerConfig
+
+    settings.refuse("the transactions of a copy have their name of --group: leave it out", "transactional_id")
+    return {"linger_ms": 20, **settings.of(ProducerConfig), **({} if compression is None else {"compression": compression})}
 
 
 def _same_cluster(one: KafkaClient, other: KafkaClient) -> bool:
@@ -216,8 +267,7 @@ def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) 
 
 
 def _consumer(client: KafkaClient, plan: Plan) -> Consumer:
-    # "none": records that are not there any more, where the copy was to go on, are told and not skipped.
-    consumer = client.get_consumer(group=plan.group, auto_commit=False, auto_offset_reset="none")
+    consumer = client.get_consumer(group=plan.group, **plan.consumer)
     starts = starts_of(client, plan.partitions, plan.start)
     if plan.group is not None:
         committed = {tp: consumer.committed(tp) for tp in plan.partitions}
@@ -227,11 +277,10 @@ def _consumer(client: KafkaClient, plan: Plan) -> Consumer:
 
 
 def _producer(client: KafkaClient, plan: Plan) -> NativeProducer:
-    options: dict[str, Any] = {"compression": plan.compression, "linger_ms": 20}
     if not plan.exact:
-        return client.get_producer(**options)
+        return client.get_producer(**plan.producer)
     # Of the group's name: a second copy with the same group ends the first one, and nothing is there twice.
-    producer = client.get_producer(transactional_id=f"kafka-tools-copy-{plan.group}", **options)
+    producer = client.get_producer(transactional_id=f"kafka-tools-copy-{plan.group}", **plan.producer)
     producer.init_transactions()
     return producer
 
@@ -305,7 +354,7 @@ class Step:
             messages = self._take()
 
     def _take(self) -> list[Any]:
-        most = AT_ONCE if self._left is None else min(self._left, AT_ONCE)
+        most = self._plan.at_once if self._left is None else min(self._left, self._plan.at_once)
         messages = self._consumer.consume_batch(most, SLICE_MS)
         if self._ends:
             messages = [m for m in messages if m.offset < self._ends[TopicPartition(m.topic, m.partition_id)]]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
 
-from gkafka.cli.connection import connect, connection_options, settings_of
+from gkafka.cli.connection import POSITION, connect, connection_options, settings_of
 from gkafka.cli.output import clean, document, json_option, styled, wants_json, write
+from gkafka.cli.wording import in_tools_words
 
 if TYPE_CHECKING:
     from gkafka.cli.checkups import Finding, Told
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor"]
 
+USES = (POSITION,)
 STEP_S = 5.0
 """Longest time for one step, if --timeout says nothing."""
 FAR_MS = 5_000
@@ -28,11 +31,11 @@ GROUP = "kafka-tools-doctor"
 @click.command(name="doctor", short_help="Say at which step reaching the cluster fails, and what to try.")
 @click.option("--topic", metavar="NAME", help="Also: may this client produce to it, and consume it?")
 @click.option("--write", "writes", is_flag=True, help="Find that out by writing one record to --topic and reading it.")
-@click.option("--group", metavar="NAME", default=GROUP, help="The consumer group whose coordinator is looked for.")
+@click.option("--group", metavar="NAME", help="The consumer group whose coordinator is looked for. [group.id of the file]")
 @json_option
 @connection_options
 @click.pass_context
-def doctor(ctx: click.Context, *, topic: str | None, writes: bool, group: str) -> None:
+def doctor(ctx: click.Context, *, topic: str | None, writes: bool, group: str | None) -> None:
     """Go the way of a connection step by step, and say of each what was seen; where one fails, what to try next.
 
     Name, TCP, TLS with the certificate, versions, SASL; then what the broker tells of its cluster, each address that it sends clients to, the
@@ -41,10 +44,14 @@ def doctor(ctx: click.Context, *, topic: str | None, writes: bool, group: str) -
     """
     if writes and topic is None:
         raise click.UsageError("--write needs --topic: the topic that gets the record")
-    limit_s = min(STEP_S, settings_of(ctx).timeout_s)
+    settings = settings_of(ctx, uses=USES)
+    group = group or settings.records.get("group", GROUP)
+    limit_s = min(STEP_S, settings.timeout_s)
+    limits = {name: min(limit_s * 1000, settings.client.get(name, math.inf)) for name in ("connect_timeout_ms", "socket_timeout_ms")}
     findings: list[Finding] = []
-    with connect(ctx, api_timeout_ms=limit_s * 1000, connect_timeout_ms=limit_s * 1000, socket_timeout_ms=limit_s * 1000) as client:
-        for finding in Doctor(client, settings_of(ctx).hosts, settings_of(ctx).zookeeper, limit_s).examine(topic, group, writes=writes):
+    with connect(ctx, uses=USES, api_timeout_ms=limit_s * 1000, **limits) as client:
+        for finding in Doctor(client, settings.hosts, settings.zookeeper, limit_s).examine(topic, group, writes=writes):
+            finding = finding._replace(seen=in_tools_words(finding.seen))
             findings.append(finding)
             if not wants_json(ctx):
                 _tell(finding)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from errno import EBADF, ENOSPC
 from typing import Any
 
 import click
 
-from gkafka.cli.output import clean
+from gkafka.cli.output import note
 
 __all__ = ["FAILED", "INTERRUPTED", "NOT_UNDERSTOOD", "ToolError", "code_of", "tell"]
 
@@ -22,7 +21,7 @@ MOST = 5
 class ToolError(click.ClickException):
     """A command failed, or cannot be done. hint: the next thing to try, as a sentence or a command line."""
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
         self.hint = hint
 
@@ -36,14 +35,38 @@ NEXT = {
     "TopicAuthorizationFailed": "have a principal that may: kafka-tools acls list --topic NAME",
     "GroupAuthorizationFailed": "have a principal that may: kafka-tools acls list --group NAME",
     "ClusterAuthorizationFailed": "have a principal that may: kafka-tools acls list --cluster",
-    "UnknownTopicOrPartition": "kafka-tools topics lists the topics that there are",
+    "UnknownTopicOrPartition": "kafka-tools topics lists the topics that there are, kafka-tools topics describe TOPIC its partitions",
     "GroupIdNotFound": "kafka-tools groups lists the groups that there are",
     "NonEmptyGroup": "stop its members first: kafka-tools groups members NAME lists them",
     "TopicAlreadyExists": "kafka-tools topics describe NAME shows the one that is there",
     "SecurityDisabled": "the brokers have no authorizer: set authorizer.class.name there",
     "UnsupportedVersion": "kafka-tools doctor says what these brokers speak",
+    "ConfigurationError": "mend that on the command line, or in the file of --config; {command} --help has the options",
+    "ZooKeeperError": "check --zookeeper, or name the brokers themselves: --bootstrap-server HOST:PORT",
+    "ProxyError": "check proxy.url, and whether the proxy lets connections to the brokers through",
+    "SocketDisconnectedError": "kafka-tools doctor, with the same options, says at which step it fails",
+    "LeaderNotAvailable": "kafka-tools topics describe --problems lists the partitions without a leader",
+    "LeaderNotFoundError": "kafka-tools topics describe --problems lists the partitions without a leader",
+    "NotEnoughReplicas": "kafka-tools topics describe --problems lists the partitions whose replicas are behind",
+    "NotEnoughReplicasAfterAppend": "kafka-tools topics describe --problems lists the partitions whose replicas are behind",
+    "OffsetOutOfRangeError": "kafka-tools offsets list TOPIC tells which offsets there are",
+    "LogTruncationError": "kafka-tools offsets list TOPIC tells which offsets there are; --from says where to begin",
+    "InvalidTopic": "give another name: 1 to 249 of the characters A-Z a-z 0-9 . _ -",
+    "InvalidReplicationFactor": "give at most as many replicas as there are brokers: kafka-tools doctor shows them",
+    "InvalidConfig": "kafka-tools configs describe topic TOPIC --all lists a topic's configurations",
+    "TransactionalIdAuthorizationFailed": "have a principal that may: kafka-tools acls list --transactional-id NAME",
+    "UnsupportedCodec": "kafka-tools version tells which codecs are installed",
+    "FencedError": "another copy with the same --group has taken over: have one run at a time",
+    "TransactionAbortableError": "the same again: nothing of what failed can be seen, and a copy with --group goes on where it stands",
+    "ProtocolError": "kafka-tools doctor, with the same options, says whether that is a Kafka listener",
+    "DeliveryError": "kafka-tools doctor --topic TOPIC --write tries one record",
+    "BrokerError": "the broker's log may say more; kafka-tools doctor, with the same options, looks at each step",
+    "KafkaException": "kafka-tools doctor, with the same options, looks at each step",
 }
 """Name of an error's class, or of one it comes from -> what to try."""
+GENERAL = ("BrokerError", "KafkaException")
+"""What nearly all come from: their step is for what has no other."""
+NO_FILE = "--config names a file; one option is --set NAME=VALUE, and a topic's configuration --topic-config NAME=VALUE"
 
 
 def code_of(error: BaseException) -> int:
@@ -51,40 +74,44 @@ def code_of(error: BaseException) -> int:
     return NOT_UNDERSTOOD if isinstance(error, click.UsageError) else FAILED
 
 
-def tell(error: Exception) -> None:
-    """Say on stderr what failed, and the next step, without anything that a terminal would obey."""
+def tell(error: Exception, command: str = "kafka-tools") -> None:
+    """Say on stderr what failed, and the next step, without anything that a terminal would obey. command: the words that it was asked by."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        print(error.format_message(), file=sys.stderr)
+        note(error.format_message(), keep="\n")
         return
-    for line in _lines(error):
-        print(clean(line), file=sys.stderr)
+    for line in _lines(error, command):
+        note(line)
 
 
-def _lines(error: Exception) -> list[str]:
+def _lines(error: Exception, command: str) -> list[str]:
     if isinstance(error, click.UsageError):
         place = error.ctx.command_path if error.ctx is not None else "kafka-tools"
         return [f"{place}: {error.format_message()}", f"  next: {place} --help"]
     if isinstance(error, click.ClickException):
-        hint = error.hint if isinstance(error, ToolError) else ""
-        return [f"kafka-tools: {error.format_message()}", *([f"  next: {hint}"] if hint else [])]
-    return _of_kafka(error) or _of_system(error)
+        hint = error.hint if isinstance(error, ToolError) else f"{command} --help"
+        return [f"kafka-tools: {error.format_message()}", f"  next: {hint}"]
+    return _of_kafka(error, command) or _of_system(error)
 
 
-def _of_kafka(error: Exception) -> list[str]:
+def _of_kafka(error: Exception, command: str) -> list[str]:
+    from gkafka.cli.wording import in_tools_words
     from gkafka.exceptions import AdminError, KafkaException
 
     if not isinstance(error, KafkaException):
         return []
     parts: list[Any] = list(error.errors.values()) if isinstance(error, AdminError) else []
-    told = [f"kafka-tools: {part}" for part in parts[:MOST] or [error]]
+    told = [f"kafka-tools: {in_tools_words(' '.join(str(part).split()))}" for part in parts[:MOST] or [error]]
     if len(parts) > MOST:
         told.append(f"  ... and {len(parts) - MOST} more")
     first = parts[0] if parts else error
-    hints = [NEXT[kind.__name__] for kind in type(first).__mro__ if kind.__name__ in NEXT]
-    return told + [f"  next: {hint}" for hint in hints[:1]]
+    kinds = [kind.__name__ for kind in type(first).__mro__ if kind.__name__ in NEXT]
+    hints = [NEXT[name] for name in sorted(kinds, key=GENERAL.__contains__)]
+    return [*told, "  next: " + hints[0].replace("{command}", command)]
 
 
 def _of_system(error: Exception) -> list[str]:
+    if isinstance(error, FileNotFoundError) and "=" in str(error.filename):
+        return [f"kafka-tools: {error.filename}: {error.strerror}", f"  next: {NO_FILE}"]
     if isinstance(error, OSError) and error.filename is not None:
         return [f"kafka-tools: {error.filename}: {error.strerror}", "  next: check the path and its permissions"]
     if isinstance(error, OSError) and error.errno == ENOSPC:

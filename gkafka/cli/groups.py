@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["groups"]
 
 STATES = {"Stable": "green", "Empty": None, "Dead": "red"}
+ALL_STATES = ("Stable", "Empty", "Dead", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady")
+TYPES = ("classic", "consumer", "share", "streams")
 MEMBERS = ["member", "instance", "client", "host", "count", "partitions", "target"]
 
 
@@ -33,8 +35,22 @@ def groups(ctx: click.Context) -> None:
 
 
 @groups.command("list")
-@click.option("--state", "states", metavar="NAME", multiple=True, help="Only these: Stable, Empty, PreparingRebalance, ... (Kafka 2.6)")
-@click.option("--type", "types", metavar="NAME", multiple=True, help="Only these: classic, consumer. (Kafka 3.8)")
+@click.option(
+    "--state",
+    "states",
+    metavar="NAME",
+    type=click.Choice(ALL_STATES, case_sensitive=False),
+    multiple=True,
+    help="Only these: Stable, Empty, PreparingRebalance, ... (Kafka 2.6)",
+)
+@click.option(
+    "--type",
+    "types",
+    metavar="NAME",
+    type=click.Choice(TYPES, case_sensitive=False),
+    multiple=True,
+    help="Only these: classic, consumer, ... (Kafka 3.8)",
+)
 @json_option
 @connection_options
 @click.pass_context

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gkafka.cli.arguments import near_groups
+from gkafka.cli.arguments import near_groups, near_topics
 from gkafka.cli.commands import command
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.output import Column, document, json_line, json_option, lines_of, note, on_terminal, wants_json, write
+from gkafka.cli.quantities import Quantity
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin, GroupDescription
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LAG_COLUMNS", "behind", "lag", "total_of"]
 
-HOME_AND_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+HOME_AND_CLEAR = "\x1b[H\x1b[2J"
+"""What was on the terminal before can still be scrolled back to."""
 
 
 def _colour(value: Any) -> str | None:
@@ -79,7 +81,7 @@ def total_of(rows: list[dict[str, Any]]) -> int | None:
 @click.argument("names", metavar="[GROUP]...", nargs=-1)
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only what is consumed of these.")
 @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
-@click.option("--interval", metavar="SECONDS", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Between two looks.")
+@click.option("--interval", metavar="SECONDS", type=Quantity(0.1), default=2.0, show_default=True, help="Between two looks.")
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="With --watch: end after so many looks.")
 @json_option
 @connection_options
@@ -91,6 +93,7 @@ def lag(ctx: click.Context, names: tuple[str, ...], topics: tuple[str, ...], wat
     """
     if count is not None and not watch:
         raise click.UsageError("--count is for --watch: give that, too", ctx)
+    from gkafka.cli.wording import in_tools_words
     from gkafka.exceptions import KafkaException
 
     with connect(ctx) as client:
@@ -105,19 +108,23 @@ def lag(ctx: click.Context, names: tuple[str, ...], topics: tuple[str, ...], wat
             except KafkaException as exc:
                 if not number:
                     raise
-                note(f"kafka-tools: {exc}")  # brokers may come back, and whoever watches waits for that
+                note(f"kafka-tools: {in_tools_words(str(exc))}")  # brokers may come back, and whoever watches waits for that
 
 
 def _look(client: KafkaClient, names: tuple[str, ...], topics: tuple[str, ...]) -> list[dict[str, Any]]:
     admin = client.admin()
     with near_groups(admin):
         about = admin.describe_groups(names or [g.group for g in admin.list_groups().values() if g.protocol_type in ("consumer", "")])
-    return [
+    found = [
         {"group": g.group, "state": g.state, "members": len(g.members), "lag": total_of(rows), "partitions": rows}
         for g in about.values()
         for rows in [behind(admin, g, topics)]
         if rows or names or not topics
     ]
+    if topics and not any(one["partitions"] for one in found):
+        with near_topics(admin):
+            admin.describe_topics(topics)  # raises for a name that is misspelt
+    return found
 
 
 def _show(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:

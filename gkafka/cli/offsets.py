@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gkafka.cli.arguments import TIME, as_time, near_groups, near_topics, partitions, yes_option
+from gkafka.cli.arguments import TIME, as_time, near_groups, near_topics, partitions, raise_unknown_group, yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.failures import ToolError
@@ -98,14 +98,15 @@ def _or_none(offset: int) -> int | None:
 @click.option(
     "--from-file", metavar="FILE", type=click.Path(), help="Lines topic,partition,offset, or what offsets list --group --json wrote."
 )
+@click.option("--create", is_flag=True, help="GROUP may be new: it begins there. [else a group that nobody knows is an error]")
 @yes_option("it")
 @json_option
 @connection_options
 @click.pass_context
-def reset(ctx: click.Context, /, group_name: str, topics: tuple[str, ...], yes: bool, **rules: Any) -> None:
+def reset(ctx: click.Context, /, group_name: str, topics: tuple[str, ...], create: bool, yes: bool, **rules: Any) -> None:
     """Have GROUP go on elsewhere. Prints the plan; only with --yes is it done, and only while the group has no members.
 
-    What lies outside of a partition is moved to its end.
+    What lies outside of a partition is moved to its end. A name that no group has is most likely misspelt: --create says that it is meant.
     """
     chosen = {name: rules[name] for name in RULES if rules[name] is not None and rules[name] is not False}
     if len(chosen) != 1:
@@ -115,15 +116,18 @@ def reset(ctx: click.Context, /, group_name: str, topics: tuple[str, ...], yes: 
         with near_topics(admin), near_groups(admin):
             plan = _plan(admin, group_name, topics, chosen)
             rows = plan_rows(plan)
+            active = _members(admin, group_name)
+            new = active is None and all(row["before"] is None for row in rows)
+            if new and not create:
+                raise_unknown_group(admin, group_name, "; --create makes a new one")
             if not wants_json(ctx):
                 table(rows, PLAN)
-            active = _members(admin, group_name)
             if yes:
                 admin.alter_group_offsets(group_name, {tp: one.after for tp, one in plan.items()})
     if wants_json(ctx):
-        document({"done": yes, "what": "reset", "group": group_name, "items": rows})
+        document({"done": yes, "what": "reset", "group": group_name, "new": new, "items": rows})
         return
-    note("reset" if yes else "nothing is reset yet: the same with --yes does it")
+    note(("reset" if yes else "nothing is reset yet: the same with --yes does it") + (f"; {group_name!r} is a new group" if new else ""))
     if active and not yes:
         note(f"the group has {active} members: stop them first, or it will be refused; kafka-tools groups members {group_name} lists them")
 
@@ -156,8 +160,8 @@ def _plan_of_file(admin: Admin, group_name: str, wanted: dict[TopicPartition, in
     }
 
 
-def _members(admin: Admin, group_name: str) -> int:
-    """How many members a group has. One that nobody knows has none: it may begin where it is told."""
+def _members(admin: Admin, group_name: str) -> int | None:
+    """How many members a group has; None of a group that nobody knows."""
     from gkafka.exceptions import AdminError, GroupIdNotFound
 
     try:
@@ -165,7 +169,7 @@ def _members(admin: Admin, group_name: str) -> int:
     except AdminError as exc:
         if not all(isinstance(error, GroupIdNotFound) for error in exc.errors.values()):
             raise
-        return 0
+        return None
 
 
 def plan_rows(plan: Mapping[TopicPartition, OffsetReset]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -81,9 +82,11 @@ def write(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
-def note(text: str) -> None:
-    """A line for the person, on standard error, so that pipes do not see it."""
-    sys.stderr.write(clean(text) + "\n")
+def note(text: str, *, keep: str = "") -> None:
+    """A line for the person, on standard error, so that pipes do not see it. keep: as clean() has it."""
+    with suppress(OSError):  # nobody is left who could be told that it cannot be told
+        if sys.stderr is not None:  # what Python makes of a descriptor that is closed
+            sys.stderr.write(clean(text, keep=keep) + "\n")
 
 
 # -- tables --------------------------------------------------------------------------------------------------------------------

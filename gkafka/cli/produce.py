@@ -10,14 +10,17 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import click
 
 from gkafka.cli.arguments import TIME
-from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.connection import PRODUCER, connect, connection_options, settings_of
 from gkafka.cli.lines import lines_of
 from gkafka.cli.output import document, json_option, note, wants_json
 from gkafka.cli.pipes import stoppable
+from gkafka.cli.quantities import Quantity
 from gkafka.cli.recordtext import FORMATS, BadLine, BytesType, Draft, counted, reader
 from gkafka.cli.starts import all_partitions
+from gkafka.cli.wording import in_tools_words
 
 if TYPE_CHECKING:
+    from gkafka.cli.settings import Settings
     from gkafka.client import KafkaClient
     from gkafka.nativeproducer import NativeProducer
     from gkafka.records import Delivery
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["produce"]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+DELIVERY_MS = 30_000.0
 UNDER_WAY = 20_000
 """Records without an outcome that are remembered with the number of their line; beyond that the oldest is waited for."""
 TOLD = 20
@@ -88,12 +92,10 @@ class Source(click.File):
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="The partition of all records; else the line's, or by the key.")
 @click.option("--repartition", is_flag=True, help="json: by the key, whatever partition the lines name.")
 @click.option("--timestamp", type=TIME, help="Of all records: 2026-01-31T08:00:00Z, 15m ago, now, milliseconds; else the line's, or now.")
-@click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True, help="Of the batches.")
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True, help="Which replicas must have a record.")
+@click.option("-z", "--compression", type=click.Choice(CODECS), help="Of the batches. [none]")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Which replicas must have a record. [all]")
 @click.option("--idempotent/--no-idempotent", default=None, help="No duplicates by retries; on where the brokers allow it.")
-@click.option(
-    "--delivery-timeout", type=click.FloatRange(min=0.001), default=30, show_default=True, metavar="SECONDS", help="Tries of one record."
-)
+@click.option("--delivery-timeout", type=Quantity(0.001), metavar="SECONDS", help="Tries of one record. [30]")
 @click.option("--dry-run", is_flag=True, help="Only read the lines and say which are bad.")
 @json_option
 @connection_options
@@ -113,10 +115,10 @@ def produce(
     partition: int | None,
     repartition: bool,
     timestamp: int | None,
-    compression: str,
-    acks: str,
+    compression: str | None,
+    acks: str | None,
     idempotent: bool | None,
-    delivery_timeout: float,
+    delivery_timeout: float | None,
     dry_run: bool,
 ) -> None:
     """Write a record for each line of FILE, or of standard input.
@@ -134,19 +136,19 @@ def produce(
     every = Every(key, list(headers), partition, timestamp, repartition)
     report = Report(topic)
     lines = lines_of(source, delimiter)
-    options: dict[str, Any] = {
+    said = {
         "acks": acks,
         "compression": compression,
         "enable_idempotence": idempotent,
-        "delivery_timeout_ms": delivery_timeout * 1000,
-        "max_block_ms": delivery_timeout * 1000,
+        "delivery_timeout_ms": None if delivery_timeout is None else delivery_timeout * 1000,
     }
     try:
         with stoppable():
             if dry_run:
                 report.accepted = sum(1 for _ in _drafts(lines, parse, report))
             else:
-                with connect(ctx, auto_create_topics=False) as client:
+                options = _options(settings_of(ctx, uses=(PRODUCER,)), said)
+                with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client:
                     _produce(client, topic, _drafts(lines, parse, report), every, report, options)
     except BaseException:
         if report.accepted or report.bad:  # what came of the lines before it
@@ -187,6 +189,16 @@ def _check_combination(
         raise click.UsageError("--key-separator and --delimiter cannot be empty")
     if repartition and (partition is not None or form != "json"):
         raise click.UsageError("--repartition is for --format json, whose lines name partitions, without --partition")
+
+
+def _options(settings: Settings, said: dict[str, Any]) -> dict[str, Any]:
+    """Of the producer: the command line's before the file's, that before what a command does by itself."""
+    from gkafka.config import ProducerConfig
+
+    settings.refuse("produce writes without transactions: leave it out", "transactional_id", "transaction_timeout_ms")
+    options = {"acks": "all", "delivery_timeout_ms": DELIVERY_MS, **settings.of(ProducerConfig)}
+    options |= {name: value for name, value in said.items() if value is not None}
+    return {"max_block_ms": options["delivery_timeout_ms"], **options}
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------------
@@ -289,14 +301,14 @@ class Report:
         self.bad += 1
         if self.bad <= TOLD:
             self._bad.append({"line": number, "error": why})
-            note(f"line {number}: {why}")
+            note(f"line {number}: {in_tools_words(why)}")
 
     def not_delivered(self, number: int, error: BaseException) -> None:
         """No broker has it, or nobody knows."""
         self.failed += 1
         if self.failed <= TOLD:
             self._failed.append({"line": number, "error": str(error)})
-            note(f"line {number}: not delivered: {error}")
+            note(f"line {number}: not delivered: {in_tools_words(str(error))}")
 
     def tell(self, *, as_json: bool, dry_run: bool) -> None:
         """The sums."""
@@ -316,3 +328,7 @@ class Report:
             done = f"{counted(self.delivered, 'record')} delivered to {self.topic}"
         beside = [counted(self.bad, "bad line") if self.bad else "", f"{self.failed} not delivered" if self.failed else ""]
         note(", ".join([done, *filter(None, beside)]))
+        if self.bad:
+            note("  next: mend the bad lines and give them alone: the others need not be written again")
+        elif self.failed:
+            note("  next: kafka-tools doctor --topic TOPIC --write tries one record")

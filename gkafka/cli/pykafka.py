@@ -14,7 +14,7 @@ import click
 
 from gkafka.cli.arguments import near_groups, near_topics, parse_time
 from gkafka.cli.commands import command
-from gkafka.cli.connection import connect, connection_options, connection_options_of
+from gkafka.cli.connection import CONSUMER, connect, connection_options, connection_options_of, settings_of
 from gkafka.cli.output import clean, document, json_option, note, table, wants_json, write
 
 if TYPE_CHECKING:
@@ -180,10 +180,13 @@ def print_managed_consumer_groups(ctx: click.Context, topic: str) -> None:
 @click.pass_context
 def consume_topic(ctx: click.Context, topic: str, limit: int, outfile: str | None) -> None:
     """Write the values of the next records of a topic, a line each, to a file or standard output. Newer: consume."""
-    with connect(ctx) as client:
+    from gkafka.config import NativeConsumerConfig
+
+    options = {**settings_of(ctx, uses=(CONSUMER,)).of(NativeConsumerConfig), "auto_offset_reset": "latest"}
+    with connect(ctx, uses=(CONSUMER,)) as client:
         with near_topics(client.admin()):
             client.admin().describe_topics([topic])
-        with client.get_consumer(auto_offset_reset="latest") as consumer:
+        with client.get_consumer(**options) as consumer:
             consumer.assign(_partitions(client.admin(), topic))
             texts = _values(consumer, limit)
             if outfile is None:
@@ -226,7 +229,7 @@ def reset_offsets(ctx: click.Context, topic: str, consumer_group: str, offset: i
         document({"done": True, "what": "reset", "group": consumer_group, "items": rows})
         return
     table(rows, PLAN)
-    note("reset")
+    note("reset" if any(row["before"] is not None for row in rows) else "reset; nothing was committed of this topic before")
 
 
 @command("create_topic")

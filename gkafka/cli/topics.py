@@ -252,10 +252,13 @@ def _or_none(number: int) -> int | None:
 
 
 def _placed(assign: tuple[str, ...]) -> dict[int, list[int]]:
-    try:
-        return {number: [int(id_) for id_ in ids.split(",")] for number, ids in enumerate(assign)}
-    except ValueError:
-        raise click.UsageError(f"--assign {','.join(assign)!r}: must be brokers' ids, as 1,2", click.get_current_context()) from None
+    placed: dict[int, list[int]] = {}
+    for number, text in enumerate(assign):
+        ids = text.split(",")
+        if not all(id_.isascii() and id_.isdecimal() for id_ in ids) or len(set(ids)) < len(ids):
+            raise click.UsageError(f"--assign {text!r}: must be brokers' ids, each once, as 1,2", click.get_current_context())
+        placed[number] = list(map(int, ids))
+    return placed
 
 
 @topics.command("delete")

@@ -29,10 +29,11 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("KAFKA_BOOTSTRAP_SERVERS", "KAFKA_SASL_PASSWORD", "KAFKA_SSL_PASSWORD", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.5)
-    log = logging.getLogger("gkafka")
-    before = log.level
+    logs = [logging.getLogger(name) for name in ("gkafka", "kazoo")]
+    before = [log.level for log in logs]
     yield
-    log.setLevel(before)
+    for log, level in zip(logs, before, strict=True):
+        log.setLevel(level)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from gkafka.exceptions import (
     AdminError,
     ConfigurationError,
     GroupAuthorizationFailed,
+    KafkaException,
     KafkaTimeoutError,
     NoBrokersAvailableError,
     SaslAuthenticationFailed,
@@ -153,7 +154,8 @@ def broken(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         (SaslAuthenticationFailed("who?"), ["kafka-tools: who?", "  next: check the user, the password"]),
         (TlsError("not trusted"), ["kafka-tools: not trusted", "  next: give the authority"]),
         (GroupAuthorizationFailed("no"), ["kafka-tools: no", "  next: have a principal that may"]),
-        (ConfigurationError("x=1: must be 2"), ["kafka-tools: x=1: must be 2"]),
+        (ConfigurationError("x=1: must be 2"), ["kafka-tools: x=1: must be 2", "  next: mend that on the command line"]),
+        (KafkaException("no"), ["kafka-tools: no", "  next: kafka-tools doctor, with the same options"]),
         (PermissionError(13, "Permission denied", "/etc/x"), ["kafka-tools: /etc/x: Permission denied", "  next: check the path"]),
         (RuntimeError("\x1b[2Jboom"), ["kafka-tools: unexpected RuntimeError: \\x1b[2Jboom", "  next: the same with --debug shows where"]),
         (
@@ -251,6 +253,28 @@ def test_ctrl_c_ends_it_with_130_and_no_traceback(number: int, cluster: MockClus
     watching.send_signal(number)
     _, said = watching.communicate(timeout=30)
     assert (watching.returncode, said) == (130, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed", "code"),
+    [
+        ("topics", "2>&-", 0),
+        ("topics --bogus", "2>&-", 2),
+        ("topics --sasl-username x", "0<&- 2>&-", 1),
+        ("lag -w --count 1", "1>&- 2>&-", 1),
+        ("consume orders", "0<&- 2>&-", 0),
+        ("consume orders", "1>&- 2>&-", 1),
+        ("produce orders", "1>&- 2>&-", 0),
+        ("produce nowhere", "2>&-", 1),
+        ("produce orders", "0<&- 1>&- 2>&-", 2),
+    ],
+)
+def test_streams_that_are_closed_crash_nothing(arguments: str, closed: str, code: int, cluster: MockCluster) -> None:
+    told = run("sh", "-c", f"echo a | {' '.join(TOOL)} {arguments} -b {cluster.bootstrap} {closed}; echo $? >&2")
+    assert told.stderr == f"{code}\n"
+    assert "kafka-tools" not in told.stdout
+    written = sum(len(cluster.log("orders", partition)) for partition in range(4))
+    assert written == (1 if (arguments, code) == ("produce orders", 0) else 0)
 
 
 @pytest.mark.parametrize("arguments", ["version", "version --json", "topics -b 127.0.0.1:1 --timeout 1"])

@@ -10,7 +10,7 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.cli.bench import percentile
-from gkafka.testing import Error, MockCluster
+from gkafka.testing import Drop, Error, MockCluster
 from tests.cli.running import failure, program, stop, tool
 
 
@@ -73,6 +73,17 @@ def test_time_ends_it_too(cluster: MockCluster) -> None:
 def test_an_interrupt_removes_the_topic(cluster: MockCluster) -> None:
     with program("bench", "latency", "-b", cluster.bootstrap, "--seconds", "60", "--records", "1000000") as process:
         cluster.wait_for(lambda: cluster.count("Produce") > 5, 30)
+        assert stop(process, signal.SIGINT) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert topics(cluster) == {"t"}
+
+
+@pytest.mark.parametrize("what", ["produce", "consume", "latency"])
+def test_ctrl_c_while_brokers_are_silent_ends_it_as_elsewhere(cluster: MockCluster, what: str) -> None:
+    cluster.on("Produce", Drop(), times=None)
+    with program("bench", what, "-b", cluster.bootstrap, "--seconds", "60", "--records", "1000000") as process:
+        cluster.wait_for(lambda: cluster.count("Produce") > 0, 30)
         assert stop(process, signal.SIGINT) == 130
         assert process.stderr is not None
         assert process.stderr.read() == b""

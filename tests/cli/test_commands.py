@@ -304,6 +304,27 @@ def test_a_reset_that_says_not_where_to_is_not_understood(rules: tuple[object, .
     assert [at.offset for at in filled.committed("billing").values()] == [4, 10]
 
 
+def test_a_group_that_nobody_knows_is_made_only_where_that_is_meant(ask: Tool, filled: MockCluster, client: KafkaClient) -> None:
+    reset = ("offsets", "reset", "biling", "--topic", "payments", "--to-earliest")
+    for more in ((), ("--yes",), ("--yes", "--json")):
+        told = ask(*reset, *more)
+        assert (told.code, told.out) == (1, "")
+        assert told.err == (
+            "kafka-tools: no group 'biling' in this cluster\n"
+            "  next: did you mean 'billing'? kafka-tools groups lists what there is; --create makes a new one\n"
+        )
+    assert client.admin().list_group_offsets("biling") == {}
+    assert ask(*reset, "--create").err == "nothing is reset yet: the same with --yes does it; 'biling' is a new group\n"
+    assert ask(*reset, "--create", "--yes").err == "reset; 'biling' is a new group\n"
+    assert client.admin().list_group_offsets("biling")["payments", 0].offset == 0
+    assert json.loads(ask(*reset, "--json").out)["new"] is False
+
+
+def test_behaviour_10_a_reset_by_pykafkas_name_says_that_nothing_was_committed(ask: Tool, filled: MockCluster) -> None:
+    assert ask("reset_offsets", "orders", "unheard-of", "LATEST").err == "reset; nothing was committed of this topic before\n"
+    assert ask("reset_offsets", "orders", "unheard-of", "LATEST").err == "reset\n"
+
+
 def test_a_group_with_members_is_not_reset(ask: Tool, filled: MockCluster, client: KafkaClient) -> None:
     with client.get_consumer(["orders"], "billing") as consumer:
         filled.wait_for(lambda: consumer.consume(100))

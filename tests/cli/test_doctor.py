@@ -109,7 +109,28 @@ def test_a_web_server() -> None:
 def test_a_web_server_spoken_to_in_tls() -> None:
     with serve(web_server) as port:
         found = examined("-b", f"127.0.0.1:{port}", "--security-protocol", "SSL", healthy=False)
-    the_failure(found, "tls", "not in TLS", next="is this the port of a Kafka listener with TLS?")
+    the_failure(
+        found, "tls", "not in TLS", "a web server without TLS answers there: 'HTTP/1.1 400 Bad Request'", next="this is a web server"
+    )
+
+
+def patient_web_server(conn: socket.socket) -> None:
+    """Says nothing before it has heard the end of a request's headers, as nginx and others do."""
+    heard = b""
+    while b"\r\n\r\n" not in heard:
+        chunk = conn.recv(65536)
+        if not chunk:
+            return
+        heard += chunk
+    conn.sendall(b"HTTP/1.1 404 Not ")
+    conn.sendall(b"Found\r\nServer: x\r\n\r\n")
+
+
+@pytest.mark.parametrize("options", [[], ["--security-protocol", "SSL"]])
+def test_a_web_server_that_waits_for_a_request_is_not_taken_for_silence(options: list[str]) -> None:
+    with serve(patient_web_server) as port:
+        found = examined("-b", f"127.0.0.1:{port}", "--timeout", "2", *options, healthy=False)
+    the_failure(found, "tls" if options else "versions", "web server", "'HTTP/1.1 404 Not Found'", next="this is a web server")
 
 
 def test_a_peer_that_hangs_up() -> None:
@@ -171,6 +192,13 @@ def test_tls_as_it_should_be(cluster: MockCluster, certificates: Certificates) -
     assert "localhost, kafka.example, 127.0.0.1" in tls["seen"]
     assert "gkafka test ca" in tls["seen"]
     assert tls["status"] == "ok"
+
+
+def test_a_web_server_behind_tls(certificates: Certificates) -> None:
+    context = certificates.server("good")
+    with serve(patient_web_server, wrap=lambda conn: context.wrap_socket(conn, server_side=True)) as port:
+        found = examined(*with_tls(port, certificates), healthy=False)
+    the_failure(found, "versions", "web server", "'HTTP/1.1 404 Not Found'", next="this is a web server")
 
 
 def test_a_certificate_that_ends_soon_is_a_warning(

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from gkafka.cli.connection import CONSUMER, MEMBER, POSITION, PRODUCER
 from gkafka.cli.properties import parse_properties
-from gkafka.cli.settings import settle
-from gkafka.config import ProducerConfig, Secret
+from gkafka.cli.settings import open_client, settle
+from gkafka.config import NativeConsumerConfig, ProducerConfig, Secret
 from gkafka.exceptions import ConfigurationError
 
 
@@ -76,7 +77,7 @@ def test_a_file_of_the_java_clients_is_understood(file: Any) -> None:
         "ssl.endpoint.identification.algorithm=https\nrequest.timeout.ms=5000\nacks=all\nlinger.ms=7\ngroup.id=g\n"
         "key.serializer=org.apache.kafka.common.serialization.StringSerializer\n"
     )
-    settings = settle({"config": config})
+    settings = settle({"config": config}, uses=(PRODUCER, POSITION))
     assert settings.client == {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",
@@ -85,8 +86,8 @@ def test_a_file_of_the_java_clients_is_understood(file: Any) -> None:
         "sasl_password": "s;x",
         "socket_timeout_ms": 5000,
     }
-    assert settings.of(ProducerConfig) == {"acks": "all", "linger_ms": 7}
-    assert settings.beside["group"] == "g"
+    assert settings.of(ProducerConfig) == {"acks": "all", "linger_ms": 7, "request_timeout_ms": 5000}
+    assert settings.records["group"] == "g"
 
 
 # -- passwords -----------------------------------------------------------------------------------------------------------------
@@ -162,6 +163,13 @@ def test_another_cluster_has_a_variable_of_its_own(monkeypatch: pytest.MonkeyPat
         ("keepalive=maybe", "must be 'true' or 'false'"),
         ("linger.ms=5", "is an option of produce: here it would do nothing"),
         ("key.serializer=x", "has no effect here: leave it out"),
+        ("bootstrap.server=x", r"unknown option; did you mean 'bootstrap.servers'\?"),
+        ("lingerms=5", "--set lingerms: unknown option: leave it out"),
+        ("allow.auto.create.topics=true", "makes no topic by asking for it"),
+        ("hub.stall.meter=true", "has no effect here"),
+        ("group.id=g", "is an option of consume"),
+        ("metadata.max.age.ms=1.5e400", "must be a finite number"),
+        ("keepalive_idle_s=1.5", "must be a whole number"),
         ("ssl_context=x", "has no effect here: leave it out"),
         ("security.protocol=TLS", "must be one of"),
     ],
@@ -172,7 +180,7 @@ def test_what_cannot_be_set_is_told_with_the_next_step(pair: str, told: str) -> 
 
 
 def test_what_a_command_takes_beside_may_be_set() -> None:
-    assert settle({"set": ("linger.ms=5",)}, beside=(ProducerConfig,)).of(ProducerConfig) == {"linger_ms": 5}
+    assert settle({"set": ("linger.ms=5",)}, uses=(PRODUCER,)).of(ProducerConfig) == {"linger_ms": 5}
 
 
 @pytest.mark.parametrize(
@@ -199,6 +207,89 @@ def test_a_password_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         settle({"sasl_password_file": str(tmp_path / "password")})
 
 
+def test_what_libraries_log_is_for_debug_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    import logging
+
+    loggers = [logging.getLogger(name) for name in ("gkafka", "kazoo")]
+    before = [logger.level for logger in loggers]
+    try:
+        open_client(settle({"hosts": "127.0.0.1:1"})).close()
+        logging.getLogger("kazoo.client").warning("Connection dropped")
+        assert capfd.readouterr().err == ""
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
 def test_brokers_and_zookeeper_both_are_one_too_many() -> None:
     with pytest.raises(ConfigurationError, match="leave one out"):
         settle({"hosts": "a:1", "zookeeper": "b:1"})
+
+
+# -- what a file says of records -----------------------------------------------------------------------------------------------
+EVERYTHING = (
+    "acks=1\nlinger.ms=7\nbatch.size=4096\ncompression.type=gzip\nmax.request.size=2048\npartitioner.class=murmur2_random\n"
+    "isolation.level=read_uncommitted\nfetch.min.bytes=3\nmax.poll.records=17\nrequest.timeout.ms=900\n"
+    "group.id=billing\nauto.offset.reset=smallest\nenable.auto.commit=false\n"
+    "session.timeout.ms=9000\npartition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor,roundrobin\n"
+)
+OF_PRODUCERS = {
+    "acks": "1",
+    "linger_ms": 7,
+    "batch_bytes": 4096,
+    "compression": "gzip",
+    "max_request_bytes": 2048,
+    "partitioner": "murmur2",
+    "request_timeout_ms": 900,
+}
+OF_CONSUMERS = {"isolation_level": "read_uncommitted", "fetch_min_bytes": 3, "request_timeout_ms": 900}
+OF_POSITIONS = {"auto_offset_reset": "earliest", "auto_commit": False}
+OF_MEMBERS = {"session_timeout_ms": 9000, "assignors": ("range", "roundrobin")}
+
+
+@pytest.mark.parametrize(
+    ("uses", "producer", "consumer", "more"),
+    [
+        ((), {}, {}, {}),
+        ((PRODUCER,), OF_PRODUCERS, {"request_timeout_ms": 900}, {}),
+        ((CONSUMER,), {"request_timeout_ms": 900}, OF_CONSUMERS, {"max_poll_records": 17}),
+        ((POSITION,), {}, OF_POSITIONS, {"group": "billing"}),
+        ((MEMBER,), {}, OF_MEMBERS, {}),
+    ],
+)
+def test_each_property_takes_effect_in_the_commands_that_it_is_about(uses: Any, producer: Any, consumer: Any, more: Any, file: Any) -> None:
+    settings = settle({"config": file(EVERYTHING)}, uses=uses)
+    assert settings.of(ProducerConfig) == producer
+    assert settings.of(NativeConsumerConfig) == consumer
+    assert {name: value for name, value in settings.records.items() if name in ("group", "max_poll_records")} == more
+
+
+def test_sizes_of_buffers_are_the_sockets(file: Any) -> None:
+    import socket
+
+    config = file("receive.buffer.bytes=65536\nsend.buffer.bytes=-1\n")
+    assert settle({"config": config}).client["socket_options"] == ((socket.SOL_SOCKET, socket.SO_RCVBUF, 65536),)
+    assert "socket_options" not in settle({"config": file("send.buffer.bytes=-1\n")}).client
+
+
+def test_what_is_so_anyway_may_stand_in_a_file(file: Any) -> None:
+    config = file(
+        "client.dns.lookup=use_all_dns_ips\nallow.auto.create.topics=false\nmetric.reporters=\nssl.protocol=TLSv1.3\n"
+        "ssl.enabled.protocols=TLSv1.2,TLSv1.3\nvalue.deserializer=org.apache.kafka.common.serialization.ByteArrayDeserializer\n"
+        "sasl.login.callback.handler.class=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler\n"
+    )
+    assert settle({"config": config}).client == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("value.serializer=io.confluent.kafka.serializers.KafkaAvroSerializer", "ssl.protocol=TLSv1.1", "ssl.enabled.protocols=TLSv1.3"),
+        *("client.dns.lookup=resolve_canonical_bootstrap_servers_only", "metric.reporters=com.example.Reporter", "consume.timeout.ms=5"),
+        *("allow.auto.create.topics=true", "on.fork=recreate", "interceptor.classes=com.example.Spy", "security.providers=com.example.P"),
+        *("group.id=", "max.poll.records=0", "receive.buffer.bytes=many", "statistics.interval.ms=5", "auto.offset.reset=tomorrow"),
+    ],
+)
+def test_what_would_have_no_effect_in_any_command_is_refused_by_its_name(line: str, file: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"client.properties: {line.partition('=')[0]}[:=]"):
+        settle({"config": file(line + "\n")}, uses=(CONSUMER, POSITION))

@@ -39,6 +39,7 @@ def test_watching_draws_the_terminal_anew_and_ctrl_c_ends_it(cluster: MockCluste
     commit(cluster, "billing", 0)
     with Terminal("lag", "--watch", "--interval", 0.1, "-b", cluster.bootstrap) as terminal:
         shown = terminal.wait_for(CLEAR, 3)
+        assert "\x1b[3J" not in shown  # what was there before the command can be scrolled back to
         assert "billing" in shown
         terminal.press("\x03")
         code, shown = terminal.end()
@@ -92,7 +93,7 @@ def test_the_password_is_asked_for_and_not_shown() -> None:
             assert terminal.end()[0] == 130
         told = piped(*words, "--sasl-username", "alice")
         assert told.returncode == 1
-        assert "sasl_password" in told.stderr
+        assert "--sasl-username without --sasl-password-file" in told.stderr
 
 
 def test_a_closed_terminal_ends_it(cluster: MockCluster) -> None:
