@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 TICK_S = 1.0
 TOPICS_S = 10.0
 """How long the leader looks for the partitions of a topic that others subscribed to; what is not known by then is nobody's in this generation."""
+AGAIN_S = 0.5
+"""How long for those that were not there the last time: the whole group stands still meanwhile."""
 
 
 _STATES = {
@@ -78,6 +80,8 @@ class Member:
         self._jobs: Any = self._handler.Queue()
         self._calling: Any = None
         self._abandoned = self._ended = self._looking = False
+        self._divided: dict[str, int] = {}  # by this member as the leader: how many partitions each topic had
+        self._absent: set[str] = set()  # topics that were not there then
         cluster.sleepers.add(self._wake)
         self._worker = self._handler.spawn(_work, self, self._wake, _name="gkafka-group")
         self._caller = self._handler.spawn(_call, weakref.ref(self), self._jobs, _name="gkafka-rebalance")
@@ -117,6 +121,14 @@ class Member:
     def is_leader(self) -> bool:
         """Does it divide the partitions of this generation?"""
         return self._group.is_leader
+
+    @property
+    def is_outdated(self) -> bool:
+        """Has a topic other partitions than when this member divided it, as the leader? Members of other clients leave it to the leader to notice,
+        also of topics that it does not read.
+        """
+        known = {name: self._cluster.metadata.topic(name) for name in self._divided} if self.is_leader else {}
+        return any(info is not None and len(info.partitions) != self._divided.get(name) for name, info in known.items())
 
     def rejoin(self, reason: str) -> None:
         """Have the partitions divided anew."""
@@ -297,18 +309,21 @@ class Member:
             self._changed.set()
 
     def _give_topics(self, names: frozenset[str]) -> None:
-        deadline = self._handler.monotonic() + TOPICS_S
+        begun = self._handler.monotonic()
         found = {}
         known = self._cluster.metadata.topic
-        for name in sorted(names, key=lambda name: (known(name) is None, name)):  # one that is not there costs no other its time
+        # One that is not there costs no other its time.
+        for name in sorted(names, key=lambda name: (known(name) is None, name not in self._absent, name)):
             try:
-                info = self._cluster.wait_for_topic(name, deadline)
+                info = self._cluster.wait_for_topic(name, begun + (AGAIN_S if name in self._absent else TOPICS_S))
             except KafkaException as exc:
                 log.warning(
                     "group %r: the partitions of topic %r are not known, they are nobody's now: %s", self._group.options.group, name, exc
                 )
                 continue
             found[name] = self._cluster.metadata.racks(info)
+        self._divided = {name: len(racks) for name, racks in found.items()}
+        self._absent = {name for name in names if name not in found}
         with self._lock:
             self._looking = False
             self._group.give_topics(found)

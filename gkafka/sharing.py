@@ -98,6 +98,7 @@ class Share:
         self._poll_at = 0.0
         self._counts = subscription.counts()
         self._noticed: tuple[int, float] | None = None  # other partitions: in which generation, and when
+        self._outdated_in = -1  # the generation whose leader, this one, has asked for the next
         me = weakref.ref(self)
         options, machine = _machine(cluster, config, group)
         self._member = Member(
@@ -224,6 +225,10 @@ class Share:
             self._counts = {**before, **now}  # a topic that is gone may come back with other partitions
             if any(before.get(topic, count) != count for topic, count in now.items()):
                 self._noticed = self._member.identity[0], self._handler.monotonic()
+        generation = self._member.identity[0]
+        if self._member.is_outdated and generation != self._outdated_in:
+            self._outdated_in = generation
+            self._noticed = generation, self._handler.monotonic()
         self._have_them_divided()
 
     def _have_them_divided(self) -> None:

@@ -14,6 +14,7 @@ from gkafka.cluster import Cluster
 from gkafka.core.group import Group
 from gkafka.exceptions import ConsumerStoppedException, KafkaTimeoutError, ProtocolError
 from gkafka.testing import MockCluster, Reply
+from gkafka.wire.consumerprotocol import MemberPartitions, read_assignment
 from gkafka.wire.groups import (
     HeartbeatResponse,
     JoinGroupResponse,
@@ -96,6 +97,38 @@ def test_a_topic_that_is_not_there_is_looked_up_once_for_a_generation(
     assert [name for name in looks if name != "t"] == ["anywhere", "nowhere"], "and behind what is known"
     assert looks[0] == "t"
     member.stop()
+
+
+def test_a_topic_that_is_still_not_there_holds_up_no_later_generation(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member of another client asks for one that is not made yet, or was deleted: at each rebalance the whole group stood still for seconds."""
+    codes = keep_group(cluster, ("b", metadata("nowhere", "t")), generations=[1, 2])
+    member = join(client)
+    run.until(lambda: sorted(member.partitions) == [0])
+    for patience in ("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", "gkafka.membership.TOPICS_S"):
+        monkeypatch.setattr(patience, 10 * LIMIT_S)
+    codes.append(REBALANCING)
+    run.until(lambda: cluster.count("SyncGroup") == 2)
+    member.stop()
+
+
+def test_a_leader_notices_that_a_topic_has_grown_which_only_others_read(
+    connect: Callable[..., KafkaClient], cluster: MockCluster, run: Runner
+) -> None:
+    """Members of other clients leave that to the leader: the new partitions were nobody's until there was another rebalance."""
+    cluster.create_topic("others", 1)
+    keep_group(cluster, ("b", metadata("others")), generations=[1, 2, 3])
+    client = connect(cluster, metadata_max_age_ms=100)
+    with client.get_consumer("t", "g", assignors=["range"], heartbeat_interval_ms=50) as member:
+        run.until(lambda: (member.consume(10), len(member.assignment()) == 2)[-1])
+        cluster.add_partitions("others", 3)
+        run.until(lambda: (member.consume(10), cluster.count("SyncGroup") == 2)[-1])
+        made = {each.member_id: each.assignment for each in cluster.requests("SyncGroup")[-1].message.assignments}
+        assert read_assignment(made["b"], "b").assigned_partitions == [MemberPartitions(topic="others", partitions=[0, 1, 2])]
+        run.until(lambda: (member.consume(10), len(member.assignment()) == 2)[-1])
+        run.sleep(1.5)  # it looks once a second
+        assert cluster.count("JoinGroup") == 2
 
 
 def test_partitions_that_the_leader_knew_first_are_begun_when_the_member_knows_them(
