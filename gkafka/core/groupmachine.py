@@ -58,8 +58,8 @@ __all__ = ["Answer", "GroupMachine", "Kind", "MakeMachine", "Readers"]
 
 log = logging.getLogger(__name__)
 
-FAREWELL_TRIES = 5
-"""With the pauses in between a second or two: so long a coordinator may take to move."""
+FAREWELL_TRIES = 4
+"""With the pauses in between a second at most: where no broker is left, nobody waits for more."""
 
 
 class Kind(enum.Enum):
