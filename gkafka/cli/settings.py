@@ -30,7 +30,6 @@ from gkafka.cli.propertynames import (
 from gkafka.client import KafkaClient
 from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret, check
 from gkafka.exceptions import ConfigurationError
-from gkafka.handlers.sockets import buffer_options
 from gkafka.hosts import parse_source_address
 from gkafka.jaas import client_options as jaas_options
 
@@ -224,6 +223,8 @@ class _Found:
             raise ConfigurationError(f"{where}: {why_refused(option, option, '', self._uses)}")
 
     def _take_buffer(self, where: str, which: str, text: str) -> None:
+        from gkafka.skins import buffer_options  # rarely needed, and it loads a lot
+
         size = _whole(where, text, low=-1)
         if size > 0:  # Java's -1 and librdkafka's 0 leave it to the system
             self._buffers[which] = size
