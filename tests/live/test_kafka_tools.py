@@ -14,12 +14,13 @@ import pytest
 
 from gkafka import KafkaClient
 from tests.cli.terminal import TOOL, Terminal, environment, piped
+from tests.effort import one_of
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer, Seen
 from tests.live.scripts import Scripts
 from tests.live.sharing import until
 
-pytestmark = pytest.mark.parametrize("version", ["4.2.0", "2.8.2"])
+pytestmark = pytest.mark.parametrize("version", one_of("4.2.0", "2.8.2"))  # 2.8 in short: test_kafka_tools_of_releases.py
 Tool = Callable[..., Any]
 
 

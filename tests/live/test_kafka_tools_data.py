@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from tests.cli.terminal import TOOL, environment, piped
+from tests.effort import one_of
 from tests.live.kafka import KafkaCluster
 from tests.live.maven import tool as java_tool
 from tests.live.peer import Peer, Seen, read_with_kafka_python
 from tests.live.scripts import classpath
 
-pytestmark = pytest.mark.parametrize("version", ["4.2.0", "2.8.2"])
+pytestmark = pytest.mark.parametrize("version", one_of("4.2.0", "2.8.2"))  # 2.8 in short: test_kafka_tools_of_releases.py
 LIMIT_S = 90
 FIRST_MS = 1_700_000_000_000
 

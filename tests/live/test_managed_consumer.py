@@ -22,6 +22,7 @@ from gkafka.exceptions import (
 )
 from gkafka.membershipprotocol import GroupMembershipProtocol
 from gkafka.simpleconsumer import SimpleConsumer
+from tests.effort import one_of
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 from tests.live.sharing import add_partitions, fill, read, shares, until
@@ -129,6 +130,7 @@ def test_what_is_committed_is_where_the_next_member_begins(
     assert read(5, join(topic, group)) == [(0, n) for n in range(5, 10)]
 
 
+@pytest.mark.parametrize("handler", one_of("gevent", "threading"), indirect=True)
 def test_heartbeats_go_on_while_nobody_consumes_and_while_a_callback_runs(
     join: Join, new_topic: Callable[..., str], new_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
