@@ -11,7 +11,6 @@ Source: KIP-43, KIP-152, KIP-255, KIP-342, KIP-368; RFC 4616 (PLAIN), RFC 4752 (
 from __future__ import annotations
 
 import abc
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -138,6 +137,8 @@ def checked_extensions(extensions: Mapping[str, str]) -> Mapping[str, str]:
 
 def _status(challenge: bytes) -> str:
     """RFC 7628's error: {"status": ..., "scope": ..., "openid-configuration": ...}."""
+    import json  # seldom needed, and not light
+
     try:
         told = json.loads(challenge)
         return ", ".join(f"{name}: {told[name]}" for name in ("status", "scope", "openid-configuration") if told.get(name))

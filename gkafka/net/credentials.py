@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka.config import NOT_UTF8, ClientConfig, Secret, is_utf8
 from gkafka.core.sasl import Gssapi, Mechanism, OAuthBearer, Plain
-from gkafka.core.scram import Scram
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
 from gkafka.handlers.base import Handler
 
@@ -50,6 +48,13 @@ class Credentials:
             return OAuthBearer(self._handler.offload(self._signed))
         if self.name == "GSSAPI":
             return Gssapi(self._handler.offload(self._security_context, host))
+        return self._scram()
+
+    def _scram(self) -> Mechanism:
+        import secrets  # with hashes and big numbers: whoever needs no SCRAM starts faster without them
+
+        from gkafka.core.scram import Scram
+
         return Scram(self.name, self._username, self._password(), secrets.token_urlsafe(24))
 
     @property
