@@ -102,19 +102,20 @@ _SECURITY = {name for name in _CLIENT_NAMES if name.startswith(("ssl_", "sasl_")
 _BESIDE_CONTEXT = tuple(name for name in _CLIENT_NAMES if name.startswith("ssl_") and name != "ssl_context")
 _WITHOUT_EFFECT = {
     "selector": "the handler does all waiting: choose it by handler='threading' or handler='gevent'",
-    "metric_reporters": "metrics are asked for by metrics(), and by stats() of the native client",
     "metrics_num_samples": "metrics() counts from the beginning, it takes no samples",
     "metrics_sample_window_ms": "metrics() counts from the beginning, it takes no samples",
 }
 
+_WITHOUT_METRICS = {"metric_reporters": "this client has no metrics: a KafkaConsumer or a KafkaProducer has"}
 
-def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The options in force. Raises ConfigurationError for a name that is none, and for what could have no effect."""
+
+def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str, *, measured: bool = False) -> dict[str, Any]:
+    """The options in force. measured: it has metrics. Raises ConfigurationError for a name that is none, and for what could have no effect."""
     for name in given:
         if name not in defaults:
             near = difflib.get_close_matches(name, defaults, 1)
             raise ConfigurationError(f"{where}: there is no option {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
-    for name, why in _WITHOUT_EFFECT.items():
+    for name, why in (_WITHOUT_EFFECT if measured else {**_WITHOUT_EFFECT, **_WITHOUT_METRICS}).items():
         if name in given and given[name] != defaults[name] and given[name] not in (None, (), [], _usual_selector()):
             raise ConfigurationError(f"{where}: {name}={given[name]!r} would have no effect: {why}")
     return {**defaults, **given}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import time
 
@@ -63,6 +64,22 @@ def test_a_record_behaves_as_a_namedtuple(consumer: Make, cluster: MockCluster, 
     assert repr(read).startswith("ConsumerRecord(topic='t', partition=0, offset=0, timestamp=1000, timestamp_type=0, key=b'k', value=b'v'")
     assert pickle.loads(pickle.dumps(read)) == copy.copy(read) == read
     assert read._fields[:7] == ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value")
+
+
+@pytest.mark.parametrize("lazy", [True, False], ids=["lazy", "deserialized"])
+def test_what_only_a_tuple_can_is_had_of_a_copy(consumer: Make, cluster: MockCluster, lazy: bool) -> None:
+    """docs/kafka-python.md names what a view cannot, and that _replace() and pickle give the tuple."""
+    put(cluster, b"v", key=b"k")
+    (read,) = consume(consumer(cluster, "t", **QUICK, **({} if lazy else {"value_deserializer": bytes})), 1)
+    assert isinstance(read, tuple) is not lazy
+    for one in (read._replace(), pickle.loads(pickle.dumps(read))):
+        assert isinstance(one, tuple)
+        assert one + one[:1] == (*read, "t")
+        assert type(one)._make(range(12)) == tuple(range(12))
+        assert json.loads(json.dumps(one._replace(key="k", value="v")))[:3] == ["t", 0, 0]
+    assert lazy is False or read.detach() == read
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(read)  # as the namedtuple of kafka-python: headers are a list
 
 
 def test_values_and_keys_go_through_the_deserializers(consumer: Make, cluster: MockCluster) -> None:

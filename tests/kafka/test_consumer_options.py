@@ -25,7 +25,6 @@ from gkafka.kafka.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from gkafka.kafka.metrics import AbstractMetricsReporter
 from gkafka.testing import Delay, Drop, Error, MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, joined, last, offsets, put, until
@@ -37,6 +36,7 @@ HERE = Path(__file__).parent
 TLS = "test_consumer_tls.py"
 SASL = "test_consumer_sasl.py"
 GROUPS = "test_consumer_groups.py"
+METRICS = "test_metric_reporters.py"
 SELF = "test_consumer_options.py"
 BASICS = "test_consumer.py"
 OBSERVED = {
@@ -70,7 +70,7 @@ OBSERVED = {
     "allow_plaintext_credentials": (SASL, "test_allow_plaintext_credentials_is_the_word_that_a_password_in_clear_text_takes"),
     "api_version": (SELF, "test_api_version_is_taken_at_its_word_or_found_out"),
     "api_version_auto_timeout_ms": (SELF, "test_api_version_auto_timeout_ms_bounds_the_constructor"),
-    "metric_reporters": (SELF, "test_what_would_have_no_effect_is_refused_unless_it_is_the_default"),
+    "metric_reporters": (METRICS, "test_reporters_are_told_of_metrics_as_they_come_and_go"),
     "metrics_num_samples": (SELF, "test_what_would_have_no_effect_is_refused_unless_it_is_the_default"),
     "metrics_sample_window_ms": (SELF, "test_what_would_have_no_effect_is_refused_unless_it_is_the_default"),
     "selector": (SELF, "test_what_would_have_no_effect_is_refused_unless_it_is_the_default"),
@@ -353,20 +353,11 @@ def test_api_version_auto_timeout_ms_bounds_the_constructor(handler: str) -> Non
         assert 0.25 < time.monotonic() - begun < 1.5
 
 
-class Reporter(AbstractMetricsReporter):
-    def init(self, metrics: Any) -> None: ...
-    def metric_change(self, metric: Any) -> None: ...
-    def metric_removal(self, metric: Any) -> None: ...
-    def configure(self, configs: Any) -> None: ...
-    def close(self) -> None: ...
-
-
 def test_what_would_have_no_effect_is_refused_unless_it_is_the_default(consumer: Make, cluster: MockCluster) -> None:
     """Behaviour 272: metrics() has the numbers, the handler the waiting."""
     import selectors
 
     idle: dict[str, tuple[Any, Any]] = {
-        "metric_reporters": ([], [Reporter]),
         "metrics_num_samples": (2, 3),
         "metrics_sample_window_ms": (30000, 10000),
         "selector": (None, selectors.SelectSelector),

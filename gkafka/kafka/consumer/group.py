@@ -29,6 +29,7 @@ from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
 from gkafka.kafka.errors import DamagedRecordError, IllegalArgumentError, IllegalStateError, NoOffsetForPartitionError, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
+from gkafka.kafka.metrics.reporters import Reporters
 from gkafka.kafka.serializer import as_function, end
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from gkafka.sasloptions import hide_secrets
@@ -56,7 +57,7 @@ class KafkaConsumer:
     def __init__(self, *topics: str, **configs: Any) -> None:
         self._closed = True  # until it is complete
         configs = hide_secrets(configs)
-        self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()")
+        self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()", measured=True)
         check_options(self.config)
         self._assignors = assignors(self.config["partition_assignment_strategy"])
         self._key = as_function(self.config["key_deserializer"], "deserialize")
@@ -69,6 +70,7 @@ class KafkaConsumer:
         self._subscribed: set[str] | re.Pattern[str] | None = None
         self._assigned = False
         self._iterator: Iterator[Any] | None = None
+        self._reporters = Reporters(self.config["metric_reporters"], self.config, self._metrics)
         with told_by_name():
             shown = {"exclude_internal_topics": self.config["exclude_internal_topics"]}
             self._client = KafkaClient(**shown, **o.client_options(self.config, named="kafka-python-%d"))
@@ -83,6 +85,7 @@ class KafkaConsumer:
         except BaseException:
             self._closed = True
             self._client.close(0)
+            self._reporters.close()
             raise
 
     def __repr__(self) -> str:
@@ -98,7 +101,9 @@ class KafkaConsumer:
         if group is not None and topics is not None:
             taken.update(on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
         with told_by_name():
-            return self._prepared(self._client.get_consumer(topics, group, **taken))
+            made = self._prepared(self._client.get_consumer(topics, group, **taken))
+        self._reporters.look()
+        return made
 
     def _prepared(self, consumer: Consumer) -> Consumer:
         double = "skip" if self.config["skip_double_compressed_messages"] else "leave"
@@ -452,8 +457,12 @@ class KafkaConsumer:
 
     def metrics(self, raw: bool = False) -> dict[str, Any]:
         """Counters by group, as {"consumer-metrics": {name: number}}. raw: `stats()` of the native client instead."""
+        self._reporters.look()
+        return self._client.stats() if raw else self._metrics()
+
+    def _metrics(self) -> dict[str, dict[str, float]]:
         stats = self._client.stats()
-        return stats if raw else {"consumer-metrics": flat(stats["consumers"][0]) if stats["consumers"] else {}}
+        return {"consumer-metrics": flat(stats["consumers"][0]) if stats["consumers"] else {}}
 
     # -- the end ---------------------------------------------------------------------------------------------------------------
     def _check_open(self) -> None:
@@ -485,6 +494,7 @@ class KafkaConsumer:
         except KafkaException as exc:
             log.warning("close: %s", exc)
         self._client.close(max(0.0, deadline - self._handler.monotonic()))
+        self._reporters.close()
         end(self.config["key_deserializer"])
         end(self.config["value_deserializer"])
 

@@ -1,4 +1,4 @@
-"""The base of kafka-python's metrics reporters: for programs that import it. There is nothing here that would call one."""
+"""The base of metrics reporters, for metric_reporters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ __all__ = ["AbstractMetricsReporter"]
 
 
 class AbstractMetricsReporter(abc.ABC):
-    """Told of metrics as they come and go. KafkaConsumer and KafkaProducer refuse metric_reporters: their metrics() gives all there are."""
+    """Told of metrics as they come and go: a producer's when it is made, a consumer's when it begins to read; later ones with each call of metrics().
+
+    Called in the thread that makes, subscribes, asks or closes the client. A metric is a KafkaMetric: metric_name and value().
+    """
 
     @abc.abstractmethod
     def init(self, metrics: list[Any]) -> None:

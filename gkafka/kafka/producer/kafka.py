@@ -15,6 +15,7 @@ from gkafka.kafka.cluster import ClusterMetadata
 from gkafka.kafka.errors import IllegalStateError, NothingToSend, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
+from gkafka.kafka.metrics.reporters import Reporters
 from gkafka.kafka.partitioner import DefaultPartitioner
 from gkafka.kafka.producer.future import FutureRecordMetadata
 from gkafka.kafka.serializer import as_function, end
@@ -82,7 +83,7 @@ class KafkaProducer:
     def __init__(self, **configs: Any) -> None:
         self._closed = True  # until it is complete
         configs = hide_secrets(configs)
-        self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaProducer()")
+        self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaProducer()", measured=True)
         for name in ("key_serializer", "value_serializer"):
             if not _serializes(self.config[name]):
                 raise WrongTypeError(f"{name}={self.config[name]!r}: must be callable with what is sent, or a Serializer")
@@ -91,6 +92,7 @@ class KafkaProducer:
         self._partitioner = _partitioner(self.config["partitioner"])
         self._alone = self.config["batch_size"] == 0
         taken = self._native_options(configs)
+        self._reporters = Reporters(self.config["metric_reporters"], self.config, self._metrics)
         with o.told_as(_OTHER_NAMES):
             client = o.client_options(self.config, named="kafka-python-producer-%d")
             self._name = client["client_id"]
@@ -101,8 +103,10 @@ class KafkaProducer:
                 self._producer = self._client.get_producer(**taken)
         except BaseException:
             self._client.close(0)
+            self._reporters.close()
             raise
         self._producer.answer_with(FutureRecordMetadata, self._refused)
+        self._reporters.look()
         self._closed = False
         plain = self._key is None and self._value is None and self._partitioner is None and not self._alone
         if plain and type(self).send is _SEND:
@@ -193,8 +197,12 @@ class KafkaProducer:
 
     def metrics(self, raw: bool = False) -> dict[str, Any]:
         """Counters by group, as {"producer-metrics": {name: number}}. raw: `stats()` of the native client instead."""
+        self._reporters.look()
+        return self._client.stats() if raw else self._metrics()
+
+    def _metrics(self) -> dict[str, dict[str, float]]:
         stats = self._client.stats()
-        return stats if raw else {"producer-metrics": flat(stats["producers"][0]) if stats["producers"] else {}}
+        return {"producer-metrics": flat(stats["producers"][0]) if stats["producers"] else {}}
 
     # -- transactions ----------------------------------------------------------------------------------------------------------
     def init_transactions(self) -> None:
@@ -230,6 +238,7 @@ class KafkaProducer:
             self._client.close(timeout)
         except DeliveryError as exc:
             log.warning("close: %s", exc)
+        self._reporters.close()
         end(self.config["key_serializer"])
         end(self.config["value_serializer"])
 
