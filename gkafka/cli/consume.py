@@ -114,7 +114,7 @@ def consume(
     settings = settings_of(ctx, uses=USES)
     group = _group(settings, group, no_group)
     begin = _start(settings, start, last, group, until_end)
-    options = _options(settings, begin, read_uncommitted)
+    options = _options(settings, begin, read_uncommitted, group, shares=group is not None and not partitions)
     wanted = Wanted(
         topics,
         partitions,
@@ -155,11 +155,14 @@ def _group(settings: Settings, said: str | None, no_group: bool) -> str | None:
     return found
 
 
-def _options(settings: Settings, start: Start | None, read_uncommitted: bool | None) -> dict[str, Any]:
-    """Of the consumer: the command line's before the file's."""
+def _options(settings: Settings, start: Start | None, read_uncommitted: bool | None, group: str | None, *, shares: bool) -> dict[str, Any]:
+    """Of the consumer: the command line's before the file's. What a file says of groups is for those who read with one."""
+    from gkafka.cli.propertynames import COMMIT_OPTIONS, MEMBER_OPTIONS
     from gkafka.config import NativeConsumerConfig
 
-    options = {"isolation_level": "read_committed", **settings.of(NativeConsumerConfig)}
+    idle = (*(() if shares else MEMBER_OPTIONS), *(() if group is not None else COMMIT_OPTIONS))
+    found = settings.of(NativeConsumerConfig)
+    options = {"isolation_level": "read_committed", **{name: found[name] for name in found if name not in idle or settings.is_set(name)}}
     if read_uncommitted is not None:
         options["isolation_level"] = "read_uncommitted" if read_uncommitted else "read_committed"
     if start is not None and start.kind == "end":

@@ -17,6 +17,8 @@ from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig
 
 __all__ = [
     "BUFFERS",
+    "COMMIT_OPTIONS",
+    "MEMBER_OPTIONS",
     "PREFERRED",
     "SECRETS",
     "canonical",
@@ -27,7 +29,8 @@ __all__ = [
 ]
 
 # -- for which commands -----------------------------------------------------------------------------------------------------------
-POSITION_OPTIONS = ("group", "auto_offset_reset", "auto_commit", "auto_commit_interval_ms")
+COMMIT_OPTIONS = ("auto_commit", "auto_commit_interval_ms")
+POSITION_OPTIONS = ("group", "auto_offset_reset", *COMMIT_OPTIONS)
 MEMBER_OPTIONS = (
     *("session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms", "assignors", "group_protocol", "group_remote_assignor"),
     "group_instance_id",

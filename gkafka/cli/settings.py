@@ -65,6 +65,10 @@ class Settings:
         """How many records to take together: so many, or max.poll.records if that is less."""
         return min(most, int(self.records.get("max_poll_records", most)))
 
+    def is_set(self, option: str) -> bool:
+        """Was it named on the command line, by --set? Then it was meant for this command."""
+        return self.where.get(option, "").startswith("--")
+
     def refuse(self, why: str, *options: str, unless: tuple[Any, ...] = ()) -> None:
         """Raise ConfigurationError if one of these options was given, but for these values. why: with the next step."""
         for option in options:

@@ -82,7 +82,14 @@ def test_topics_loads_no_table_that_it_needs_not(cluster: MockCluster) -> None:
     assert "orders" in told.stdout
     loaded = told.stderr.split("'")
     assert "gkafka.admin.topics" in loaded
-    for module in ("gkafka.admin.acls", "gkafka.admin.administrator", "gkafka.nativeproducer", "gkafka.consumer", "gkafka.wire.access"):
+    for module in (
+        "gkafka.admin.acls",
+        "gkafka.admin.administrator",
+        "gkafka.nativeproducer",
+        "gkafka.consumer",
+        "gkafka.wire.access",
+        "gkafka.core.scram",
+    ):
         assert module not in loaded
 
 

@@ -124,6 +124,19 @@ def test_no_group_reads_alone(cluster: MockCluster, file: File) -> None:
     failure(tool("consume", "t", "-b", cluster.bootstrap, "-g", "x", "--no-group"), "give one of them", code=2)
 
 
+MEMBER = (
+    "session.timeout.ms=12000\nmax.poll.interval.ms=60000\ngroup.instance.id=one\nenable.auto.commit=true\nauto.commit.interval.ms=50\n"
+)
+
+
+@pytest.mark.parametrize("words", [[], ["--no-group"], ["-g", "x", "-p", "0"]])
+def test_what_a_file_says_of_members_is_left_where_there_are_none(words: list[str], cluster: MockCluster, file: File) -> None:
+    write(cluster)
+    outcome = tool("consume", "t", "-b", cluster.bootstrap, "-c", file(MEMBER), *words)
+    assert (outcome.code, len(outcome.lines), outcome.err) == (0, 10, "")
+    failure(tool("consume", "t", "-b", cluster.bootstrap, "--set", "session.timeout.ms=9000"), "session.timeout.ms=9000 has nothing to do")
+
+
 def test_nothing_is_committed_where_the_file_says_so(cluster: MockCluster, file: File) -> None:
     write(cluster)
     config = file("group.id=billing\nenable.auto.commit=false\n")
