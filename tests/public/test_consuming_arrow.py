@@ -177,6 +177,21 @@ def test_a_group_commits_what_was_handed_out_and_goes_on_there(client: KafkaClie
     assert cluster.committed("g")["t", 0].offset == 13, "the end of the block says that all of it is finished"
 
 
+def test_columns_of_several_leaders_are_committed_with_the_epoch_of_the_last(
+    client: KafkaClient, cluster: MockCluster, make: Make, run: Runner
+) -> None:
+    """By it whoever goes on there finds out that the log was cut (KIP-320)."""
+    fill(client, [b"of the first leader"], partition=0)
+    cluster.move_leader("t", 0, cluster.leader("t", 0))
+    fill(client, [b"of the second leader"], partition=0)
+    consumer = make("t", "g")
+    run.until(lambda: consumer.stats()["buffered"] == 2)
+    assert offsets(consumer, 2) == [0, 1]
+    consumer.commit()
+    committed = cluster.committed("g")["t", 0]
+    assert (committed.offset, committed.leader_epoch) == (2, 1)
+
+
 def test_auto_commit_leaves_out_what_the_last_call_returned(client: KafkaClient, cluster: MockCluster, make: Make, run: Runner) -> None:
     fill(client, numbers(10))
     consumer = make(None, "g", auto_commit_interval_ms=20)
