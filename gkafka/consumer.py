@@ -245,7 +245,7 @@ class Consumer:
                 if self.closed:
                     return
                 try:
-                    message = self.consume()
+                    message = self.consume(TICK_S * 1000)  # whatever consume_timeout_ms: with 0 it would go round and round
                 except ConsumerStoppedException:
                     if self.closed:
                         return

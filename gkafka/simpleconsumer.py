@@ -496,13 +496,14 @@ class SimpleConsumer:
 
     def _auto_commit(self) -> None:
         """Commit if the interval has passed."""
-        if not self._auto_commit_enable or self._engine is None or not self._may_commit():
+        engine = self._engine  # stop() takes it away at any moment
+        if not self._auto_commit_enable or engine is None or not self._may_commit():
             return
         if self._handler.monotonic() - self._committed_at < self._auto_commit_interval_ms / 1000:
             return
         self._committed_at = self._handler.monotonic()
         try:
-            self._commit(self._engine)
+            self._commit(engine)
         except NoPartitionsForConsumerException as exc:
             log.info("%s", exc)
         except KafkaException as exc:

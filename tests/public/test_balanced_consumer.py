@@ -180,6 +180,27 @@ def test_a_position_that_was_anothers_meanwhile_is_not_gone_back_to(client: Kafk
     assert member.held_offsets[3] == 5
 
 
+def test_a_position_is_not_gone_back_to_either_by_who_had_nothing_meanwhile(
+    client: KafkaClient, join: Join, zoo: Zoo, keeper: ZooClient
+) -> None:
+    member = join(auto_commit_enable=True)
+    fill(client, [b"%d" % n for n in range(5)], partition=3)
+    read(member, 5)
+    others = [another(zoo, f"!{n}") for n in range(4)]
+    beat(member)
+    assert owners(zoo) == sorted(member.partitions) == []
+    fill(client, [b"more"], partition=3)
+    with client.topics["t"].get_simple_consumer("g", partitions=[3]) as elsewhere:
+        read(elsewhere, 1)
+        elsewhere.commit_offsets()
+    for other in others:
+        zoo.end_session(other)
+    beat(member, 2)
+    assert sorted(member.partitions) == [0, 1, 2, 3]
+    assert member.consume(block=False) is None
+    assert member.held_offsets[3] == 5
+
+
 @pytest.mark.parametrize("how", ["the user's client", "ZooKeeper"])
 def test_the_lease_is_no_longer_than_the_session_that_there_is(join: Join, keeper: ZooClient, client: KafkaClient, how: str) -> None:
     if how == "ZooKeeper":

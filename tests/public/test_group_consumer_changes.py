@@ -341,3 +341,5 @@ def test_what_is_finished_of_a_deleted_topic_is_nobodys_error(
         cluster.delete_topic("t")
         cluster.clear_script()
         settle(run, lambda: committed(cluster, "u") == {0: 5}, member)
+        fill(client, [b"more"], topic="u")
+        settle(run, lambda: committed(cluster, "u") == {0: 6}, member)  # and no call has raised what came of the commit before

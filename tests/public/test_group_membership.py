@@ -35,7 +35,9 @@ def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
     return make_cluster(1, {"t": 2}, limits=GROUPS, auto_create=False)
 
 
-def keep_group(cluster: MockCluster, *others: tuple[str, bytes], joining: int = 0, generations: Sequence[int] = ()) -> list[int]:
+def keep_group(
+    cluster: MockCluster, *others: tuple[str, bytes], joining: int = 0, generations: Sequence[int] = (), leader: str = "a"
+) -> list[int]:
     """A coordinator by whose word the member leads the group; others: (id, metadata) of members that are there, too. joining: what a JoinGroup is
     refused with. generations: of the first answers, 1 after them.
 
@@ -53,13 +55,13 @@ def keep_group(cluster: MockCluster, *others: tuple[str, bytes], joining: int = 
             generation_id=numbers.pop(0) if numbers else 1,
             protocol_type="consumer",
             protocol_name="range",
-            leader="a",
+            leader=leader,
             member_id="a",
-            members=members,
+            members=members if leader == "a" else [],
         )
 
     def sync(request: Any) -> SyncGroupResponse:
-        mine = next(a.assignment for a in request.message.assignments if a.member_id == "a")
+        mine = next((a.assignment for a in request.message.assignments if a.member_id == "a"), assignment(0, 1))
         return SyncGroupResponse(protocol_type="consumer", protocol_name="range", assignment=bytes(mine))
 
     cluster.on("JoinGroup", Reply(join), times=None)
@@ -129,6 +131,19 @@ def test_a_leader_notices_that_a_topic_has_grown_which_only_others_read(
         run.until(lambda: (member.consume(10), len(member.assignment()) == 2)[-1])
         run.sleep(1.5)  # it looks once a second
         assert cluster.count("JoinGroup") == 2
+
+
+def test_who_does_not_lead_asks_for_another_rebalance_too_if_the_leader_does_not(
+    connect: Callable[..., KafkaClient], cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader may be another client's member, that does not read the topic."""
+    monkeypatch.setattr("gkafka.sharing.LEADER_S", 0.2)
+    keep_group(cluster, generations=[1, 2, 3], leader="b")
+    client = connect(cluster, metadata_max_age_ms=100)
+    with client.get_consumer("t", "g", assignors=["range"], heartbeat_interval_ms=50) as member:
+        run.until(lambda: (member.consume(10), len(member.assignment()) == 2)[-1])
+        cluster.add_partitions("t", 3)
+        run.until(lambda: (member.consume(10), cluster.count("SyncGroup") == 2)[-1])
 
 
 def test_partitions_that_the_leader_knew_first_are_begun_when_the_member_knows_them(

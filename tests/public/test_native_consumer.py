@@ -49,6 +49,21 @@ def values(consumer: Consumer, count: int) -> list[Any]:
     return [message.value for message in read(consumer, count)]
 
 
+def test_who_iterates_waits_also_where_calls_do_not(client: KafkaClient, make: Make, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With consume_timeout_ms=0 it went round and round, at a whole CPU."""
+    consumer, calls = make("t", consume_timeout_ms=0), []
+    consume = consumer._engine.consume_batch
+    monkeypatch.setattr(consumer._engine, "consume_batch", lambda *args: calls.append(args) or consume(*args))
+    iterating = run.aside(lambda: [message.value for message in consumer])
+    run.until(lambda: calls)
+    run.sleep(0.3)
+    fill(client, numbers(3))
+    run.until(lambda: consumer.position(T0) == 3)
+    consumer.stop()
+    assert iterating.result() == numbers(3)
+    assert len(calls) < 20
+
+
 # -- what is read ------------------------------------------------------------------------------------------------------------
 def test_one_topic_or_many(connect: Any, make_cluster: Any, make: Make) -> None:
     client = connect(make_cluster(topics={"t": 2, "u": 1, "v": 1}))

@@ -55,6 +55,17 @@ def test_a_partition_in_which_nothing_was_there_yet_goes_on_from_its_beginning(c
     consumer.stop()
 
 
+def test_a_stop_in_the_middle_of_a_commit_in_the_background_is_no_error(client: KafkaClient, cluster: MockCluster) -> None:
+    """The worker had looked, and then there was no engine any more: it ended by an AttributeError."""
+    fill(client, numbers(5))
+    consumer = client.topics["t"].get_simple_consumer("g", auto_commit_enable=True, auto_commit_interval_ms=60_000)
+    read(consumer, 5)
+    consumer._auto_commit_interval_ms = 0
+    consumer._may_commit = lambda: (setattr(consumer, "_may_commit", lambda: True), consumer.stop())[0] is None
+    consumer._auto_commit()
+    assert committed(cluster) == 5
+
+
 @pytest.mark.parametrize("native", [False, True])
 def test_b24_nothing_is_handed_out_behind_the_commit_of_a_stop(
     client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch, native: bool

@@ -136,6 +136,35 @@ def test_commits_hold_epochs_and_a_start_there_finds_a_cut_log(
     simple.stop()
 
 
+@pytest.mark.parametrize("managed", [False, True], ids=["simple", "managed"])
+def test_where_a_consumer_goes_on_by_itself_the_epoch_of_its_commit_says_nothing(
+    client: KafkaClient, cluster: MockCluster, run: Runner, managed: bool
+) -> None:
+    """The epoch of an older commit ends before the position: that is no log that was cut."""
+    topic = client.topics["t"]
+    options = {"consumer_timeout_ms": LIMIT_S * 1000, "fetch_error_backoff_ms": 10}
+    consumer: Any = (
+        topic.get_balanced_consumer("g", managed=True, heartbeat_interval_ms=50, **options)
+        if managed
+        else topic.get_simple_consumer("g", reset_offset_on_fetch=False, **options)
+    )
+    fill(client, numbers(5))
+    read(consumer, 5)
+    consumer.commit_offsets()
+    cluster.move_leader("t", 0, cluster.leader("t", 0))
+    fill(client, numbers(5, 5))
+    read(consumer, 5)
+    if managed:
+        cluster.rebalance("g")
+        run.until(lambda: consumer._generation == 2 and consumer.partitions)
+    else:
+        consumer.stop()
+        consumer.start()
+    fill(client, [b"next"])
+    assert [m.offset for m in read(consumer, 1)] == [10]
+    consumer.stop()
+
+
 def test_epochs_of_metadata_before_version_9_are_not_relied_on(connect: Any, make_cluster: Any, native: Native) -> None:
     """A broker may tell an old one for as long as partitions are reassigned: fetches with it would be refused for all that time."""
     cluster = make_cluster(brokers=2, versions="2.3")
