@@ -440,7 +440,7 @@ def test_transactions_and_offsets_within_them(producer: Make, consumer: Make, cl
         ({"bootstrap_servers": []}, "bootstrap_servers="),
         ({"bootstrap_servers": ["h:p"]}, "h:p"),
         ({"api_version": "0.9"}, "api_version='0.9'"),
-        ({"api_version": (9, 9)}, "9.9"),
+        ({"api_version": (9, 9)}, "api_version=(9, 9)"),
         ({"linger_ms": -1}, "linger_ms=-1"),
         ({"batch_size": "many"}, "batch_size='many'"),
         ({"compression_type": "brotli"}, "compression_type='brotli'"),
