@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +73,58 @@ def test_f19_a_wall_clock_that_jumps_times_nothing_out_and_ends_no_session(
             clock.ahead = 0.0
             assert consumer.consume(timeout_ms=200) is None
             assert cluster.group("g").generation == generation, "no rebalance"
+
+
+# -- F19, for the whole process ----------------------------------------------------------------------------------------
+FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
+JUMPING = """
+    import os, sys, time
+    from gkafka import KafkaClient
+    from gkafka.testing import MockCluster
+
+    handler, clock = sys.argv[1:]
+
+    def jump(to):
+        with open(clock, "w") as file:
+            file.write(to)
+        true = started + time.monotonic() - since
+        assert abs(time.time() - true) > 1800, "the clock did not jump"
+
+    started, since = time.time(), time.monotonic()
+    group = {"group": "g", "session_timeout_ms": 20000, "heartbeat_interval_ms": 50}
+    with MockCluster(topics={"t": 1}) as cluster, KafkaClient(cluster.bootstrap, handler=handler, broker_version="2.0") as client:
+        with client.get_producer(linger_ms=50, delivery_timeout_ms=20000) as producer, client.get_consumer(["t"], **group) as consumer:
+            for number, to in enumerate(("+0", "+1h", "-1h", "+1d", "-1d")):
+                lingering = producer.produce("t", b"before")
+                if number:
+                    jump(to)
+                begun = time.monotonic()
+                for delivery in (lingering, producer.produce("t", b"after")):
+                    assert delivery.result(20).offset >= 2 * number
+                read = [consumer.consume(timeout_ms=20000) for _ in range(2)]
+                assert [message.value for message in read] == [b"before", b"after"]
+                assert abs(read[1].timestamp / 1000 - time.time()) < 60, "a record's time is that of the clock"
+                consumer.commit()
+                client.update_cluster()
+                assert time.monotonic() - begun < 20, "nothing waited for the clock"
+                if not number:
+                    generation = cluster.group("g").generation
+            assert cluster.group("g").generation == generation, "no rebalance"
+    print("went on")
+"""
+
+
+@pytest.mark.parametrize("name", ["threading", "gevent"])
+def test_f19_a_process_whose_clock_jumps_goes_on(name: str, tmp_path: Path) -> None:
+    """All clocks of C, too, by libfaketime: the interpreter's, the loop's of gevent. The monotonic one is left alone, as when somebody sets the clock."""
+    if FAKETIME is None:
+        pytest.skip("libfaketime is not installed: apt-get install libfaketime")
+    clock = tmp_path / "clock"
+    clock.write_text("+0")
+    fake = {"LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1", "DONT_FAKE_MONOTONIC": "1"}
+    command = [sys.executable, "-c", textwrap.dedent(JUMPING), name, str(clock)]
+    done = subprocess.run(command, env={**os.environ, **fake}, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "went on\n", done.stderr
 
 
 # -- F31 ---------------------------------------------------------------------------------------------------------------
