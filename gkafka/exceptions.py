@@ -69,6 +69,7 @@ __all__ = [
     "UnicodeException",
     "UnknownTopicError",
     "UnsupportedCodec",
+    "WrongTypeError",
     "ZooKeeperError",
 ]
 
@@ -76,6 +77,10 @@ __all__ = [
 # -- what the caller gave or did ---------------------------------------------------------------------------------------
 class ConfigurationError(KafkaException, ValueError):
     """An option's name or value cannot be used; the text names both and what to give instead."""
+
+
+class WrongTypeError(ConfigurationError, TypeError):
+    """An argument of a type that cannot be used."""
 
 
 class UnicodeException(KafkaException):

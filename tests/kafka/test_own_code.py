@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gkafka.kafka import KafkaConsumer, TopicPartition
+from gkafka.kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from gkafka.kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from gkafka.kafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from gkafka.kafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
+from gkafka.kafka.errors import CommitFailedError, KafkaConfigurationError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, joined, last, offsets, put, until
@@ -212,3 +212,29 @@ def test_looking_up_a_partition_without_a_leader_ends_by_the_timeout(consumer: M
     with pytest.raises(KafkaTimeoutError):
         getattr(reading, call)({lost: 0} if call == "offsets_for_times" else [lost])
     assert time.monotonic() - begun < 10
+
+
+# -- commits by who reads nothing ------------------------------------------------------------------------------------------
+def test_offsets_can_be_committed_for_a_group_without_reading_anything(consumer: Make, cluster: MockCluster) -> None:
+    """Behaviour 282, as kafka-python: nothing was handed out, so that commit() has nothing to do; what is given is committed."""
+    keeping = consumer(cluster, **GROUP)
+    keeping.commit()
+    assert keeping.commit_async().get(5) is not None
+    assert cluster.count("OffsetCommit") == 0
+    keeping.commit({FIRST: OffsetAndMetadata(7, "by hand")})
+    assert tuple(keeping.committed(FIRST, metadata=True)) == (7, "by hand")
+    assert keeping.commit_async({FIRST: OffsetAndMetadata(8, "")}).get(5).topics == [("t", [(0, 0)])]
+    assert keeping.committed(FIRST) == 8
+    assert keeping.group_metadata() == ("g", -1, "", None)
+    member = joined(consumer(cluster, "t", **GROUP))
+    with pytest.raises(CommitFailedError, match="the group has members"):
+        keeping.commit({FIRST: OffsetAndMetadata(1, "")})
+    assert member.committed(FIRST) == 8
+
+
+@pytest.mark.parametrize("topic", [5, None, ["t"]])
+def test_a_topic_that_is_no_text_is_a_type_error(producer: Make, consumer: Make, cluster: MockCluster, topic: Any) -> None:
+    for call in (producer(cluster).partitions_for, lambda one: producer(cluster).send(one, b"v"), consumer(cluster).partitions_for_topic):
+        with pytest.raises(TypeError, match=r"^topic=.*: must be a text") as caught:
+            call(topic)
+        assert isinstance(caught.value, KafkaConfigurationError)

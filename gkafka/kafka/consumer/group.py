@@ -380,15 +380,21 @@ class KafkaConsumer:
         """Commit what was handed out, or {TopicPartition: OffsetAndMetadata}: the next offset to consume. Returns when it is done.
 
         Raises CommitFailedError for partitions that are not this member's any more, other KafkaErrors for what cannot be mended. timeout_ms: None is
-        request_timeout_ms.
+        request_timeout_ms. Without subscribe() and assign() nothing was handed out; offsets that are given are committed for a group without members.
         """
         consumer = self._committing()
         timeout_s = self._seconds(timeout_ms)
-        if offsets is None:
+        if offsets is not None:
+            self._commit_of(consumer, offsets, timeout_s)()
+        elif consumer is not None:
             consumer.commit(timeout=timeout_s)
-            return
+
+    def _commit_of(self, consumer: Consumer | None, offsets: Any, timeout_s: float) -> Callable[[], object]:
+        """What commits these."""
         plain, notes, epochs = offsets_of(offsets)
-        consumer.commit(plain, timeout=timeout_s, notes=notes, epochs=epochs)
+        if consumer is None:
+            return lambda: self._lookups.commit(plain, timeout_s=timeout_s, notes=notes, epochs=epochs)
+        return lambda: consumer.commit(plain, timeout=timeout_s, notes=notes, epochs=epochs)
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, callback: Callable[[Any, Any], object] | None = None
@@ -397,18 +403,15 @@ class KafkaConsumer:
         consumer = self._committing()
         given: Any = offsets
         if offsets is None:
-            given = {tp: OffsetAndMetadata(offset, "") for tp, offset in consumer.positions().items() if offset >= 0}
-        plain, notes, epochs = offsets_of(given)
-        given = dict(given)
-        timeout_s = self._seconds(None)
-        return self._commits.later(given, lambda: consumer.commit(plain, timeout=timeout_s, notes=notes, epochs=epochs), callback)
+            positions = consumer.positions() if consumer is not None else {}
+            given = {tp: OffsetAndMetadata(offset, "") for tp, offset in positions.items() if offset >= 0}
+        commit = self._commit_of(consumer, given, self._seconds(None))
+        return self._commits.later(dict(given), commit, callback)
 
-    def _committing(self) -> Consumer:
+    def _committing(self) -> Consumer | None:
         self._check_usable()
         if self.config["group_id"] is None:
             raise IllegalStateError("commit() without a group: give group_id")
-        if self._consumer is None:
-            raise IllegalStateError("commit() before subscribe() or assign(): there is nothing to commit")
         return self._consumer
 
     def committed(self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None) -> Any:
@@ -422,7 +425,7 @@ class KafkaConsumer:
     def group_metadata(self) -> GroupMetadata:
         """For KafkaProducer.send_offsets_to_transaction()."""
         consumer = self._committing()
-        return consumer.group_metadata()
+        return consumer.group_metadata() if consumer is not None else GroupMetadata(self.config["group_id"])
 
     # -- looking up ------------------------------------------------------------------------------------------------------------
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -8,7 +8,16 @@ from typing import Any
 from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
-from gkafka.exceptions import KafkaTimeoutError, RetriableError, UnknownTopicOrPartition, UnsupportedVersion
+from gkafka.exceptions import (
+    CommitFailedError,
+    IllegalGeneration,
+    KafkaTimeoutError,
+    RebalanceInProgress,
+    RetriableError,
+    UnknownMemberId,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.kafka.errors import IllegalArgumentError, UnknownPartitionError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
@@ -103,6 +112,17 @@ class Lookups:
         if entry.offset < 0:
             return None
         return OffsetAndMetadata(entry.offset, entry.metadata, entry.leader_epoch) if with_metadata else entry.offset
+
+    def commit(
+        self, offsets: dict[TopicPartition, int], *, timeout_s: float, notes: dict[TopicPartition, str], epochs: dict[TopicPartition, int]
+    ) -> None:
+        """Commit for the group as somebody who is no member of it: the coordinator takes that as long as it has no members."""
+        if not offsets:
+            return
+        try:
+            self._offsets.commit(offsets, timeout_s=timeout_s, notes=notes, epochs=epochs)
+        except (UnknownMemberId, IllegalGeneration, RebalanceInProgress) as exc:
+            raise CommitFailedError(f"the group has members, who commit for it: subscribe() or assign() first: {exc}", **exc.about) from exc
 
     def partitions(self, topic: str) -> set[int]:
         """A topic's partitions, an empty set without such a topic, which is not made by asking."""
