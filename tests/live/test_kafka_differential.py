@@ -19,7 +19,7 @@ LIMIT_S = 30.0
 DIFFERENT = {
     "assign a number": "`assign()` of what is no TopicPartition",
     "bootstrap_connected": "`bootstrap_connected()`",
-    "a record is a tuple": "`isinstance(record, tuple)`",
+    "a record is a tuple": "records, as long as there is no deserializer",
     "fields of a record": "`ConsumerRecord.leader_epoch`",
     "leader_epoch of a record": "`ConsumerRecord.leader_epoch`",
     "an OffsetAndMetadata as a tuple": "`OffsetAndMetadata`",
