@@ -372,7 +372,7 @@ class BalancedConsumer(Balancing):
 
     def _setup_checker_worker(self) -> Any:
         """Start the worker that keeps the lease, compares the owners and balances (documented)."""
-        return self._handler.spawn(_keep, weakref.ref(self), self._wake, self._close, _name="gkafka-balance")
+        return self._handler.spawn_lasting(_keep, weakref.ref(self), self._wake, self._close, _name="gkafka-balance")
 
     # -- documented steps ----------------------------------------------------------------------------------------------------
     def _set_watches(self) -> None:
@@ -465,6 +465,8 @@ def _keep(me: weakref.ref[BalancedConsumer], wake: Any, close: Callable[[], None
         try:
             seconds = consumer._beat()
         except Exception as exc:
+            if consumer._handler.interrupted(exc):
+                raise  # the next one balances anew
             log.exception("group %s: the balancing worker met what it does not know", consumer._group)
             consumer._error, consumer._stale = exc, True
             seconds = 1.0

@@ -296,10 +296,17 @@ class Broker(BrokerCalls):
 
     def drop_channel(self, role: object) -> None:
         """Close one connection if it is there."""
-        with self._lock:
-            channel = self._channels.pop(role, None)
-        if channel is not None:
+        channel = self._channels.get(role)
+        if channel is None:
+            return
+        try:
+            with self._lock:
+                if self._channels.get(role) is channel:
+                    del self._channels[role]
             channel.close()
+        except BaseException:  # a signal handler's, and nobody knows of the connection any more
+            channel.abandon()
+            raise
 
     def close(self) -> None:
         """Close every connection. What was under way on them fails."""

@@ -208,10 +208,12 @@ class Consumer:
         return joined(pieces, schema)
 
     def _messages(self, wanted: int | None, limit_ms: float) -> list[Any]:
+        if (
+            not self._deserializers.are_given
+        ):  # asked first: what comes between taking and returning could be interrupted, and nobody gets it
+            return self._engine.consume_batch(wanted, limit_ms)
         messages = self._engine.consume_batch(wanted, limit_ms)
-        if messages and self._deserializers.are_given:
-            return self._deserializers.apply(self._go_back, messages, self._timeout_s(None))
-        return messages
+        return self._deserializers.apply(self._go_back, messages, self._timeout_s(None)) if messages else []
 
     def _consume(self, max_messages: int | None, timeout_ms: float | None, take: Callable[[int | None, float], list[T]]) -> list[T]:
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
@@ -230,9 +232,11 @@ class Consumer:
             left_ms = max(0.0, (deadline - self._handler.monotonic()) * 1000)
             # In steps, so that partitions that come into being are noticed.
             taken = take(wanted, min(left_ms, self._slice_ms))
-            now = self._handler.monotonic()
-            if taken or now >= deadline:
+            if taken:
                 return taken
+            now = self._handler.monotonic()
+            if now >= deadline:
+                return []
 
     def _go_back(self, tp: TopicPartition, offset: int) -> None:
         (self._engine.seek if self._share is None else self._share.go_back)(tp, offset)
@@ -342,7 +346,7 @@ class Consumer:
     def _start_keeper(self) -> None:
         if self._keeper is None:
             due = float("inf") if self._config.auto_commit is False else 0.0
-            self._keeper = self._handler.spawn(_keep_house, weakref.ref(self), due, _name="gkafka-consumer")
+            self._keeper = self._handler.spawn_lasting(_keep_house, weakref.ref(self), due, _name="gkafka-consumer")
 
     # -- for skins -------------------------------------------------------------------------------------------------------------
     def hand_out(

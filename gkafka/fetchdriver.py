@@ -2,6 +2,9 @@
 
 Whoever notices that something may be fetched drives: the connection's reader after an answer, the caller who has emptied a queue, the fetch
 worker when a pause ends. One drives at a time; another one leaves a note and goes on.
+
+A signal handler's exception may end any of them between two steps; under gevent the worker and the reader, too. Whoever is hit leaves a note, and the
+worker, or the one that is started in its place, makes the bookkeeping true again: what was not handed out is fetched once more.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import logging
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
@@ -21,41 +25,87 @@ from gkafka.core.fetcher import Asked, EpochCheck, Fetcher, Lookup
 from gkafka.core.positions import State
 from gkafka.exceptions import ConsumerStoppedException, ForkedClientError, KafkaException, KafkaTimeoutError
 from gkafka.explaining import Watchdog
+from gkafka.turn import Turn
 
 if TYPE_CHECKING:
+    from gkafka.broker import Broker
     from gkafka.cluster import Cluster
     from gkafka.config import ConsumerConfig
+    from gkafka.net.channel import Channel
 
 __all__ = ["FetchDriver", "Fetching"]
 
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
+STUCK_S = 5.0
+"""A driver that was not heard of for so long was interrupted, and again before it could leave a note of that."""
+BUSY_S = 0.005
+"""When a worker that found another driver at work looks again."""
 FRAME_BYTES = 1 << 16
 """What an answer may hold beside records: so much less than max_response_bytes is asked for."""
 
 
 class Fetching:
-    """One fetch worker's share: the leaders whose id falls to it, and the machine that asks them."""
+    """One fetch worker's share: the leaders whose id falls to it, and the machine that asks them.
 
-    __slots__ = ("again", "fetcher", "index", "lock", "role", "sleeps_until", "wake", "worker")
+    turn: whose it is drives. under_way: broker id -> the fetch that was handed to a connection, and that. notes: of those who were interrupted, what
+    they held the turn as; beat: when its last driver was heard of.
+    """
 
-    def __init__(self, index: int, role: object, fetcher: Fetcher, lock: Any, wake: Any) -> None:
+    __slots__ = ("again", "beat", "fetcher", "index", "notes", "role", "sleeps_until", "turn", "under_way", "wake", "worker")
+
+    def __init__(self, index: int, role: object, fetcher: Fetcher, wake: Any) -> None:
         self.index = index
         self.role = role
         self.fetcher = fetcher
-        self.lock = lock
+        self.turn = Turn()
         self.wake = wake
         self.worker: Any = None
         self.again = False
         self.sleeps_until = float("inf")
+        self.under_way: dict[int, tuple[Asked, Channel]] = {}
+        self.notes: list[object] = []
+        self.beat = 0.0
+
+    def suspect(self, who: object = None) -> None:
+        """An exception from outside (a signal handler's) may have come between two steps that belong together: the worker looks."""
+        self.notes.append(who)
+        self.wake.set()
+
+    def is_suspicious(self, now: float) -> bool:
+        """Has somebody left a note, or not been heard of for so long that he was interrupted without leaving one?"""
+        return bool(self.notes) or (self.turn.holder is not None and now - self.beat > STUCK_S)
+
+    def is_under_way(self, asked: Asked) -> bool:
+        """Is it with a connection that will tell what becomes of it?"""
+        entry = self.under_way.get(asked.broker_id)
+        return entry is not None and entry[0] is asked and not entry[1].closed
+
+
+class Step:
+    """`with lock, step:` for statements that belong together. torn: they were interrupted, so that a queue may lack what its position has passed;
+    nothing may be read of any before FetchDriver.make_whole().
+    """
+
+    __slots__ = ("torn",)
+
+    def __init__(self) -> None:
+        self.torn = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None and not issubclass(kind, KafkaException):
+            self.torn = True
 
 
 class FetchDriver:
     """Workers, requests and queues of one consumer.
 
     lock: held for each step of the machines and of the queues, never across a wait. filled: set when there may be something to hand out.
-    order: the queues, the one whose turn it is first. held: bytes in all queues.
+    order: the queues, the one whose turn it is first. held: bytes in all queues. step: for what is done under the lock.
     """
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, reset_policy: int | None) -> None:
@@ -68,6 +118,7 @@ class FetchDriver:
         self.stopped = False
         self.started = False
         self.held = 0
+        self.step = Step()
         self.fetches = 0
         self.may_deliver: Callable[[], bool] | None = None  # see NativeConsumer.ask_before_delivery
         self.watchdog = Watchdog(config.stall_warning_ms / 1000) if config.stall_warning_ms else None
@@ -98,7 +149,7 @@ class FetchDriver:
         # Not id(self): the next consumer may get the same one, and with it a connection that is still waiting for an answer.
         wake = self._handler.Event()
         self.cluster.sleepers.add(wake)
-        return Fetching(index, object(), fetcher, self._handler.Mutex(), wake)
+        return Fetching(index, object(), fetcher, wake)
 
     # -- what is read, under the lock ------------------------------------------------------------------------------------------
     def clear(self) -> list[tuple[Fetching, int | None]]:
@@ -137,6 +188,35 @@ class FetchDriver:
         """What was fetched of a partition is void."""
         self.held -= queue.held
         queue.clear()
+
+    def make_whole(self) -> None:
+        """If a step was torn: what was not handed out is fetched again."""
+        if self.step.torn:
+            with self.lock:
+                under_way = self._forget_fetched()
+            self.hang_up(under_way)
+
+    def _forget_fetched(self) -> list[tuple[Fetching, int | None]]:
+        """Under the lock. Returns whose fetches are under way: for hang_up()."""
+        under_way: list[tuple[Fetching, int | None]] = [(share, broker_id) for share in self.shares for broker_id in share.fetcher.busy]
+        for queue in list(self.order):
+            if self.queues.get(queue.position.tp) is not queue:
+                self.order.remove(queue)
+        for queue in self.queues.values():
+            if queue not in self.order:
+                self.order.append(queue)
+            queue.clear()
+            position = queue.position
+            if position.consumed < 0 or position.state is State.RESETTING:
+                position.reset(position.reset_to)
+            else:
+                position.seek(position.consumed, position.consumed_epoch)
+        for share in self.shares:
+            share.fetcher.positions = {tp: queue.position for tp, queue in self.queues.items()}
+            share.fetcher.forget_requests()
+        self.held = 0
+        self.step.torn = False
+        return under_way
 
     def cancel_parked(self, tp: TopicPartition) -> list[tuple[Fetching, int | None]]:
         """Whose parked fetches must go so that the partition need not wait behind them: for hang_up()."""
@@ -192,7 +272,7 @@ class FetchDriver:
         self._handler.start()
         me = weakref.ref(self)
         for share in self.shares:
-            share.worker = self._handler.spawn(
+            share.worker = self._handler.spawn_lasting(
                 _work, me, share, self.cluster, _name=f"gkafka-fetcher-{share.index}", _on_failure=lambda error: _failed(me, error)
             )
 
@@ -230,29 +310,50 @@ class FetchDriver:
             self._kick_share(share)
 
     def _kick_share(self, share: Fetching) -> None:
-        if self._drive(share) < share.sleeps_until:
-            share.wake.set()
+        me = object()
+        try:
+            if self._drive(share, me) < share.sleeps_until:
+                share.wake.set()
+        except BaseException:
+            share.suspect(me)
+            raise
 
-    def _drive(self, share: Fetching) -> float:
-        """Send what the machine wants. One driver at a time: another one leaves a note and goes on."""
+    def _drive(self, share: Fetching, me: object) -> float:
+        """Send what the machine wants. One driver at a time: another one leaves a note and goes on. me: what the turn is taken as."""
         deadline = float("inf")
         while not self.stopped and self.started:
-            if not share.lock.acquire(blocking=False):
+            if not share.turn.take(me):
                 share.again = True
-                if not share.lock.acquire(blocking=False):
-                    return self._handler.monotonic() + 0.005
-            try:
-                share.again = False
-                deadline = self._drive_once(share)
-            finally:
-                share.lock.release()
+                if not share.turn.take(me):
+                    return self._handler.monotonic() + BUSY_S
+            share.again = False
+            deadline = self._drive_once(share)
+            share.turn.give(me)
             if not share.again:
                 return deadline
         return deadline
 
+    def mend(self, share: Fetching) -> None:
+        """On the worker: put right what an interrupted driver, or reader, left half done."""
+        me, notes = object(), list(share.notes)
+        holder = share.turn.holder
+        if holder is not None and holder not in notes and self._handler.monotonic() - share.beat < STUCK_S:
+            return  # somebody is driving: later
+        share.turn.take_over(me)
+        try:
+            self.make_whole()
+            with self.lock:
+                gone = share.fetcher.restore(share.is_under_way)
+            self.hang_up((share, broker_id) for broker_id in gone)
+            del share.notes[: len(notes)]
+            self.filled.set()  # who was interrupted may have been about to say so
+        finally:
+            share.turn.give(me)
+
     def _drive_once(self, share: Fetching) -> float:
-        now = self._handler.monotonic()
-        with self.lock:
+        now = share.beat = self._handler.monotonic()
+        self.make_whole()
+        with self.lock, self.step:
             self.divide()
             plan = share.fetcher.poll(now, full=self.is_full)
             if plan.errors:
@@ -281,27 +382,32 @@ class FetchDriver:
                 driver._fetched(share, asked, response, error)
 
         timeout_s = (self.config.request_timeout_ms + asked.request.max_wait_ms) / 1000
-        self._send(share.role, asked.broker_id, asked.request, on_done, timeout_s, asked.max_version)
-
-    def _send(
-        self,
-        role: object,
-        broker_id: int,
-        request: Any,
-        on_done: Callable[[Any, KafkaException | None], None],
-        timeout_s: float,
-        max_version: int | None = None,
-    ) -> None:
-        broker = self.cluster.broker_by_id(broker_id)
+        broker_id = asked.broker_id
         try:
-            if broker is None:
-                raise KafkaTimeoutError(f"broker {broker_id} is not known any more")
-            broker.send(role, request, on_done, timeout_s=timeout_s, max_version=max_version)
+            channel = self._broker(broker_id).channel(share.role)
+            channel.send(asked.request, on_done, timeout_s=timeout_s, max_version=asked.max_version)
+            share.under_way[broker_id] = asked, channel
         except KafkaException as exc:
             on_done(None, exc)
 
+    def _broker(self, broker_id: int) -> Broker:
+        broker = self.cluster.broker_by_id(broker_id)
+        if broker is None:
+            raise KafkaTimeoutError(f"broker {broker_id} is not known any more")
+        return broker
+
     def _fetched(self, share: Fetching, asked: Asked, response: Any, error: KafkaException | None) -> None:
-        with self.lock:
+        try:
+            self._take_in(share, asked, response, error)
+        except BaseException:
+            share.suspect()
+            raise
+        share.again = True
+        self._kick_share(share)
+
+    def _take_in(self, share: Fetching, asked: Asked, response: Any, error: KafkaException | None) -> None:
+        self.make_whole()
+        with self.lock, self.step:
             batches, errors, stale = share.fetcher.on_fetched(asked, response, error, self._handler.monotonic())
             self.fetches += 1
             for batch in batches:
@@ -319,32 +425,44 @@ class FetchDriver:
                     queue.catch_up()
         if batches or errors:
             self.filled.set()  # who waits with OS threads wakes up when this one sends, and lets go of the interpreter
-        share.again = True
-        self._kick_share(share)
 
     def _look_up(self, share: Fetching, lookup: Lookup) -> None:
-        def on_done(response: Any, error: KafkaException | None) -> None:
-            with self.lock:
-                errors, stale = share.fetcher.on_looked_up(lookup, response, error, self._handler.monotonic())
-                self._answered(errors, stale)
-            self._kick_share(share)
-            self.filled.set()
+        def take_in(response: Any, error: KafkaException | None) -> None:
+            errors, stale = share.fetcher.on_looked_up(lookup, response, error, self._handler.monotonic())
+            self._answered(errors, stale)
 
-        self._send(CONTROL, lookup.broker_id, lookup.request, on_done, self.cluster.config.socket_timeout_ms / 1000)
+        self._ask(share, lookup, take_in)
 
     def _check(self, share: Fetching, check: EpochCheck) -> None:
-        def on_done(response: Any, error: KafkaException | None) -> None:
-            with self.lock:
-                checked = share.fetcher.on_checked(check, response, error, self._handler.monotonic())
-                for position in checked.void:
-                    queue = self.queues.get(position.tp)
-                    if queue is not None and queue.position is position:
-                        self.empty(queue)
-                self._answered(checked.errors, checked.stale)
-            self._kick_share(share)
-            self.filled.set()
+        def take_in(response: Any, error: KafkaException | None) -> None:
+            checked = share.fetcher.on_checked(check, response, error, self._handler.monotonic())
+            for position in checked.void:
+                queue = self.queues.get(position.tp)
+                if queue is not None and queue.position is position:
+                    self.empty(queue)
+            self._answered(checked.errors, checked.stale)
 
-        self._send(CONTROL, check.broker_id, check.request, on_done, self.cluster.config.socket_timeout_ms / 1000)
+        self._ask(share, check, take_in)
+
+    def _ask(self, share: Fetching, question: Lookup | EpochCheck, take_in: Callable[[Any, KafkaException | None], None]) -> None:
+        """take_in(response, error) is called under the lock."""
+
+        def on_done(response: Any, error: KafkaException | None) -> None:
+            try:
+                self.make_whole()
+                with self.lock, self.step:
+                    take_in(response, error)
+                self.filled.set()
+            except BaseException:
+                share.suspect()
+                raise
+            self._kick_share(share)
+
+        try:
+            broker = self._broker(question.broker_id)
+            broker.send(CONTROL, question.request, on_done, timeout_s=self.cluster.config.socket_timeout_ms / 1000)
+        except KafkaException as exc:
+            on_done(None, exc)
 
     def _answered(self, errors: list[KafkaException], stale: bool) -> None:
         self.tell(errors)
@@ -377,6 +495,7 @@ def _failed(me: weakref.ref[FetchDriver], error: BaseException) -> None:
 
 def _work(me: weakref.ref[FetchDriver], share: Fetching, cluster: Cluster) -> None:
     """A fetch worker: backoffs, metadata, and fetches that nobody else started. Ends with its consumer."""
+    share.suspect(share)  # the one before may have been interrupted
     while True:
         driver = me()
         if driver is None or driver.stopped:
@@ -387,7 +506,9 @@ def _work(me: weakref.ref[FetchDriver], share: Fetching, cluster: Cluster) -> No
         handler = driver._handler
         handler.check_fork()
         share.wake.clear()
-        deadline = driver._drive(share)
+        if share.is_suspicious(handler.monotonic()):
+            driver.mend(share)
+        deadline = driver._drive(share, share)
         now = handler.monotonic()
         share.sleeps_until = min(deadline, now + TICK_S)
         driver.watch()

@@ -2,12 +2,16 @@
 
 The first worker does nothing that takes long: a callback that runs, a parked JoinGroup, a long poll delay no heartbeat. JoinGroup and SyncGroup
 have a connection of their own, since coordinators park them.
+
+Under gevent a signal handler's exception may end either at any step. The next one goes on: a request that may not have gone out is asked again, a callback
+that has not returned is called again.
 """
 
 from __future__ import annotations
 
 import logging
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -77,14 +81,16 @@ class Member:
         self._at: Broker | None = None  # where its own connection is
         self._wake = self._handler.Event()
         self._changed = self._handler.Event()
-        self._jobs: Any = self._handler.Queue()
+        self._jobs: Any = self._handler.Queue()  # what wakes the callbacks' worker; None ends it
+        self._due: deque[Any] = deque()  # what it has to do, until it is done
+        self._sent: list[Ask] = []  # requests that a connection has
         self._calling: Any = None
-        self._abandoned = self._ended = self._looking = False
+        self._abandoned = self._ended = self._over = self._looking = False
         self._divided: dict[str, int] = {}  # by this member as the leader: how many partitions each topic had
         self._absent: set[str] = set()  # topics that were not there then
         cluster.sleepers.add(self._wake)
-        self._worker = self._handler.spawn(_work, self, self._wake, _name="gkafka-group")
-        self._caller = self._handler.spawn(_call, weakref.ref(self), self._jobs, _name="gkafka-rebalance")
+        self._worker = self._handler.spawn_lasting(_work, self, self._wake, _name="gkafka-group")
+        self._caller = self._handler.spawn_lasting(_call, weakref.ref(self), self._jobs, _name="gkafka-rebalance")
 
     # -- what its owner uses -------------------------------------------------------------------------------------------------
     def polled(self) -> None:
@@ -233,9 +239,11 @@ class Member:
             for problem in plan.problems:
                 self._on_problem(problem)
             if plan.tell is not None:
+                self._due.append(plan.tell)
                 self._jobs.put_nowait(plan.tell)
             if plan.topics is not None and not self._looking:
                 self._looking = True  # the plan says so until it is answered; whoever is called behind it would wait for each look
+                self._due.append(plan.topics)
                 self._jobs.put_nowait(plan.topics)
             for ask in plan.asks:
                 self._send(ask)
@@ -254,8 +262,21 @@ class Member:
                 if before is not None and before is not broker:
                     before.drop_channel(role)
             broker.send(role, ask.request, partial(self._answered, ask), timeout_s=ask.timeout_s)
+            with self._lock:
+                self._sent = [one for one in (*self._sent, ask) if self._group.is_under_way(one)]
         except KafkaException as exc:
             self._answered(ask, None, exc)
+
+    def _mend(self) -> None:
+        """The worker before may have been interrupted between any two steps."""
+        with self._lock:
+            sent = [id(ask) for ask in self._sent]
+            running = self._group.restore(lambda ask: id(ask) in sent, self._handler.monotonic())
+            if running is not None and not any(job is running for job in self._due):
+                self._due.append(running)
+            self._looking = any(not isinstance(job, Tell) for job in self._due)
+        if self._due:
+            self._jobs.put_nowait(running)
 
     def _answered(self, ask: Ask, response: Any, error: KafkaException | None) -> None:
         with self._lock:
@@ -281,31 +302,46 @@ class Member:
     def _end(self) -> None:
         if self._at is not None:
             self._at.drop_channel(self._role)
-        self._ended = True
+        self._ended = self._over = True
         self._changed.set()
+        self._jobs.put_nowait(None)
 
     # -- what takes long -------------------------------------------------------------------------------------------------------
+    def _do_all(self) -> None:
+        """Each stays where it is until it is done, so that the next worker finds it if this one is interrupted."""
+        while self._due:
+            self._handler.check_fork()
+            self._do(self._due[0])
+            self._due.popleft()
+
     def _do(self, job: Any) -> None:
         try:
-            if isinstance(job, Tell):
-                self._tell(job)
-            else:
+            if not isinstance(job, Tell):
                 self._give_topics(job)
+            elif self._group.is_telling(job):
+                self._tell(job)
         except Exception as exc:  # the next job is another's
+            if self._handler.interrupted(exc):
+                raise
             log.exception("group %r: a job of its callbacks' worker failed", self._group.options.group)
             self._on_problem(exc)
         self._wake.set()
 
     def _tell(self, tell: Tell) -> None:
         self._calling = self._handler.current_id()
+        is_told = True
         try:
             self._on_change(tell, self._group.generation, self._group.member_id)
-        except Exception as exc:
+        except BaseException as exc:
+            is_told = not self._handler.interrupted(exc)
+            if not is_told or not isinstance(exc, Exception):
+                raise
             self._on_problem(exc)
         finally:
             self._calling = None
-            with self._lock:
-                self._group.told(tell)
+            if is_told:
+                with self._lock:
+                    self._group.told(tell)
             self._changed.set()
 
     def _give_topics(self, names: frozenset[str]) -> None:
@@ -342,6 +378,7 @@ def rebalance_timeout_s(cluster: Cluster, wanted_s: float, session_s: float) -> 
 def _work(member: Member, wake: Any) -> None:
     """Requests, until the member has left, was abandoned, or can be none any more."""
     try:
+        member._mend()
         while not member._abandoned:
             member._handler.check_fork()
             wake.clear()
@@ -355,19 +392,19 @@ def _work(member: Member, wake: Any) -> None:
     except ForkedClientError:
         pass
     except BaseException as exc:
-        member._on_problem(exc)  # no heartbeat is sent any more: whoever consumes shall not wait in silence
+        if not member._handler.interrupted(exc):
+            member._on_problem(exc)  # no heartbeat is sent any more: whoever consumes shall not wait in silence
+            member._end()
         raise
-    finally:
-        member._end()
-        member._jobs.put_nowait(None)
+    member._end()
 
 
 def _call(me: weakref.ref[Member], jobs: Any) -> None:
     """Callbacks, one at a time; None ends it."""
-    while (job := jobs.get()) is not None:
-        member = me()
-        if member is None:
+    while (member := me()) is not None:
+        member._do_all()
+        if member._over and not member._due:
             return
-        member._handler.check_fork()
-        member._do(job)
         del member
+        if jobs.get() is None and ((member := me()) is None or not member._due):
+            return

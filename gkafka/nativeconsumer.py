@@ -59,6 +59,8 @@ ENOUGH_ROWS = 4096
 TURN_S = 0.005
 """With greenlets, a call hands out what it has read after so long: reading switches to nobody, and the hub must not stand still."""
 T = TypeVar("T")
+HandedOut = tuple[Position, int, int, int]
+"""A position and its epoch; where it stood, and the epoch of what stands before that."""
 
 
 class NativeConsumer:
@@ -74,6 +76,7 @@ class NativeConsumer:
         self._lock, self._filled, self._order = self._driver.lock, self._driver.filled, self._driver.order
         # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
         self._taking = self._handler.Mutex()
+        self._handed_out: list[HandedOut] = []  # by the call that is taking
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
         self.may_deliver: Callable[[], bool] | None = None
@@ -109,7 +112,7 @@ class NativeConsumer:
         for topic in {tp.topic for tp in start}:
             self._cluster.wait_for_topic(topic)
         driver = self._driver
-        with self._taking, self._lock:
+        with self._taking, self._lock, driver.step:
             under_way = driver.clear()
             self._add(start, partitions or {}, epochs or {})
         driver.hang_up(under_way)
@@ -127,21 +130,25 @@ class NativeConsumer:
         for topic in {tp.topic for tp in start}:
             self._cluster.wait_for_topic(topic)
         driver = self._driver
-        with self._taking, self._lock:
+        with self._taking, self._lock, driver.step:
             news = {tp: offset for tp, offset in start.items() if tp not in driver.queues}
-            self._add(news, partitions or {}, epochs or {})
-            for tp in news:
-                driver.queues[tp].position.paused = paused
+            self._add(news, partitions or {}, epochs or {}, paused=paused)
             parked = [entry for tp in start for entry in driver.cancel_parked(tp)]
         driver.hang_up(parked)
         driver.kick()
 
     def _add(
-        self, start: Mapping[TopicPartition, int], partitions: Mapping[TopicPartition, Any], epochs: Mapping[TopicPartition, int]
+        self,
+        start: Mapping[TopicPartition, int],
+        partitions: Mapping[TopicPartition, Any],
+        epochs: Mapping[TopicPartition, int],
+        *,
+        paused: bool = False,
     ) -> None:
         driver = self._driver
         for tp, offset in start.items():
             position = Position(tp, driver.shares[0].fetcher.partition_max_bytes)
+            position.paused = paused
             _place(position, offset, epochs.get(tp, -1))
             driver.add(Queue(position, Context(tp.topic, tp.partition, partitions.get(tp))))
         driver.divide()
@@ -152,7 +159,7 @@ class NativeConsumer:
         Returns where each stood: its position, and the epoch of the leader that wrote what stands before it.
         """
         driver = self._driver
-        with self._taking, self._lock:
+        with self._taking, self._lock, driver.step:
             queues = [self._queue(tp) for tp in partitions]
             stood = {q.position.tp: (q.position.consumed, q.position.consumed_epoch) for q in queues}
             for queue in queues:
@@ -163,7 +170,7 @@ class NativeConsumer:
         """Go on from an offset, or from -2 / -1 for the earliest / latest one. What was fetched before is dropped."""
         self._check_running()
         driver = self._driver
-        with self._lock:
+        with self._lock, driver.step:
             queue = self._queue(tp)
             parked = driver.cancel_parked(tp)
             driver.empty(queue)
@@ -291,12 +298,19 @@ class NativeConsumer:
         deadline = None
         while True:
             self._raise_errors()
-            with self._taking:
-                taken = take(wanted) if self.may_deliver is None or self.may_deliver() else []
+            handed_out: list[HandedOut] = []
+            try:
+                with self._taking:
+                    self._driver.make_whole()
+                    self._handed_out = handed_out
+                    taken = take(wanted) if self.may_deliver is None or self.may_deliver() else []
+                    if taken:
+                        self.hand_outs += 1
                 if taken:
-                    self.hand_outs += 1
-            if taken:
-                return taken
+                    return taken
+            except BaseException:  # a signal handler's: nobody gets what was taken
+                self._take_back(handed_out)
+                raise
             self._raise_errors()
             now = self._handler.monotonic()
             deadline = now + (timeout_ms or 0) / 1000 if deadline is None else deadline
@@ -304,6 +318,14 @@ class NativeConsumer:
                 return []
             self._wait_filled(min(deadline - now, TICK_S))
             self._check_running()
+
+    def _take_back(self, handed_out: list[HandedOut]) -> None:
+        """What a call took that was interrupted, the next one gets."""
+        with self._lock:
+            self._driver.step.torn = True  # readers stand where nobody else does
+            for position, epoch, before, before_epoch in reversed(handed_out):
+                if position.epoch == epoch and self._handed_out is handed_out:  # nobody has taken since
+                    position.consumed, position.consumed_epoch = before, before_epoch
 
     def take_next(self) -> Message | None:
         """The next record of the batch that is being read, in a fraction of the time that consume_batch(1) takes.
@@ -414,6 +436,7 @@ class NativeConsumer:
                 queue.is_read()
                 return False
             position, before = queue.position, queue.position.buffered
+            self._handed_out.append((position, position.epoch, position.consumed, position.consumed_epoch))
             position.consumed = max(position.consumed, stands)  # take_next() may be further
             position.consumed_epoch = queue.leader_epoch
             queue.count(0 if done else reader.remaining)
@@ -440,7 +463,7 @@ class NativeConsumer:
     def _open_columns(self, queue: Queue, columns: tuple[str, ...]) -> ColumnReader | None:
         driver = self._driver
         most = TURN_COLUMN_BYTES if self._handler.cooperative else COLUMN_BYTES
-        with self._lock:
+        with self._lock, driver.step:
             held = queue.held
             batches = queue.next_batches(most)
             if not batches:
@@ -452,7 +475,7 @@ class NativeConsumer:
 
     def _open(self, queue: Queue) -> Records | None:
         driver = self._driver
-        with self._lock:
+        with self._lock, driver.step:
             held = queue.held
             batch = queue.next_batch()
             if batch is None:
@@ -486,7 +509,7 @@ class NativeConsumer:
     def _damaged(self, queue: Queue, reader: Records | ColumnReader, error: KafkaException) -> None:
         """A batch cannot be read: the position stays before it, the partition is fetched again after a pause, the caller is told."""
         position, driver = queue.position, self._driver
-        with self._lock:
+        with self._lock, driver.step:
             if queue.reader is not reader:
                 return
             errors: list[KafkaException] = []

@@ -28,6 +28,7 @@ from gkafka.exceptions import ConfigurationError, KafkaException, UnsupportedVer
 from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
 from gkafka.groupoffsets import starts_of
 from gkafka.membership import Member, rebalance_timeout_s
+from gkafka.turn import Turn
 from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Share:
         self._paused_early: set[TopicPartition] = set()  # before they had one
         self._held_back: set[TopicPartition] = set()  # until on_assigned has returned
         self._leaving: Stood = {}  # being revoked, and where they stood
-        self._placing = self._handler.Semaphore(1)
+        self._placing = Turn()
         self._stopping = self._in_order = False
         self._waiting = False
         self._back = self._handler.Event()
@@ -261,6 +262,8 @@ class Share:
         try:
             listener(consumer, sorted(partitions))
         except BaseException as exc:
+            if self._handler.interrupted(exc):
+                raise  # it is called again
             log.exception("group %r: a listener failed", self._group)
             self._on_problem(exc)
 
@@ -285,16 +288,22 @@ class Share:
     def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
             leaving = [tp for tp in partitions if tp in self.terms]
-            stood = self._take_out(leaving)
-            self._leaving = {tp: stood.get(tp, (-1, -1)) for tp in leaving}
+            taken = self._take_out(leaving)
+            nowhere = (-1, -1)
+            # One that was interrupted had taken them out.
+            self._leaving = {tp: taken.get(tp) or self._leaving.get(tp, nowhere) for tp in leaving}
+            stood = {tp: at for tp, at in self._leaving.items() if at is not nowhere}
         try:
             finished = self._wait_for_application(stood)
             if self._commits and self._are_mine(leaving):
                 self._commit_left(finished)
             if leaving:  # those that were lost meanwhile others may have already
                 self._call(self._config.on_revoked if self._are_mine(leaving) else self._config.on_lost, leaving)
-        finally:
-            self._forget(leaving)
+        except BaseException as exc:
+            if not self._handler.interrupted(exc):
+                self._forget(leaving)
+            raise
+        self._forget(leaving)
 
     def _are_mine(self, partitions: Iterable[TopicPartition]) -> bool:
         return not self._member.terms.keys().isdisjoint(partitions)
@@ -356,7 +365,8 @@ class Share:
     # -- where to begin --------------------------------------------------------------------------------------------------------------
     def _place(self) -> None:
         """Begin with the partitions that have no start yet. What stands in the way is written down, and they stay where they are."""
-        if not self._placing.acquire(blocking=False):
+        mine = object()
+        if not self._placing.take(mine):
             return
         try:
             with self._lock:
@@ -369,7 +379,7 @@ class Share:
         except KafkaException as exc:
             self._is_stuck(waiting, exc)
         finally:
-            self._placing.release()
+            self._placing.give(mine)
 
     def _begin(
         self,

@@ -492,7 +492,7 @@ class SimpleConsumer:
 
     # -- auto commit -----------------------------------------------------------------------------------------------------------
     def _setup_autocommit_worker(self) -> None:
-        self._committer = self._handler.spawn(_auto_commit, weakref.ref(self), _name="gkafka-autocommit")
+        self._committer = self._handler.spawn_lasting(_auto_commit, weakref.ref(self), _name="gkafka-autocommit")
 
     def _auto_commit(self) -> None:
         """Commit if the interval has passed."""

@@ -65,6 +65,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "topic",
             "topicdict",
             "transactions",
+            "turn",
             "utils",
             "zookeeper",
         ),

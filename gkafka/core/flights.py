@@ -46,6 +46,10 @@ class Flights(Generic[Kind, Ask]):
                 return kind, sent_at
         return None
 
+    def all(self) -> list[Ask]:
+        """Those that are under way."""
+        return [ask for ask, _ in self._flying.values()]
+
     def forget(self, kind: Kind) -> None:
         """What comes of it does not matter any more."""
         self._flying.pop(kind, None)

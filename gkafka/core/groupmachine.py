@@ -45,7 +45,7 @@ from gkafka.core.groupstate import (
 from gkafka.core.lease import Lease
 from gkafka.core.offsets import commit_request, coordinator_of, coordinator_request
 from gkafka.core.ownership import Ownership
-from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError
+from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError
 from gkafka.wire.groups import FindCoordinatorRequest
 from gkafka.wire.metadata import MetadataRequest
 from gkafka.wire.offsets import OffsetCommitRequest
@@ -180,7 +180,27 @@ class GroupMachine(abc.ABC):
 
     def told(self, tell: Tell) -> None:
         """The callback for it has returned."""
-        self._have.told()
+        if self.is_telling(tell):
+            self._have.told()
+
+    def is_telling(self, tell: Tell) -> bool:
+        """Has its callback not returned yet?"""
+        return tell is self._have.running
+
+    def is_under_way(self, ask: Ask) -> bool:
+        """Is its answer waited for?"""
+        return any(other is ask for other in self._flying.all())
+
+    def restore(self, is_under_way: Callable[[Ask], bool], now: float) -> Tell | None:
+        """Whoever was to send, or to take an answer in, was interrupted: requests that are with no connection have failed.
+
+        Returns what the callback is under way for, or about to be.
+        """
+        for ask in self._flying.all():
+            if not is_under_way(ask):
+                self.on_answer(ask, None, SocketDisconnectedError("its sender was interrupted"), now)
+        self._have.restore()
+        return self._have.running
 
     @abc.abstractmethod
     def give_topics(self, topics: Topics) -> None:

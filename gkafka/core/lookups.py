@@ -77,7 +77,7 @@ class Lookups:
     def __init__(self, metadata: Metadata, *, read_committed: bool, reset_policy: int | None, backoff: Backoff, chance: Random) -> None:
         self._metadata, self._read_committed, self._reset_policy = metadata, read_committed, reset_policy
         self._backoff, self._chance = backoff, chance
-        self._asking: set[TopicPartition] = set()
+        self._asking: dict[TopicPartition, Asked] = {}
         self.truncations = 0
 
     def is_asking(self, position: Position) -> bool:
@@ -85,7 +85,7 @@ class Lookups:
         return position.tp in self._asking
 
     def forget(self) -> None:
-        """Whatever is under way is nobody's any more."""
+        """Whatever is under way is nobody's any more: its answers are dropped."""
         self._asking.clear()
 
     def _leader_epoch(self, position: Position) -> int:
@@ -94,7 +94,7 @@ class Lookups:
 
     def _note(self, positions: Iterable[Position]) -> Asked:
         asked = {position.tp: (position, position.epoch) for position in positions}
-        self._asking |= asked.keys()
+        self._asking.update(dict.fromkeys(asked, asked))
         return asked
 
     # -- where to start --------------------------------------------------------------------------------------------------
@@ -214,8 +214,10 @@ class Lookups:
         take: Callable[[Position, Any], None],
     ) -> tuple[list[KafkaException], bool]:
         """Give each position its part of an answer. waiting: the state of those that still want it."""
-        self._asking -= asked.keys()
-        unanswered = {tp: entry for tp, entry in asked.items() if entry[0].epoch == entry[1] and entry[0].state is waiting}
+        mine = [tp for tp in asked if self._asking.get(tp) is asked]
+        for tp in mine:
+            del self._asking[tp]
+        unanswered = {tp: asked[tp] for tp in mine if asked[tp][0].epoch == asked[tp][1] and asked[tp][0].state is waiting}
         errors: list[KafkaException] = []
         stale = False
         for tp, part in rows or ():

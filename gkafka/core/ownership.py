@@ -13,7 +13,7 @@ __all__ = ["Ownership"]
 
 class Ownership:
     """owned: partition -> its term: a partition that goes and comes back has another one, so that what is left of the first time is told
-    apart. leaving: revoked, and the callback has not returned yet.
+    apart. leaving: revoked, and the callback has not returned yet. running: what is being told.
     """
 
     def __init__(self) -> None:
@@ -21,12 +21,12 @@ class Ownership:
         self.leaving: dict[TopicPartition, int] = {}
         self._terms = 0
         self._queue: deque[Tell] = deque()
-        self._running: Tell | None = None
+        self.running: Tell | None = None
 
     @property
     def settled(self) -> bool:
         """The application has been told everything."""
-        return self._running is None and not self._queue
+        return self.running is None and not self._queue
 
     @property
     def any(self) -> bool:
@@ -49,7 +49,7 @@ class Ownership:
     def lose(self) -> None:
         """Everything is gone, at once. What the application has not heard of yet it need not hear of now."""
         unheard = {tp for tell in self._queue if tell.change is Change.ASSIGNED for tp in tell.partitions}
-        running = self._running.partitions if self._running is not None and self._running.change is Change.REVOKED else ()
+        running = self.running.partitions if self.running is not None and self.running.change is Change.REVOKED else ()
         lost = [tp for tp in (*self.leaving, *self.owned) if tp not in unheard and tp not in running]
         lost += [tp for tell in self._queue if tell.change is Change.LOST for tp in tell.partitions]
         self.owned.clear()
@@ -60,17 +60,23 @@ class Ownership:
 
     def next(self) -> Tell | None:
         """What to tell now, once; None while the last callback runs."""
-        if self._running is not None or not self._queue:
+        if self.running is not None or not self._queue:
             return None
-        self._running = self._queue.popleft()
-        return self._running
+        self.running = self._queue[0]
+        self._queue.popleft()
+        return self.running
+
+    def restore(self) -> None:
+        """Whoever asked what to tell was interrupted: `running` is still to be told."""
+        if self._queue and self._queue[0] is self.running:
+            self._queue.popleft()
 
     def told(self) -> None:
         """The callback has returned."""
-        if self._running is not None and self._running.change is Change.REVOKED:
-            for partition in self._running.partitions:
+        if self.running is not None and self.running.change is Change.REVOKED:
+            for partition in self.running.partitions:
                 self.leaving.pop(partition, None)
-        self._running = None
+        self.running = None
 
     def may_commit(self, partitions: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
         """Those that are the member's in this very term."""

@@ -13,12 +13,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from gkafka.exceptions import ForkedClientError
 from gkafka.handlers import primitives as p
+from gkafka.handlers.lasting import LastingWorker
 
 __all__ = [
     "Address",
@@ -185,6 +187,12 @@ class Handler(abc.ABC):
         Raises ClientClosedError after stop(), ForkedClientError in a child process.
         """
         raise NotImplementedError
+
+    def spawn_lasting(
+        self, target: Callable[..., object], *args: Any, _name: str, _on_failure: Callable[[BaseException], object] | None = None
+    ) -> LastingWorker:
+        """The same with a worker that is called again after what a signal handler raised in it, which goes to the program: _on_failure is not told."""
+        return LastingWorker(self, partial(target, *args), _name, _on_failure)
 
     # primitives
     @staticmethod

@@ -65,7 +65,10 @@ HUB_ENDED = (
 
 
 class GreenletWorker(Worker):
-    """A greenlet. Its `ended` flag lets any thread join it."""
+    """A greenlet. Its `ended` flag lets any thread join it.
+
+    A signal handler's exception may come before its first step, or in place of one that the hub takes for it.
+    """
 
     def __init__(
         self,
@@ -80,17 +83,19 @@ class GreenletWorker(Worker):
         self._hub = hub
         self._ended = GreenletEvent()
         self._greenlet: Any = None
-        workers.add(self)
 
     def launch(self) -> None:
         """In the owner thread: a Greenlet belongs to the hub of the thread that makes it."""
         self._greenlet = gevent.Greenlet(self._main)
         self._greenlet.name = self.name
-        # A greenlet that is killed before its first switch never runs _main: its end is seen here.
+        # A greenlet that is killed before its first switch never runs _main: its end is seen here. Twice, since a signal may come in place of one.
         self._greenlet.rawlink(self._on_end)
+        self._greenlet.rawlink(lambda greenlet: self._on_end(greenlet))
         self._greenlet.start()
+        self._workers.add(self)
 
     def _main(self) -> None:
+        self._workers.add(self)  # once more: who launched it may have been interrupted
         error = self._body()
         raised = _interruption(error) if error is not None else None
         if raised is not None:
@@ -99,6 +104,8 @@ class GreenletWorker(Worker):
             self._hub.loop.run_callback(self._hub.handle_system_error, type(raised), raised, raised.__traceback__)
 
     def _on_end(self, greenlet: Any) -> None:
+        if self._ended.is_set():
+            return
         if greenlet.exception is not None:
             self._report(greenlet.exception)
         elif isinstance(greenlet.value, gevent.GreenletExit):
@@ -288,6 +295,7 @@ class GEventHandler(Handler):
         if self.in_owner():
             worker.launch()
         else:
+            self._workers.add(worker)
             self.call_soon_threadsafe(worker.launch)
         return worker
 

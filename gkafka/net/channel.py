@@ -363,13 +363,15 @@ class Channel:
             error = self._stopped_by(exc)
             raise
         finally:
-            self._shut(error)
-            if self._answering is not None:
-                with contextlib.suppress(BaseException):  # what ended it goes on already
-                    self._tell(self._answering.token, None, error or self._closed_error())
-            if self._stream is not None:
-                self._stream.close()  # whoever shut the connection may have been interrupted before that
-            self._ended.set()
+            try:
+                self._shut(error)
+            finally:  # also if a second signal comes meanwhile
+                if self._answering is not None:
+                    with contextlib.suppress(BaseException):  # what ended it goes on already
+                        self._tell(self._answering.token, None, error or self._closed_error())
+                if self._stream is not None:
+                    self._stream.close()  # whoever shut the connection may have been interrupted before that
+                self._ended.set()
 
     def _reader_ended(self, error: BaseException) -> None:
         """In place of a log line. A signal handler's exception may end it before its first step, and nobody else would connect or give up."""
@@ -418,10 +420,12 @@ class Channel:
                 if on_done is not None:
                     self._tell(on_done, None, error)
                 del failed[0]
-            except BaseException:
+            except BaseException as exc:
                 del failed[:1]
                 self._tell_each(failed)
-                if on_done is not None and self._handler.interruptible():  # it may have come before the call
+                if on_done is not None and (
+                    self._handler.interruptible() or self._handler.interrupted(exc)
+                ):  # it may have come before the call
                     with contextlib.suppress(BaseException):
                         self._tell(on_done, None, error)
                 raise

@@ -29,7 +29,7 @@ imported, on OS threads. A stall is judged with the garbage collector off; what 
 | 22 | two hubs, 10,000 records each; eight threads on one client | `live/test_21_foreign_threads.py` U P, T |
 | 23 | brokers down for 30 s, all greenlets wait in gkafka: no LoopExit, and on within the backoff | `live/test_23_brokers_return.py` U P |
 | 24 | listeners and callbacks that raise, wait, call in; 100 callbacks of 0.2 s of CPU keep the membership | `live/test_24_listeners.py` U P; callbacks: `tests/public/test_callbacks.py` U T, and P by `test_24_callbacks.py` |
-| 25 | SIGINT and SIGTERM, idle, consuming and busy; a second SIGINT | `live/test_25_signals.py` U P T; shots at each line: `tests/public/test_interrupted_greenlets.py` |
+| 25 | SIGINT and SIGTERM, idle, consuming and busy; a second SIGINT | `live/test_25_signals.py` U P T; shots at each line: `tests/public/test_interrupted_greenlets.py`, `test_interrupted_consumers.py` |
 | 26 | exits without close; 100 clients dropped | `live/test_26_exit.py` U P T; in each state: `tests/public/test_exit.py`, `test_leaks.py` |
 | 27 | no lock is held when a greenlet switches out | `test_27_no_lock_held.py` U P |
 | 28 | the handlers' contract | `tests/handlers/test_contract.py`, `test_greenlets.py`, `tests/net/test_stream.py` U T, and P by `test_28_contract.py` |

@@ -175,7 +175,7 @@ def test_a_connections_worker_that_is_interrupted_before_its_first_step_keeps_no
     through(lambda: producer.flush(LIMIT_S))
     assert time.monotonic() - begun < PROMPT_S
     assert hits
-    assert accepted[0].result(0).offset == 0
+    assert accepted[0].result(0).offset in (0, 1)  # the exception may come while produce() waits, and what it had accepted is there, too
     client.close(LIMIT_S)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,7 +32,8 @@ class Commits:
 
     def __init__(self, handler: Handler, callback: Callback) -> None:
         self._handler, self._callback = handler, callback
-        self._queue: Any = None
+        self._queue: Any = None  # what wakes the worker; None ends it
+        self._due: deque[Callable[[], None]] = deque()
         self._worker: Any = None
         self._ended = False
 
@@ -43,13 +45,15 @@ class Commits:
             raise IllegalStateError("commit_async() after close()")
         if self._worker is None:
             self._queue = self._handler.Queue()
-            self._worker = self._handler.spawn(_work, self._queue, _name="gkafka-commits")
+            self._worker = self._handler.spawn_lasting(_work, self._queue, self._due, _name="gkafka-commits")
         future = Future(self._handler)
 
         def do() -> None:
             try:
                 commit()
             except Exception as exc:
+                if self._handler.interrupted(exc):
+                    raise  # it is done again
                 self._tell(callback or self._callback, offsets, exc)
                 future.failure(exc)
             else:
@@ -57,6 +61,7 @@ class Commits:
                 self._tell(callback or self._callback, offsets, response)
                 future.success(response)
 
+        self._due.append(do)
         self._queue.put(do)
         return future
 
@@ -80,9 +85,13 @@ class Commits:
             log.exception("a callback of a commit failed")
 
 
-def _work(queue: Any) -> None:
-    while (do := queue.get()) is not None:
-        do()
+def _work(queue: Any, due: deque[Callable[[], None]]) -> None:
+    while True:
+        while due:  # each stays where it is until it is done: whoever is interrupted leaves it to the next
+            due[0]()
+            due.popleft()
+        if queue.get() is None and not due:
+            return
 
 
 def _response(offsets: Mapping[TopicPartition, object]) -> OffsetCommitResponse:

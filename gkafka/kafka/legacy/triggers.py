@@ -34,7 +34,7 @@ class Triggers:
         self._wake = handler.Event()
         self._stopped = False
         self.restart()
-        self._worker: Any = handler.spawn(self._keep_time, _name="gkafka-commits") if self._every_s is not None else None
+        self._worker: Any = handler.spawn_lasting(self._keep_time, _name="gkafka-commits") if self._every_s is not None else None
 
     def restart(self) -> None:
         """Something was committed."""

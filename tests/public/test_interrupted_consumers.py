@@ -1,0 +1,252 @@
+"""An exception that a signal handler raises in a consumer's call, or with greenlets in one of its workers, skips no record and repeats none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from types import FrameType
+from typing import Any
+
+import gevent
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.fetchdriver import FetchDriver
+from gkafka.membership import Member
+from gkafka.net.channel import Channel
+from gkafka.sharing import Share
+from gkafka.testing import MockCluster
+from tests.effort import seeds
+from tests.public.aids import LIMIT_S, Runner, fill
+from tests.public.test_interrupted import PARTITIONS, PROMPT_S, Gun, Shot
+from tests.public.test_interrupted_greenlets import Alarm, WorkersGun, through
+from tests.public.test_interrupted_greenlets import gun as gun  # a fixture
+
+RECORDS = 60
+BATCHES = 10
+LIVES = 8
+EARLIEST_S, LATEST_S = 0.00005, {"threading": 0.001, "gevent": 0.02}
+QUICK: dict[str, Any] = {"fetch_wait_max_ms": 20, "fetch_error_backoff_ms": 5, "fetch_message_max_bytes": 400}
+
+
+class CallersGun(Gun):
+    """Shoots at no worker of gkafka's, and not inside the primitives: see WorkersGun."""
+
+    def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        inside = os.sep + "handlers" + os.sep in frame.f_code.co_filename
+        if inside or str(getattr(gevent.getcurrent(), "name", "")).startswith("gkafka-"):
+            return self._line
+        return super()._line(frame, event, arg)
+
+
+@pytest.fixture
+def alarm() -> Iterator[Callable[[float], None]]:
+    """alarm(seconds): Alarm is raised after that, wherever the program is."""
+
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds) and None
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def cluster(make_cluster: Any) -> MockCluster:
+    """Each partition has its numbers as values."""
+    made: MockCluster = make_cluster(topics={"t": PARTITIONS})
+    with KafkaClient(made.bootstrap, handler="threading") as client:
+        for partition in range(PARTITIONS):
+            fill(client, [b"%d" % n for n in range(RECORDS)], partition=partition, batches=BATCHES)
+    return made
+
+
+def shoot_at(kind: type, method: str, gun: WorkersGun, chance: Random, patch: pytest.MonkeyPatch, lines: int, share: float) -> None:
+    """At one of so many lines inside that share of the calls that a worker makes of the method."""
+    whole: Callable[..., Any] = getattr(kind, method)
+
+    def under_fire(*args: Any) -> Any:
+        if chance.random() < share and str(getattr(gevent.getcurrent(), "name", "")).startswith("gkafka-"):
+            with gun.aimed(chance.randrange(1, lines)):
+                return whole(*args)
+        return whole(*args)
+
+    patch.setattr(kind, method, under_fire)
+
+
+@contextlib.contextmanager
+def consuming(cluster: MockCluster, handler: str, **options: Any) -> Iterator[Any]:
+    client = KafkaClient(cluster.bootstrap, handler=handler, reconnect_backoff_ms=1)
+    consumer: Any = through(lambda: client.get_consumer(**{**QUICK, **options}))
+    through(lambda: consumer.assign({("t", p): 0 for p in range(PARTITIONS)}))
+    try:
+        yield consumer
+    finally:
+        begun = time.monotonic()
+        through(lambda: client.close(LIMIT_S))
+        through(lambda: Runner(handler).sleep(0.005))  # what a signal raised in a worker comes when the program waits the next time
+        assert time.monotonic() - begun < PROMPT_S
+        assert not [w for w in client.handler.workers() if w.is_alive()]
+
+
+def read_everything(consume: Callable[[], list[Any]], shots: Sequence[str] = (), first: int = 0) -> None:
+    """Each record once and in its place. shots[first:]: where it was interrupted meanwhile."""
+    got: dict[int, list[int]] = {p: [] for p in range(PARTITIONS)}
+    begun = time.monotonic()
+    while sum(map(len, got.values())) < PARTITIONS * RECORDS:
+        assert time.monotonic() - begun < LIMIT_S, f"{ {p: len(n) for p, n in got.items()} } after {shots[first:][-50:]}"
+        for message in consume():
+            got[message.partition_id].append(message.offset)
+    for partition, offsets in got.items():
+        assert offsets == list(range(RECORDS)), f"{partition}: {offsets} after {shots[first:]}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "lines", "share"),
+    [
+        (FetchDriver, "_drive_once", 200, 0.3),
+        (FetchDriver, "_fetched", 200, 0.3),
+        (Channel, "_answer", 200, 0.3),
+        (FetchDriver, "mend", 25, 0.8),
+    ],
+    ids=lambda about: about if isinstance(about, str) else "",
+)
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_consumer_whose_workers_are_interrupted_at_any_line_reads_everything_once(
+    cluster: MockCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    gun: WorkersGun,
+    kind: type,
+    method: str,
+    lines: int,
+    share: float,
+    caplog: Any,
+) -> None:
+    shoot_at(kind, method, gun, Random(seed), monkeypatch, lines, share)
+    for _ in range(LIVES):
+        first = len(gun.shots)
+        with consuming(cluster, "gevent") as consumer:
+            read_everything(lambda: through(lambda: consumer.consume_batch(7, 50)), gun.shots, first)
+    assert len(set(gun.shots)) > LIVES, gun.shots
+    assert not [line for line in caplog.records if line.levelname in ("ERROR", "CRITICAL")], caplog.text
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+@pytest.mark.parametrize("seed", seeds(6))
+def test_a_call_that_consumes_may_be_interrupted_at_any_line(cluster: MockCluster, seed: int, handler: str) -> None:
+    """What it was about to hand out the next one does."""
+    gun, chance = CallersGun(), Random(seed)
+
+    def consume() -> list[Any]:
+        got: list[Any] = []
+        with contextlib.suppress(Shot), gun.aimed(chance.randrange(1, 1200)):
+            got.extend(consumer._engine.consume_batch(7, 20))  # the skin around it calls nothing when it has returned
+        return got
+
+    for _ in range(LIVES):
+        first = len(gun.shots)
+        with consuming(cluster, handler) as consumer:
+            read_everything(consume, gun.shots, first)
+    assert len(set(gun.shots)) > LIVES, gun.shots
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # of Python's own, whose Thread.start() and socket() it hits, too
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+@pytest.mark.parametrize("seed", seeds(4))
+def test_real_signals_skip_no_record_and_repeat_none(cluster: MockCluster, alarm: Callable[[float], None], seed: int, handler: str) -> None:
+    chance, caught = Random(seed), 0
+
+    def consume() -> list[Any]:
+        nonlocal caught
+        got: list[Any] = []
+        try:
+            alarm(chance.uniform(EARLIEST_S, LATEST_S[handler]))
+            got.extend(consumer.consume_batch(7, 20))
+        except Alarm:
+            caught += 1
+        while True:
+            try:
+                alarm(0)
+                return got
+            except Alarm:
+                caught += 1
+
+    for _ in range(LIVES):
+        with consuming(cluster, handler) as consumer:
+            read_everything(consume)
+    assert caught
+
+
+def test_what_a_signal_handler_raises_in_a_fetch_worker_reaches_the_program(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, gun: WorkersGun, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole, hits = FetchDriver._drive_once, 0
+
+    def under_fire(driver: FetchDriver, share: Any) -> float:
+        nonlocal hits
+        if not hits and str(getattr(gevent.getcurrent(), "name", "")).startswith("gkafka-fetcher"):
+            hits += 1
+            signal.raise_signal(signal.SIGUSR1)
+        return whole(driver, share)
+
+    monkeypatch.setattr(FetchDriver, "_drive_once", under_fire)
+    client = KafkaClient(cluster.bootstrap, handler="gevent")
+    consumer: Any = client.get_consumer(**QUICK)
+
+    def consume() -> None:
+        consumer.assign({("t", p): 0 for p in range(PARTITIONS)})
+        gevent.sleep(PROMPT_S)
+
+    with pytest.raises(gun.with_handler):
+        consume()
+    consumer.assign({("t", p): 0 for p in range(PARTITIONS)})
+    read_everything(lambda: consumer.consume_batch(100, 50))
+    assert not [line for line in caplog.records if line.levelname in ("ERROR", "CRITICAL")], caplog.text
+    client.close(LIMIT_S)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "lines", "share"),
+    [(Member, "_drive", 60, 0.5), (Member, "_answered", 30, 0.5), (Member, "_do", 100, 0.8), (Share, "look_after", 20, 0.5)],
+    ids=lambda about: about if isinstance(about, str) else "",
+)
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_member_whose_workers_are_interrupted_at_any_line_stays_one_and_commits(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, seed: int, gun: WorkersGun, kind: type, method: str, lines: int, share: float
+) -> None:
+    """Heartbeats, callbacks and commits go on; what was read and committed is not read again."""
+    shoot_at(kind, method, gun, Random(seed), monkeypatch, lines, share)
+    client = KafkaClient(cluster.bootstrap, handler="gevent", reconnect_backoff_ms=1)
+    assigned: list[Any] = []
+    options: dict[str, Any] = {
+        **QUICK,
+        "heartbeat_interval_ms": 20,
+        "session_timeout_ms": 6000,
+        "auto_commit_interval_ms": 20,
+        "on_assigned": lambda _, partitions: assigned.extend(partitions),
+    }
+    consumer: Any = through(lambda: client.get_consumer("t", "g", **options))
+    read_everything(lambda: through(lambda: consumer.consume_batch(7, 50)), gun.shots)
+    assert len(set(assigned)) == PARTITIONS
+    generation = consumer.stats()["group"]["generation"]
+    begun = time.monotonic()
+    while {p: entry.offset for (_, p), entry in cluster.committed("g").items()} != dict.fromkeys(range(PARTITIONS), RECORDS):
+        assert time.monotonic() - begun < LIMIT_S, f"{cluster.committed('g')} after {gun.shots}"
+        assert through(lambda: consumer.consume_batch(7, 20)) == []
+    assert consumer.stats()["group"]["generation"] >= generation
+    assert consumer.stats()["group"]["losses"] == 0
+    assert gun.shots
+    monkeypatch.undo()
+    begun = time.monotonic()
+    through(lambda: client.close(LIMIT_S))
+    through(lambda: gevent.sleep(0.005))
+    assert time.monotonic() - begun < PROMPT_S, gun.shots
+    assert not [w for w in client.handler.workers() if w.is_alive()]
