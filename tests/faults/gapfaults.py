@@ -39,10 +39,10 @@ def compacted_log(run: GroupRun) -> None:
 
 
 def write(run: GroupRun, producer: Any, *, keyed: bool, aborts: bool) -> None:
-    """One transaction: five records of each key into each partition, or ten without a key."""
+    """One transaction: five records of each key into each partition, or eighty without a key."""
     producer.begin_transaction()
     for topic, partition in run.places:
-        for n in range(5 * KEYS if keyed else 10):
+        for n in range(5 * KEYS if keyed else 80):
             value = b"aborted " + FILLER if aborts else value_of(run.counts["produced"])
             producer.produce(topic, value, key=b"%d" % (n % KEYS) if keyed else b"once %d" % run.counts["produced"], partition=partition)
             run.counts["produced"] += 1
