@@ -171,7 +171,7 @@ def test_a_reset_plans_and_does_the_same(
     kafka: KafkaCluster,
 ) -> None:
     group = new_name("group")
-    ask("offsets", "reset", group, "--topic", filled, "--to-offset", 5, "--yes")
+    ask("offsets", "reset", group, "--topic", filled, "--to-offset", 5, "--create", "--yes")
     plan = scripts.table("groups", "--reset-offsets", "--group", group, "--topic", filled, *theirs, "--dry-run")
     wanted = sorted((t["TOPIC"], int(t["PARTITION"]), int(t["NEW-OFFSET"])) for t in plan)
     planned = ask("offsets", "reset", group, "--topic", filled, *ours)
@@ -186,12 +186,12 @@ def test_the_scripts_file_of_offsets_is_understood(
     version: str, filled: str, new_name: Callable[[str], str], ask: Tool, scripts: Scripts, tmp_path: Path
 ) -> None:
     first, second, file = new_name("group"), new_name("group"), tmp_path / "offsets.csv"
-    ask("offsets", "reset", first, "--topic", filled, "--to-offset", 7, "--yes")
+    ask("offsets", "reset", first, "--topic", filled, "--to-offset", 7, "--create", "--yes")
     exported = scripts.run("groups", "--reset-offsets", "--group", first, "--topic", filled, "--to-current", "--dry-run", "--export")
     file.write_text(
         "\n".join(line for line in exported.splitlines() if line.count(",") == 2 and line.replace('"', "").split(",")[2].isdecimal())
     )
-    ask("offsets", "reset", second, "--from-file", file, "--yes")
+    ask("offsets", "reset", second, "--from-file", file, "--create", "--yes")
     assert [row["committed"] for row in ask("offsets", "list", "--group", second)] == [7, 7, 7]
     assert ask("offsets", "delete", second, "--topic", f"{filled}:0,1", "--yes")["done"] is True
     assert [t["PARTITION"] for t in scripts.table("groups", "--describe", "--group", second)] == ["2"]

@@ -41,7 +41,9 @@ def test_a_release_does_what_it_can(
     assert [row["offset"] for row in ask("print_offsets", topic, "LATEST")] == [10, 10]
 
     if number >= (0, 9):
-        assert [row["after"] for row in ask("offsets", "reset", group, "--topic", topic, "--to-offset", 4, "--yes")["items"]] == [4, 4]
+        assert [
+            row["after"] for row in ask("offsets", "reset", group, "--topic", topic, "--to-offset", 4, "--create", "--yes")["items"]
+        ] == [4, 4]
         assert [row["committed"] for row in ask("offsets", "list", "--group", group, topic)] == [4, 4]
         assert ask("print_consumer_lag", topic, group)["lag"] == 12
     if number >= (0, 10, 1):
