@@ -12,7 +12,7 @@ from numbers import Real
 from operator import index
 from typing import Any
 
-from gkafka.exceptions import ConfigurationError, WrongTypeError
+from gkafka.exceptions import ConfigurationError
 
 __all__ = [
     "check_count",
@@ -139,7 +139,7 @@ def check_topic_name(name: Any, what: str = "topic") -> str:
 def check_text(name: str, value: Any) -> str:
     """A text of up to 32767 bytes of UTF-8, "" too; bytes are decoded."""
     if not isinstance(value, (str, bytes)):
-        raise WrongTypeError(f"{name}={value!r}: must be a text, not {type(value).__name__}")
+        raise ConfigurationError(f"{name}={value!r}: must be a text, not {type(value).__name__}")
     try:
         text = value.decode() if isinstance(value, bytes) else value
         length = len(text.encode())

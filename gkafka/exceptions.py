@@ -69,7 +69,6 @@ __all__ = [
     "UnicodeException",
     "UnknownTopicError",
     "UnsupportedCodec",
-    "WrongTypeError",
     "ZooKeeperError",
 ]
 
@@ -77,10 +76,6 @@ __all__ = [
 # -- what the caller gave or did ---------------------------------------------------------------------------------------
 class ConfigurationError(KafkaException, ValueError):
     """An option's name or value cannot be used; the text names both and what to give instead."""
-
-
-class WrongTypeError(ConfigurationError, TypeError):
-    """An argument of a type that cannot be used."""
 
 
 class UnicodeException(KafkaException):

@@ -7,7 +7,7 @@ ValueError is both. errno, message, description, retriable and invalid_metadata 
 from __future__ import annotations
 
 from gkafka import exceptions as _ours
-from gkafka.exceptions import CommitFailedError, ConfigurationError, KafkaException, KafkaTimeoutError, LogTruncationError, WrongTypeError
+from gkafka.exceptions import CommitFailedError, ConfigurationError, KafkaException, KafkaTimeoutError, LogTruncationError
 from gkafka.records._check import NothingToSend
 
 __all__ = [  # and a name for each code of the broker's errors, below
@@ -74,6 +74,10 @@ class IllegalStateError(KafkaException):
 
 class IllegalArgumentError(ConfigurationError, AssertionError):
     """An argument whose value cannot be used: it names it and says what to give."""
+
+
+class WrongTypeError(ConfigurationError, TypeError):
+    """An argument of a type that cannot be used."""
 
 
 class DamagedRecordError(_ours.CorruptRecordError, _ours.InvalidMessageError):

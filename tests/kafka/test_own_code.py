@@ -13,7 +13,7 @@ import pytest
 from gkafka.kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from gkafka.kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from gkafka.kafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from gkafka.kafka.errors import CommitFailedError, KafkaConfigurationError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from gkafka.kafka.errors import CommitFailedError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, joined, last, offsets, put, until
@@ -232,11 +232,3 @@ def test_offsets_can_be_committed_for_a_group_without_reading_anything(consumer:
     with pytest.raises(CommitFailedError, match="the group has members"):
         keeping.commit({FIRST: OffsetAndMetadata(1, "")})
     assert member.committed(FIRST) == 8
-
-
-@pytest.mark.parametrize("topic", [5, None, ["t"]])
-def test_a_topic_that_is_no_text_is_a_type_error(producer: Make, consumer: Make, cluster: MockCluster, topic: Any) -> None:
-    for call in (producer(cluster).partitions_for, lambda one: producer(cluster).send(one, b"v"), consumer(cluster).partitions_for_topic):
-        with pytest.raises(TypeError, match=r"^topic=.*: must be a text") as caught:
-            call(topic)
-        assert isinstance(caught.value, KafkaConfigurationError)
