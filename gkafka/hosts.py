@@ -49,7 +49,7 @@ def _split(part: str) -> tuple[str, str]:
 
 
 def _is_port(port: str) -> bool:
-    return not port or (port.isascii() and port.isdecimal() and int(port) < 65536)
+    return not port or (port.isascii() and port.isdecimal() and len(port) < 100 and int(port) < 65536)
 
 
 def is_address(host: str, port: int) -> bool:

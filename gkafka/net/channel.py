@@ -26,6 +26,7 @@ from gkafka.exceptions import (
     ReentrantCallError,
     SerializationError,
     SocketDisconnectedError,
+    TlsError,
 )
 from gkafka.handlers import Future, Handler, Stream
 from gkafka.net.authenticator import Authenticator, without_frames
@@ -540,6 +541,8 @@ class Channel:
         except Unanswered:
             self._ask_otherwise(stream, Outcome.SILENT)
             return False
+        except TlsError:  # what the server says of our certificate behind the handshake is no answer to a question
+            raise
         except SocketDisconnectedError as exc:
             if self._frames.pristine and self._ask_otherwise(stream, Outcome.CLOSED):
                 return False

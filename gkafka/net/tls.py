@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 from gkafka.config import ClientConfig
-from gkafka.exceptions import ConnectionFailedError, ForkedClientError, SocketDisconnectedError, TlsError
+from gkafka.exceptions import ConnectionFailedError, ForkedClientError, KafkaException, SocketDisconnectedError, TlsError
 from gkafka.handlers.base import Buffer, Handler, Stream
 from gkafka.handlers.sockets import drop, flatten
 from gkafka.net.tlscontext import contexts
@@ -220,8 +220,7 @@ class TlsStream(Stream):
         views = flatten(buffers)
         total = 0
         while views:
-            with self._lock:
-                taken = self._push(views, TURN)
+            taken = self._pushed(views)
             total += taken
             views = drop(views, taken)
             if self._ciphertext or self._draining:
@@ -231,12 +230,18 @@ class TlsStream(Stream):
     def send_all(self, buffers: Sequence[Buffer], deadline: float | None = None) -> None:
         views = flatten(buffers)
         while views:
-            with self._lock:
-                taken = self._push(views, TURN)
+            taken = self._pushed(views)
             views = drop(views, taken)
             if views:
                 self._drain(deadline)
                 self._handler.checkpoint()
+
+    def _pushed(self, views: list[memoryview]) -> int:
+        try:
+            with self._lock:
+                return self._push(views, TURN)
+        except SocketDisconnectedError as exc:
+            raise self._last_words(exc) from exc
 
     def _push(self, views: list[memoryview], limit: int) -> int:
         """Encrypt and send until `limit` bytes are out or the stream takes no more: how many bytes of the views are out."""
@@ -265,6 +270,21 @@ class TlsStream(Stream):
             sent = self._stream.try_send([self._ciphertext])
             self._ciphertext = self._ciphertext[sent:]
         return not self._ciphertext and not self._draining
+
+    def _last_words(self, exc: SocketDisconnectedError) -> SocketDisconnectedError:
+        """Why a send failed, if the server said it before: an alert about our certificate comes behind the handshake, and what was sent meanwhile
+        makes its end a reset. A reader that is at work sees it by itself."""
+        with contextlib.suppress(KafkaException, RuntimeError):
+            self._receive(self._handler.monotonic())
+            with self._lock:
+                try:
+                    self._tls.read(1)
+                except ssl.SSLWantReadError:
+                    return exc
+                except ssl.SSLError as said:
+                    found = self._broken_off(said)
+                    return found if isinstance(found, TlsError) else exc
+        return exc
 
     def _drain(self, deadline: float | None) -> None:
         """Send ciphertext, waiting. Outside the lock: what the reader adds meanwhile stays behind it."""

@@ -356,6 +356,23 @@ def test_pem_text_may_be_one_line_as_files_of_properties_have_it(handler: Handle
         assert read(stream, 1) == b"x"
 
 
+def test_what_a_server_said_before_it_hung_up_is_why_a_send_fails(handler: Handler, certs: Certificates) -> None:
+    """TLS 1.3: the server looks at our certificate behind the handshake. Whoever sends before it reads met a reset, or a broken pipe, and no reason."""
+    config = build(ClientConfig, {"security_protocol": "SSL", "ssl_cafile": certs.ca}, where="here")
+    with (
+        tls_server(certs.asking_for_clients(), echo) as port,
+        connect(handler, port, config) as stream,
+        pytest.raises(TlsError, match="ssl_certfile"),
+    ):
+        send_until(handler.monotonic() + 10, handler, stream)
+
+
+def send_until(until: float, handler: Handler, stream: Any) -> None:
+    while handler.monotonic() < until:
+        stream.send_all([b"x"])
+        handler.sleep(0.01)
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_missing_client_certificate_is_named(handler: Handler, certs: Certificates, version: ssl.TLSVersion) -> None:
     # With TLS 1.3 the client's handshake is over before the server refuses it: the first read says so.
