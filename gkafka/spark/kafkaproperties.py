@@ -157,6 +157,7 @@ NO_EFFECT = {
             "partition.assignment.strategy",
             "auto.commit.interval.ms",
             "share.acknowledgement.mode",
+            "share.acquire.mode",
         ),
         NO_GROUP,
     ),
@@ -182,7 +183,24 @@ REFUSED = {
 
 NO_STORE = "gkafka reads PEM, not Java key stores"
 NO_CLASS = "gkafka loads no Java class: leave it out"
+ASSERTION = "sasl.oauthbearer.assertion."
 NOT_HERE = {
+    **dict.fromkeys(
+        (
+            f"{ASSERTION}algorithm",
+            f"{ASSERTION}claim.aud",
+            f"{ASSERTION}claim.exp.seconds",
+            f"{ASSERTION}claim.iss",
+            f"{ASSERTION}claim.jti.include",
+            f"{ASSERTION}claim.nbf.seconds",
+            f"{ASSERTION}claim.sub",
+            f"{ASSERTION}file",
+            f"{ASSERTION}private.key.file",
+            f"{ASSERTION}private.key.passphrase",
+            f"{ASSERTION}template.file",
+        ),
+        "tokens are asked for by an id and its secret: give kafka.sasl.oauthbearer.client.credentials.client.id and ...client.secret",
+    ),
     **dict.fromkeys(
         (
             "security.providers",
