@@ -119,6 +119,8 @@ class ProducerDriver:
         self._id_sent: object = None
         self._beat = 0.0
         self._flying: list[Outgoing] = []
+        self._carriers: dict[int, Channel] = {}  # id of one that flies -> the connection it was handed to
+        self._look_at = 0.0
         self._answers: deque[tuple[Outgoing, Any, KafkaException | None]] = deque()  # to what flies, not taken in yet
         self._telling_at = 0.0
         self._answered_at = 0.0
@@ -333,6 +335,7 @@ class ProducerDriver:
                 return
         request = self.sender.request(outgoing)
         self._undo = partial(self._cut_off, outgoing, channel)
+        self._carriers[id(outgoing)] = channel
         self._flying.append(outgoing)
         channel.send(
             request,
@@ -512,7 +515,22 @@ class ProducerDriver:
         for n, other in enumerate(self._flying):
             if other is outgoing:
                 del self._flying[n]  # in one step: who drives may append meanwhile
+                self._carriers.pop(id(outgoing), None)
                 return
+
+    def _look_for_stranded(self, now: float) -> None:
+        """On the worker that alone drives, about once a second: what flies on a connection that has nothing to answer was lost there, because signals
+        came one right behind the other. It is sent again.
+        """
+        if not self.cooperative or self._acks == 0 or now < self._look_at:
+            return
+        self._look_at = now + TICK_S
+        told = [id(outgoing) for outgoing, _, _ in self._answers]
+        for outgoing in list(self._flying):
+            carrier = self._carriers.get(id(outgoing))
+            if carrier is not None and carrier.is_done and id(outgoing) not in told:
+                error = SocketDisconnectedError("a worker was interrupted while it took the answer", broker=outgoing.broker_id)
+                self._answers.append((outgoing, None, error))
 
     def _ask_producer_id(self) -> None:
         request = self._id_asked = self.sender.producer_id_request()
@@ -720,6 +738,7 @@ def _work(ref: weakref.ref[ProducerDriver]) -> None:
         driver._sleeps_until = float("inf")
         if driver._is_suspicious:
             driver.mend()
+        driver._look_for_stranded(handler.monotonic())
         driver._take_in()
         deadline = driver._drive(object())
         now = handler.monotonic()

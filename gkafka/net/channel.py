@@ -258,6 +258,11 @@ class Channel:
         return self._connection.versions
 
     @property
+    def is_done(self) -> bool:
+        """Will nobody be told anything any more of what was sent?"""
+        return self._ended.is_set() if self._closed else self._opened and not self.in_flight and not self._outbox
+
+    @property
     def in_flight(self) -> int:
         """Requests without an answer, those that wait for the connection to open included."""
         return self._connection.in_flight + len(self._backlog)
