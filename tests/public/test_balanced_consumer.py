@@ -137,6 +137,31 @@ def test_b54_what_another_has_taken_under_the_same_name_is_given_up_at_the_next_
     assert sorted(member.partitions) == [0, 1, 2, 3]
 
 
+def test_b54_what_another_has_taken_is_not_given_back_in_its_place(join: Join, zoo: Zoo) -> None:
+    """A member that has not noticed yet, and stops."""
+    member = join()
+    path = f"{OWNERS}/{next(name for name in zoo.children(OWNERS) if name.endswith('-3'))}"
+    zoo.remove(path)
+    zoo.put(path, b"the other", zoo.new_session())
+    member.stop()
+    assert {name: zoo.nodes[f"{OWNERS}/{name}"][0] for name in zoo.children(OWNERS)} == {path.rpartition("/")[2]: b"the other"}
+
+
+def test_of_members_that_claim_at_once_under_different_leaders_the_first_one_owns(
+    join: Join, zoo: Zoo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both had looked before, and had found nobody."""
+    member = join()
+    registry = member._registry
+    assert registry is not None
+    registry.release([3])
+    zoo.put(f"{OWNERS}/77-3", b"the other", zoo.new_session())
+    looks = [registry._claims, dict]
+    monkeypatch.setattr(registry, "_claims", lambda: looks.pop()() if len(looks) > 1 else looks[0]())
+    assert not registry.claim(5, 3)
+    assert [name for name in zoo.children(OWNERS) if name.endswith("-3")] == ["77-3"]
+
+
 def test_an_exchange_that_fails_half_way_forgets_no_position(client: KafkaClient, join: Join, zoo: Zoo, keeper: ZooClient) -> None:
     member = join()
     fill(client, [b"%d" % n for n in range(5)], partition=0)

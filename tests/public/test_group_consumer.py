@@ -264,6 +264,24 @@ def test_a_commit_that_waits_for_its_turn_says_where_the_consumer_stands_then(
     assert [commit[0] for commit in commits(cluster)] == [5, *[10] * 8]
 
 
+def test_what_was_committed_before_a_partition_went_away_is_not_taken_for_committed_when_it_is_back(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner
+) -> None:
+    """Whoever had it meanwhile may have gone back."""
+    filled(connect, cluster)
+    first = join(assignors=["range"])
+    assert len(read_all(first, 40)) == 40
+    first.commit()
+    second = join(assignors=["range"], auto_commit=False)
+    settle(run, lambda: share(first, second) == [[0, 1], [2, 3]], first, second)
+    second.commit({("t", 3): 5})
+    second.stop()
+    got = settle(run, lambda: owns(cluster, 1) and first.positions().get(FOUR[3]) == 10, first)
+    assert sorted(got) == [(3, n) for n in range(5, 10)]
+    first.stop()
+    assert committed(cluster) == dict.fromkeys(range(4), 10)
+
+
 def test_an_offset_of_a_partition_that_is_anothers_is_refused_and_ones_own_are_committed(
     cluster: MockCluster, connect: Connect, join: Join, run: Runner
 ) -> None:
