@@ -30,7 +30,7 @@ TEST_PAGES := 40
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check test thorough mutants demo demo-full bench bench-spark faults bars fuzz soak clean
+.PHONY: help venv lint check test thorough mutants demo demo-full bench bench-spark spark-matrix faults bars fuzz soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -83,6 +83,9 @@ bench: $(BUILT)  ## gkafka beside the other clients that are installed, as a tab
 
 bench-spark: $(BUILT)  ## format("gkafka") beside the JVM connector and a source on confluent-kafka, as a table (BENCH=--quick for the short form)
 	$(PY) benchmarks/spark.py $(BENCH)
+
+spark-matrix: $(BUILT)  ## the streams, sinks and reads of Spark on 4.0, 4.1 and 4.2 (SPARK=4.1.4 for one; fetches 900 MB each, the first time)
+	$(PY) -m tests.spark.matrix $(SPARK)
 
 faults: $(BUILT)  ## faults under load on a real three-node Kafka, beside confluent-kafka, as a table (FAULT=F03 for one, SEED=n)
 	$(PY) -m tests.faults $(addprefix --fault ,$(FAULT)) $(addprefix --seed ,$(SEED))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -46,7 +47,7 @@ def kafka(_pool: None) -> KafkaCluster:
 def spark(_pool: None) -> Iterator[SparkSession]:
     POOL.get("4.2.0")  # without Java this says what to install, or skips
     try:
-        connector = jars("spark-kafka-4.2.0", CONNECTOR, transitive=False)
+        connector = jars("spark-kafka-4.2.0", CONNECTOR, transitive=False) if pyspark.__version__ >= "4.2" else []
     except MissingToolError as error:
         pytest.fail(f"{error} (or set GKAFKA_LIVE=skip)", pytrace=False)
     with pytest.MonkeyPatch.context() as patch:
