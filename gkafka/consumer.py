@@ -208,9 +208,8 @@ class Consumer:
         return joined(pieces, schema)
 
     def _messages(self, wanted: int | None, limit_ms: float) -> list[Any]:
-        if (
-            not self._deserializers.are_given
-        ):  # asked first: what comes between taking and returning could be interrupted, and nobody gets it
+        # Asked first: what comes between taking and returning could be interrupted, and nobody gets it.
+        if not self._deserializers.are_given:
             return self._engine.consume_batch(wanted, limit_ms)
         messages = self._engine.consume_batch(wanted, limit_ms)
         return self._deserializers.apply(self._go_back, messages, self._timeout_s(None)) if messages else []

@@ -14,6 +14,7 @@ from typing import Any
 
 from gkafka.cli.connection import CONSUMER, MEMBER, POSITION, PRODUCER
 from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig
+from gkafka.javanames import CLIENT_NAMES
 
 __all__ = [
     "BUFFERS",
@@ -39,17 +40,7 @@ WHO = {PRODUCER: "produce", CONSUMER: "consume", POSITION: "consume", MEMBER: "c
 
 # -- other names ------------------------------------------------------------------------------------------------------------------
 JAVA_NAMES = {
-    "request.timeout.ms": "socket_timeout_ms",
-    "default.api.timeout.ms": "api_timeout_ms",
-    "socket.connection.setup.timeout.ms": "connect_timeout_ms",
-    "ssl.truststore.location": "ssl_cafile",
-    "ssl.truststore.certificates": "ssl_cafile",
-    "ssl.keystore.location": "ssl_certfile",
-    "ssl.keystore.certificate.chain": "ssl_certfile",
-    "ssl.keystore.key": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "sasl.oauthbearer.client.credentials.client.id": "sasl_oauth_client_id",
-    "sasl.oauthbearer.client.credentials.client.secret": "sasl_oauth_client_secret",
+    **CLIENT_NAMES,
     "ssl.ca.location": "ssl_cafile",
     "ssl.certificate.location": "ssl_certfile",
     "ssl.key.location": "ssl_keyfile",

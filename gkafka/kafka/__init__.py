@@ -56,21 +56,8 @@ _HOMES = {
 }
 _NAMED = {"SimpleClient": "KafkaClient"}
 _ROOMS = (
-    *(
-        "admin",
-        "client_async",
-        "cluster",
-        "consumer",
-        "coordinator",
-        "errors",
-        "future",
-        "legacy",
-        "metrics",
-        "options",
-        "partitioner",
-        "producer",
-    ),
-    *("protocol", "serializer", "structs"),
+    *("admin", "client_async", "cluster", "consumer", "coordinator", "errors", "future", "legacy", "metrics", "options"),
+    *("partitioner", "producer", "protocol", "serializer", "structs"),
 )
 """What `import kafka` brings along as its attributes."""
 

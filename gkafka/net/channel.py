@@ -429,9 +429,8 @@ class Channel:
             except BaseException as exc:
                 del failed[:1]
                 self._tell_each(failed)
-                if on_done is not None and (
-                    self._handler.interruptible() or self._handler.interrupted(exc)
-                ):  # it may have come before the call
+                may_be_untold = self._handler.interruptible() or self._handler.interrupted(exc)  # it may have come before the call
+                if on_done is not None and may_be_untold:
                     with contextlib.suppress(BaseException):
                         self._tell(on_done, None, error)
                 raise

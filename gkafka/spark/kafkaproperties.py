@@ -18,6 +18,7 @@ from gkafka.config import ClientConfig, ConsumerConfig, check, ineffective_tls_o
 from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_hosts
 from gkafka.jaas import client_options as jaas_options
+from gkafka.javanames import CLIENT_NAMES
 from gkafka.sasloptions import check_sasl
 from gkafka.spark.values import whole_number
 
@@ -27,25 +28,15 @@ FETCH_BYTES = 1 << 20
 IDLE_MS = 300000  # brokers close a connection after 9 or 10 minutes
 
 JAVA_NAMES = {
+    **CLIENT_NAMES,
     "client.id": "client_id",
-    "request.timeout.ms": "socket_timeout_ms",
-    "default.api.timeout.ms": "api_timeout_ms",
-    "socket.connection.setup.timeout.ms": "connect_timeout_ms",
     "metadata.max.age.ms": "metadata_max_age_ms",
     "reconnect.backoff.ms": "reconnect_backoff_ms",
     "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
-    "ssl.truststore.location": "ssl_cafile",
-    "ssl.truststore.certificates": "ssl_cafile",
-    "ssl.keystore.location": "ssl_certfile",
-    "ssl.keystore.certificate.chain": "ssl_certfile",
-    "ssl.keystore.key": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
     "sasl.oauthbearer.token.endpoint.url": "sasl_oauth_token_endpoint_url",
-    "sasl.oauthbearer.client.credentials.client.id": "sasl_oauth_client_id",
-    "sasl.oauthbearer.client.credentials.client.secret": "sasl_oauth_client_secret",
     "sasl.oauthbearer.scope": "sasl_oauth_scope",
 }
-"""Properties of the Java consumer that are client options of gkafka under another name. The stores must be PEM, files or text."""
+"""Properties of Java's consumer -> client options of gkafka; those that are read from text, and so are named here."""
 
 NOT_FROM_TEXT = ("ssl_context", "source_address", "auto_create_topics", "sasl_oauth_token_provider", "sasl_oauth_extensions")
 

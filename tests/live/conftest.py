@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gkafka.kafka import KafkaConsumer
+from tests.live.facade import QUICK, Make
 from tests.live.kafka import VERSIONS, KafkaCluster
 from tests.live.peer import Peer
 from tests.live.pool import POOL
@@ -114,3 +118,26 @@ def peer(request: pytest.FixtureRequest) -> Peer:
     """The independent client: confluent-kafka on the test's broker."""
     where: KafkaCluster = request.getfixturevalue("cluster" if "cluster" in request.fixturenames else "kafka")
     return Peer(where.hosts, where.release)
+
+
+@pytest.fixture
+def consumer(kafka: KafkaCluster, handler: str) -> Iterator[Make]:
+    """Makes gkafka.kafka's KafkaConsumers of the test's broker."""
+    made: list[KafkaConsumer] = []
+
+    def make(*topics: str, **options: Any) -> KafkaConsumer:
+        made.append(KafkaConsumer(*topics, **{"bootstrap_servers": kafka.hosts, "handler": handler, **QUICK, **options}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close(timeout_ms=5000)
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """The warnings of another library, and the sockets that it leaves in cycles, are not ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+        gc.collect()

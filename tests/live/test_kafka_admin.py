@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import enum
-import gc
 import importlib
 import inspect
 import re
 import time
 import uuid
-import warnings
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -51,15 +49,6 @@ def guarded() -> Iterator[KafkaCluster]:
 @pytest.fixture
 def kafka(guarded: KafkaCluster) -> KafkaCluster:
     return guarded
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """The other library's warnings, and the sockets that it leaves in cycles, are not ours."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-        gc.collect()
 
 
 class Play(Script):

@@ -24,29 +24,11 @@ from gkafka.kafka import (
     TopicPartition,
 )
 from gkafka.kafka.errors import UnsupportedVersionError
+from tests.live.facade import LIMIT_S, Make, Topic, read, turn
 from tests.live.inside import log_file
 from tests.live.kafka import VERSIONS, KafkaCluster
 from tests.live.peer import Peer, Seen
 from tests.records.handmade import message, wrapper
-
-LIMIT_S = 30.0
-QUICK: dict[str, Any] = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 300, "session_timeout_ms": 6000}
-Make = Callable[..., KafkaConsumer]
-Topic = Callable[..., str]
-
-
-@pytest.fixture
-def consumer(kafka: KafkaCluster, handler: str) -> Iterator[Make]:
-    """Makes KafkaConsumers of the test's broker."""
-    made: list[KafkaConsumer] = []
-
-    def make(*topics: str, **options: Any) -> KafkaConsumer:
-        made.append(KafkaConsumer(*topics, **{"bootstrap_servers": kafka.hosts, "handler": handler, **QUICK, **options}))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close(timeout_ms=5000)
 
 
 @pytest.fixture
@@ -60,28 +42,6 @@ def write(kafka: KafkaCluster, handler: str) -> Iterator[Callable[..., None]]:
 
     yield do
     producer.close(5)
-
-
-def turn(ready: Callable[[], Any], *members: KafkaConsumer) -> list[Any]:
-    """Poll the members until it is true; what they got."""
-    got: list[Any] = []
-    deadline = time.monotonic() + LIMIT_S
-    while not ready():
-        assert time.monotonic() < deadline, [sorted(member.assignment()) for member in members]
-        for member in members:
-            for records in member.poll(20).values():
-                got += records
-    return got
-
-
-def read(member: KafkaConsumer, count: int) -> list[Any]:
-    got: list[Any] = []
-    deadline = time.monotonic() + LIMIT_S
-    while len(got) < count:
-        assert time.monotonic() < deadline, f"{len(got)} of {count}"
-        for records in member.poll(200, max_records=count - len(got)).values():
-            got += records
-    return got
 
 
 class Told(ConsumerRebalanceListener):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -227,15 +225,6 @@ class Play(Script):
         step("close twice", c.close)
         step("poll closed", lambda: c.poll(0))
         step("next closed", lambda: next(c))
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """The other library's warnings, and the sockets that it leaves in cycles, are not ours."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-        gc.collect()
 
 
 THEIRS: dict[str, dict[str, Said]] = {}

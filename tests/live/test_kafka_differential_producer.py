@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -308,15 +306,6 @@ class Play(Script):
             if ready():
                 return
             gevent.sleep(0.05)
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """The other library's warnings, and the sockets that it leaves in cycles, are not ours."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-        gc.collect()
 
 
 Played = tuple[dict[str, Said], list[Any]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,30 +20,13 @@ from gkafka.kafka.errors import (
     OffsetMetadataTooLargeError,
     OffsetOutOfRangeError,
 )
+from tests.live.facade import LIMIT_S, Make, Topic, read, turn
 from tests.live.inside import delete_records, frozen, log_file, members
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer, Seen
 from tests.live.sharing import add_partitions, until
-from tests.live.test_kafka_consumer import QUICK, read, turn
 
-LIMIT_S = 30.0
-Make = Callable[..., KafkaConsumer]
-Topic = Callable[..., str]
 Name = Callable[[str], str]
-
-
-@pytest.fixture
-def consumer(kafka: KafkaCluster, handler: str) -> Iterator[Make]:
-    """Makes KafkaConsumers of the test's broker."""
-    made: list[KafkaConsumer] = []
-
-    def make(*topics: str, **options: Any) -> KafkaConsumer:
-        made.append(KafkaConsumer(*topics, **{"bootstrap_servers": kafka.hosts, "handler": handler, **QUICK, **options}))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close(timeout_ms=5000)
 
 
 def put(peer: Peer, topic: str, *values: bytes, partition: int = 0, first: int = 0) -> None:

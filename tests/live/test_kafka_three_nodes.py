@@ -11,11 +11,11 @@ import pytest
 
 from gkafka.kafka import KafkaConsumer, KafkaProducer
 from gkafka.kafka.errors import NotEnoughReplicasError
+from tests.live.facade import QUICK, read
 from tests.live.inside import alter_topic, frozen
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 from tests.live.pool import POOL
-from tests.live.test_kafka_consumer import QUICK, read
 
 LIMIT_S = 60.0
 

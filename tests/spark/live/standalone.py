@@ -56,7 +56,7 @@ class StandaloneSpark:
     @property
     def logs(self) -> str:
         """What the processes said last, for a test that failed."""
-        files = [*self._folder.glob("*/log.txt"), *self._folder.glob("*/work/*/*/stderr")]
+        files = [*self._folder.glob("*/log.txt"), *self._folder.rglob("stderr")]
         return "\n".join(f"== {file}\n{file.read_text(errors='replace')[-1500:]}" for file in sorted(files))
 
     def _start(self) -> None:
