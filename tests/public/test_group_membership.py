@@ -198,6 +198,17 @@ def test_a_worker_that_dies_is_told(client: KafkaClient, cluster: MockCluster, m
     member.stop()
 
 
+def test_what_is_revoked_is_committed_before_anybody_else_can_have_it(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    member = join(client, auto_commit_enable=True)
+    fill(client, [b"%d" % n for n in range(5)], partition=0)
+    read(member, 5)
+    assert cluster.committed("g") == {}
+    cluster.rebalance("g")
+    run.until(lambda: cluster.count("JoinGroup") > 2)
+    assert cluster.committed("g")["t", 0].offset == 5
+    member.stop()
+
+
 @pytest.mark.parametrize(("then", "goes_on_at"), [(8, 5), (9, 7)])
 def test_where_it_stood_counts_only_if_no_generation_was_without_it(
     client: KafkaClient, cluster: MockCluster, run: Runner, then: int, goes_on_at: int
