@@ -118,6 +118,28 @@ def test_a_producer_whose_connections_worker_is_interrupted_at_any_line_delivers
     assert len(set(gun.shots)) > LIVES, gun.shots
 
 
+def test_a_batch_whose_answer_was_lost_between_two_signals_is_sent_again_and_is_there_once(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is told of it, and its connection has nothing more to answer: the worker looks for such once a second."""
+    cluster: MockCluster = make_cluster(topics={"t": 1})
+    lost: list[Any] = []
+    on_answer = ProducerDriver._on_answer
+
+    def losing(driver: ProducerDriver, *answer: Any) -> None:
+        if lost:
+            on_answer(driver, *answer)
+        lost.append(answer)
+
+    monkeypatch.setattr(ProducerDriver, "_on_answer", losing)
+    with KafkaClient(cluster.bootstrap, handler="gevent") as client:
+        producer = client.get_producer()
+        producer.produce("t", b"one", partition=0).result(LIMIT_S)
+        assert len(lost) > 1
+        assert not producer._driver._carriers
+    assert [record.value for record in stored(cluster, partitions=[0])] == [b"one"]
+
+
 @pytest.mark.parametrize("seed", seeds(2))
 def test_outcomes_that_were_being_told_when_a_signal_came_are_told_once(
     make_cluster: Any, monkeypatch: pytest.MonkeyPatch, seed: int, gun: WorkersGun
