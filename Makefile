@@ -12,6 +12,8 @@ SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/record
 WITH_KAFKA := $(wildcard tests/faults/live tests/spark/live tests/gevent/live tests/examples/live tests/live)
 LIVE := $(PY) -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder $(WITH_KAFKA)
 PURE := $(PY) -m pytest -q -n 6 --dist loadfile -o faulthandler_timeout=180 $(addprefix --ignore=,$(WITH_KAFKA))
+# Those of them that need no broker at all, not even one in their own process.
+NO_BROKER := $(addprefix tests/,core wire records protocol handlers net reference mutants) $(wildcard tests/test_*.py)
 # What failed beside others is run once more, alone: waits have deadlines, and a busy machine may miss one. Both runs are shown.
 AGAIN := $(PY) -m pytest -q --last-failed --last-failed-no-failures none
 # Without what is marked thorough: more seeds and more examples of what is also tried in short (tests/effort.py); and only that, without the
@@ -57,7 +59,7 @@ lint: $(BUILT)
 	$(PY) -m mypy --disable-error-code import-untyped --no-warn-unused-ignores examples/*.py examples/crawl_pipeline/*.py
 
 check: lint  ## lint, types and the tests that need no broker, without the thorough ones (2 minutes)
-	GKAFKA_IMPL=cython $(PURE) $(QUICK) tests || GKAFKA_IMPL=cython $(AGAIN) $(QUICK) tests
+	GKAFKA_IMPL=cython $(PURE) $(QUICK) $(NO_BROKER) || GKAFKA_IMPL=cython $(AGAIN) $(QUICK) $(NO_BROKER)
 
 test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
 	GKAFKA_IMPL=cython $(PURE) $(QUICK) tests || GKAFKA_IMPL=cython $(AGAIN) $(QUICK) tests

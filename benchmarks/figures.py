@@ -179,8 +179,8 @@ class stub_broker:
         self._stub.stop()  # type: ignore[no-untyped-call]
 
 
-def worker(program: str, *arguments: str, timeout: float = 300) -> dict[str, Any]:
-    """The JSON line that a measuring program prints; {"failed": why} if there is none."""
+def worker(program: str, *arguments: str, timeout: float = 300, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The JSON line that a measuring program prints; {"failed": why} if there is none. env: more of the environment."""
     try:
         done = subprocess.run(
             [sys.executable, str(HERE / program), *arguments],
@@ -188,7 +188,7 @@ def worker(program: str, *arguments: str, timeout: float = 300) -> dict[str, Any
             text=True,
             timeout=timeout,
             check=False,
-            env=environment(),
+            env=environment(**(env or {})),
         )
     except subprocess.TimeoutExpired:
         return {"failed": f"{program} has not ended after {timeout:g} s"}

@@ -24,25 +24,15 @@ sys.path.insert(0, str(ROOT))
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])  # Spark's workers too
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
+import pyspark  # noqa: E402
 from pyspark.sql import DataFrame, SparkSession  # noqa: E402
 
-from tests.live.maven import jars  # noqa: E402
+from tests.spark.connector import connector_jars  # noqa: E402
 
-# The versions that are in Maven's central registry and work with PySpark 4.3; each alone, Spark brings the rest.
-CONNECTOR = (
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-    "org.apache.kafka:kafka-clients:3.9.1",
-    "org.apache.commons:commons-pool2:2.12.0",
-)
 QUERY_S = 300
 MICRO_ROWS = 1000
 _numbers = itertools.count(1)
 Result = dict[str, Any]
-
-
-def connector_jars() -> list[Path]:
-    return jars("spark-kafka-4.2.0", CONNECTOR, transitive=False)
 
 
 def session(*, connector: bool = True) -> SparkSession:
@@ -59,7 +49,7 @@ def session(*, connector: bool = True) -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
     )
     if connector:
-        builder = builder.config("spark.jars", ",".join(map(str, connector_jars())))
+        builder = builder.config("spark.jars", ",".join(map(str, connector_jars(pyspark.__version__))))
     return builder.getOrCreate()
 
 

@@ -23,9 +23,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gkafka.balancing import Balancing, Callback
+from gkafka.balancing import OF_THE_GROUP, Balancing, Callback
 from gkafka.checks import check_seconds
 from gkafka.common import OffsetType
+from gkafka.config import ConsumerConfig, check_keywords
 from gkafka.exceptions import KafkaException, PartitionOwnedError, ZooKeeperError
 from gkafka.hosts import parse_zookeeper
 from gkafka.membershipprotocol import leader_id, share_of
@@ -95,6 +96,7 @@ class BalancedConsumer(Balancing):
         fetch_error_backoff_ms: int = 500,
         **options: Any,
     ) -> None:
+        check_keywords(BalancedConsumer, options, ConsumerConfig, beside=["managed", *OF_THE_GROUP])
         super().__init__(
             topic,
             cluster,

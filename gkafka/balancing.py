@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 SLICE_S = 0.1
 """Longest wait for messages without a look whether the partitions are still this member's."""
+ANSWER_S = 1.0
+"""How long a commit that is under way is waited for before its partitions are given back: whoever waits keeps the lease, too."""
 LOOK_EVERY_S = 1.0
 """How often whoever consumes looks around."""
 
@@ -220,7 +222,12 @@ class Balancing(abc.ABC):
         consumer, self._consumer = self._consumer, None
         if consumer is None:
             return self._left_at
+        engine = consumer._engine
         consumer._stop(None if self._end_by is None else self._patience(float("inf")))
+        # What the application still commits: the next owner's commits would be taken back by it, and with ZooKeeper no broker knows better.
+        consumer._may_commit = lambda: False
+        if engine is not None:
+            engine.await_commits(self._patience(ANSWER_S))
         return consumer._stood_at
 
     def _lose(self) -> None:

@@ -18,6 +18,7 @@ from gkafka.exceptions import AuthenticationError, ConfigurationError, Connectio
 from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
 from gkafka.net.credentials import Credentials, make_credentials
+from gkafka.net.guesses import Guesses
 from gkafka.wire.apis import Versions
 
 if TYPE_CHECKING:
@@ -264,10 +265,16 @@ class Broker(BrokerCalls):
     def call(self, role: object, request: Any, *, timeout_s: float | None = None, max_version: int | None = None) -> Any:
         """Send and wait for the answer. timeout_s: seconds, None: the role's socket timeout. Raises the error there was."""
         self._handler.check_fork()
+        self._handler.checkpoint()  # the first request of a kind takes some ms: those of many greenlets are not made in one go
         if timeout_s is None:
             timeout_s = (self._offsets_timeout_ms if role == OFFSETS else self._socket_timeout_ms) / 1000
         future = self.channel(role).request(request, timeout_s=timeout_s, max_version=max_version)
         return future.result(timeout_s + 1.0)
+
+    @property
+    def told_versions(self) -> Versions | None:
+        """What the broker last said that it speaks, on whichever connection of this client; None if it never did."""
+        return Guesses.of(self._handler).told((self._host, self._port))
 
     @property
     def versions(self) -> Versions | None:

@@ -21,7 +21,7 @@ from gkafka.checks import (
 from gkafka.cluster import Cluster, TopicDict
 from gkafka.common import IsolationLevel
 from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, build
-from gkafka.exceptions import ConfigurationError, DeliveryError, error_for
+from gkafka.exceptions import ConfigurationError, DeliveryError, UnknownOptionError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
 from gkafka.rawfetch import RawFetch, RawFetcher, check_isolation
@@ -96,7 +96,7 @@ class KafkaClient:
             given["source_address"] = None if source_address is None else parse_source_address(source_address)
         if ssl_config is not None:
             given.update(_tls_options(ssl_config, options))
-        self._config = build(ClientConfig, {**given, **options}, where="KafkaClient()")
+        self._config = build(ClientConfig, {**given, **options}, where="KafkaClient()", owner=KafkaClient)
         check_text("client_id", self._config.client_id)
         check_flag("use_greenlets", use_greenlets)
         check_flag("exclude_internal_topics", exclude_internal_topics)
@@ -179,7 +179,7 @@ class KafkaClient:
 
         for name in ("consumer_group", "group_id", "group.id"):
             if name in options:
-                raise ConfigurationError(f"get_consumer(): unknown option {name!r}; it is called group here: group={options[name]!r}")
+                raise UnknownOptionError(f"get_consumer(): unknown option {name!r}; it is called group here: group={options[name]!r}")
         return Consumer(self._cluster, build(NativeConsumerConfig, options, where="get_consumer()"), topics=topics, group=group)
 
     def partitions(self, topic: str) -> list[int]:

@@ -592,16 +592,23 @@ class Cluster:
             raise KafkaTimeoutError("no broker can be tried at the moment")
         return broker
 
-    def call_coordinator(self, group: str, request: Any, deadline: float, *, max_version: int | None = None) -> tuple[Any, str]:
-        """Ask the group's coordinator once. Returns its answer, and which broker it is (host:port).
+    def call_coordinator(
+        self, group: str, request: Any, deadline: float, *, max_version: int | None = None, before: Callable[[], object] = lambda: None
+    ) -> tuple[Any, str]:
+        """Ask the group's coordinator once. Returns its answer, and which broker it is (host:port). before: called when the coordinator is found and
+        reached, which may take its time, so that the request is sent at once; what it raises keeps it from that.
 
         Connection errors make it be looked up anew; raises them for the caller to retry.
         """
         broker = self._brokers.get(self._coordinators.get(group, -1))
         if broker is None:
             broker = self._find_coordinator(group, deadline)
-        timeout_s = max(0.001, min(self.config.offsets_channel_socket_timeout_ms / 1000, deadline - self._handler.monotonic()))
+        now = self._handler.monotonic()
+        until = now + max(0.001, min(self.config.offsets_channel_socket_timeout_ms / 1000, deadline - now))
         try:
+            broker.channel(OFFSETS).wait_open(until)
+            before()
+            timeout_s = max(0.001, until - self._handler.monotonic())
             return broker.call(OFFSETS, request, timeout_s=timeout_s, max_version=max_version), address_of(broker)
         except KafkaException:
             self.forget_coordinator(group)
@@ -618,12 +625,12 @@ class Cluster:
         *,
         max_offsets: int = 1,
         isolation_level: int = 0,
-        times: dict[tuple[str, int], int] | None = None,
+        records: dict[tuple[str, int], tuple[int, int]] | None = None,
     ) -> dict[tuple[str, int], list[int]]:
         """Offsets for timestamps: -1 the end, -2 the beginning, else ms since the epoch: the first record at or after it.
 
         Brokers before 0.10.1 answer a list for a timestamp (at most max_offsets); newer ones one offset, [] where no record is that new.
-        times: takes in the timestamps of the records at these offsets, where the broker tells them.
+        records: takes in (timestamp, leader epoch) of the records at these offsets, -1 for what the broker does not tell.
         """
         deadline = self._deadline(None) if deadline is None else deadline
         found: dict[tuple[str, int], list[int]] = {}
@@ -645,7 +652,7 @@ class Cluster:
                     )
                 )
             for broker, topics in by_broker.items():
-                self._list_offsets_of(broker, list(topics.values()), isolation_level, deadline, found, times)
+                self._list_offsets_of(broker, list(topics.values()), isolation_level, deadline, found, records)
 
         self.retrying("offsets", attempt, deadline)
         return found
@@ -657,7 +664,7 @@ class Cluster:
         isolation_level: int,
         deadline: float,
         found: dict[tuple[str, int], list[int]],
-        times: dict[tuple[str, int], int] | None,
+        records: dict[tuple[str, int], tuple[int, int]] | None,
     ) -> None:
         request = ListOffsetsRequest(isolation_level=isolation_level, topics=topics)
         try:
@@ -679,8 +686,8 @@ class Cluster:
                     found[topic.name, p.partition_index] = list(p.old_style_offsets)
                 else:
                     found[topic.name, p.partition_index] = [p.offset] if p.offset >= 0 else []
-                    if times is not None:
-                        times[topic.name, p.partition_index] = p.timestamp
+                    if records is not None:
+                        records[topic.name, p.partition_index] = p.timestamp, p.leader_epoch
         if problem is not None:
             raise problem
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Any, TypeVar
 
-from gkafka.exceptions import ConfigurationError
+from gkafka.exceptions import ConfigurationError, UnknownOptionError
 
 __all__ = [
     "NOT_UTF8",
@@ -24,6 +24,7 @@ __all__ = [
     "Secret",
     "build",
     "check",
+    "check_keywords",
     "check_security",
     "ineffective_tls_option",
     "is_pem_text",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 C = TypeVar("C")
+GIVEN_BY_TOPIC = ("self", "topic", "cluster")
+"""Arguments of a constructor that its user does not give."""
 CODECS = (None, "none", "gzip", "snappy", "lz4", "zstd", "auto")
 ACKS = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1, "-1": -1}
 MiB = 1 << 20
@@ -58,6 +61,12 @@ class Secret(str):
 
     def __format__(self, spec: str) -> str:
         return "***"
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Secret:
+        return self
 
     def __reduce__(self) -> Any:
         raise TypeError("a Secret is not pickled: pass the credential to the process that needs it")
@@ -139,23 +148,47 @@ def _near(value: Any, names: Any) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def build(cls: type[C], given: Mapping[str, Any], *, where: str) -> C:
-    """An instance of an options dataclass from keyword arguments. where: the call that the user made, for the error's text.
+def build(cls: type[C], given: Mapping[str, Any], *, where: str, owner: type[Any] | None = None) -> C:
+    """An instance of an options dataclass from keyword arguments. where: the call that the user made, for the error's text; owner: whose constructor
+    has more names, which may have been meant.
 
     Raises ConfigurationError for an unknown name (with a near miss), a wrong type or a value out of bounds.
     """
-    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    spellings = {alias: name for name in fields for alias in (name, name.replace("_", "."), *fields[name].metadata["aliases"])}
+    options: type[Any] = cls  # for mypy any class at all: it is a dataclass
+    fields = {f.name: f for f in dataclasses.fields(options)}
+    spellings = _spellings(cls)
     values: dict[str, Any] = {}
     for key, value in given.items():
         name = spellings.get(key)
         if name is None:
-            raise ConfigurationError(f"{where}: unknown option {key!r}{_near(key, spellings) or '; see docs/options.md'}")
+            near = _near(key, [*spellings, *(_named(owner) if owner is not None else ())])
+            raise UnknownOptionError(f"{where}: unknown option {key!r}{near or '; see docs/options.md'}")
         if name in values:
             raise ConfigurationError(f"{where}: {key!r} is given twice (it is another spelling of {name!r})")
         checked = check(name, value, fields[name].metadata, whole=str(fields[name].type).startswith("int"))
         values[name] = _kept(checked, fields[name].metadata)
     return cls(**values)
+
+
+def _spellings(config: type[Any]) -> dict[str, str]:
+    """What an option may be called -> its name."""
+    return {s: f.name for f in dataclasses.fields(config) for s in (f.name, f.name.replace("_", "."), *f.metadata["aliases"])}
+
+
+def _named(owner: type[Any]) -> tuple[str, ...]:
+    """The names that a constructor has in its signature."""
+    code = owner.__init__.__code__
+    return tuple(name for name in code.co_varnames[: code.co_argcount] if name not in GIVEN_BY_TOPIC)
+
+
+def check_keywords(owner: type[Any], given: Mapping[str, Any], config: type[Any], *, beside: Iterable[str] = ()) -> None:
+    """Raise UnknownOptionError for a keyword that neither owner's constructor has by name nor config. beside: what the call
+    that makes it takes, too."""
+    known = [*_named(owner), *_spellings(config), *beside]
+    for key in given:
+        if key not in known:  # its value is not told: it may be a password with a mistyped name
+            text = f"{owner.__name__}(): unknown option {key!r}{_near(key, known) or '; see docs/options.md'}"
+            raise UnknownOptionError(text)
 
 
 def _kept(value: Any, meta: Mapping[str, Any]) -> Any:

@@ -172,7 +172,8 @@ class BrokerConnection:
         try:
             stream.send_all([data], self._deadline())
         except (KafkaException, OSError) as exc:
-            raise self._lost(exc) from exc
+            self._lose(exc)
+            raise
         except BaseException:  # half of it may have gone out: nothing can follow
             self.disconnect()
             raise
@@ -200,7 +201,8 @@ class BrokerConnection:
             self.disconnect()
             raise
         except (KafkaException, OSError) as exc:
-            raise self._lost(exc) from exc
+            self._lose(exc)
+            raise
         except BaseException:  # half of it may have been read
             self.disconnect()
             raise
@@ -215,11 +217,11 @@ class BrokerConnection:
             raise SocketDisconnectedError(f"{self.host}:{self.port}: not connected: call connect() first")
         return self._stream
 
-    def _lost(self, exc: Exception) -> SocketDisconnectedError:
+    def _lose(self, exc: Exception) -> None:
+        """Close. Raises SocketDisconnectedError, unless that is what it is."""
         self.disconnect()
-        if isinstance(exc, SocketDisconnectedError):
-            return exc
-        return SocketDisconnectedError(f"{self.host}:{self.port}: {exc}", broker=f"{self.host}:{self.port}")
+        if not isinstance(exc, SocketDisconnectedError):
+            raise SocketDisconnectedError(f"{self.host}:{self.port}: {exc}", broker=f"{self.host}:{self.port}") from exc
 
 
 class _Inlet:

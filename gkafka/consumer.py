@@ -96,8 +96,8 @@ class Consumer:
         )
 
     # -- what is read ----------------------------------------------------------------------------------------------------------
-    def assign(self, partitions: Iterable[Any] | Mapping[Any, int], *, timeout: float | None = None) -> None:
-        """Read these partitions and no others: (topic, partition) pairs, or pairs -> the offset to start from (-2 earliest, -1 latest).
+    def assign(self, partitions: Iterable[Any] | Mapping[Any, int | None], *, timeout: float | None = None) -> None:
+        """Read these partitions and no others: (topic, partition) pairs, or pairs -> the offset to start from (-2 earliest, -1 latest, or None).
 
         Without an offset a partition starts where the group has committed, else by auto_offset_reset. timeout: seconds, for that look-up.
         """
@@ -105,7 +105,10 @@ class Consumer:
             raise ConfigurationError("assign() on a consumer that was given topics: make one without")
         given: dict[TopicPartition, int | None]
         if isinstance(partitions, Mapping):
-            given = {_partition(key): check_offset("offset", offset, low=EARLIEST) for key, offset in partitions.items()}
+            given = {
+                _partition(key): None if offset is None else check_offset("offset", offset, low=EARLIEST)
+                for key, offset in partitions.items()
+            }
         else:
             given = dict.fromkeys(_partitions(partitions))
         self._check_running()

@@ -5,7 +5,7 @@ Errors of the broker (one class per code) live in `gkafka.brokererrors` and are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gkafka.brokererrors import *  # noqa: F403  # one class per error code: see its __all__
@@ -43,6 +43,7 @@ __all__ = [
     "MessageSetDecodeFailure",
     "NoBrokersAvailableError",
     "NoMessagesConsumedError",
+    "NoOffsetForPartitionError",
     "NoPartitionsForConsumerException",
     "NotCoordinatorForConsumer",
     "OffsetRequestFailedError",
@@ -67,6 +68,7 @@ __all__ = [
     "TransactionFatalError",
     "TransactionStateError",
     "UnicodeException",
+    "UnknownOptionError",
     "UnknownTopicError",
     "UnsupportedCodec",
     "ZooKeeperError",
@@ -76,6 +78,14 @@ __all__ = [
 # -- what the caller gave or did ---------------------------------------------------------------------------------------
 class ConfigurationError(KafkaException, ValueError):
     """An option's name or value cannot be used; the text names both and what to give instead."""
+
+
+class UnknownOptionError(ConfigurationError, TypeError):
+    """A keyword that there is not, as a TypeError for whoever expects Python's own; the text has the nearest one that there is."""
+
+
+class NoOffsetForPartitionError(ConfigurationError):
+    """Nothing is committed for a partition, and auto_offset_reset does not say where to begin: seek() first, or assign() with an offset."""
 
 
 class UnicodeException(KafkaException):
@@ -295,6 +305,16 @@ class AdminError(KafkaException):
         super().__init__(message, **about)
         self.errors: dict[Any, KafkaException] = dict(errors or {})
         self.results: dict[Any, Any] = dict(results or {})
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, what it was made of, what that was made of, and so on: each once, since `raise error from error` is no end."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__
 
 
 # -- other documented names of the same errors ---------------------------------------------------------------------------

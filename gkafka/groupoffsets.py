@@ -12,17 +12,40 @@ from gkafka.brokererrors import BrokerError, UnknownTopicId, UnknownTopicOrParti
 from gkafka.common import TopicPartition
 from gkafka.core.metadata import NO_TOPIC_ID
 from gkafka.core.offsets import Committed, commit_request, fetch_request, read_commit, read_fetch
-from gkafka.exceptions import ConfigurationError, KafkaException, NoPartitionsForConsumerException, ProtocolError, Stale
+from gkafka.exceptions import (
+    ConfigurationError,
+    KafkaException,
+    NoOffsetForPartitionError,
+    NoPartitionsForConsumerException,
+    ProtocolError,
+    Stale,
+)
+from gkafka.wire.offsets import OffsetCommitRequest
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.nativeconsumer import NativeConsumer
 
-__all__ = ["GroupOffsets", "absent", "is_final", "starts_of"]
+__all__ = ["GroupOffsets", "Outcome", "absent", "is_final", "starts_of"]
 
 log = logging.getLogger(__name__)
 
 DELETED = "its topic was deleted"
+
+
+class Outcome:
+    """What became of a commit, also of one that failed. taken: the group has these. unsure: it may have them, the answer was lost or is none for good.
+    Of the others it is sure that the commit changed nothing.
+    """
+
+    def __init__(self) -> None:
+        self.taken: set[TopicPartition] = set()
+        self.unsure: set[TopicPartition] = set()
+
+    def heard(self, answers: Mapping[TopicPartition, BrokerError | None]) -> None:
+        """Of a try."""
+        self.taken.update(tp for tp, error in answers.items() if error is None)
+        self.unsure.difference_update(tp for tp, error in answers.items() if error is None or not error.retriable)
 
 
 class GroupOffsets:
@@ -36,6 +59,7 @@ class GroupOffsets:
         self._cluster, self._handler, self._group = cluster, cluster.handler, group
         self._numbers = itertools.count(1)
         self._newest: dict[TopicPartition, int] = {}  # the number of the last commit that was asked for
+        self._sent: list[Any] = []  # an event for each commit that waits for its answer
 
     def _group_name(self) -> str:
         if not self._group:
@@ -56,10 +80,12 @@ class GroupOffsets:
         instance_id: str | None = None,
         topic_ids: Mapping[TopicPartition, UUID] | None = None,
         notes: Mapping[TopicPartition, str] | None = None,
+        outcome: Outcome | None = None,
     ) -> None:
         """Commit offsets: the next ones to consume. epochs: of the leaders that wrote what stands before them, by which whoever goes on there
         learns of a log that was cut (KIP-320). tries: None is until timeout_s. allowed: may it still be committed? Asked before each try.
-        topic_ids: of the topics that the offsets belong to, where they are known. notes: texts that the group keeps with offsets.
+        topic_ids: of the topics that the offsets belong to, where they are known. notes: texts that the group keeps with offsets. outcome: is told
+        what became of each partition.
 
         What a later call commits is not tried again: it would take the group back. Raises NoPartitionsForConsumerException where it is not allowed;
         when all else is committed, UnknownTopicOrPartition for a topic that is not there, or not any more, or is another one of the name, and for a
@@ -73,7 +99,7 @@ class GroupOffsets:
         number = next(self._numbers)
         self._newest.update(dict.fromkeys(wanted, number))
 
-        ids = topic_ids or {}
+        ids, known = topic_ids or {}, outcome or Outcome()
 
         def attempt() -> None:
             for tp in [tp for tp in wanted if self._newest[tp] > number]:
@@ -81,13 +107,20 @@ class GroupOffsets:
             gone = {tp: DELETED for tp in wanted if self._is_another(tp.topic, ids.get(tp, NO_TOPIC_ID))}
             named = {tp: (offset, (notes or {}).get(tp, "")) for tp, offset in wanted.items() if tp not in gone}
             if named:
-                if not allowed():
-                    text = f"nothing more is committed for group {group!r}: the partitions may be another member's by now"
-                    raise NoPartitionsForConsumerException(text, group=group)
                 request = commit_request(group, named, generation_id=generation_id, member_id=member_id, epochs=epochs, topic_ids=ids)
                 request.group_instance_id = instance_id
-                response, coordinator = self._cluster.call_coordinator(group, request, deadline)
-                gone |= self._take(wanted, read_commit(response, ids, group=group, broker=coordinator), deadline)
+
+                def before() -> None:
+                    if not allowed():
+                        text = f"nothing more is committed for group {group!r}: the partitions may be another member's by now"
+                        raise NoPartitionsForConsumerException(text, group=group)
+                    known.unsure.update(named)
+
+                response, coordinator = self._send(group, request, deadline, before)
+                answers = read_commit(response, ids, group=group, broker=coordinator)
+                known.heard(answers)
+                gone |= self._take(wanted, answers, deadline)
+                known.unsure.difference_update(gone)
             for tp, why in gone.items():
                 text = f"{tp.topic}-{tp.partition}: offset {wanted[tp]} is not committed: {why}"
                 raise UnknownTopicOrPartition(text, topic=tp.topic, partition=tp.partition, group=group, api="Metadata")
@@ -97,6 +130,26 @@ class GroupOffsets:
 
         deadline = self._handler.monotonic() + timeout_s
         self._with_tries(f"committing offsets of group {group!r}", attempt, deadline, tries, backoff_s)
+
+    def _send(self, group: str, request: OffsetCommitRequest, deadline: float, before: Callable[[], None]) -> tuple[Any, str]:
+        answered = self._handler.Event()
+
+        def about_to_send() -> None:
+            self._sent.append(answered)  # first: whoever ends what may be committed looks here afterwards
+            before()
+
+        try:
+            return self._cluster.call_coordinator(group, request, deadline, before=about_to_send)
+        finally:
+            answered.set()
+            if answered in self._sent:
+                self._sent.remove(answered)
+
+    def await_answers(self, timeout_s: float) -> None:
+        """Of commits that are sent."""
+        deadline = self._handler.monotonic() + timeout_s
+        for sent in self._sent.copy():
+            sent.wait(max(0.0, deadline - self._handler.monotonic()))
 
     def _take(
         self, wanted: dict[TopicPartition, int], answers: Mapping[TopicPartition, BrokerError | None], deadline: float
@@ -214,7 +267,7 @@ def starts_of(
             text = (
                 f"{tp.topic}-{tp.partition}: nothing is committed and auto_offset_reset='none': say where to start, by assign() or seek()"
             )
-            problems.append(ConfigurationError(text, topic=tp.topic, partition=tp.partition))
+            problems.append(NoOffsetForPartitionError(text, topic=tp.topic, partition=tp.partition))
         else:
             starts[tp] = start
     return starts, {tp: found[tp].leader_epoch for tp in found if starts.get(tp) == found[tp].offset}, problems

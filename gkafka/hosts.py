@@ -25,7 +25,8 @@ def parse_hosts(hosts: str) -> list[tuple[str, int]]:
 
 def _parse_host(part: str) -> tuple[str, int]:
     if "/" in part or "@" in part:
-        raise ConfigurationError(f"hosts: {part!r} is not host:port (no scheme, path or user belongs there)")
+        _, at, after = part.rpartition("@")  # what stands before it may be a password
+        raise ConfigurationError(f"hosts: {('...@' + after if at else part)!r} is not host:port (no scheme, path or user belongs there)")
     if part.count(":") > 1 and not part.startswith("["):
         raise ConfigurationError(f"hosts: {part!r}: write an IPv6 address as [address]:port")
     host, port = _split(part)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError
 from gkafka.sasloptions import hide_secrets
 
@@ -46,6 +47,7 @@ def client_options(text: str, mechanism: str | None, *, prefix: str = "") -> dic
 
     Raises ConfigurationError, which never shows a value.
     """
+    text = Secret(text)
     try:
         return hide_secrets(_client_options(text, mechanism, prefix))
     except ConfigurationError as exc:

@@ -10,9 +10,10 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gkafka.balancing import SLICE_S, Balancing, Callback
+from gkafka.balancing import OF_THE_GROUP, SLICE_S, Balancing, Callback
 from gkafka.checks import check_seconds
 from gkafka.common import OffsetType, TopicPartition
+from gkafka.config import ConsumerConfig, check_keywords
 from gkafka.core.assignors import ASSIGNORS, Assignment, Assignor, GroupMember, Topics
 from gkafka.core.groupstate import Change, GroupOptions, Tell
 from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError
@@ -74,6 +75,7 @@ class ManagedBalancedConsumer(Balancing):
         reset_offset_on_fetch: bool = True,
         **options: Any,
     ) -> None:
+        check_keywords(ManagedBalancedConsumer, options, ConsumerConfig, beside=["managed", *OF_THE_GROUP])
         self._member: Member | None = None
         self._generation, self._member_id = -1, ""
         self._revoking = self._has_share = False

@@ -56,7 +56,7 @@ COLUMN_BYTES, TURN_COLUMN_BYTES = 4 << 20, 1 << 20
 """What becomes columns together, as it was fetched; the second with greenlets."""
 ENOUGH_ROWS = 4096
 """So many rows are handed out without a look at other partitions."""
-TURN_S = 0.005
+TURN_S = 0.003
 """With greenlets, a call hands out what it has read after so long: reading switches to nobody, and the hub must not stand still."""
 T = TypeVar("T")
 HandedOut = tuple[Position, int, int, int]
@@ -355,6 +355,7 @@ class NativeConsumer:
             return
         self._handler.check_fork()
         self._filled.wait(seconds)
+        self._handler.checkpoint()  # who filled it used this turn of the hub; what the application does now may take as long
 
     def _take(self, wanted: int) -> list[Message]:
         """Records of the partition whose turn it is, and of the next ones while there is room and time."""
@@ -553,6 +554,10 @@ class NativeConsumer:
         given = stands if offsets is None else dict(offsets)
         known = {tp: current[tp] for tp, offset in given.items() if stands.get(tp) == offset}
         self._offsets.commit(given, epochs={**(epochs or {}), **known}, topic_ids=ids, **how)
+
+    def await_commits(self, timeout_s: float) -> None:
+        """Until those that are sent are answered."""
+        self._offsets.await_answers(timeout_s)
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float, tries: int | None = None, backoff_s: float = 0.1

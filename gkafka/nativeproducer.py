@@ -81,6 +81,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         self._check_times(config)
         self.generation = 0
         self.reported = self._owns_cluster = False
+        self._retold: Callable[[KafkaException], None] | None = None
         self._renewals: dict[int, list[None]] = {}
         self._inherited: tuple[ProducerDriver, Any] | None = None  # the parent's, until a child has disowned it
         self._begin(cluster)
@@ -94,6 +95,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         self._slow_lock = self._handler.Mutex()
         self._append_lock = self._handler.Mutex()
         self._delivered = False  # or given up: close() has only to end the worker
+        self.gave_up: Counter[str] = Counter()  # records, by topic, that had no outcome when close() had waited long enough
         self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
         self._plain_bytes = min(self._initial_bytes, config.max_request_bytes)
         self._appender = records.Appender(
@@ -158,9 +160,20 @@ class NativeProducer(ColumnCalls, TransactionCalls):
             self._roll(topic, partition)
         self._driver.kick()
 
-    def answer_with(self, future_class: type[Delivery], refused: Callable[[KafkaException], Any]) -> None:
-        """For skins: what `send`, which is `Appender.send`, gives back."""
+    def has_open_batch(self, topic: str, partition: int) -> bool:
+        """Is there a batch that the partition's next record may still join?"""
+        return self._appender.is_open(topic, partition)
+
+    def answer_with(
+        self, future_class: type[Delivery], refused: Callable[[KafkaException], Any], retold: Callable[[KafkaException], None]
+    ) -> None:
+        """For skins: what `send`, which is `Appender.send`, gives back, and what puts their words into an error that it raises."""
         self._appender.answer_with(future_class, refused)
+        self._retold = retold
+
+    def retry_what_was_not_sent(self) -> None:
+        """For skins: a try that found no connection, or no leader, is none of `retries`; delivery_timeout_ms ends such tries."""
+        self._driver.sender.counts_unsent = False
 
     # -- options -----------------------------------------------------------------------------------------------------------
     @staticmethod
@@ -198,12 +211,16 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         if not self._driver.started:
             self._driver.start()
         self._driver.keep_pace()
+        if self._driver.cooperative:
+            self._handler.checkpoint()  # here, and not behind it: who is killed in this wait has produced nothing
         try:
             if self._interceptors is not None:
                 return self._interceptors.produce(topic, value, key, partition, timestamp, headers)
             delivery = self._accept_plain(topic, value, key, partition, timestamp, headers)
             return delivery if delivery is not None else self._accept(topic, value, key, partition, timestamp, headers)
-        except KafkaException:
+        except KafkaException as exc:
+            if self._retold is not None:
+                self._retold(exc)
             raise
         except BaseException:
             self._driver.suspect()  # a signal handler's exception may have come between two steps that belong together
@@ -470,8 +487,6 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         if delivery.index == 0 and self.config.linger_ms and (topic, delivery.partition) not in self._driver.accumulator.active:
             self._driver.warm(topic, delivery.partition)
         self._driver.kick()
-        if self._driver.cooperative:
-            self._handler.checkpoint()
 
     def checkpoint(self) -> None:
         """Called by the appender every few records: lets other greenlets run when this one had its time."""
@@ -673,6 +688,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
             self._wait_settled(limit)
         except KafkaTimeoutError:
             given_up = KafkaTimeoutError(f"the producer was closed: close() waited {limit:g} s for the record, then gave it up")
+            self.gave_up = self.unsettled_by_topic()
             self._driver.give_up(given_up)
         self._delivered = True
         self._driver.stop(began + limit)

@@ -125,6 +125,7 @@ class Producer:
                 **options,
             },
             where="Producer()",
+            owner=Producer,
         )
         self._cluster, self._topic, self._handler = cluster, topic, cluster.handler
         self._partitioner = partitioner or random_partitioner

@@ -317,7 +317,7 @@ class ProducerDriver:
             return
         try:
             channel = broker.channel(PRODUCE)
-            version = self._produce_version(channel)
+            version = self._produce_version(channel, broker)
         except ForkedClientError:
             raise
         except KafkaException as exc:
@@ -328,6 +328,10 @@ class ProducerDriver:
                 self._seal(batch, version)
             except Exception as exc:
                 failed.append((batch, self._not_sealed(batch, exc)))
+        doubt = self._doubt(channel, failed)
+        if doubt is not None:
+            self._answered(outgoing, doubt)
+            return
         if failed:
             outgoing = self._without(outgoing, failed)
             if not outgoing.batches:
@@ -346,9 +350,14 @@ class ProducerDriver:
         )
         self._undo = None
 
-    def _produce_version(self, channel: Any) -> int:
-        """The newest Produce that the broker takes. While its connection opens: what the broker that told the metadata takes."""
-        versions = channel.versions or self._cluster.versions
+    def _doubt(self, channel: Any, failed: list[tuple[Batch, KafkaException]]) -> KafkaException | None:
+        """What all of a request fail with if a broker may only have been taken for one that is too old for them."""
+        too_new = [error for _, error in failed if isinstance(error, UnsupportedVersion | UnsupportedCodec)]
+        return channel.doubt("record headers, or this codec") if too_new else None
+
+    def _produce_version(self, channel: Any, broker: Any) -> int:
+        """The newest Produce that the broker takes. While its connection opens: as it last said, or what the broker that told the metadata takes."""
+        versions = channel.versions or broker.told_versions or self._cluster.versions
         newest = self.sender.newest_produce
         version: int = versions.pick(ProduceRequest.API, max_version=newest) if versions is not None else ProduceRequest.API.stable.high
         return version

@@ -1,7 +1,8 @@
 """What a consumer's application has finished, and its commits: one at a time, so that an older one never comes after a newer one.
 
-Finished is what was handed out before the application's last call: by asking for more it says that it is done with what it has. The consumer
-of a group commits as its member: with a ticket of the group's machine, which tells what is still the member's.
+Finished is what was handed out before the application's last call: by asking for more it says that it is done with what it has. A commit of
+its own says so, too, of what it commits, up or down, if the group takes it; one that is refused changes nothing. The consumer of a group
+commits as its member: with a ticket of the group's machine, which tells what is still the member's.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.groupstate import Verdict
 from gkafka.exceptions import CommitFailedError, KafkaException, KafkaTimeoutError
-from gkafka.groupoffsets import is_final
+from gkafka.groupoffsets import Outcome, is_final
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -95,7 +96,7 @@ class Progress:
 
         def news() -> dict[TopicPartition, int]:
             nonlocal taken
-            taken = {tp: offset for tp, offset in self.finished.items() if offset >= 0 and self.committed.get(tp) != offset}
+            taken = {tp: offset for tp, offset in self.finished.copy().items() if offset >= 0 and self.committed.get(tp) != offset}
             return taken
 
         if not news():
@@ -109,8 +110,10 @@ class Progress:
                 raise
             log.info("group %r: %s", self._group, exc)
         finally:
-            if self.told is not None and taken:
-                self.told(taken, problem)
+            # What is left for another time nobody is told of.
+            done = taken if problem is not None else {tp: offset for tp, offset in taken.items() if self.committed.get(tp) == offset}
+            if self.told is not None and done:
+                self.told(done, problem)
 
     def commit(
         self,
@@ -130,7 +133,6 @@ class Progress:
 
         def given() -> dict[TopicPartition, int]:
             wanted = offsets() if callable(offsets) else offsets
-            self.finished.update((tp, offset) for tp, offset in wanted.items() if tp in self.finished)
             return {tp: offset for tp, offset in wanted.items() if offset >= 0}
 
         self._in_turn(given, {"epochs": epochs or {}, "notes": notes or {}}, timeout_s, patient=patient)
@@ -145,11 +147,15 @@ class Progress:
             self._line.append(mine)
             self._await_turn(mine, deadline)
             offsets = what()
+            finished = self.finished
+
+            def attempt(part: Mapping[TopicPartition, int], **of_member: Any) -> None:
+                self._try(part, finished, deadline, **beside, **of_member)
+
             if self._member is None:
-                self._engine.commit(offsets, **beside, timeout_s=max(0.0, deadline - self._handler.monotonic()))
-                self.committed.update(offsets)
+                attempt(offsets)
             else:
-                self._commit_as(self._member, offsets, beside, deadline, patient)
+                self._commit_as(self._member, offsets, attempt, deadline, patient)
         finally:  # whoever is interrupted anywhere in here leaves no turn taken
             if mine in self._line:
                 self._line.remove(mine)
@@ -166,7 +172,7 @@ class Progress:
             mine.wait(min(left, LOOK_S))
 
     def _commit_as(
-        self, member: Member, offsets: dict[TopicPartition, int], beside: Mapping[str, Any], deadline: float, patient: bool
+        self, member: Member, offsets: dict[TopicPartition, int], attempt: Callable[..., None], deadline: float, patient: bool
     ) -> None:
         failures = 0
         last: KafkaException | None = None
@@ -179,9 +185,8 @@ class Progress:
                 raise member.error or self._not_mine(offsets)
             if ticket is not None:
                 part = {tp: offset for tp, offset in offsets.items() if tp in ticket.partitions}
-                last = self._send(member, ticket, part, beside, deadline)
+                last = self._send(member, ticket, part, attempt)
                 if last is None:
-                    self.committed.update(part)
                     # What is given back while the commit waits for a rebalance has nothing to lose if all of it was committed before.
                     rest = {tp: offset for tp, offset in offsets.items() if tp not in part and tp not in before}
                     if rest:
@@ -199,21 +204,11 @@ class Progress:
             else:
                 self._handler.sleep(min(left, PAUSES.pause_s(failures, self._handler.random())))
 
-    def _send(
-        self, member: Member, ticket: Ticket, part: dict[TopicPartition, int], beside: Mapping[str, Any], deadline: float
-    ) -> KafkaException | None:
+    def _send(self, member: Member, ticket: Ticket, part: dict[TopicPartition, int], attempt: Callable[..., None]) -> KafkaException | None:
         """One try. Returns the error of one that is to be tried again."""
         error: KafkaException | None = None
         try:
-            self._engine.commit(
-                part,
-                **beside,
-                timeout_s=max(0.0, deadline - self._handler.monotonic()),
-                tries=0,
-                generation_id=ticket.generation,
-                member_id=ticket.member_id,
-                instance_id=self._instance_id,
-            )
+            attempt(part, tries=0, generation_id=ticket.generation, member_id=ticket.member_id, instance_id=self._instance_id)
         except KafkaException as exc:
             error = exc
         except BaseException:
@@ -225,6 +220,24 @@ class Progress:
         if isinstance(error, FENCES):
             raise self._not_mine(part) from error
         raise error
+
+    def _try(self, offsets: Mapping[TopicPartition, int], finished: dict[TopicPartition, int], deadline: float, **how: Any) -> None:
+        """engine.commit(), and what is learnt from it even if it fails. finished: as it was when it was this commit's turn."""
+        outcome = Outcome()
+        try:
+            self._engine.commit(offsets, timeout_s=max(0.0, deadline - self._handler.monotonic()), outcome=outcome, **how)
+        finally:
+            self._learn(offsets, outcome, finished)
+
+    def _learn(self, offsets: Mapping[TopicPartition, int], outcome: Outcome, finished: dict[TopicPartition, int]) -> None:
+        """If the application has asked for more meanwhile, `finished` is another one by now: what is changed here is of no account."""
+        self.committed.update((tp, offsets[tp]) for tp in outcome.taken)
+        finished.update((tp, offsets[tp]) for tp in outcome.taken if tp in finished)
+        here = self._engine.positions() if outcome.unsure else {}
+        for tp in outcome.unsure:
+            self.committed.pop(tp, None)  # the next commit makes it sure
+            if tp in finished and finished[tp] < offsets[tp] <= here.get(tp, -1):
+                finished[tp] = offsets[tp]  # the application has finished that; if the group has it, less would take the group back
 
     def _not_mine(self, offsets: Mapping[TopicPartition, int]) -> CommitFailedError:
         named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(offsets)[:10]) + (", ..." if len(offsets) > 10 else "")

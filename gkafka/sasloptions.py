@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -66,12 +67,27 @@ def check_sasl(config: ClientConfig) -> None:
 
 def hide_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, with what must not be seen as Secrets: from here on no repr and no traceback shows it."""
-    return {name: Secret(value) if _is_secret(name, value) else value for name, value in options.items()}
+    return {name: _hidden(name, value) for name, value in options.items()}
 
 
-def _is_secret(name: str, value: Any) -> bool:
+class _Unseen:
+    """Stands for a value that is of no use, being no text, but may show a secret all the same. Its class has the name of the value's."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "***"
+
+
+def _hidden(name: str, value: Any) -> Any:
     option = name.replace(".", "_")
-    return isinstance(value, str) and (option in SECRETS or is_pem_text(value) or (option in PEM and may_be_key(value)))
+    if isinstance(value, str):
+        is_secret = option in SECRETS or is_pem_text(value) or (option in PEM and may_be_key(value))
+        return Secret(value) if is_secret else value
+    is_usable = value is None or callable(value) or isinstance(value, os.PathLike)
+    if is_usable or option not in SECRETS | PEM:
+        return value
+    return type(type(value).__name__, (_Unseen,), {"__slots__": ()})()
 
 
 def token_endpoint(url: str) -> SplitResult:

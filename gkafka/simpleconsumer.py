@@ -22,7 +22,7 @@ from gkafka.checks import (
     check_timestamp,
 )
 from gkafka.common import OffsetType, TopicPartition
-from gkafka.config import ConsumerConfig, build
+from gkafka.config import ConsumerConfig, build, check_keywords
 from gkafka.core.offsets import Committed
 from gkafka.exceptions import (
     ConfigurationError,
@@ -96,6 +96,7 @@ class SimpleConsumer:
         reset_offset_on_fetch: bool = True,
         **options: Any,
     ) -> None:
+        check_keywords(SimpleConsumer, options, ConsumerConfig, beside=["use_rdkafka"])
         if auto_offset_reset not in (OffsetType.EARLIEST, OffsetType.LATEST):
             raise ConfigurationError(f"auto_offset_reset={auto_offset_reset!r}: must be OffsetType.EARLIEST (-2) or OffsetType.LATEST (-1)")
         for name, number, low in (
@@ -434,7 +435,7 @@ class SimpleConsumer:
             backoff_s=self._backoff_s,
             generation_id=self._generation_id,
             member_id=self._consumer_id,
-            allowed=self._may_commit,
+            allowed=lambda: self._may_commit(),  # as it will be then
         )
         self._committed_at = self._handler.monotonic()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka.core.metadata import BrokerInfo, Metadata
 from gkafka.handlers import Handler, resolve_handler
+from gkafka.handlers.selection import Selecting
 from gkafka.handlers.sockets import NO_DELAY, buffer_options
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "NO_DELAY",
     "RangeAssignor",
     "RoundRobinAssignor",
+    "Selecting",
     "StickyAssignor",
     "Topics",
     "buffer_options",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 PATIENCE_S = 2.0
 CALLS = 6
 """An answer may take this part of a session."""
+OWNER = re.compile(r"-?[0-9]+-(0|[1-9][0-9]{0,8})")
+"""The name of an owner's znode: the leader's id, -1 for none, and the partition's."""
 KAZOO_HANDLERS = {True: "sequential_gevent_handler", False: "sequential_threading_handler"}
 
 
@@ -336,9 +339,8 @@ class Registry:
     def _claims(self) -> dict[int, set[str]]:
         claims: dict[int, set[str]] = {}
         for name in self._children(self._owners):
-            leader, _, partition = name.rpartition("-")
-            if partition.isascii() and partition.isdecimal() and len(partition) < 10 and leader:
-                claims.setdefault(int(partition), set()).add(name)
+            if (found := OWNER.fullmatch(name)) is not None:
+                claims.setdefault(int(found[1]), set()).add(name)
             else:
                 log.warning("%s holds %r, which is no partition: left alone", self._owners, name[:100])
         return claims

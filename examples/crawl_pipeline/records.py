@@ -13,13 +13,13 @@ PAGE = "url string, status int, bytes long, ms double, title string, depth int, 
 LINK = "src string, dst string, anchor string"
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of a JVM that runs for a minute: what its best compiler would do takes longer than what it would save."""
+LAUNCHER = Path(__file__).resolve().parents[1] / "spark_python.sh"
 TASK_TRIES = 4  # as on a cluster; Spark's default on one machine is one
 
 
 def session(name: str, cores: int, scratch: Path | None = None) -> SparkSession:
     """scratch: the folder of Spark's temporary files; it may be removed when the program has ended, however it did."""
-    # Spark's workers run this Python, not the first `python3` on PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", python_of_workers())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = (
         SparkSession.builder.master(f"local[{cores},{TASK_TRIES}]")
@@ -40,6 +40,15 @@ def session(name: str, cores: int, scratch: Path | None = None) -> SparkSession:
         scratch.mkdir(parents=True, exist_ok=True)
         builder, flags = builder.config("spark.local.dir", str(scratch)), f"{flags} -Djava.io.tmpdir={scratch}"
     return builder.config("spark.driver.extraJavaOptions", flags).getOrCreate()
+
+
+def python_of_workers() -> str:
+    """This Python, not the first `python3` on PATH; with the PySpark that pip installed, by the launcher that has it found compiled."""
+    folder = Path(sys.executable).parent
+    if "SPARK_HOME" in os.environ or not (folder / "python3").exists():
+        return sys.executable
+    os.environ["PATH"] = os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])
+    return str(LAUNCHER)
 
 
 def header(name: str) -> Column:

@@ -65,8 +65,9 @@ class Demo:
         stream = Streaming(self, kafka)
         self.step("start the stream in Spark", stream.start)
         self.step("crawl into Kafka, and kill -9 the stream midway", lambda: self.crawl(address, kafka, stream))
+        counting = self.count(folder)  # Spark's end leaves a core to it
         self.step("let the stream come to its end, and compute by batch what a stream cannot", stream.finish)
-        equal, comparison = self.step("count the files again", lambda: self.verify(folder))
+        equal, comparison = self.step("compare it with what the files hold", lambda: self.compare(counting))
         self.step("make the report", lambda: self.foreground([script("report.py"), str(self.stage)], quiet=True))
         print(f"\n{comparison}")
         return equal
@@ -95,23 +96,20 @@ class Demo:
         stream.kill_and_restart(lag["left"][INLINKS])
         self.result_of(child, "crawl.py")
 
-    def verify(self, folder: str) -> tuple[bool, str]:
+    def count(self, folder: str) -> subprocess.Popen[str]:
+        """Begin to count the files again, with a program of its own."""
         told = [f"--{name}={self.stage / name}.json" for name in ("crawl", "top")]
-        command = [
-            script("verify.py"),
-            folder,
-            str(self.stage / "tables.json"),
-            *told,
-            "--write",
-            str(self.stage / "verify.json"),
-            *self.pages,
-        ]
-        child = self.children.start([sys.executable, *command])
-        text = child.communicate()[0].rstrip()
-        if child.returncode not in (0, 1) or not text:
-            raise StepFailed(f"verify.py ended with status {child.returncode}")
-        self.children.end(child)
-        return child.returncode == 0, text
+        written = ["--write", str(self.stage / "verify.json")]
+        return self.children.start(
+            [sys.executable, script("verify.py"), folder, str(self.stage / "tables.json"), "--wait", *told, *written, *self.pages]
+        )
+
+    def compare(self, counting: subprocess.Popen[str]) -> tuple[bool, str]:
+        text = counting.communicate("\n")[0].rstrip()
+        if counting.returncode not in (0, 1) or not text:
+            raise StepFailed(f"verify.py ended with status {counting.returncode}")
+        self.children.end(counting)
+        return counting.returncode == 0, text
 
     def foreground(self, command: list[str], *, quiet: bool = False) -> str:
         """Run a program to its end, its output shown. Returns the output."""

@@ -352,6 +352,16 @@ def as_text(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def read_figures(parser: argparse.ArgumentParser, args: argparse.Namespace) -> tuple[Any, Any, Any]:
+    """tables.json, and what the crawler and the stream's consumer told, or None."""
+    try:
+        tables = json.loads(args.tables.read_text(encoding="utf-8"))
+        crawl, top = (json.loads(path.read_text(encoding="utf-8")) if path else None for path in (args.crawl, args.top))
+    except (OSError, ValueError) as exc:
+        parser.error(f"cannot read the figures to compare: {exc}")
+    return tables, crawl, top
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="the site's folder")
@@ -361,17 +371,19 @@ def main() -> int:
     parser.add_argument("--max-pages", type=int, metavar="N", help="the bound that the crawler had")
     parser.add_argument("--start", default=START, metavar="PATH", help="where the crawler began (default: %(default)s)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the comparison as JSON, too")
+    parser.add_argument("--wait", action="store_true", help="count at once, and compare when a line comes on standard input")
     args = parser.parse_args()
     if not (args.folder / "index.html").is_file():
         parser.error(f"{args.folder}: no index.html there")
-    try:
-        tables = json.loads(args.tables.read_text(encoding="utf-8"))
-        crawl, top = (json.loads(path.read_text(encoding="utf-8")) if path else None for path in (args.crawl, args.top))
-    except (OSError, ValueError) as exc:
-        parser.error(f"cannot read the figures to compare: {exc}")
+    if not args.wait:  # a wrong name is told before the files are counted
+        figures = read_figures(parser, args)
     began = time.monotonic()
     expected = count(Site(args.folder).crawl(args.max_pages, args.start))
     taken = time.monotonic() - began
+    if args.wait:
+        sys.stdin.readline()
+        figures = read_figures(parser, args)
+    tables, crawl, top = figures
     rows = compare(expected, tables, crawl, top)
     print(as_text(rows))
     equal = all(row.equal for row in rows)

@@ -23,6 +23,33 @@ COLUMNS = ["resource_type", "resource", "pattern", "principal", "permission", "o
 NAMED = ("topic", "group", "transactional_id", "user")
 
 
+class _Principal(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+    name = "principal"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        kind, sign, _ = value.partition(":")
+        if not sign or not kind:
+            self.fail(f"{value!r}: must be TYPE:NAME, as User:alice", param, ctx)
+        return str(value)
+
+
+class _Word(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+    """A member of an enumeration of gkafka.admin, in small letters; without: those that are not meant here."""
+
+    def __init__(self, enumeration: str, *without: str) -> None:
+        self.name = enumeration
+        self._without = ("UNKNOWN", *without)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from gkafka import admin
+
+        words = [member.name.lower() for member in getattr(admin, self.name) if member.name not in self._without]
+        word = str(value).lower().replace("-", "_")
+        if word not in words:
+            self.fail(f"{value!r}: must be one of {', '.join(words)}", param, ctx)
+        return word
+
+
 @group("acls", invoke_without_command=True)
 @json_option
 @connection_options
@@ -41,7 +68,7 @@ def resource_options(command: F) -> F:
         click.option("--transactional-id", metavar="NAME", help="About a transactional id."),
         click.option("--user", metavar="NAME", help="About a user's delegation tokens."),
         click.option("--cluster", is_flag=True, help="About the cluster."),
-        click.option("--principal", metavar="TYPE:NAME", help="Who: User:alice; User:* is everybody."),
+        click.option("--principal", metavar="TYPE:NAME", type=_Principal(), help="Who: User:alice; User:* is everybody."),
         click.option("--host", metavar="ADDRESS", help='From where; "*" is anywhere.'),
     ]
     for one in reversed(decorate):
@@ -84,8 +111,10 @@ def _row(acl: Acl) -> dict[str, Any]:
 
 @acls.command("list")
 @resource_options
-@click.option("--operation", metavar="NAME", help="read, write, create, describe, alter, ...")
-@click.option("--pattern", metavar="KIND", help="literal, prefixed, or match: whatever applies to the name. [any]")
+@click.option("--operation", metavar="NAME", type=_Word("AclOperation"), help="read, write, create, describe, alter, ...")
+@click.option(
+    "--pattern", metavar="KIND", type=_Word("PatternType"), help="literal, prefixed, or match: whatever applies to the name. [any]"
+)
 @json_option
 @connection_options
 @click.pass_context
@@ -103,7 +132,13 @@ def _colour(value: Any) -> str | None:
 @acls.command("create")
 @resource_options
 @click.option(
-    "--operation", "operations", metavar="NAME", multiple=True, required=True, help="read, write, create, describe, alter, all, ..."
+    "--operation",
+    "operations",
+    metavar="NAME",
+    type=_Word("AclOperation", "ANY"),
+    multiple=True,
+    required=True,
+    help="read, write, create, describe, alter, all, ...",
 )
 @click.option("--prefixed", is_flag=True, help="The name is the beginning of names.")
 @click.option("--deny", is_flag=True, help="Forbid it: that counts before what allows it.")
@@ -132,8 +167,8 @@ def create(ctx: click.Context, /, operations: tuple[str, ...], prefixed: bool, d
 
 @acls.command("delete")
 @resource_options
-@click.option("--operation", metavar="NAME", help="Only of this operation.")
-@click.option("--pattern", metavar="KIND", help="literal, prefixed, or match. [any]")
+@click.option("--operation", metavar="NAME", type=_Word("AclOperation"), help="Only of this operation.")
+@click.option("--pattern", metavar="KIND", type=_Word("PatternType"), help="literal, prefixed, or match. [any]")
 @yes_option("delete them")
 @json_option
 @connection_options

@@ -12,14 +12,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gkafka.cli.failures import ToolError
-from gkafka.cli.output import clean
+from gkafka.cli.output import quoted
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin
 
-__all__ = ["TIME", "as_time", "near_groups", "near_topics", "pairs", "parse_time", "partitions", "raise_unknown_group", "yes_option"]
+__all__ = [
+    "GROUP",
+    "TIME",
+    "TOPIC",
+    "as_time",
+    "near_groups",
+    "near_topics",
+    "pairs",
+    "parse_time",
+    "partitions",
+    "raise_unknown_group",
+    "yes_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
+MAX_PARTITION = (1 << 31) - 1
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 AGO = re.compile(r"(\d+)([smhdw])")
 
@@ -68,18 +81,51 @@ TIME = _Time()
 """Type of an option or argument that is a time: gives ms since the epoch."""
 
 
+# -- names -----------------------------------------------------------------------------------------------------------------------
+class _Topic(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+    name = "topic"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from gkafka.checks import TOPIC_RULE, is_topic_name
+
+        if not is_topic_name(value):
+            self.fail(f"{value!r}: {TOPIC_RULE}", param, ctx)
+        return str(value)
+
+
+class _Group(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+    name = "group"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from gkafka.checks import check_name
+        from gkafka.exceptions import ConfigurationError
+
+        try:
+            return check_name(self.name, value)
+        except ConfigurationError as exc:
+            self.fail(str(exc).removeprefix(f"{self.name}="), param, ctx)
+
+
+TOPIC, GROUP = _Topic(), _Group()
+"""Types of names: of a topic, which there can be; of a group, which Kafka can carry. Whether it is there is for the cluster to say."""
+
+
 # -- partitions and pairs ------------------------------------------------------------------------------------------------------
 def partitions(where: str, texts: Iterable[str]) -> tuple[list[str], list[tuple[str, int]]]:
     """(whole topics, single partitions) of "orders", "orders:0" and "orders:0,1". where: the option, for the error's text."""
+    from gkafka.checks import TOPIC_RULE, is_topic_name
+
     whole: list[str] = []
     single: list[tuple[str, int]] = []
     for text in texts:
         topic, sign, numbers = text.partition(":")
+        if not is_topic_name(topic):
+            raise click.UsageError(f"{where} {text!r}: a topic's name {TOPIC_RULE}", click.get_current_context(silent=True))
         if not sign:
             whole.append(topic)
             continue
         for number in numbers.split(","):
-            if not (number.isascii() and number.isdecimal()) or not topic:
+            if not (number.isascii() and number.isdecimal() and int(number[:11]) <= MAX_PARTITION):
                 raise click.UsageError(f"{where} {text!r}: must be TOPIC or TOPIC:PARTITION,...", click.get_current_context(silent=True))
             single.append((topic, int(number)))
     return whole, single
@@ -153,8 +199,8 @@ def _raise_near(kind: str, missing: list[str], there: list[str], cause: Exceptio
     unknown = [name for name in dict.fromkeys(missing) if name not in there]
     if not unknown:
         return
-    near = [f"{match!r}" for name in unknown for match in difflib.get_close_matches(name, there, n=1)]
-    hint = f"did you mean {clean(', '.join(near))}? " if near else ""
-    names = ", ".join(repr(clean(name)) for name in unknown)
+    near = [quoted(match) for name in unknown for match in difflib.get_close_matches(name, there, n=1)]
+    hint = f"did you mean {', '.join(near)}? " if near else ""
+    names = ", ".join(map(quoted, unknown))
     plural = "s" if len(unknown) > 1 else ""
     raise ToolError(f"no {kind}{plural} {names} in this cluster", hint=f"{hint}kafka-tools {kind}s lists what there is{more}") from cause

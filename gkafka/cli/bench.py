@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import click
 
+from gkafka.cli.arguments import TOPIC
 from gkafka.cli.connection import CONSUMER, PRODUCER, connect, connection_options, settings_of
 from gkafka.cli.failures import ToolError
 from gkafka.cli.output import document, json_option, note, table, wants_json
@@ -60,7 +61,7 @@ def bench() -> None:
 def _load(records: int, seconds: float) -> Callable[[F], F]:
     """The options that say how much."""
     options = (
-        click.option("--topic", metavar="NAME", help="Use this topic, which stays; else one is made and removed."),
+        click.option("--topic", metavar="NAME", type=TOPIC, help="Use this topic, which stays; else one is made and removed."),
         click.option("--records", type=click.IntRange(min=1), default=records, show_default=True, help="So many at most."),
         click.option("--seconds", type=Quantity(above=True), default=seconds, show_default=True, help="So long at most."),
         click.option("--size", type=click.IntRange(min=1), default=100, show_default=True, help="Bytes of a value."),

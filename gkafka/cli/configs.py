@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gkafka.cli.arguments import near_topics, pairs
+from gkafka.cli.arguments import GROUP, TOPIC, near_topics, pairs
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
-from gkafka.cli.failures import ToolError
+from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.output import Column, document, json_option, note, table, wants_json
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["configs", "show_configs"]
 
 KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")
+NAMES = {"topic": TOPIC, "group": GROUP}
 SHOWN = "***"
 SECRET_ENDINGS = ("password", "sasl.jaas.config", "ssl.keystore.key", "secret")
 """Of the names of secrets, with the prefix of a listener or without."""
@@ -33,6 +34,8 @@ def _name_of(ctx: click.Context, kind: str, name: str | None) -> str:
         raise click.UsageError(f"which {kind}? give its name", ctx)
     if kind.startswith("broker") and name and not (name.isascii() and name.isdecimal()):
         raise click.UsageError(f"{kind} {name!r}: must be a broker's id, a number", ctx)
+    if kind in NAMES:
+        NAMES[kind].convert(name, next(p for p in ctx.command.params if p.name == "name"), ctx)
     return name or ""
 
 
@@ -112,10 +115,12 @@ def alter(
     if not changes:
         raise click.UsageError("give NAME=VALUE, --delete, --append or --subtract", ctx)
     resource = "" if kind == "broker" and name == "default" else _name_of(ctx, kind, name)
+    plain = [key for key, value in pairs("NAME=VALUE", values).items() if not value.startswith("@")]
+    _refuse_secrets(UnusableError, [key for key in plain if _is_secret(key, None)])
     with connect(ctx) as client:
         admin = client.admin()
         before = _entries(admin, kind, resource)
-        _refuse_secrets(before, dict(pairs("NAME=VALUE", values)))
+        _refuse_secrets(ToolError, [key for key in plain if _is_secret(key, before.get(key))])
         admin.alter_configs({(kind, resource): changes}, validate_only=dry_run)
     rows = [
         {"name": key, "before": _shown(before.get(key)), "change": _told(key, before.get(key), change)} for key, change in changes.items()
@@ -135,24 +140,25 @@ def _fresh(ctx: click.Context, changes: dict[str, Any], more: dict[str, Any]) ->
 
 
 def _values(given: dict[str, str]) -> dict[str, str]:
-    return {name: _read(value[1:]) if value.startswith("@") else value for name, value in given.items()}
+    return {name: _read(f"NAME=VALUE {name}={value}", value[1:]) if value.startswith("@") else value for name, value in given.items()}
 
 
-def _read(path: str) -> str:
+def _read(where: str, path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise ToolError(f"{path}: is no text in UTF-8", hint="write the value there, and nothing else") from None
+        raise UnusableError(f"{where}: is no text in UTF-8", hint="write the value there, and nothing else") from None
+    except OSError as exc:
+        raise UnusableError(f"{where}: {exc.strerror}", hint="check the path and its permissions") from exc
 
 
-def _refuse_secrets(there: dict[str, ConfigEntry], given: dict[str, str]) -> None:
-    for name, value in given.items():
-        if _is_secret(name, there.get(name)) and not value.startswith("@"):
-            raise ToolError(
-                f"{name}: a secret on the command line is seen by everybody on this machine and kept by the shell",
-                hint=f"write it to a file, and give {name}=@FILE",
-            )
+def _refuse_secrets(refusal: type[ToolError], names: list[str]) -> None:
+    for name in names:
+        raise refusal(
+            f"{name}: a secret on the command line is seen by everybody on this machine and kept by the shell",
+            hint=f"write it to a file, and give {name}=@FILE",
+        )
 
 
 def _is_secret(name: str, there: ConfigEntry | None) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from gkafka.cli.arguments import GROUP, TOPIC
 from gkafka.cli.connection import CONSUMER, MEMBER, POSITION, connect, connection_options, settings_of
 from gkafka.cli.output import note
 from gkafka.cli.pipes import Output, check_reader, stoppable
@@ -48,7 +49,7 @@ class Wanted(NamedTuple):
 
 
 @click.command(name="consume", short_help="Print records of topics as text, JSON or hex.")
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", type=TOPIC)
 @click.option("-f", "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How a record is printed.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json: a line for each record, as `produce` takes it.")
 @click.option(
@@ -59,7 +60,7 @@ class Wanted(NamedTuple):
 )
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Begin N records before the end of each partition.")
 @click.option("-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one; may be given again.")
-@click.option("-g", "--group", help="Go on where this group stands, share with its members, and commit what was printed.")
+@click.option("-g", "--group", type=GROUP, help="Go on where this group stands, share with its members, and commit what was printed.")
 @click.option("--no-group", is_flag=True, help="Read alone, whatever group.id the file of --config has.")
 @click.option("-n", "--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many that match.")
 @click.option("--until-end/--follow", "until_end", default=True, help="Stop at the present end (the default), or go on until Ctrl-C.")

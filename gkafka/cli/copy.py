@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from gkafka.cli.arguments import GROUP, TOPIC
 from gkafka.cli.connection import CONSUMER, POSITION, PRODUCER, connect, connection_options, connection_options_of, given, settings_of
-from gkafka.cli.failures import ToolError
+from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
 from gkafka.cli.recordtext import counted
@@ -30,6 +31,8 @@ AT_ONCE = 5000
 STEP_RECORDS = 50_000
 STEP_S = 1.0
 """Progress is committed after so many records, or after this time."""
+ONTO_ITSELF = "SOURCE and TARGET {!r}: is both the topic that is read and the one that is written"
+ELSEWHERE = "name another TARGET, or another cluster: --to-bootstrap-server"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -55,9 +58,9 @@ class Plan(NamedTuple):
 
 
 @click.command(name="copy", short_help="Copy records between topics or clusters.")
-@click.argument("source")
-@click.argument("target")
-@click.option("-g", "--group", help="Keeps how far the copy has come: the same command goes on there after any end.")
+@click.argument("source", type=TOPIC)
+@click.argument("target", type=TOPIC)
+@click.option("-g", "--group", type=GROUP, help="Keeps how far the copy has come: the same command goes on there after any end.")
 @click.option("--no-group", is_flag=True, help="Keep nothing, whatever group.id the file of --config has.")
 @click.option("--from", "start", type=StartType(), help="Where it begins: earliest (the default), latest, an offset, a time ago, a time.")
 @click.option("-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one; may be given again.")
@@ -110,6 +113,8 @@ def copy(
     if group is not None and no_group:
         raise click.UsageError("--group and --no-group: give one of them")
     two = bool(given(ctx, "to"))
+    if source == target and not two:
+        raise UnusableError(ONTO_ITSELF.format(source), hint=ELSEWHERE)
     read = (CONSUMER, POSITION) if two else (CONSUMER, POSITION, PRODUCER)
     start = _start(settings_of(ctx, uses=read), start, group, no_group)
     if start == Start("end", LATEST) and until_end and group is None:
@@ -167,10 +172,7 @@ def _plan(
     to = partitions_of(writer, target)
     one_cluster = writer is reader or _same_cluster(reader, writer)
     if one_cluster and source == target:
-        raise ToolError(
-            f"{source!r} is both the topic that is read and the one that is written",
-            hint="name another TARGET, or another cluster: --to-bootstrap-server",
-        )
+        raise ToolError(ONTO_ITSELF.format(source), hint=ELSEWHERE)
     if transactions and not one_cluster:
         raise ToolError(
             "--transactions within one cluster only: no transaction spans two",

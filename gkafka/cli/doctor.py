@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gkafka.cli.arguments import GROUP, TOPIC
 from gkafka.cli.connection import POSITION, connect, connection_options, settings_of
 from gkafka.cli.output import clean, document, json_option, styled, wants_json, write
 from gkafka.cli.wording import in_tools_words
@@ -25,13 +26,13 @@ STEP_S = 5.0
 FAR_MS = 5_000
 """A difference between clocks that is worth a warning: tokens, tickets and retention by time begin to suffer."""
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red", "skip": None}
-GROUP = "kafka-tools-doctor"
+OWN_GROUP = "kafka-tools-doctor"
 
 
 @click.command(name="doctor", short_help="Say at which step reaching the cluster fails, and what to try.")
-@click.option("--topic", metavar="NAME", help="Also: may this client produce to it, and consume it?")
+@click.option("--topic", metavar="NAME", type=TOPIC, help="Also: may this client produce to it, and consume it?")
 @click.option("--write", "writes", is_flag=True, help="Find that out by writing one record to --topic and reading it.")
-@click.option("--group", metavar="NAME", help="The consumer group whose coordinator is looked for. [group.id of the file]")
+@click.option("--group", metavar="NAME", type=GROUP, help="The consumer group whose coordinator is looked for. [group.id of the file]")
 @json_option
 @connection_options
 @click.pass_context
@@ -45,7 +46,7 @@ def doctor(ctx: click.Context, *, topic: str | None, writes: bool, group: str | 
     if writes and topic is None:
         raise click.UsageError("--write needs --topic: the topic that gets the record")
     settings = settings_of(ctx, uses=USES)
-    group = group or settings.records.get("group", GROUP)
+    group = group or settings.records.get("group", OWN_GROUP)
     limit_s = min(STEP_S, settings.timeout_s)
     limits = {name: min(limit_s * 1000, settings.client.get(name, math.inf)) for name in ("connect_timeout_ms", "socket_timeout_ms")}
     findings: list[Finding] = []

@@ -9,7 +9,7 @@ import click
 
 from gkafka.cli.output import note
 
-__all__ = ["FAILED", "INTERRUPTED", "NOT_UNDERSTOOD", "ToolError", "code_of", "tell"]
+__all__ = ["FAILED", "INTERRUPTED", "NOT_UNDERSTOOD", "ToolError", "UnusableError", "code_of", "tell"]
 
 FAILED = 1
 NOT_UNDERSTOOD = 2
@@ -24,6 +24,10 @@ class ToolError(click.ClickException):
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class UnusableError(ToolError):
+    """What was given cannot be used, whatever the cluster says."""
 
 
 NEXT = {
@@ -41,6 +45,7 @@ NEXT = {
     "TopicAlreadyExists": "kafka-tools topics describe NAME shows the one that is there",
     "SecurityDisabled": "the brokers have no authorizer: set authorizer.class.name there",
     "UnsupportedVersion": "kafka-tools doctor says what these brokers speak",
+    "NoOffsetForPartitionError": "say where it begins: kafka-tools offsets reset GROUP --topic TOPIC",
     "ConfigurationError": "mend that on the command line, or in the file of --config; {command} --help has the options",
     "ZooKeeperError": "check --zookeeper, or name the brokers themselves: --bootstrap-server HOST:PORT",
     "ProxyError": "check proxy.url, and whether the proxy lets connections to the brokers through",
@@ -70,8 +75,17 @@ NO_FILE = "--config names a file; one option is --set NAME=VALUE, and a topic's 
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code that an error comes to."""
-    return NOT_UNDERSTOOD if isinstance(error, click.UsageError) else FAILED
+    """The exit code that an error comes to: NOT_UNDERSTOOD for what was given, be it an option, a property or a file that it names, and cannot be used,
+    FAILED for what the cluster answers."""
+    if isinstance(error, (click.UsageError, UnusableError)) or (isinstance(error, OSError) and error.filename is not None):
+        return NOT_UNDERSTOOD
+    return NOT_UNDERSTOOD if _is_misconfigured(error) else FAILED
+
+
+def _is_misconfigured(error: BaseException) -> bool:
+    from gkafka.exceptions import ConfigurationError, NoOffsetForPartitionError
+
+    return isinstance(error, ConfigurationError) and not isinstance(error, NoOffsetForPartitionError)  # that is the group's state
 
 
 def tell(error: Exception, command: str = "kafka-tools") -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gkafka.cli.arguments import near_groups, yes_option
+from gkafka.cli.arguments import GROUP, near_groups, yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.lag import LAG_COLUMNS, behind, total_of
@@ -75,7 +75,7 @@ def _colour(state: Any) -> str | None:
 
 
 @groups.command("describe")
-@click.argument("names", metavar="[GROUP]...", nargs=-1)
+@click.argument("names", metavar="[GROUP]...", nargs=-1, type=GROUP)
 @json_option
 @connection_options
 @click.pass_context
@@ -117,7 +117,7 @@ def _show_head(told: dict[str, Any]) -> None:
 
 
 @groups.command("members")
-@click.argument("names", metavar="[GROUP]...", nargs=-1)
+@click.argument("names", metavar="[GROUP]...", nargs=-1, type=GROUP)
 @json_option
 @connection_options
 @click.pass_context
@@ -166,7 +166,7 @@ def _short(partitions: dict[str, list[int]] | None) -> str | None:
 
 
 @groups.command("delete")
-@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True, type=GROUP)
 @yes_option("delete them, with what they have committed")
 @json_option
 @connection_options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gkafka.cli.arguments import near_groups, near_topics
+from gkafka.cli.arguments import GROUP, TOPIC, near_groups, near_topics
 from gkafka.cli.commands import command
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.output import Column, document, json_line, json_option, lines_of, note, on_terminal, wants_json, write
@@ -78,8 +78,8 @@ def total_of(rows: list[dict[str, Any]]) -> int | None:
 
 # -- the command -----------------------------------------------------------------------------------------------------------------
 @command("lag")
-@click.argument("names", metavar="[GROUP]...", nargs=-1)
-@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only what is consumed of these.")
+@click.argument("names", metavar="[GROUP]...", nargs=-1, type=GROUP)
+@click.option("--topic", "topics", metavar="TOPIC", type=TOPIC, multiple=True, help="Only what is consumed of these.")
 @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
 @click.option("--interval", metavar="SECONDS", type=Quantity(0.1), default=2.0, show_default=True, help="Between two looks.")
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="With --watch: end after so many looks.")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gkafka.cli.arguments import TIME, as_time, near_groups, near_topics, partitions, raise_unknown_group, yes_option
+from gkafka.cli.arguments import GROUP, TIME, as_time, near_groups, near_topics, partitions, raise_unknown_group, yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
-from gkafka.cli.failures import ToolError
+from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.groups import refuse_active
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.topics import finish
@@ -34,7 +34,7 @@ def offsets() -> None:
 # -- look ------------------------------------------------------------------------------------------------------------------------
 @offsets.command("list")
 @click.argument("names", metavar="[TOPIC[:PARTITION,...]]...", nargs=-1)
-@click.option("--group", "group_name", metavar="GROUP", help="What this group has committed; without names all of it.")
+@click.option("--group", "group_name", metavar="GROUP", type=GROUP, help="What this group has committed; without names all of it.")
 @click.option("--time", "time_ms", metavar="TIME", type=TIME, help="Also the first offset at or after: 2026-01-31T08:00Z, 1h (ago).")
 @json_option
 @connection_options
@@ -88,7 +88,7 @@ def _or_none(offset: int) -> int | None:
 
 # -- reset -----------------------------------------------------------------------------------------------------------------------
 @offsets.command("reset")
-@click.argument("group_name", metavar="GROUP")
+@click.argument("group_name", metavar="GROUP", type=GROUP)
 @click.option("--topic", "topics", metavar="TOPIC[:PARTITION,...]", multiple=True, help="Of these. [all that the group has committed]")
 @click.option("--to-earliest", is_flag=True, help="To the first record that there is.")
 @click.option("--to-latest", is_flag=True, help="To the end: only what is written from now on.")
@@ -197,13 +197,13 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for place, (topic, partition, offset) in _entries(path, text):
         if not topic or not _is_number(partition, (1 << 31) - 1) or not _is_number(offset, MAX_OFFSET):
-            raise ToolError(f"{path}: {place}: must be topic,partition,offset", hint="one partition a line, as orders,0,1500")
+            raise UnusableError(f"{path}: {place}: must be topic,partition,offset", hint="one partition a line, as orders,0,1500")
         key = TopicPartition(topic, int(partition))
         if key in found:
-            raise ToolError(f"{path}: {place}: {topic}:{partition} is there twice", hint="leave one of both out")
+            raise UnusableError(f"{path}: {place}: {topic}:{partition} is there twice", hint="leave one of both out")
         found[key] = int(offset)
     if not found:
-        raise ToolError(f"{path}: has no offsets", hint="one partition a line, as orders,0,1500")
+        raise UnusableError(f"{path}: has no offsets", hint="one partition a line, as orders,0,1500")
     return found
 
 
@@ -217,7 +217,7 @@ def _entries(path: str, text: str) -> list[tuple[str, tuple[str, str, str]]]:
     try:
         entries = loads(text)
     except (JSONDecodeError, RecursionError) as exc:
-        raise ToolError(f"{path}: is no JSON: {exc}", hint="kafka-tools offsets list --group GROUP --json writes such a file") from None
+        raise UnusableError(f"{path}: is no JSON: {exc}", hint="kafka-tools offsets list --group GROUP --json writes such a file") from None
     given = [(f"entry {number}", entry) for number, entry in enumerate(entries, 1)]
     return [
         (
@@ -239,7 +239,7 @@ def _three(parts: list[str]) -> tuple[str, str, str]:
 
 # -- forget ----------------------------------------------------------------------------------------------------------------------
 @offsets.command("delete")
-@click.argument("group_name", metavar="GROUP")
+@click.argument("group_name", metavar="GROUP", type=GROUP)
 @click.option("--topic", "topics", metavar="TOPIC[:PARTITION,...]", multiple=True, required=True, help="Of these.")
 @yes_option("it")
 @json_option

@@ -23,6 +23,7 @@ __all__ = [
     "json_option",
     "note",
     "on_terminal",
+    "quoted",
     "styled",
     "table",
     "wants_json",
@@ -52,6 +53,11 @@ def clean(text: object, *, keep: str = "") -> str:
     if shown.isprintable():
         return shown
     return "".join(c if c.isprintable() or c in keep else _escape(c) for c in shown)
+
+
+def quoted(text: str) -> str:
+    """The same between quotes. repr() would escape a second time: what clean() has made of it, and each backslash."""
+    return f"'{clean(text)}'"
 
 
 def _escape(character: str) -> str:

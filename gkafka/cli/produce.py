@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from gkafka.cli.arguments import TIME
+from gkafka.cli.arguments import TIME, TOPIC
 from gkafka.cli.connection import PRODUCER, connect, connection_options, settings_of
 from gkafka.cli.lines import lines_of
 from gkafka.cli.output import document, json_option, note, wants_json
@@ -80,7 +80,7 @@ class Source(click.File):
 
 
 @click.command(name="produce", short_help="Write records from standard input or a file.")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.argument("source", type=Source("rb"), default="-", metavar="[FILE]")
 @click.option("-f", "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What a line is.")
 @click.option("--key", type=BytesType(), help="The key of all records.")
@@ -96,7 +96,7 @@ class Source(click.File):
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Which replicas must have a record. [all]")
 @click.option("--idempotent/--no-idempotent", default=None, help="No duplicates by retries; on where the brokers allow it.")
 @click.option("--delivery-timeout", type=Quantity(0.001), metavar="SECONDS", help="Tries of one record. [30]")
-@click.option("--dry-run", is_flag=True, help="Only read the lines and say which are bad.")
+@click.option("--dry-run", is_flag=True, help="Only read options and lines, and say which are bad.")
 @json_option
 @connection_options
 @click.pass_context
@@ -144,11 +144,12 @@ def produce(
     }
     try:
         with stoppable():
-            if dry_run:
-                report.accepted = sum(1 for _ in _drafts(lines, parse, report))
-            else:
-                options = _options(settings_of(ctx, uses=(PRODUCER,)), said)
-                with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client:
+            options = _options(settings_of(ctx, uses=(PRODUCER,)), said)
+            with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client:
+                if dry_run:
+                    client.get_producer(**options)  # it looks at the options, and asks no broker
+                    report.accepted = sum(1 for _ in _drafts(lines, parse, report))
+                else:
                     _produce(client, topic, _drafts(lines, parse, report), every, report, options)
     except BaseException:
         if report.accepted or report.bad:  # what came of the lines before it

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gkafka.cli.arguments import near_groups, near_topics, parse_time
+from gkafka.cli.arguments import GROUP, TOPIC, near_groups, near_topics, parse_time
 from gkafka.cli.commands import command
 from gkafka.cli.connection import CONSUMER, connect, connection_options, connection_options_of, settings_of
 from gkafka.cli.output import clean, document, json_option, note, table, wants_json, write
@@ -76,7 +76,7 @@ def print_topics(ctx: click.Context) -> None:
 
 
 @command("desc_topic")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @json_option
 @connection_options
 @click.pass_context
@@ -98,7 +98,7 @@ def desc_topic(ctx: click.Context, topic: str) -> None:
 
 
 @command("print_offsets")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.argument("offset", type=OFFSET)
 @json_option
 @connection_options
@@ -114,8 +114,8 @@ def print_offsets(ctx: click.Context, topic: str, offset: int) -> None:
 
 
 @command("print_consumer_lag")
-@click.argument("topic")
-@click.argument("consumer_group")
+@click.argument("topic", type=TOPIC)
+@click.argument("consumer_group", type=GROUP)
 @json_option
 @connection_options
 @click.pass_context
@@ -148,7 +148,7 @@ def print_consumer_lag(ctx: click.Context, topic: str, consumer_group: str) -> N
 
 
 @command("print_managed_consumer_groups")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @json_option
 @connection_options
 @click.pass_context
@@ -173,7 +173,7 @@ def print_managed_consumer_groups(ctx: click.Context, topic: str) -> None:
 
 
 @command("consume_topic")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("-l", "--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many records.")
 @click.option("-o", "--outfile", type=click.Path(), help="Where to. [standard output]")
 @connection_options
@@ -209,8 +209,8 @@ def _values(consumer: Any, limit: int) -> Iterator[str]:
 
 # -- act -------------------------------------------------------------------------------------------------------------------------
 @command("reset_offsets")
-@click.argument("topic")
-@click.argument("consumer_group")
+@click.argument("topic", type=TOPIC)
+@click.argument("consumer_group", type=GROUP)
 @click.argument("offset", type=OFFSET)
 @json_option
 @connection_options
@@ -233,7 +233,7 @@ def reset_offsets(ctx: click.Context, topic: str, consumer_group: str, offset: i
 
 
 @command("create_topic")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("-p", "--num_partitions", type=click.IntRange(min=-1), help="How many partitions; -1 is unset. [1]")
 @click.option("-r", "--replication_factor", type=click.IntRange(min=-1), help="How many replicas; -1 is unset. [1]")
 @click.option("-a", "--replica_assignment", metavar="JSON", help='Brokers by partition, in place of -p and -r: {"0": [1, 2]}.')
@@ -254,15 +254,22 @@ def create_topic(
     from gkafka.admin import NewTopic
 
     configs = _json("--config_entries", config_entries)
-    placed: dict[Any, Any] = {
-        int(number) if number.isdecimal() else number: ids for number, ids in _json("--replica_assignment", replica_assignment).items()
-    }
+    placed = _placed("--replica_assignment", replica_assignment)
     unset = -1 if placed else 1
     partitions, replicas = ((unset if given is None else given) or -1 for given in (num_partitions, replication_factor))
     new = NewTopic(topic, partitions, replicas, configs, placed or None)
     with connect(ctx) as client:
         client.admin().create_topics([new], timeout=timeout_ms / 1000)
     note("created")
+
+
+def _placed(option: str, text: str | None) -> dict[int, list[int]]:
+    """The brokers of each partition."""
+    given = _json(option, text)
+    ids = [id_ for ids in given.values() for id_ in (ids if isinstance(ids, list) else [None])]
+    if not all(number.isascii() and number.isdecimal() for number in given) or not all(type(id_) is int and id_ >= 0 for id_ in ids):
+        raise click.UsageError(f'{option} {text!r}: must be brokers by partition, as {{"0": [1, 2]}}', click.get_current_context())
+    return {int(number): ids for number, ids in given.items()}
 
 
 def _json(option: str, text: str | None) -> dict[str, Any]:
@@ -279,7 +286,7 @@ def _json(option: str, text: str | None) -> dict[str, Any]:
 
 
 @command("delete_topic")
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("-t", "timeout_ms", metavar="MS", type=click.IntRange(min=1), default=5000, show_default=True, help="How long to try.")
 @connection_options
 @click.pass_context

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gkafka.cli.arguments import near_topics, pairs, yes_option
+from gkafka.cli.arguments import TOPIC, near_topics, pairs, yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.failures import ToolError
@@ -79,7 +79,7 @@ def problem_of(partition: Any) -> str | None:
 
 
 @topics.command("describe")
-@click.argument("names", metavar="[TOPIC]...", nargs=-1)
+@click.argument("names", metavar="[TOPIC]...", nargs=-1, type=TOPIC)
 @click.option("--offsets", is_flag=True, help="Also the first and the next offset of each partition.")
 @click.option("--problems", is_flag=True, help="Only partitions with a problem: no leader, or replicas that are behind.")
 @json_option
@@ -183,7 +183,7 @@ def _show_partitions(rows: list[dict[str, Any]]) -> None:
 
 
 @topics.command("config")
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", type=TOPIC)
 @click.option("--all", "every", is_flag=True, help="Also what nobody has set.")
 @json_option
 @connection_options
@@ -197,7 +197,7 @@ def config(ctx: click.Context, name: str, every: bool) -> None:
 
 # -- act -----------------------------------------------------------------------------------------------------------------------
 @topics.command("create")
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True, type=TOPIC)
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="How many. [the brokers' default]")
 @click.option("-r", "--replicas", type=click.IntRange(min=1), help="Copies of each. [the brokers' default]")
 @click.option("--assign", metavar="IDS,...", multiple=True, help="Brokers of partition 0, again for 1, ..., in place of -p and -r.")
@@ -262,7 +262,7 @@ def _placed(assign: tuple[str, ...]) -> dict[int, list[int]]:
 
 
 @topics.command("delete")
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True, type=TOPIC)
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is fine.")
 @yes_option("delete them, with all records")
 @json_option
@@ -300,7 +300,7 @@ def finish(ctx: click.Context, rows: list[dict[str, Any]], columns: list[str], *
 
 
 @topics.command("partitions")
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", type=TOPIC)
 @click.argument("total", type=click.IntRange(min=1))
 @yes_option("it: there is no way back to fewer")
 @json_option

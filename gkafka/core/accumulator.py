@@ -29,16 +29,17 @@ class Flight:
     order: rank in its partition; of a part the whole batch's rank and where in it the part begins. is_part: it was made by a split: like
     a retry it stands for numbers that were sent before. sequence: base sequence number, -1 until one is given at the first send. producer: the id that the
     sequence belongs to. persisted: "no" until a broker may have written the batch, then "maybe", "yes" once acknowledged; before: what it
-    was before the present try. refused: why the last try failed.
+    was before the present try. unsent: tries that found no connection, or no leader. refused: why the last try failed.
     """
 
-    __slots__ = ("before", "is_part", "order", "persisted", "producer", "queue", "refused", "sequence")
+    __slots__ = ("before", "is_part", "order", "persisted", "producer", "queue", "refused", "sequence", "unsent")
 
     def __init__(self, queue: PartitionQueue, order: tuple[int, int]) -> None:
         self.queue = queue
         self.order = order
         self.is_part = False
         self.sequence = -1
+        self.unsent = 0
         self.producer: ProducerId | None = None
         self.persisted = self.before = "no"
         self.refused: KafkaException | None = None
@@ -46,7 +47,7 @@ class Flight:
     def of_part(self, first: int, first_of_all: int) -> Flight:
         """The notes on a part of this batch. first: the number of its first record; first_of_all: that of this batch's."""
         part = Flight(self.queue, (self.order[0], first))
-        part.is_part = True
+        part.is_part, part.unsent = True, self.unsent
         if self.sequence >= 0:
             part.sequence, part.producer = (self.sequence + first - first_of_all) % SEQUENCES, self.producer
         part.persisted = part.before = self.persisted
@@ -160,6 +161,10 @@ class Accumulator:
         key = (batch.topic, batch.partition)
         # It leaves the open ones last: whoever is interrupted here leaves it where it is found again.
         if batch.extra is None:
+            before = self.open.get(key)
+            if before is not None and before is not batch:
+                # It is older: whoever rolled it was interrupted before it was told here, and so was who opened this one.
+                self.rolled(before)
             self.unsettled.setdefault(batch)
             queue = self.queues.get(key)
             if queue is None:

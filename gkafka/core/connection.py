@@ -111,7 +111,8 @@ TOLD: dict[tuple[Ask, Outcome], Ask] = {  # broker_version says 0.10 or newer: a
     (Ask.LOWEST, Outcome.REFUSED): Ask.NOTHING,
     (Ask.LOWEST, Outcome.CLOSED): Ask.NOTHING,
 }
-WITH_SASL: dict[tuple[Ask, Outcome], Ask] = {  # a broker that knows SaslHandshake has ApiVersions: nothing else is ever assumed
+# A broker that knows SaslHandshake, or has once answered, has ApiVersions: nothing else is assumed.
+ASKED: dict[tuple[Ask, Outcome], Ask] = {
     (Ask.HIGHEST, Outcome.REFUSED): Ask.LOWEST,
     (Ask.HIGHEST, Outcome.CLOSED): Ask.LOWEST,
 }
@@ -174,9 +175,11 @@ class Sent:
 class Connection:
     """The state of one connection. peer: host:port, for the texts of errors; broker: what their `broker` attribute holds.
 
-    known_as: what an earlier connection to this broker was taken for; nothing is asked then. versions: what the broker speaks, as the user
-    says; nothing is asked then either. connect_timeout_s: how long all the questions
-    together may take. authenticates: the client has to say who it is before the connection is open. Not locked: the driver sees to it that one worker at a time is in here.
+    known_as: what an earlier connection to this broker was taken for; nothing is asked then. tells: an earlier one was told what it speaks,
+    so nothing is assumed of it. doubted: an earlier one took it for an old one, which may be wrong; only what proves that is asked.
+    versions: what the broker speaks, as the user says; nothing is asked then either. connect_timeout_s: how long all the questions together
+    may take. authenticates: the client has to say who it is before the connection is open. Not locked: the driver sees to it that one
+    worker at a time is in here.
     """
 
     def __init__(
@@ -189,6 +192,8 @@ class Connection:
         software: tuple[str, str] = ("gkafka", "unknown"),
         broker: str | int | None = None,
         known_as: str | None = None,
+        tells: bool = False,
+        doubted: bool = False,
         versions: Versions | None = None,
         connect_timeout_s: float = 10.0,
         authenticates: bool = False,
@@ -203,7 +208,9 @@ class Connection:
         self._software = software
         Versions.for_broker(broker_version)  # a version that is not known is refused here, not when the broker turns out to be old
         self.taken_for: str | None = known_as  # the old version that it is spoken to in, without ever having said so
-        self._then = WITH_SASL if authenticates else UNTOLD if broker_version == ASK_FIRST else TOLD
+        self._then = ASKED if authenticates or tells else UNTOLD if broker_version == ASK_FIRST else TOLD
+        self.guessed = broker_version == ASK_FIRST and versions is None
+        """Once it is open: nobody has said what the peer speaks."""
         self._authenticates = authenticates
         self.bare = False
         """While authenticating: frames have no header (the mechanism's messages of Kafka 0.10 and 0.11)."""
@@ -217,6 +224,8 @@ class Connection:
             self._ask = Ask.NOTHING
         if known_as is None and broker_version != ASK_FIRST and versions is None:
             self.taken_for = broker_version
+        if doubted and self._then is UNTOLD and versions is None:
+            self._ask = Ask.GROUPS
         if known_as is not None or (_has_no_api_versions(broker_version) and broker_version != ASK_FIRST):
             self._ask = Ask.NOTHING
         self._asked_version = 0
@@ -258,7 +267,7 @@ class Connection:
         if error is not None:
             raise error
         self.versions = Versions.from_response(answer, self.peer)
-        self.taken_for = None
+        self.taken_for, self.guessed = None, False
         self.spoken = f"ApiVersions v{self._asked_version}"
         self._move(Event.NEEDS_PROOF if self._authenticates else Event.KNOWN)
         return []

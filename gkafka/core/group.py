@@ -209,8 +209,7 @@ class Group(GroupMachine):
 
     def _joined(self, answer: Answer) -> None:
         response = answer.response
-        if self.state is State.LEAVING and not self._name:
-            self._farewell = leave(Membership(self.options, NO_GENERATION, response.member_id), self._rejoin or "")
+        self._leave_as(response.member_id)
         if self.state is not State.JOINING:
             return
         if response.generation_id < 0 or not response.member_id:
@@ -236,7 +235,14 @@ class Group(GroupMachine):
             self._report(problem)
         self._move(Event.ELECTED)
 
+    def _leave_as(self, name: str) -> None:
+        """Who left before it heard its name gives it back: the group's next round would wait a session for it."""
+        if self.state is State.LEAVING and not self._name and name:
+            self._farewell = leave(Membership(self.options, NO_GENERATION, name), self._rejoin or "")
+
     def _not_joined(self, answer: Answer, error: KafkaException) -> None:
+        if isinstance(error, MemberIdRequired):
+            self._leave_as(answer.response.member_id)
         if self.state is not State.JOINING:
             return
         request: Any = answer.ask.request

@@ -56,6 +56,8 @@ log = logging.getLogger(__name__)
 
 NEVER = float("inf")
 MAX_THROTTLE_S = 30.0
+NOT_SENT = (ConnectionFailedError, LeaderNotFoundError)
+"""The batch has not left: no connection was made to its leader, or there is none."""
 MAYBE_WRITTEN = (UnknownError, RequestTimedOut, NetworkException, NotEnoughReplicasAfterAppend, KafkaStorageError, UnknownBrokerError)
 """Errors with which a broker does not say that it has not written the batch. With acks=all also NotLeaderForPartition: a leader answers so
 when it loses the partition while it waits for the followers, and one of those, which has the batch, may lead next (B14)."""
@@ -131,6 +133,7 @@ class Sender:
         self._max_in_flight, self._delivery_timeout_s, self._request_timeout_s = max_in_flight, delivery_timeout_s, request_timeout_s
         self._ack_timeout_s = request_timeout_s if ack_timeout_s is None else ack_timeout_s
         self._retries, self._backoff, self._chance = retries, backoff, chance
+        self.counts_unsent = True  # among the retries: tries that found no connection
         self._maybe_written = (*MAYBE_WRITTEN, NotLeaderForPartition) if acks == -1 else MAYBE_WRITTEN
         self.numbering = Numbering(idempotence, backoff=backoff, chance=chance)
         self.transaction: Transaction | None = None
@@ -340,9 +343,10 @@ class Sender:
             queue.on_wire.remove(batch)
         except ValueError:
             return None  # its delivery timeout passed while it was under way: it is settled already
+        if isinstance(error, NOT_SENT):
+            batch.extra.unsent += 1
         if error is not None and (
-            isinstance(error, (ConnectionFailedError, LeaderNotFoundError))
-            or (isinstance(error, BrokerError) and not isinstance(error, self._maybe_written))
+            isinstance(error, NOT_SENT) or (isinstance(error, BrokerError) and not isinstance(error, self._maybe_written))
         ):
             batch.extra.persisted = batch.extra.before  # this try did not write it: no connection was made, or the broker refused
         if error is None or isinstance(error, DuplicateSequenceNumber):
@@ -404,7 +408,8 @@ class Sender:
         if self.numbering.is_refusal(batch, error):
             # Inside a transaction a new epoch would begin a new one, and this one be committed without what came before (B02).
             again = queue.has_older(batch) if self.transaction is not None else self.numbering.refused(queue, batch, error)
-        return again and now < batch.created + self._delivery_timeout_s and (self._retries is None or batch.attempts <= self._retries)
+        tries = batch.attempts if self.counts_unsent else batch.attempts - batch.extra.unsent
+        return again and now < batch.created + self._delivery_timeout_s and (self._retries is None or tries <= self._retries)
 
     def _explained(self, batch: Batch, error: KafkaException, now: float) -> KafkaException:
         """Why a batch is not sent again although its number, or its time, is all that is wrong."""

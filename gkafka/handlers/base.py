@@ -351,11 +351,11 @@ class Handler(abc.ABC):
         if os.getpid() == self._pid:  # in a child these are copies, or do not run at all
             for worker in workers:
                 worker.join(max(0.0, deadline - self.monotonic()))
-        self._release()
+        self._release(deadline)
         return not any(worker.is_alive() for worker in workers)
 
-    def _release(self) -> None:  # noqa: B027  # threads have nothing to give back
-        """Give back what start() and later calls took."""
+    def _release(self, deadline: float) -> None:  # noqa: B027  # threads have nothing to give back
+        """Give back what start() and later calls took; what cannot be had by the deadline is left to end by itself."""
 
     def workers(self) -> list[Worker]:
         """The workers that have not ended."""

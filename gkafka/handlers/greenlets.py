@@ -57,6 +57,7 @@ READ, WRITE = 1, 2
 SEND_TURN = 1 << 19  # bytes for one system call: the kernel would copy many megabytes in one go, with the hub waiting
 POOL_THREADS = 2  # codec jobs at once; more threads only take the GIL from the hub
 POOL_IDLE_S = 30  # then its threads end: a client that was dropped without close() leaves none behind
+POOL_END_S = 0.1  # what they get at least to end when the handler stops
 
 
 HUB_ENDED = (
@@ -446,16 +447,18 @@ class GEventHandler(Handler):
     def start(self) -> None:
         self.check_fork()
 
-    def _release(self) -> None:
+    def _release(self, deadline: float) -> None:
         pool, self._pool = self._pool, None
         if pool is not None and self.in_owner():
-            pool.kill()
+            # A thread that a library keeps, as Kerberos does while its key server is silent, ends when that lets it go and POOL_IDLE_S are over.
+            with gevent.Timeout(max(POOL_END_S, deadline - self.monotonic()), False):
+                pool.kill()
 
 
 def _is_destroyed(loop: Any) -> bool:
     try:
-        return loop is None or loop.iteration < 0
-    except ValueError:  # gevent's loops tell by nothing else
+        return loop is None or not loop.ptr
+    except ValueError:
         return True
 
 

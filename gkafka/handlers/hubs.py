@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 HELD_S: Final = 60.0  # longest wait for a Mutex whose holder was switched away from
-BUDGET_S: Final = 0.005  # gkafka's greenlets may keep a hub from its timers and sockets this long, all of them together
+BUDGET_S: Final = 0.004  # gkafka's greenlets may keep a hub from its timers and sockets this long, all of them together
 _ONCE: Final = ((),)  # starmap(f, _ONCE) calls f() once, and list.extend() keeps what it gave: all in one call of C
 _allocate_lock: Callable[[], Any] = get_original("_thread", "allocate_lock")  # native, in a patched process too
 
@@ -384,14 +384,15 @@ class Turnstile:
     each turn of the loop admits greenlets until the budget of that turn is used up.
     """
 
-    __slots__ = ("_iteration", "_loop", "_queue", "_started", "_timer")
+    __slots__ = ("_iteration", "_loop", "_passed_over", "_queue", "_started", "_timer")
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop
         self._queue: deque[Any] = deque()
-        self._timer = loop.timer(0)
+        self._timer = loop.timer(0, priority=loop.MINPRI)  # behind all else that the loop found due in a turn
         self._iteration = -1  # the turn of the loop that the budget is counted in,
         self._started = 0.0  # and since when
+        self._passed_over = False  # nobody was admitted in the last turn: those whom their sockets woke had used it up
 
     @classmethod
     def of(cls, hub: Any) -> Turnstile:
@@ -428,6 +429,9 @@ class Turnstile:
             raise
         check_same_process(pid)
 
+    def _is_used_up(self) -> bool:
+        return bool(self._loop.iteration == self._iteration) and perf_counter() - self._started > BUDGET_S
+
     def _arm(self) -> None:
         if not self._timer.active:
             # The loop's idea of the time is as old as its last poll: a timer from then would be due before the next one.
@@ -438,7 +442,11 @@ class Turnstile:
         # In the hub, after a poll. Each switch comes back when that greenlet waits again, here or anywhere.
         try:
             self._timer.stop()
-            self._iteration, self._started = self._loop.iteration, perf_counter()
+            if self._is_used_up() and not self._passed_over:
+                self._passed_over = True
+                return
+            if self._passed_over or self._loop.iteration != self._iteration:
+                self._iteration, self._started, self._passed_over = self._loop.iteration, perf_counter(), False
             # Only those who wait now: one that comes back is owed a poll before it goes on.
             for _ in range(len(self._queue)):
                 if self._queue:

@@ -5,18 +5,40 @@ from __future__ import annotations
 import difflib
 import logging
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 from gkafka.exceptions import ConfigurationError
 from gkafka.handlers.base import Handler
 from gkafka.handlers.patching import PatchState, _outside, gevent_is_running
 from gkafka.handlers.threads import ThreadingHandler
 
-__all__ = ["resolve_handler"]
+__all__ = ["Selecting", "resolve_handler"]
 
 log = logging.getLogger(__name__)
 NAMES = ("auto", "threading", "gevent")
 _warned: set[str] = set()
+
+
+class Selecting(NamedTuple):
+    """For `handler=`: a handler by name whose connections wait in this selector, as kafka-python's option `selector` says."""
+
+    handler: Any
+    selector: Any
+
+    def made(self) -> Handler:
+        """Raises ConfigurationError where the two exclude each other: what is no selector of gevent's would stop every greenlet."""
+        if isinstance(self.handler, Handler):
+            raise ConfigurationError(f"selector={self.selector!r} with handler={self.handler!r}: give ThreadingHandler(selector=...)")
+        if self.handler not in NAMES:
+            raise ConfigurationError(_unknown(self.handler))
+        of_gevent = str(getattr(self.selector, "__module__", "")).startswith("gevent.")
+        state = PatchState.now()
+        waits = "gevent" if self.handler == "auto" and not of_gevent and state.threading and state.socket else self.handler
+        if waits == ("threading" if of_gevent else "gevent"):
+            raise ConfigurationError(
+                f"selector={self.selector!r} with handler={waits!r}: greenlets wait in gevent's selectors, threads in those of the standard library"
+            )
+        return make_gevent_handler() if of_gevent else ThreadingHandler(selector=self.selector)
 
 
 def resolve_handler(handler: Any = "auto", use_greenlets: bool = False) -> Handler:
@@ -32,6 +54,8 @@ def resolve_handler(handler: Any = "auto", use_greenlets: bool = False) -> Handl
 
 
 def _choose(handler: Any, use_greenlets: bool) -> Handler:
+    if isinstance(handler, Selecting):
+        return handler.made()
     if isinstance(handler, Handler):
         if use_greenlets and isinstance(handler, ThreadingHandler):
             raise ConfigurationError(f"use_greenlets=True with handler={handler!r}: give one of them")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Final
 
-from gkafka.exceptions import ClientClosedError, ForkedClientError, HandlerThreadError
+from gkafka.exceptions import ClientClosedError, ConfigurationError, ForkedClientError, HandlerThreadError
 
 if TYPE_CHECKING:
     from gkafka.handlers.greenlets import GEventHandler
@@ -127,8 +127,13 @@ class _Watch:
     def __init__(self, loop: Any, meter: weakref.ref[HubStallMeter]) -> None:
         self._meter = meter
         # First of all after a poll, and last of all before one: whatever else runs in a turn of the loop runs in between.
+        try:
+            self._before = loop.prepare(ref=False, priority=loop.MINPRI)
+        except TypeError:  # libuv's loop has none
+            raise ConfigurationError(
+                f"hub_stall_meter=True: gevent's loop {type(loop).__module__} cannot be measured; GEVENT_LOOP=libev can"
+            ) from None
         self._after = loop.check(ref=False, priority=loop.MAXPRI)
-        self._before = loop.prepare(ref=False, priority=loop.MINPRI)
 
     def start(self) -> None:
         self._after.start(self._on_polled)

@@ -10,14 +10,13 @@ import contextlib
 import errno
 import os
 import queue
-import select
 import socket
 import struct
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from gkafka.exceptions import ClientClosedError, KafkaTimeoutError, SocketDisconnectedError
 from gkafka.handlers import primitives as p
@@ -26,7 +25,11 @@ from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
 from gkafka.handlers.mutexes import Mutex
 from gkafka.handlers.patching import PatchState
 from gkafka.handlers.primitives import SLICE_S
+from gkafka.handlers.readiness import Readiness, WaitingFor, by_kernel, by_selector, check_selector
 from gkafka.handlers.signals import raised_by_handler
+
+if TYPE_CHECKING:
+    from selectors import BaseSelector
 
 __all__ = ["ThreadingHandler"]
 
@@ -146,7 +149,7 @@ class ThreadStream(Stream):
     closed under a waiting poll() its number could be another connection's before that poll() returns.
     """
 
-    def __init__(self, sock: Any, peer: str) -> None:
+    def __init__(self, sock: Any, peer: str, selected: WaitingFor | None = None) -> None:
         self.peer = peer
         self._sock = sock
         self._recv_into = sock.recv_into
@@ -157,12 +160,13 @@ class ThreadStream(Stream):
         self._reader: int | None = None  # the thread that waits for bytes, by id
         self._drained = False
         # Not of a socket class that waits in its own way (gevent's, in a patched process).
-        self._kernel_waits = sys.platform.startswith("linux") and type(sock).__module__ == "socket"
+        self._kernel_waits = selected is None and sys.platform.startswith("linux") and type(sock).__module__ == "socket"
         if self._kernel_waits:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, RECEIVE_TIMEOUT)
             sock.setblocking(True)
-        self._readable: Callable[[float], bool] | None = None
-        self._writable: Callable[[float], bool] | None = None
+        self._waiting_for = selected or by_kernel
+        self._readable: Readiness | None = None
+        self._writable: Readiness | None = None
 
     def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
         self._enter()
@@ -175,7 +179,7 @@ class ThreadStream(Stream):
                 wait = self._drained and self._kernel_waits and (deadline is None or deadline - time.monotonic() >= KERNEL_WAIT_S)
                 if self._drained and not wait:
                     if self._readable is None:
-                        self._readable = readiness(self._fd, write=False)
+                        self._readable = self._waiting_for(self._fd, False)
                     self._wait(self._readable, deadline, "answer")
                     self._drained = False
                 if self._closing:
@@ -221,7 +225,7 @@ class ThreadStream(Stream):
                     views = sockets.drop(views, sent)
                     continue
                 if self._writable is None:
-                    self._writable = readiness(self._fd, write=True)
+                    self._writable = self._waiting_for(self._fd, True)
                 self._wait(self._writable, deadline, "room to send")
         except (SocketDisconnectedError, KafkaTimeoutError):
             raise
@@ -251,13 +255,13 @@ class ThreadStream(Stream):
         if os.getpid() != self._pid:
             # The connection is the parent's, which a shutdown() would end; and its workers may hold the gate for ever.
             self._closing = True
-            self._sock.close()
+            self._end()
             return
         # All of it again, if it was called before: that call may have been ended by a signal handler's exception.
         self._closing = True
         self._inside.discard(threading.get_ident())  # a signal handler's exception ended its last call before that could leave
         if not self._inside:
-            self._sock.close()
+            self._end()
             return
         with contextlib.suppress(OSError):  # the peer was faster: its end of the connection wakes the workers as well
             self._sock.shutdown(socket.SHUT_RDWR)
@@ -279,7 +283,13 @@ class ThreadStream(Stream):
     def _leave(self) -> None:
         self._inside.discard(threading.get_ident())
         if self._closing and not self._inside:
-            self._sock.close()
+            self._end()
+
+    def _end(self) -> None:
+        for readiness in (self._readable, self._writable):
+            if readiness is not None:
+                readiness.close()
+        self._sock.close()
 
     def _closed_here(self) -> SocketDisconnectedError:
         return SocketDisconnectedError(f"{self.peer}: the connection was closed by this client")
@@ -288,18 +298,12 @@ class ThreadStream(Stream):
         return self._closed_here() if self._closing else SocketDisconnectedError(f"{self.peer}: {exc.strerror or exc}")
 
 
-def readiness(fd: int, *, write: bool) -> Callable[[float], bool]:
-    """A function (seconds) -> whether fd is ready. For one worker at a time."""
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(fd, select.POLLOUT if write else select.POLLIN)
-        return lambda seconds: bool(poll.poll(seconds * 1000))
-    # Windows, whose select() takes any descriptor; a failed connect() shows in the third set there.
-    return lambda seconds: any(select.select([] if write else [fd], [fd] if write else [], [fd], seconds))
-
-
 class ThreadingHandler(Handler):
-    """Does its work on threading.Thread's. The primitives can be used on the class as well: ThreadingHandler.Queue()."""
+    """Does its work on threading.Thread's. The primitives can be used on the class as well: ThreadingHandler.Queue().
+
+    selector: a class of `selectors`, or a function that makes such: each connection then waits in those. None waits as is best here, in poll() or in
+    the socket's own calls.
+    """
 
     name = "threading"
     cooperative = False
@@ -307,8 +311,10 @@ class ThreadingHandler(Handler):
     QueueFullError = queue.Full
     Queue: ClassVar[type[Any]] = queue.Queue
 
-    def __init__(self) -> None:
+    def __init__(self, *, selector: Callable[[], BaseSelector] | None = None) -> None:
         super().__init__()
+        self._selector = None if selector is None else check_selector(selector)
+        self._selected = None if self._selector is None else by_selector(self._selector)
         self._main = threading.main_thread().ident
         self._patched = PatchState.now()
         self._started = False
@@ -321,7 +327,7 @@ class ThreadingHandler(Handler):
             from gkafka.handlers.greenlets import GEventHandler
 
             return GEventHandler()
-        return super().renewed()
+        return super().renewed() if self._selector is None else type(self)(selector=self._selector)
 
     # workers
     def spawn(
@@ -439,19 +445,19 @@ class ThreadingHandler(Handler):
             if not sockets.begin_connect(sock, address, source_address, sockopts, keepalive_idle_s):
                 self._wait_connected(sock, deadline, peer)
             sockets.end_connect(sock)
-            return ThreadStream(sock, peer)
+            return ThreadStream(sock, peer, self._selected)
         except BaseException:
             sock.close()
             raise
 
     def _wait_connected(self, sock: socket.socket, deadline: float | None, peer: str) -> None:
-        ready = readiness(sock.fileno(), write=True)
-        while True:
-            left = SLICE_S if deadline is None else deadline - self.monotonic()
-            if ready(min(SLICE_S, max(0.0, left))):
-                return
-            if deadline is not None and left <= SLICE_S:
-                raise KafkaTimeoutError(f"{peer}: not connected by the deadline")
+        with contextlib.closing((self._selected or by_kernel)(sock.fileno(), True)) as ready:
+            while True:
+                left = SLICE_S if deadline is None else deadline - self.monotonic()
+                if ready(min(SLICE_S, max(0.0, left))):
+                    return
+                if deadline is not None and left <= SLICE_S:
+                    raise KafkaTimeoutError(f"{peer}: not connected by the deadline")
 
     # life
     def start(self) -> None:

@@ -11,6 +11,7 @@ from gkafka.checks import check_seconds
 from gkafka.exceptions import KafkaTimeoutError, NoBrokersAvailableError
 from gkafka.kafka import options as o
 from gkafka.kafka.errors import UnrecognizedBrokerVersion
+from gkafka.sasloptions import hide_secrets
 
 __all__ = ["KafkaClient"]
 
@@ -21,6 +22,7 @@ class KafkaClient:
     DEFAULT_CONFIG: ClassVar[dict[str, Any]] = {**o.CLIENT}
 
     def __init__(self, **configs: Any) -> None:
+        configs = hide_secrets(configs)
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaClient()")
         with o.told_as({}):
             self._client = native.KafkaClient(**o.client_options(self.config, named="kafka-python-%d"))

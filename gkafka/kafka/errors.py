@@ -7,7 +7,14 @@ ValueError is both. errno, message, description, retriable and invalid_metadata 
 from __future__ import annotations
 
 from gkafka import exceptions as _ours
-from gkafka.exceptions import CommitFailedError, ConfigurationError, KafkaException, KafkaTimeoutError, LogTruncationError
+from gkafka.exceptions import (
+    CommitFailedError,
+    ConfigurationError,
+    KafkaException,
+    KafkaTimeoutError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+)
 from gkafka.records._check import NothingToSend
 
 __all__ = [  # and a name for each code of the broker's errors, below
@@ -84,10 +91,6 @@ class DamagedRecordError(_ours.CorruptRecordError, _ours.InvalidMessageError):
     """A record that was fetched cannot be read. kafka-python has one name, CorruptRecordError, for that and for a broker's error 2."""
 
     retriable = False
-
-
-class NoOffsetForPartitionError(ConfigurationError):
-    """Nothing is committed for a partition, and auto_offset_reset does not say where to begin: seek() first."""
 
 
 class UnknownPartitionError(_ours.UnknownTopicError, KafkaTimeoutError):

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
+import inspect
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import gkafka
 from gkafka.checks import check_seconds
 from gkafka.client import KafkaClient
-from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, NoBrokersAvailableError
-from gkafka.skins import NO_DELAY, buffer_options
+from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, NoBrokersAvailableError, causes
+from gkafka.skins import NO_DELAY, Selecting, buffer_options
 from gkafka.wire.versions import Versions
 
-__all__ = ["CLIENT", "client_options", "merge", "native", "reach", "told_as"]
+__all__ = ["CLIENT", "client_options", "merge", "native", "reach", "retold", "telling", "told_as"]
+
+T = TypeVar("T")
 
 _numbers = itertools.count(1)
 
@@ -95,18 +99,13 @@ _TOLD = {
     "broker_version": "api_version",
     "socket_timeout_ms": "request_timeout_ms",
     "offsets_channel_socket_timeout_ms": "request_timeout_ms",
+    "connect_timeout_ms": "twice api_version_auto_timeout_ms, but 4000 to 10000",
 }
 _BEFORE_OFFSETS = ((0, 8, 0), (0, 8, 1))
 USUAL_CONNECT_MS, SHORTEST_CONNECT_MS = 10000, 4000
 _SECURITY = {name for name in _CLIENT_NAMES if name.startswith(("ssl_", "sasl_"))} | {"allow_plaintext_credentials", "allow_unverified_tls"}
 _BESIDE_CONTEXT = tuple(name for name in _CLIENT_NAMES if name.startswith("ssl_") and name != "ssl_context")
-_WITHOUT_EFFECT = {
-    "selector": "the handler does all waiting: choose it by handler='threading' or handler='gevent'",
-    "metrics_num_samples": "metrics() counts from the beginning, it takes no samples",
-    "metrics_sample_window_ms": "metrics() counts from the beginning, it takes no samples",
-}
-
-_WITHOUT_METRICS = {"metric_reporters": "this client has no metrics: a KafkaConsumer or a KafkaProducer has"}
+_OF_METRICS = ("metric_reporters", "metrics_num_samples", "metrics_sample_window_ms")
 
 
 def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str, *, measured: bool = False) -> dict[str, Any]:
@@ -115,15 +114,13 @@ def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str, *, 
         if name not in defaults:
             near = difflib.get_close_matches(name, defaults, 1)
             raise ConfigurationError(f"{where}: there is no option {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
-    for name, why in (_WITHOUT_EFFECT if measured else {**_WITHOUT_EFFECT, **_WITHOUT_METRICS}).items():
-        if name in given and given[name] != defaults[name] and given[name] not in (None, (), [], _usual_selector()):
-            raise ConfigurationError(f"{where}: {name}={given[name]!r} would have no effect: {why}")
+    for name in () if measured else _OF_METRICS:
+        if name in given and given[name] not in (defaults[name], None, ()):
+            text = (
+                f"{where}: {name}={given[name]!r} would have no effect: this client has no metrics: a KafkaConsumer or a KafkaProducer has"
+            )
+            raise ConfigurationError(text)
     return {**defaults, **given}
-
-
-def _usual_selector() -> Any:
-    """What 1.4 documents as the default: whoever gives it has imported it."""
-    return getattr(sys.modules.get("selectors"), "DefaultSelector", None)
 
 
 def native(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -151,7 +148,7 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
         "broker_version": _broker_version(options["api_version"], options.get("group_id")),
         "connect_timeout_ms": _connect_timeout_ms(options),
         "socket_options": _socket_options(options),
-        "handler": options["handler"],
+        "handler": _handler(options["handler"], options["selector"]),
     }
 
 
@@ -165,12 +162,45 @@ def told_as(names: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
+def telling(names: Mapping[str, str], *, but: Iterable[str] = ()) -> Callable[[type[T]], type[T]]:
+    """For a class: what its public methods raise about gkafka's options names kafka-python's. but: methods that see to it themselves."""
+
+    def tell(cls: type[T]) -> type[T]:
+        for name, method in inspect.getmembers(cls, inspect.isfunction):
+            if not name.startswith("_") and name not in but:
+                setattr(cls, name, _telling(method, names))
+        return cls
+
+    return tell
+
+
+def _telling(method: Callable[..., Any], names: Mapping[str, str]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except KafkaException as exc:
+            retold(exc, names)
+            raise
+
+    return told
+
+
 def retold(error: KafkaException, names: Mapping[str, str]) -> None:
-    """Put kafka-python's names of options into the text. A name of one word is only taken for one before = and before a text that was given."""
-    names = {**_TOLD, **names}
-    if error.args and isinstance(error.args[0], str):
-        pattern = "|".join(rf"\b{name}\b" if "_" in name else rf"\b{name}(?==|: ')" for name in sorted(names, key=len, reverse=True))
-        error.args = (re.sub(pattern, lambda found: names[found[0]], error.args[0]), *error.args[1:])
+    """Put kafka-python's names of options into the text, and into those of its causes. A name of one word is only taken for one before = and before
+    a text that was given."""
+    told, pattern = _renaming(frozenset(names.items()))
+    for at in itertools.takewhile(lambda cause: isinstance(cause, KafkaException), causes(error)):
+        if at.args and isinstance(at.args[0], str):
+            at.args = (pattern.sub(lambda found: told[found[0]], at.args[0]), *at.args[1:])
+
+
+@functools.cache
+def _renaming(names: frozenset[tuple[str, str]]) -> tuple[dict[str, str], re.Pattern[str]]:
+    """What options are called, and where in a text. Made once for each kind of client."""
+    told = {**_TOLD, **dict(names)}
+    listed = sorted(told, key=len, reverse=True)
+    return told, re.compile("|".join(rf"\b{name}\b" if "_" in name else rf"\b{name}(?==|: ')" for name in listed))
 
 
 def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api_version_auto_timeout_ms") -> None:
@@ -183,6 +213,12 @@ def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api
             client.connect(timeout_s)
     except KafkaTimeoutError as exc:
         raise NoBrokersAvailableError(f"no broker answered within {within}={timeout_s * 1000:g}: {exc}") from exc
+
+
+def _handler(given: Any, selector: Any) -> Any:
+    """1.4's documented default means: as is best here. Whoever gives that has imported it."""
+    usual = getattr(sys.modules.get("selectors"), "DefaultSelector", None)
+    return given if selector is None or selector is usual else Selecting(given, selector)
 
 
 def _hosts(given: Any) -> str:

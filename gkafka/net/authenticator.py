@@ -9,6 +9,7 @@ from gkafka.core.sasl import Authentication, renewal_s
 from gkafka.exceptions import AuthenticationError, KafkaException
 from gkafka.handlers.base import Handler
 from gkafka.net.credentials import Credentials
+from gkafka.net.kerberos import next_step
 from gkafka.wire.apis import Versions
 
 __all__ = ["Authenticator", "Exchange", "without_frames"]
@@ -39,7 +40,8 @@ class Authenticator:
         except KafkaException as exc:
             error = without_frames(exc)
         except Exception as exc:  # of a library: a ticket that is not there, a damaged token
-            error = AuthenticationError(f"{self._peer}: {self.name}: {type(exc).__name__}: {exc}", broker=self._peer)
+            step = f"; {next_step(exc)}" if self.name == "GSSAPI" else ""
+            error = AuthenticationError(f"{self._peer}: {self.name}: {type(exc).__name__}: {exc}{step}", broker=self._peer)
             error.__cause__ = without_frames(exc)
         raise error
 

@@ -13,7 +13,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import gkafka
 from gkafka.config import ClientConfig
@@ -27,11 +26,13 @@ from gkafka.exceptions import (
     SerializationError,
     SocketDisconnectedError,
     TlsError,
+    UnsupportedVersion,
 )
 from gkafka.handlers import Future, Handler, Stream
 from gkafka.net.authenticator import Authenticator, without_frames
 from gkafka.net.buffers import STAGE, BufferPool, FrameReader
 from gkafka.net.credentials import Credentials, make_credentials
+from gkafka.net.guesses import Guesses
 from gkafka.net.outbox import OnDone, Out, Outbox
 from gkafka.net.session import Session
 from gkafka.net.stream import open_stream
@@ -46,9 +47,6 @@ Failures: TypeAlias = list[tuple[OnDone | None, KafkaException | None]]
 
 LONGEST_WAIT_S = 1.0  # a worker wakes up this often to see that it was closed, killed or forked
 SHORTEST_WAIT_S = 0.02
-# Brokers that were found out to be older than 0.10, of each client: to find it out again takes a 0.9.0 seconds. Forgotten when a connection
-# that relied on it fails.
-_taken_for: WeakKeyDictionary[Handler, dict[tuple[str, int], str]] = WeakKeyDictionary()
 
 
 class Unanswered(Exception):
@@ -113,10 +111,11 @@ class Channel:
         self.broker_id = broker_id
         self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.error: KafkaException | None = None
-        self.last_used = handler.monotonic()
+        self.last_used = self._made_at = handler.monotonic()
         self._handler = handler
         self._config = config
         self._on_close = on_close
+        self._guesses = Guesses.of(handler)
         self._connection = Connection(
             self.peer,
             client_id=config.client_id,
@@ -124,7 +123,9 @@ class Channel:
             max_response_bytes=config.max_response_bytes,
             software=("gkafka", gkafka.__version__),
             broker=broker_id,
-            known_as=_taken_for.get(handler, {}).get((host, port)),
+            known_as=self._guesses.get((host, port)),
+            tells=self._guesses.told((host, port)) is not None,
+            doubted=self._guesses.is_doubted((host, port)),
             versions=versions,
             connect_timeout_s=config.connect_timeout_ms / 1000,
             authenticates=config.uses_sasl,
@@ -142,6 +143,7 @@ class Channel:
         self._authenticator, self._session = self._who_is_it(credentials or make_credentials(handler, config))
         self._stream: Stream | None = None
         self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
+        self._doubted = False  # what the broker was taken for has no version for a request: given up when nothing is under way
         self._started = False
         self._unclaimed = [None]
         self._answering: Sent | None = None  # what the reader took out and has not told yet
@@ -207,6 +209,8 @@ class Channel:
                         self._backlog.append(Queued(request, on_done, now, timeout_s, max_version, expects_response))
                 if frame is not None:
                     self._send_frame(frame, None if expects_response else on_done)
+                elif self._doubted and not self._connection.in_flight:
+                    self._break(self._asked_again(request.API.name))  # at once, and not when the reader looks
             except BaseException:  # a signal handler's: a number may be taken, half a frame may have gone out, and nothing may follow it
                 if self._opened:
                     self._break(SocketDisconnectedError(f"{self.peer}: a caller was interrupted while it sent", broker=self._about))
@@ -257,6 +261,17 @@ class Channel:
         """What the broker speaks; None until the channel is open."""
         return self._connection.versions
 
+    def doubt(self, what: str) -> KafkaException | None:
+        """The broker was taken for one that has no `what`. The error with which to try again, on a new connection; None: so it is."""
+        with self._lock:
+            if not self._opened and self._guesses.told((self.host, self.port)) is not None:
+                return None
+            if not self._opened and self._connection.taken_for is None:
+                doubtful = self._guesses.is_doubted((self.host, self.port))  # it is being asked
+            else:
+                doubtful = self._is_doubtful()
+            return self._asked_again(what) if doubtful else None
+
     @property
     def is_done(self) -> bool:
         """Will nobody be told anything any more of what was sent?"""
@@ -297,10 +312,24 @@ class Channel:
             interruption = self._handler.interruption(exc)
             if interruption is not None:
                 raise interruption from None
-            name = request.API.name
-            error = exc if isinstance(exc, KafkaException) else SerializationError(f"{name} cannot be encoded: {exc!r}", api=name)
-            self._outbox.put(Out([], on_done, error))
+            self._outbox.put(Out([], on_done, self._unsent(exc, request.API.name)))
             return None
+
+    def _unsent(self, exc: Exception, api: str) -> KafkaException:
+        """Under the lock: the error of a request that cannot be sent."""
+        if isinstance(exc, UnsupportedVersion) and self._is_doubtful():
+            return self._asked_again(api)
+        return exc if isinstance(exc, KafkaException) else SerializationError(f"{api} cannot be encoded: {exc!r}", api=api)
+
+    def _is_doubtful(self) -> bool:
+        """Under the lock: what the broker was taken for is not enough. False: it has said what it speaks, or the guess is believed."""
+        if self._connection.guessed and not self._doubted:
+            self._doubted = self._guesses.doubt((self.host, self.port), self._made_at, self._handler.monotonic())
+        return self._doubted
+
+    def _asked_again(self, api: str) -> SocketDisconnectedError:
+        text = f"{self.peer}: the broker did not answer ApiVersions and was taken for one that has no {api}; it is asked again"
+        return SocketDisconnectedError(text, broker=self._about, api=api)
 
     def _send_frame(self, frame: list[Buffer], on_done: OnDone | None) -> None:
         """In turn: the frame goes out behind everything that was sent before it. on_done: to be told when the kernel has it.
@@ -469,6 +498,8 @@ class Channel:
                 raise self._closed_error()
             if self._abandoned:
                 raise SocketDisconnectedError(f"{self.peer}: it was left open by who was done with it", broker=self._about)
+            if not self._connection.in_flight and self._is_guessed_wrong():
+                raise SocketDisconnectedError(f"{self.peer}: it was taken for an older Kafka than it may be", broker=self._about)
             deadline = self._connection.deadline
             overdue = self._connection.poll(now) if deadline is not None and deadline <= now else None
         if overdue:
@@ -479,6 +510,9 @@ class Channel:
         elif self._session is not None:
             until = self._look_at_session(self._session, now, until)
         return until if deadline is None else min(deadline, until)
+
+    def _is_guessed_wrong(self) -> bool:
+        return self._doubted or (self._opened and self._connection.guessed and self._guesses.told((self.host, self.port)) is not None)
 
     def _look_at_session(self, session: Session, now: float, until: float) -> float:
         if self._backlog:
@@ -524,8 +558,8 @@ class Channel:
             self._handler.sleep(max(0.0, min(pause, self._open_deadline - self._handler.monotonic())))
         who = f", {self._authenticator.name}" if self._authenticator is not None else ""
         log.info("%s: %s connection open (%s%s)", self.peer, self.role, self._connection.spoken, who)
-        if self._connection.taken_for is not None:
-            _taken_for.setdefault(self._handler, {})[self.host, self.port] = self._connection.taken_for
+        assert self._connection.versions is not None
+        self._guesses.found((self.host, self.port), self._connection.taken_for, self._connection.versions, self._made_at)
         self._settled.set()
         self._outbox.wake()
 
@@ -733,7 +767,7 @@ class Channel:
             stream = self._stream
         log.info("%s: %s connection closed: %s", self.peer, self.role, error or "by the client")
         if error is not None:
-            _taken_for.get(self._handler, {}).pop((self.host, self.port), None)
+            self._guesses.failed((self.host, self.port))
         self._settled.set()
         self._outbox.wake()
         if stream is not None:

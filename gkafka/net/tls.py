@@ -241,7 +241,10 @@ class TlsStream(Stream):
             with self._lock:
                 return self._push(views, TURN)
         except SocketDisconnectedError as exc:
-            raise self._last_words(exc) from exc
+            refusal = self._last_words()
+            if refusal is None:
+                raise
+            raise refusal from exc
 
     def _push(self, views: list[memoryview], limit: int) -> int:
         """Encrypt and send until `limit` bytes are out or the stream takes no more: how many bytes of the views are out."""
@@ -271,7 +274,7 @@ class TlsStream(Stream):
             self._ciphertext = self._ciphertext[sent:]
         return not self._ciphertext and not self._draining
 
-    def _last_words(self, exc: SocketDisconnectedError) -> SocketDisconnectedError:
+    def _last_words(self) -> TlsError | None:
         """Why a send failed, if the server said it before: an alert about our certificate comes behind the handshake, and what was sent meanwhile
         makes its end a reset. A reader that is at work sees it by itself."""
         with contextlib.suppress(KafkaException, RuntimeError):
@@ -280,11 +283,11 @@ class TlsStream(Stream):
                 try:
                     self._tls.read(1)
                 except ssl.SSLWantReadError:
-                    return exc
+                    return None
                 except ssl.SSLError as said:
                     found = self._broken_off(said)
-                    return found if isinstance(found, TlsError) else exc
-        return exc
+                    return found if isinstance(found, TlsError) else None
+        return None
 
     def _drain(self, deadline: float | None) -> None:
         """Send ciphertext, waiting. Outside the lock: what the reader adds meanwhile stays behind it."""

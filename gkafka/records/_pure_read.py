@@ -6,7 +6,7 @@ A record is decoded when `Records.take` reaches it, in one straight line of code
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gkafka import common
@@ -293,21 +293,37 @@ common.Message.register(Message)
 
 
 class Row(Message):
-    """A message that behaves as kafka-python's namedtuple: fields by name and by number, unpacking, equality, `_asdict()`, `_replace()`."""
+    """A message that behaves as kafka-python's namedtuple: fields by name and by number, unpacking, equality, `_asdict()`, `_replace()`.
+
+    To isinstance() it is such a tuple: it says so by __class__, as proxies do.
+    """
 
     __slots__ = ()
 
     _fields = _rows.ConsumerRecord._fields
+    _field_defaults = _rows.ConsumerRecord._field_defaults
+    __match_args__ = _rows.ConsumerRecord._fields
+    _make = _rows.ConsumerRecord._make
     _asdict = _rows.as_dict
     _replace = _rows.replace
     index = _rows.index
     count = _rows.count
     checksum = None
 
+    @property  # type: ignore[misc]  # read only
+    def __class__(self) -> Any:
+        """Not type(row)."""
+        return _rows.ConsumerRecord
+
     @property
     def partition(self) -> int:
         """The partition's id."""
         return self.partition_id
+
+    @property
+    def timestamp_type(self) -> int:  # type: ignore[override]
+        """0 the producer's, 1 the broker's, -1 none."""
+        return int(self._shared.timestamp_type)
 
     @property
     def serialized_key_size(self) -> int:
@@ -344,6 +360,29 @@ class Row(Message):
         pair = _rows.compare(self, other)
         return NotImplemented if pair is None else pair[0] < pair[1]
 
+    def __le__(self, other: Any) -> Any:
+        pair = _rows.compare(self, other)
+        return NotImplemented if pair is None else pair[0] <= pair[1]
+
+    def __gt__(self, other: Any) -> Any:
+        pair = _rows.compare(self, other)
+        return NotImplemented if pair is None else pair[0] > pair[1]
+
+    def __ge__(self, other: Any) -> Any:
+        pair = _rows.compare(self, other)
+        return NotImplemented if pair is None else pair[0] >= pair[1]
+
+    def __add__(self, other: Any) -> Any:
+        return _rows.joined(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _rows.joined(other, self)
+
+    def __mul__(self, number: Any) -> Any:
+        return tuple(_rows.whole(self)) * number
+
+    __rmul__ = __mul__
+
     def __hash__(self) -> int:
         return hash(_rows.whole(self))
 
@@ -355,6 +394,7 @@ class Row(Message):
 
 
 _rows.ConsumerRecord.register(Row)
+Sequence.register(Row)
 
 
 def make_message(

@@ -71,6 +71,11 @@ def replace(row: Any, **fields: Any) -> ConsumerRecord:
     return whole(row)._replace(**fields)
 
 
+def joined(first: Any, second: Any) -> Any:
+    """A row and a tuple, or another row, as one tuple."""
+    return tuple(first) + tuple(second) if isinstance(first, tuple) and isinstance(second, tuple) else NotImplemented
+
+
 def index(row: Any, value: object, *bounds: Any) -> int:
     """As of a tuple."""
     return whole(row).index(value, *bounds)

@@ -316,10 +316,17 @@ cdef class Message:
 
 
 @cython.no_gc
+@cython.collection_type("sequence")
 cdef class Row(Message):
-    """A message that behaves as kafka-python's namedtuple: fields by name and by number, unpacking, equality, `_asdict()`, `_replace()`."""
+    """A message that behaves as kafka-python's namedtuple: fields by name and by number, unpacking, equality, `_asdict()`, `_replace()`.
+
+    To isinstance() it is such a tuple: it says so by __class__, as proxies do.
+    """
 
     _fields = _rows.ConsumerRecord._fields
+    _field_defaults = _rows.ConsumerRecord._field_defaults
+    __match_args__ = _rows.ConsumerRecord._fields
+    _make = _rows.ConsumerRecord._make
     _asdict = _rows.as_dict
     _replace = _rows.replace
     index = _rows.index
@@ -327,9 +334,19 @@ cdef class Row(Message):
     checksum = None
 
     @property
+    def __class__(self):
+        """Not type(row)."""
+        return _rows.ConsumerRecord
+
+    @property
     def partition(self):
         """The partition's id."""
         return source_of(self).context.partition_id
+
+    @property
+    def timestamp_type(self):
+        """0 the producer's, 1 the broker's, -1 none."""
+        return int(source_of(self).timestamp_type)
 
     @property
     def serialized_key_size(self):
@@ -365,6 +382,30 @@ cdef class Row(Message):
     def __lt__(self, other):
         pair = _rows.compare(self, other)
         return NotImplemented if pair is None else pair[0] < pair[1]
+
+    def __le__(self, other):
+        pair = _rows.compare(self, other)
+        return NotImplemented if pair is None else pair[0] <= pair[1]
+
+    def __gt__(self, other):
+        pair = _rows.compare(self, other)
+        return NotImplemented if pair is None else pair[0] > pair[1]
+
+    def __ge__(self, other):
+        pair = _rows.compare(self, other)
+        return NotImplemented if pair is None else pair[0] >= pair[1]
+
+    def __add__(self, other):
+        return _rows.joined(self, other)
+
+    def __radd__(self, other):
+        return _rows.joined(other, self)
+
+    def __mul__(self, number):
+        return tuple(_rows.whole(self)) * number
+
+    def __rmul__(self, number):
+        return tuple(_rows.whole(self)) * number
 
     def __hash__(self):
         return hash(_rows.whole(self))

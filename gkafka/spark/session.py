@@ -19,9 +19,16 @@ __all__ = ["pyfiles_zip", "register", "sql_view"]
 
 def register(spark: SparkSession) -> None:
     """Make format("gkafka") known to a session, classic or Connect."""
+    from pyspark.errors import AnalysisException
+
     from gkafka.spark.source import GKafkaDataSource
 
-    spark.dataSource.register(GKafkaDataSource)
+    try:
+        spark.dataSource.register(GKafkaDataSource)
+    except AnalysisException as exc:
+        # Spark 4.0 has found it by itself (pyspark_gkafka), and takes no other of that name then. Later ones do.
+        if exc.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def pyfiles_zip(path: str | Path | None = None) -> str:

@@ -7,6 +7,8 @@ arguments.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -82,8 +84,9 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _query(self, *, tells_start: bool = True) -> StreamDriver:
         if self._driver is None:
-            from gkafka.skins import resolve_handler
-            from gkafka.spark.streamdriver import StreamDriver
+            with _nothing_collected():
+                from gkafka.skins import resolve_handler
+                from gkafka.spark.streamdriver import StreamDriver
 
             options = parse_stream(self._options)
             check_columns(self._schema)
@@ -100,3 +103,18 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- in a worker -------------------------------------------------------------------------------------------------------
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_task(parse_stream(self._options), self._schema, partition)
+
+
+@contextlib.contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """For imports: what they make stays, and to collect garbage meanwhile is to look through all of pyspark and pyarrow, a third of the time.
+
+    Each query waits for this: Spark starts a process for it.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

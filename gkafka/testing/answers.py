@@ -28,7 +28,9 @@ UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER, INVALID_TOPIC, NOT_COORDINATOR 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 COORDINATOR_NOT_AVAILABLE, INVALID_ACKS, ILLEGAL_GENERATION, TOPIC_EXISTS, INVALID_PARTITIONS = 15, 21, 22, 36, 37
 INVALID_REPLICATION, NOT_CONTROLLER, INVALID_REQUEST, FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 38, 41, 42, 74, 75, 100
-UNSUPPORTED_FOR_FORMAT, GROUP_ID_NOT_FOUND, UNSTABLE = 43, 69, 88
+METADATA_TOO_LARGE, UNSUPPORTED_FOR_FORMAT, GROUP_ID_NOT_FOUND, UNSTABLE = 12, 43, 69, 88
+MAX_METADATA = 4096
+"""What a broker keeps beside an offset, its default of offset.metadata.max.bytes."""
 EARLIEST, LATEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 Then = Callable[[Message | None], object]
 
@@ -326,11 +328,12 @@ class Answers:
         done = []
         for asked in topic.partitions:
             partition, missing = self.find(topic.name, topic.topic_id, asked.partition_index)
-            if partition is not None and not code:
+            refused = code or missing or (METADATA_TOO_LARGE if len(asked.committed_metadata or "") > MAX_METADATA else 0)
+            if partition is not None and not refused:
                 key = (partition.topic, partition.index)
                 committed = Committed(asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata)
                 self.state.committed.setdefault(group, {})[key] = committed
-            done.append(offsets.OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code or missing))
+            done.append(offsets.OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=refused))
         return offsets.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=done)
 
     def _offset_fetch(self, call: Call) -> Message:

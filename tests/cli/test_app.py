@@ -174,7 +174,7 @@ def broken(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 def test_a_failure_is_one_line_and_the_next_step(error: Exception, lines: list[str], tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     with broken(error, monkeypatch):
         told = tool("topics")
-    assert (told.code, told.out) == (1, "")
+    assert (told.code, told.out) == (2 if isinstance(error, (ConfigurationError, PermissionError)) else 1, "")
     assert len(told.err.splitlines()) == len(lines)
     for said, line in zip(told.err.splitlines(), lines, strict=True):
         assert said.startswith(line)
@@ -208,13 +208,13 @@ def test_nobody_answers(tool: Tool) -> None:
 
 def test_an_empty_name_of_brokers_is_told(tool: Tool) -> None:
     told = tool("topics", "-b", "")
-    assert told.code == 1
+    assert told.code == 2
     assert "give at least one host:port" in told.err
 
 
 def test_hosts_that_are_none(tool: Tool) -> None:
     told = tool("topics", "-b", "http://kafka:9092/")
-    assert told.code == 1
+    assert told.code == 2
     assert "is not host:port" in told.err
 
 
@@ -267,7 +267,7 @@ def test_ctrl_c_ends_it_with_130_and_no_traceback(number: int, cluster: MockClus
     [
         ("topics", "2>&-", 0),
         ("topics --bogus", "2>&-", 2),
-        ("topics --sasl-username x", "0<&- 2>&-", 1),
+        ("topics --sasl-username x", "0<&- 2>&-", 2),
         ("lag -w --count 1", "1>&- 2>&-", 1),
         ("consume orders", "0<&- 2>&-", 0),
         ("consume orders", "1>&- 2>&-", 1),

@@ -92,7 +92,12 @@ def test_bench_reads_as_the_file_says(cluster: MockCluster, file: File) -> None:
 @pytest.mark.parametrize("command", [["produce", "t"], ["bench", "produce", "--topic", "t"], ["copy", "t", "to"]])
 def test_a_name_of_transactions_is_refused_where_there_are_none(command: list[str], cluster: MockCluster, file: File) -> None:
     config = file("transactional.id=app-1\n")
-    failure(tool(*command, "-b", cluster.bootstrap, "-c", config, stdin=b"a\n"), "app.properties: transactional.id='app-1'", "leave it out")
+    failure(
+        tool(*command, "-b", cluster.bootstrap, "-c", config, stdin=b"a\n"),
+        "app.properties: transactional.id='app-1'",
+        "leave it out",
+        code=2,
+    )
     assert cluster.count("Produce") == 0
 
 
@@ -134,7 +139,11 @@ def test_what_a_file_says_of_members_is_left_where_there_are_none(words: list[st
     write(cluster)
     outcome = tool("consume", "t", "-b", cluster.bootstrap, "-c", file(MEMBER), *words)
     assert (outcome.code, len(outcome.lines), outcome.err) == (0, 10, "")
-    failure(tool("consume", "t", "-b", cluster.bootstrap, "--set", "session.timeout.ms=9000"), "session.timeout.ms=9000 has nothing to do")
+    failure(
+        tool("consume", "t", "-b", cluster.bootstrap, "--set", "session.timeout.ms=9000"),
+        "session.timeout.ms=9000 has nothing to do",
+        code=2,
+    )
 
 
 def test_nothing_is_committed_where_the_file_says_so(cluster: MockCluster, file: File) -> None:
@@ -155,8 +164,8 @@ def test_the_file_says_which_records_are_read(words: list[str], level: int, clus
 def test_the_file_says_where_to_begin(cluster: MockCluster, file: File) -> None:
     write(cluster)
     latest, none = "auto.offset.reset=latest\n", "auto.offset.reset=none\n"
-    failure(tool("consume", "t", "-b", cluster.bootstrap, "-c", file(latest)), "auto.offset.reset='latest'", "--from earliest")
-    failure(tool("consume", "t", "-b", cluster.bootstrap, "-c", file(none)), "auto.offset.reset='none'", "--from earliest")
+    failure(tool("consume", "t", "-b", cluster.bootstrap, "-c", file(latest)), "auto.offset.reset='latest'", "--from earliest", code=2)
+    failure(tool("consume", "t", "-b", cluster.bootstrap, "-c", file(none)), "auto.offset.reset='none'", "--from earliest", code=2)
     assert len(tool("consume", "t", "-b", cluster.bootstrap, "-c", file(latest), "--from", "earliest").lines) == 10
     assert len(tool("consume", "t", "-b", cluster.bootstrap, "-c", file("auto.offset.reset=earliest\n")).lines) == 10
     grouped = tool("consume", "t", "-b", cluster.bootstrap, "-c", file(latest), "-g", "new")
@@ -176,7 +185,7 @@ def test_copy_reads_and_writes_as_the_file_says(cluster: MockCluster, file: File
 def test_a_copy_does_not_move_an_applications_group(cluster: MockCluster, file: File) -> None:
     write(cluster)
     config = file("group.id=billing\nauto.offset.reset=latest\n")
-    failure(tool("copy", "t", "to", "-b", cluster.bootstrap, "-c", config), "group.id='billing'", "--group NAME", "--no-group")
+    failure(tool("copy", "t", "to", "-b", cluster.bootstrap, "-c", config), "group.id='billing'", "--group NAME", "--no-group", code=2)
     assert tool("copy", "t", "to", "-b", cluster.bootstrap, "-c", config, "--no-group", "--from", "earliest").code == 0
     assert committed(cluster, "billing") == -1
     assert tool("copy", "t", "to", "-b", cluster.bootstrap, "-c", config, "-g", "mine", "--from", "7").code == 0
@@ -194,7 +203,7 @@ def test_a_copy_does_not_move_an_applications_group(cluster: MockCluster, file: 
     ],
 )
 def test_what_a_copy_does_in_its_own_way_is_refused_by_name(line: str, why: str, cluster: MockCluster, file: File) -> None:
-    failure(tool("copy", "t", "to", "-b", cluster.bootstrap, "-c", file(line)), f"app.properties: {line.partition('=')[0]}=", why)
+    failure(tool("copy", "t", "to", "-b", cluster.bootstrap, "-c", file(line)), f"app.properties: {line.partition('=')[0]}=", why, code=2)
 
 
 def test_of_two_clusters_each_file_says_what_is_done_there(cluster: MockCluster, file: File, tmp_path: Path) -> None:
@@ -204,7 +213,7 @@ def test_of_two_clusters_each_file_says_what_is_done_there(cluster: MockCluster,
     assert tool("copy", "t", "to", "-b", cluster.bootstrap, "-c", config, "--to-config", str(tmp_path / "to.properties")).code == 0
     assert codec(cluster) == 1
     refused: Any = tool("copy", "t", "to", "-b", cluster.bootstrap, "--to-set", "fetch.max.wait.ms=7")
-    failure(refused, "--to-set fetch.max.wait.ms: is an option of consume")
+    failure(refused, "--to-set fetch.max.wait.ms: is an option of consume", code=2)
 
 
 # -- the others ----------------------------------------------------------------------------------------------------------------
@@ -216,4 +225,4 @@ def test_doctor_looks_for_the_coordinator_of_the_files_group(cluster: MockCluste
 
 def test_commands_without_records_leave_what_is_about_records(cluster: MockCluster, file: File) -> None:
     assert tool("topics", "-b", cluster.bootstrap, "-c", file("group.id=billing\nlinger.ms=5\nauto.offset.reset=latest\n")).code == 0
-    failure(tool("topics", "-b", cluster.bootstrap, "-c", file("lingerms=5\n")), "app.properties: lingerms: unknown option")
+    failure(tool("topics", "-b", cluster.bootstrap, "-c", file("lingerms=5\n")), "app.properties: lingerms: unknown option", code=2)

@@ -291,7 +291,7 @@ def test_a_file_that_has_no_offsets_is_told(text: str, ask: Tool, filled: MockCl
     file = tmp_path / "offsets"
     file.write_text(text)
     told = ask("offsets", "reset", "billing", "--from-file", file, "--yes")
-    assert (told.code, told.out) == (1, "")
+    assert (told.code, told.out) == (2, "")
     assert told.err.startswith(f"kafka-tools: {file}: ")
     assert "\n  next: " in told.err
 
@@ -484,7 +484,7 @@ def test_brokers_without_an_authorizer_are_told(act: Tool, guarded: MockCluster)
 def test_a_secret_that_is_not_set_yet_is_no_argument_either(name: str, act: Tool, guarded: MockCluster) -> None:
     described(guarded, ("retention.ms", "60000", 1))
     told = act("configs", "alter", "topic", "t", f"{name}=s3cr3t")
-    assert told.code == 1
+    assert told.code == 2
     assert f"{name}=@FILE" in told.err
     assert "s3cr3t" not in told.out + told.err
 
@@ -522,7 +522,7 @@ def test_a_configuration_is_changed(act: Tool, guarded: MockCluster, tmp_path: P
         ("segment.ms", 1, None),
     ]
     refused = act("configs", "alter", "topic", "orders", "ssl.key.password=geheim")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "give ssl.key.password=@FILE" in refused.err
     assert "geheim" not in refused.err
 

@@ -378,19 +378,19 @@ def test_options_that_make_no_sense_are_refused(cluster: MockCluster, options: l
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "said", "code"),
     [
-        (["nowhere"], "no topic 'nowhere' in this cluster"),
-        (["t", "nowhere"], "no topic 'nowhere' in this cluster"),
-        (["bad name"], "bad name"),
-        (["t", "-p", "7"], "topic 't' has no partition 7: it has 0 to 0"),
-        (["t", "--from", "7"], "t-0 has no offset 7: it has 0 to 0, the end"),
-        (["t", "-g", ""], "group"),
+        (["nowhere"], "no topic 'nowhere' in this cluster", 1),
+        (["t", "nowhere"], "no topic 'nowhere' in this cluster", 1),
+        (["bad name"], "bad name", 2),
+        (["t", "-p", "7"], "topic 't' has no partition 7: it has 0 to 0", 1),
+        (["t", "--from", "7"], "t-0 has no offset 7: it has 0 to 0, the end", 1),
+        (["t", "-g", ""], "group", 2),
     ],
 )
-def test_what_is_not_there_is_told_in_a_line(cluster: MockCluster, options: list[str], said: str) -> None:
+def test_what_is_not_there_is_told_in_a_line(cluster: MockCluster, options: list[str], said: str, code: int) -> None:
     begun = time.monotonic()
-    failure(tool("consume", "-b", cluster.bootstrap, *options), said)
+    failure(tool("consume", "-b", cluster.bootstrap, *options), said, code=code)
     assert time.monotonic() - begun < 4
 
 

@@ -216,11 +216,11 @@ def test_records_that_are_gone_where_it_was_to_go_on_are_told_and_not_skipped(cl
     [
         (["from", "nowhere"], "no topic 'nowhere' in this cluster", 1),
         (["nowhere", "to"], "no topic 'nowhere' in this cluster", 1),
-        (["from", "from"], "both the topic that is read and the one that is written", 1),
+        (["from", "from"], "both the topic that is read and the one that is written", 2),
         (["from", "to", "-p", "9"], "no partition 9", 1),
         (["from", "to", "--from", "latest"], "give --follow, too", 2),
         (["from", "to", "--transactions"], "--transactions needs --group", 2),
-        (["from", "to", "--to-bootstrap-server", "a:b:c"], "a:b:c", 1),
+        (["from", "to", "--to-bootstrap-server", "a:b:c"], "a:b:c", 2),
         (["from"], "TARGET", 2),
     ],
 )

@@ -254,7 +254,7 @@ def test_an_authority_file_that_is_none_is_told_before_anything_is_tried(cluster
     file = tmp_path / "ca.jks"
     file.write_bytes(b"\xfe\xed\xfe\xed")
     outcome = tool("doctor", "-b", cluster.bootstrap, "--security-protocol", "SSL", "--ssl-cafile", str(file))
-    failure(outcome, "not a PEM file")
+    failure(outcome, "not a PEM file", code=2)
 
 
 # -- SASL ------------------------------------------------------------------------------------------------------------------
@@ -460,7 +460,7 @@ def test_no_step_waits_longer_than_it_was_told(cluster: MockCluster, api: str) -
 
 
 def test_garbage_for_bootstrap_servers_is_one_line() -> None:
-    failure(tool("doctor", "-b", "kafka:port"), "kafka:port")
+    failure(tool("doctor", "-b", "kafka:port"), "kafka:port", code=2)
 
 
 def test_an_old_broker_is_examined_as_far_as_it_can_be() -> None:

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gkafka import KafkaClient
 from gkafka.cli.output import Column, clean, document, json_line, lines_of, width
+from gkafka.testing import MockCluster
+from tests.cli.conftest import Tool
 
 
 class Terminal(io.StringIO):
@@ -93,3 +96,12 @@ def test_json_is_one_document_or_one_line_each(capsys: pytest.CaptureFixture[str
     assert json.loads(shown) == [{"a": [1, 3], "b": "\x1b"}]
     json_line({"a": "ü"})
     assert capsys.readouterr().out == '{"a":"\\u00fc"}\n'
+
+
+def test_an_odd_name_is_escaped_once_wherever_it_is_told(ask: Tool, cluster: MockCluster) -> None:
+    odd, shown = "bill\\ing\x1b[31m", "bill\\ing\\x1b[31m"
+    with KafkaClient(cluster.bootstrap, handler="threading") as client:
+        client.admin().alter_group_offsets(odd, {("orders", 0): 0})
+    assert ask("groups", "describe", odd).out.startswith(f"{shown}  Empty\n")
+    told = ask("groups", "describe", odd + "x").err
+    assert told.startswith(f"kafka-tools: no group '{shown}x' in this cluster\n  next: did you mean '{shown}'? ")

@@ -321,7 +321,7 @@ def test_lines_that_cannot_be_read_are_told(cluster: MockCluster, line: str, cod
 
 @pytest.mark.parametrize("hosts", ["kafka:99999", "http://kafka:9092", "a b:1", ",", "[::1"])
 def test_garbage_for_bootstrap_servers_is_one_line(hosts: str) -> None:
-    failure(tool("produce", "t", "-b", hosts, stdin=b"x\n"), "--bootstrap-server")
+    failure(tool("produce", "t", "-b", hosts, stdin=b"x\n"), "--bootstrap-server", code=2)
 
 
 # -- as a program ----------------------------------------------------------------------------------------------------------
@@ -359,3 +359,27 @@ def test_a_person_types_records_and_ends_them_with_ctrl_d(cluster: MockCluster) 
     assert code == 0
     assert "1 record delivered to t" in shown
     assert [r.value for r in stored(cluster)] == [b"typed"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--set", "linger.ms=never"], "--set linger.ms='never'"),
+        (["--set", "no.such.property=1"], "no.such.property"),
+        (["--set", "transactional.id=x"], "produce writes without transactions"),
+        (["--acks", "1", "--idempotent"], "enable.idempotence=true needs acks"),
+        (["--set", "batch.size=9999999999"], "batch"),
+        (["-b", "host:port"], "host:port"),
+    ],
+)
+def test_a_dry_run_looks_at_all_options(given: list[str], said: str) -> None:
+    """They are told as without --dry-run, before a line is read, and no broker is asked."""
+    outcome = tool("produce", "t", "-b", "127.0.0.1:1", "--dry-run", *given, stdin=b"v\n")
+    assert said in outcome.err
+    assert "would be written" not in outcome.err
+    assert (outcome.code, outcome.out) == (2, b"")
+
+
+def test_a_dry_run_needs_no_broker() -> None:
+    outcome = tool("produce", "t", "-b", "127.0.0.1:1", "--dry-run", "--set", "linger.ms=5", stdin=b"a\nb\n")
+    assert (outcome.code, outcome.err.splitlines()[0]) == (0, "2 records would be written to t")

@@ -92,7 +92,7 @@ def test_the_password_is_asked_for_and_not_shown() -> None:
             terminal.press("\x03")
             assert terminal.end()[0] == 130
         told = piped(*words, "--sasl-username", "alice")
-        assert told.returncode == 1
+        assert told.returncode == 2
         assert "--sasl-username without --sasl-password-file" in told.stderr
 
 

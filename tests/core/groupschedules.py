@@ -41,9 +41,11 @@ EVENTS: Events = {
     "all is well": lambda world, n: world.all_is_well(),
     "well for a while": lambda world, n: [(world.all_is_well(), world.pass_time(0.5)) for _ in range(8)],
     "arrive": _of_one(lambda member, n: member.arrive(n)),
-    "arrive late": _of_one(lambda member, n: member.arrive_late(n)),
+    "arrive late": lambda world, n: world.members[n % len(world.members)].arrive_late(n // 8),
     "answer": _of_one(lambda member, n: member.answer(n)),
     "serve": _of_one(lambda member, n: (member.arrive(n), member.answer(n))),
+    "lose a commit": _of_one(lambda member, n: member.lose(-1, late=True, error=LOST) if member.committing else None),
+    "interrupt a commit": _of_one(lambda member, n: member.interrupt(n)),
     "lose": _of_one(lambda member, n: member.lose(n, late=n % 2 == 0, error=LOST)),
     "callback": _of_one(lambda member, n: member.return_from_callback()),
     "consume": _of_one(lambda member, n: member.consume(1 + n % 5)),
@@ -66,6 +68,9 @@ OFTEN = {
     "callback": 4,
     "consume": 4,
     "commit": 3,
+    "lose a commit": 2,
+    "interrupt a commit": 2,
+    "arrive late": 4,
     "seconds": 4,
     "answer": 3,
     "arrive": 3,
@@ -101,6 +106,8 @@ def survey(count: int, play_one: Callable[[int], World]) -> None:
         for member in play_one(seed).members:
             seen["losses"] += member.group.losses
             seen["rebalances"] += member.group.rebalances
-            seen.update(line.split()[0] if not line.startswith("commit") else line for line in member.history)
+            seen.update(line if "commit" in line else line.split()[0] for line in member.history)
     traces = {"losses", "rebalances", "assigned", "revoked", "lost", "commit done", "commit retry"}
     assert all(seen[trace] > count // 20 for trace in traces), seen
+    late = {"late commit taken", "late commit refused", "commit answered in another generation"}
+    assert all(seen[trace] > count // 200 for trace in late), seen

@@ -33,6 +33,8 @@ __all__ = ["LOST", "Coordinator", "Member", "Node", "World"]
 
 NOT_COORDINATOR = 16
 SESSION_S, BEAT_S, POLL_S = 10.0, 1.0, 25.0
+COMMIT_S = 8.0
+"""So long a commit keeps what is given up from being free, if nobody says what became of it."""
 Reply = Callable[[Any], None]
 
 
@@ -185,10 +187,10 @@ class Member:
                 self.positions[tp] = term, offset + count
 
     def commit(self, positions: dict[TopicPartition, tuple[int, int]]) -> None:
-        """One commit at a time, as a driver has it, so that two of one generation cannot overtake each other."""
-        if not self.alive or self.frozen or self.committing or any(isinstance(f.what, Ticket) for f in self.late):
+        """One commit at a time, as a driver has it; two of one generation, of which no broker knows the order, do not overtake each other."""
+        if not self.alive or self.frozen or self.committing or any(f.is_commit_of(self.group.generation) for f in self.late):
             return
-        ticket = self.group.commit_ticket({tp: term for tp, (term, _) in positions.items()}, self.now)
+        ticket = self.group.commit_ticket({tp: term for tp, (term, _) in positions.items()}, self.now, self.now + COMMIT_S)
         if ticket is not None:
             request = self.group.commit_request(ticket, {tp: (offset, "") for tp, (_, offset) in positions.items()})
             self.committing.append(Flight(ticket, request, self.group.coordinator))
@@ -201,6 +203,7 @@ class Member:
             self._arrived(waiting[at % len(waiting)])
 
     def arrive_late(self, at: int) -> None:
+        """Also of a member that is dead by now."""
         if self.late:
             self._arrived(self.late.pop(at % len(self.late)))
 
@@ -209,7 +212,12 @@ class Member:
         coordinator = self.world.coordinator
         node = flight.to[0] if flight.to is not None else 1
         if isinstance(flight.what, Ticket):
+            late = flight not in self.committing
             flight.answer = coordinator.commit(node, flight.request)
+            if late:
+                self.history.append(f"late commit {'refused' if flight.answer else 'taken'}")
+            if not flight.answer:
+                self.world.taken(self, flight.what)
         else:
             coordinator.handle(node, flight.request, flight.take)
 
@@ -222,6 +230,8 @@ class Member:
     def _deliver(self, flight: Flight) -> None:
         if isinstance(flight.what, Ticket):
             self.committing.remove(flight)
+            if flight.what.generation != self.group.generation:
+                self.history.append("commit answered in another generation")
             self.judge(flight.what, error_for(flight.answer))
         else:
             self.flying.remove(flight)
@@ -247,14 +257,23 @@ class Member:
             self.group.on_answer(flight.what, None, error, self.now)
         self.step()
 
+    def interrupt(self, at: int) -> None:
+        """Whoever commits is killed and tells nobody: the machine is left with the ticket. What has not arrived may yet."""
+        if not self.committing or self.frozen:
+            return
+        flight = self.committing.pop(at % len(self.committing))
+        if not flight.arrived:
+            self.late.append(flight)
+
     def time_out(self) -> None:
         """Requests that have waited too long."""
         for flight in [f for f in (*self.flying, *self.committing) if self.world.now - f.since > f.timeout_s]:
-            self.lose([*self.flying, *self.committing].index(flight), late=False, error=KafkaTimeoutError("no answer"))
+            at = [*self.flying, *self.committing].index(flight)
+            self.lose(at, late=isinstance(flight.what, Ticket), error=KafkaTimeoutError("no answer"))
 
     def die(self) -> None:
         self.alive = False
-        self.late += [f for f in self.flying if not f.arrived and not self.left_out(f.request)]
+        self.late += [f for f in (*self.flying, *self.committing) if not f.arrived and not self.left_out(f.request)]
 
     def left_out(self, request: Any) -> bool:
         """A static member's JoinGroup that arrives late fences the one that was sent after it; no member can tell that from another process
@@ -277,6 +296,9 @@ class Flight:
 
     def take(self, answer: Any) -> None:
         self.answer = answer
+
+    def is_commit_of(self, generation: int) -> bool:
+        return isinstance(self.what, Ticket) and self.what.generation == generation
 
 
 NOW = [0.0]
@@ -330,6 +352,12 @@ class World:
                 seen[tp] = member.name
         assert self.coordinator.regressions == []
 
+    def taken(self, member: Member, ticket: Ticket) -> None:
+        """A commit of theirs was, at this moment."""
+        for other in self.members:
+            both = ticket.partitions & other.delivering if other is not member else ()
+            assert not both, f"{member.name} commits {both}, which {other.name} delivers"
+
     def grow(self) -> None:
         """A topic has one more partition; the members' metadata tell, some time."""
         topic = sorted(self.topics)[0]
@@ -371,8 +399,11 @@ class World:
         assert {m.group.generation for m in self.living if m.group.state is State.STABLE} == {self.coordinator.generation}
 
     def _rests(self) -> bool:
+        """Also in what they know: a dead member that had nothing may be missed only now."""
         active = [m for m in self.living if m.group.state is not State.LEFT]
-        return bool(active) and all(m.group.state is State.STABLE and m.telling is None for m in active) and self._covers(active)
+        at_rest = all(m.group.state is State.STABLE and m.telling is None for m in active)
+        know = {m.group.generation for m in active} == {self.coordinator.generation}
+        return bool(active) and at_rest and know and self._covers(active)
 
     def _covers(self, active: list[Member]) -> bool:
         return sum(len(m.delivering) for m in active) == sum(map(len, self.topics.values()))

@@ -36,6 +36,17 @@ def test_batches_that_are_put_back_stand_in_the_order_in_which_they_were_rolled(
             assert queue.has_older(batch) is bool(older)
 
 
+def test_a_batch_whose_rolling_was_cut_off_stands_before_one_whose_opening_was_cut_off_too() -> None:
+    """Two signals right one behind the other: the first batch was rolled, the second opened and rolled, and only the last of that is told."""
+    accumulator = Accumulator()
+    first: Any = FakeBatch(0)
+    second: Any = FakeBatch(0)
+    accumulator.opened(first)
+    accumulator.rolled(second)
+    accumulator.rolled(first)
+    assert_in_order(accumulator, first, second)
+
+
 def test_a_batch_whose_rolling_was_cut_off_stands_before_the_one_that_follows_it() -> None:
     """A signal handler raised after the appender had rolled it: nobody told the accumulator, and the next one is opened."""
     accumulator = Accumulator()
@@ -45,8 +56,12 @@ def test_a_batch_whose_rolling_was_cut_off_stands_before_the_one_that_follows_it
     accumulator.opened(first)
     accumulator.opened(second)
     accumulator.rolled(second)
-    assert list(accumulator.queues["t", 0].pending) == [lost, follower]
-    assert list(accumulator.unsettled) == [lost, follower]
+    assert_in_order(accumulator, lost, follower)
+
+
+def assert_in_order(accumulator: Accumulator, *batches: FakeBatch) -> None:
+    assert list(accumulator.queues["t", 0].pending) == [*batches]
+    assert list(accumulator.unsettled) == [*batches]
     assert not accumulator.open
 
 

@@ -17,7 +17,7 @@ from gkafka.exceptions import (
     ProtocolError,
     UnsupportedVersion,
 )
-from gkafka.wire.apis import decode_request, decode_request_header, encode_response
+from gkafka.wire.apis import Versions, decode_request, decode_request_header, encode_response
 from gkafka.wire.apiversions import ApiVersion, ApiVersionsResponse
 from gkafka.wire.fetch import FetchRequest
 from gkafka.wire.metadata import MetadataRequest, MetadataResponse
@@ -191,6 +191,32 @@ def test_what_an_earlier_connection_found_out_is_not_asked_again() -> None:
     assert made.connected(0.0) == []
     assert made.state is State.OPEN
     assert made.taken_for == "0.9.0"
+
+
+def test_nothing_is_assumed_of_a_broker_that_has_once_said_what_it_speaks() -> None:
+    made = connection(tells=True)
+    made.connected(0.0)
+    assert made.guessed
+    assert made.quiet_deadline is None
+    assert not made.gave_up(Outcome.SILENT)
+    assert made.gave_up(Outcome.CLOSED)
+    question = made.connected(1.0)
+    assert not made.gave_up(Outcome.CLOSED), "asked in both ways, and not taken for an old one"
+    assert made.negotiated(said(sent_header(question)[2], 0, (3, 0, 13)), 1.0) == []
+    assert not made.guessed
+
+
+def test_a_doubted_guess_is_proven_without_waiting_for_two_answers() -> None:
+    made = connection(doubted=True)
+    question = made.connected(0.0)
+    assert sent_header(question)[:2] == (15, 0)
+    assert sent_header(made.negotiated(probe_answer(question), 0.0))[:2] == (18, 0)
+    assert made.gave_up(Outcome.SILENT)
+    assert made.connected(1.0) == []
+    assert (made.taken_for, made.guessed) == ("0.9.0", True)
+    told = connection(doubted=True, versions=Versions({3: (0, 1)}))
+    assert told.connected(0.0) == []
+    assert not told.guessed
 
 
 def test_an_answer_to_a_probe_must_have_its_correlation_id() -> None:

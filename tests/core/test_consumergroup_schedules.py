@@ -32,6 +32,6 @@ def play(seed: int) -> World:
     return groupschedules.play(seed, _world, EVENTS)
 
 
-@pytest.mark.parametrize("count", quick_and_thorough(300, 1_500, 10_000))
+@pytest.mark.parametrize("count", quick_and_thorough(100, 1_500, 10_000))
 def test_whatever_happens_nothing_has_two_owners_and_the_group_comes_to_rest(count: int) -> None:
     groupschedules.survey(count, play)

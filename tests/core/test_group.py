@@ -652,6 +652,20 @@ def test_a_member_that_leaves_gives_up_in_order_then_says_why() -> None:
     assert rig.asks == []
 
 
+def test_who_leaves_before_it_has_heard_its_id_gives_it_back() -> None:
+    """KIP-394: the coordinator keeps a place for the id, and the group's next round waited a session for whoever was never to come."""
+    rig = Rig()
+    rig.polled()
+    rig.find()
+    ask, _ = rig.take(JoinGroupRequest)
+    rig.group.leave("bye")
+    rig.poll()
+    rig.answer(ask, JoinGroupRequest.API.response(error_code=79, member_id="m-1"))
+    rig.poll()
+    assert rig.refuse(LeaveGroupRequest, 0).members[0].member_id == "m-1"
+    assert rig.group.state is State.LEFT
+
+
 def leaving(rig: Rig) -> Rig:
     """It has given up everything, and says good-bye."""
     rig.stable(0)

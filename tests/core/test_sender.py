@@ -15,6 +15,7 @@ from gkafka.exceptions import (
     ClusterAuthorizationFailed,
     ConnectionFailedError,
     KafkaTimeoutError,
+    LeaderNotFoundError,
     MessageSizeTooLarge,
     SocketDisconnectedError,
     UnsupportedVersion,
@@ -339,6 +340,22 @@ def test_a_connection_that_never_opened_leaves_no_doubt() -> None:
     settled, _ = rig.lose(request, ConnectionFailedError("refused"))
     assert len(settled) == 1
     assert batch.extra.persisted == "no"
+
+
+def test_tries_that_found_no_connection_need_not_count() -> None:
+    rig = Rig(retries=1)
+    rig.sender.counts_unsent = False
+    batch = rig.full()
+    for problem in (ConnectionFailedError("refused"), LeaderNotFoundError("none")) * 2:
+        (request,) = rig.sent()
+        assert not rig.lose(request, problem)[0]
+        rig.now += 1
+    for n in range(2):
+        (request,) = rig.sent()
+        settled, _ = rig.lose(request, SocketDisconnectedError("closed"))
+        rig.now += 1
+        assert len(settled) == n, "that one was sent: one retry"
+    assert (batch.attempts, batch.extra.unsent) == (6, 4)
 
 
 def test_retries_are_counted_per_batch() -> None:

@@ -154,6 +154,16 @@ def test_the_exit_status_says_whether_all_is_equal(site: Path, tmp_path: Path) -
         assert json.loads(result.read_text())["equal"] is not bool(wrong)
 
 
+def test_it_can_count_before_there_is_anything_to_compare(site: Path, tmp_path: Path) -> None:
+    tables = tmp_path / "tables.json"
+    command = [sys.executable, str(PIPELINE / "verify.py"), str(site), str(tables), "--wait"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as counting:
+        tables.write_text(json.dumps(figures_of(site)))
+        printed, _ = counting.communicate("\n", timeout=60)
+    assert counting.returncode == 0
+    assert printed.rstrip().endswith("all equal")
+
+
 def test_the_checker_is_independent() -> None:
     """It imports the standard library alone: nothing of gkafka, of the crawler, or of what reads Kafka."""
     tree = ast.parse((PIPELINE / "verify.py").read_text())

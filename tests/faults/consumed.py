@@ -56,9 +56,11 @@ class Notes:
         """Before anything of them can be handed out."""
         self._write("assigned", now, list(places))
 
-    def revoked(self, now: float, places: Iterable[Place]) -> None:
-        """After the last of them was handed out and committed, before others can have them."""
-        self._write("revoked", now, list(places))
+    def revoked(self, now: float, places: Iterable[Place], *, awaited: bool = False) -> None:
+        """After the last of them was handed out and committed, before others can have them. awaited: the consumer promises that no call is left
+        that began before and still has records of theirs to return.
+        """
+        self._write("awaited" if awaited else "revoked", now, list(places))
 
     def lost(self, now: float, places: Iterable[Place]) -> None:
         """Others may have had them for a while."""
@@ -87,7 +89,9 @@ class Notes:
 
 @dataclasses.dataclass
 class Term:
-    """A partition in a member's hands. ended: "revoked", "lost", "killed", or "" to the end. last_use: when it last handed out or committed."""
+    """A partition in a member's hands. ended: "revoked", "awaited" (as Notes.revoked), "lost", "killed", or "" to the end. last_use: when it last
+    handed out or committed.
+    """
 
     member: str
     place: Place
@@ -150,7 +154,7 @@ class Diary:
             self.assigned_at.append(note[0])
             for topic, partition in note[1]:
                 self.terms[topic, partition].append(Term(self.member, (topic, partition), note[0]))
-        elif what in ("revoked", "lost"):
+        elif what in ("revoked", "awaited", "lost"):
             for topic, partition in note[1]:
                 term = self._term((topic, partition))
                 if not term.ended:
@@ -199,7 +203,7 @@ class Findings:
     lost: visible, never handed out; skips: visible, passed over within a term; repeats: handed out again within a term; rewound: handed out
     though the group had committed beyond it before the term began; strangers: aborted, control or foreign records; damaged: other bytes than were
     written; double_ms: for how long two members had the same partition; late_reads, late_commits: handed out, or committed with success, after
-    the partition was revoked or lost; regressions: commits in the group's log behind the one before; mispositioned: partitions whose last commit
+    the partition was revoked or lost, by calls that began after that, or where the application's calls are awaited, by any; regressions: commits in the group's log behind the one before; mispositioned: partitions whose last commit
     is not where a group that stopped in order stands; stuck: partitions not read to their end.
     longest_double_ms: the longest of these times; rebalances: the most that one member was given something; unowned_s: the longest for which a partition was nobody's; stall_s: the longest
     from a record's being produced to its first being handed out; errors: that calls raised in the fault's time. Before it, while the members come and
@@ -300,7 +304,7 @@ def _compare(found: Findings, read: Read, ids: Mapping[tuple[Any, ...], int]) ->
         found.damaged += 1
     elif written is None or read.id < 0:
         found.strangers += 1
-    found.late_reads += read.began > read.term.end
+    found.late_reads += (read.at if read.term.ended == "awaited" else read.began) > read.term.end
 
 
 def _follow(found: Findings, diary: Diary, visible: Mapping[Place, list[int]]) -> None:

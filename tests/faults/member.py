@@ -82,11 +82,11 @@ class _Told:
         self.mine |= gained
         self.notes.assigned(time.monotonic(), sorted(gained))
 
-    def revoked(self, places: Iterable[Place]) -> None:
+    def revoked(self, places: Iterable[Place], *, awaited: bool = False) -> None:
         given = self.mine & set(places)
         self.mine -= given
         if given:
-            self.notes.revoked(time.monotonic(), sorted(given))
+            self.notes.revoked(time.monotonic(), sorted(given), awaited=awaited)
 
     def cut(self, error: Any) -> None:
         """What a LogTruncationError says."""
@@ -166,7 +166,7 @@ class Native(_Ours):
         times = {"session_timeout_ms": given.session_s * 1000, "heartbeat_interval_ms": 500, "auto_commit_interval_ms": 60_000}
         listeners = {
             "on_assigned": self._assigned,
-            "on_revoked": lambda consumer, partitions: told.revoked(map(tuple, partitions)),
+            "on_revoked": lambda consumer, partitions: told.revoked(map(tuple, partitions), awaited=True),
             "on_lost": lambda consumer, partitions: told.lost(map(tuple, partitions)),
         }
         self._consumer = self._client.get_consumer(

@@ -141,6 +141,18 @@ def test_what_is_handed_out_or_committed_after_the_end_of_a_term_is_late(one: Wr
     assert judged(one.diary()).wrong == {"late_reads": 1, "late_commits": 1}
 
 
+def test_what_a_call_hands_out_that_began_before_the_end_of_a_term_is_late_only_where_such_calls_are_awaited(
+    one: Writing, tmp_path: Path
+) -> None:
+    two = Writing(tmp_path, "two").assigned()
+    for member, awaited in ((one, True), (two, False)):
+        member.read(0, 1, 2, 4)
+        member.notes.revoked(member.now + 0.75, [HERE], awaited=awaited)
+        member.read(5)
+    assert judged(one.diary()).wrong == {"late_reads": 1}
+    assert judged(two.diary()).wrong == {}
+
+
 def test_whoever_was_never_given_a_partition_is_late_at_once(tmp_path: Path) -> None:
     assert judged(Writing(tmp_path, "one").read(0, 1, 2, 4, 5).diary()).wrong == {"late_reads": 5}
 

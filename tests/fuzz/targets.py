@@ -99,14 +99,13 @@ class _Inlet:
 
     def __call__(self, view: memoryview) -> int:
         if not self._left:
-            raise EOF
+            raise KafkaException("the end")  # a new one each time: it keeps the frames it went through
         size = min(len(view), len(self._left), self._chance.choice([1, 2, 3, 7, 100, 1 << 16]))
         view[:size] = self._left[:size]
         self._left = self._left[size:]
         return size
 
 
-EOF = KafkaException("the end")
 _POOL = BufferPool(ThreadingHandler().Lock())
 
 

@@ -138,7 +138,7 @@ def machine(handler: str) -> type[RuleBasedStateMachine]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("examples", quick_and_thorough(15, 40))
+@pytest.mark.parametrize("examples", quick_and_thorough(6, 40))
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
 def test_a_client_survives_random_answers(handler: str, examples: int) -> None:
     run_state_machine_as_test(

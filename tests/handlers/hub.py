@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import pathlib
 import subprocess
 import sys
@@ -70,10 +71,11 @@ def assert_no_stall(run: Callable[[], object], limit_s: float, *, waits_s: float
         walls.append(ticker.worst_wall())
 
 
-def run_script(source: str, *, timeout: float = 30, python: tuple[str, ...] = ("-W", "error")) -> str:
-    """What a program prints, run in a fresh interpreter. Its exit code must be 0."""
+def run_script(source: str, *, timeout: float = 30, python: tuple[str, ...] = ("-W", "error"), **environment: str) -> str:
+    """What a program prints, run in a fresh interpreter. Its exit code must be 0. environment: more variables for it."""
+    command = [sys.executable, *python, "-c", textwrap.dedent(source)]
     done = subprocess.run(
-        [sys.executable, *python, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=timeout, cwd=ROOT, check=False
+        command, capture_output=True, text=True, timeout=timeout, cwd=ROOT, check=False, env={**os.environ, **environment}
     )
     assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr, done.stderr

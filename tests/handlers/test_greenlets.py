@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from gkafka.exceptions import HandlerThreadError
 from gkafka.handlers import GEventHandler
+from gkafka.handlers.greenlets import WRITE, GreenletStream
 from gkafka.handlers.hubs import BUDGET_S
 from tests.handlers.hub import Ticker, assert_no_stall, run_script
 
@@ -69,6 +71,100 @@ def test_yield_now_lets_timers_in_each_time(handler: GEventHandler) -> None:
         busy = handler.spawn(lambda: [(burn(0.003), handler.yield_now()) for _ in range(100)])
         assert busy.join(30)
     assert ticker.worst_cpu <= 0.010
+
+
+def test_what_is_due_comes_before_who_waits_for_a_turn(handler: GEventHandler) -> None:
+    """libev does not keep timers of one turn in order: the turnstile's came before others that had been due for longer, each time."""
+    turns: dict[int, list[str]] = {}
+    woken, done = handler.Event(), handler.Event()
+
+    def note(name: str) -> None:
+        turns.setdefault(handler.hub.loop.iteration, []).append(name)
+
+    def tick() -> None:
+        while not done.is_set():
+            gevent.sleep(0.001)
+            note("tick")
+
+    def read() -> None:
+        for _ in range(8):
+            note("read")
+            burn(0.006)
+            woken.set()
+            handler.checkpoint()
+
+    def use() -> None:
+        while woken.wait(5) and not done.is_set():
+            woken.clear()
+            burn(0.002)
+
+    reader, *others = gevent.spawn(read), gevent.spawn(tick), gevent.spawn(use)
+    reader.join(20)
+    done.set()
+    woken.set()
+    gevent.joinall(others, timeout=5)
+    both = [turn for turn in turns.values() if {*turn} == {"tick", "read"}]
+    assert len(both) >= 5
+    assert all(turn[0] == "tick" for turn in both), both
+
+
+def test_who_is_woken_by_a_socket_and_who_waits_for_a_turn_share_a_budget(handler: GEventHandler) -> None:
+    turns: dict[int, float] = {}
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    stream = GreenletStream(handler, ours, "a pair")
+
+    def count(seconds: float) -> None:
+        burn(seconds)
+        turns[handler.hub.loop.iteration] = turns.get(handler.hub.loop.iteration, 0.0) + seconds
+
+    def read() -> None:
+        for _ in range(10):
+            theirs.send(b"x")
+            stream.recv_into(bytearray(1))
+            stream.wait(WRITE, None, "room")
+            for _ in range(4):
+                count(0.001)
+                handler.checkpoint()
+
+    def use() -> None:
+        for _ in range(10):
+            for _ in range(6):
+                count(0.001)
+                handler.checkpoint()
+
+    gevent.joinall([gevent.spawn(read), gevent.spawn(use), gevent.spawn(use)], timeout=20)
+    stream.close()
+    theirs.close()
+    assert sum(turns.values()) == pytest.approx(0.160)
+    assert max(turns.values()) <= BUDGET_S + 0.002
+
+
+def test_a_client_works_on_libuv() -> None:
+    """gevent's loop on Windows counts no turns."""
+    script = """
+        from gkafka import KafkaClient
+        from gkafka.testing import MockCluster
+        import gevent
+        from gkafka.exceptions import ConfigurationError
+        assert "libuv" in type(gevent.get_hub().loop).__module__
+        try:
+            KafkaClient("127.0.0.1:1", handler="gevent", hub_stall_meter=True)
+        except ConfigurationError as error:
+            assert "GEVENT_LOOP=libev" in str(error)
+        else:
+            raise AssertionError("it measures nothing there")
+        with MockCluster(1, {"t": 1}) as cluster, KafkaClient(cluster.bootstrap, handler="gevent") as client:
+            producer = client.get_producer()
+            sent = [producer.produce("t", b"%d" % n) for n in range(1000)]
+            assert [one.result(10).offset for one in sent] == list(range(1000))
+            with client.get_consumer("t", auto_offset_reset="earliest") as consumer:
+                got = []
+                while len(got) < 1000:
+                    got += consumer.consume_batch(100, 5000)
+            print(len(got))
+    """
+    assert run_script(script, python=(), GEVENT_LOOP="libuv").strip() == "1000"
 
 
 def test_a_checkpoint_costs_little(handler: GEventHandler) -> None:
@@ -141,6 +237,21 @@ def test_offload_does_not_wait_for_the_users_thread_pool(handler: GEventHandler)
     finally:
         release.set()
         gevent.joinall(held, timeout=5)
+
+
+def test_stop_does_not_wait_longer_for_offloaded_work_than_for_workers(handler: GEventHandler) -> None:
+    """A library that waits for somebody else, as Kerberos for its key server."""
+    held, began = threading.Event(), threading.Event()
+    worker = handler.spawn(handler.offload, lambda: (began.set(), held.wait(5)))
+    try:
+        while not began.is_set():
+            handler.sleep(0.001)
+        started = perf_counter()
+        assert not handler.stop(handler.monotonic() + 0.1)
+        assert perf_counter() - started < 1
+    finally:
+        held.set()
+        assert worker.join(5)
 
 
 def test_offload_from_a_callback_or_another_thread_runs_there(handler: GEventHandler) -> None:

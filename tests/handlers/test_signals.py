@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import queue
 import signal
+import time
 from collections.abc import Callable, Iterator
 from itertools import starmap
 from random import Random
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from gkafka.handlers import GEventHandler, Handler, hubs
+from gkafka.handlers.signals import KNOWN_S, inside_handler, raised_by_handler
 from tests.effort import quick_and_thorough
 
 HUBS = hubs.__file__
@@ -137,6 +139,60 @@ def test_a_queue_gives_each_item_once(shots: int, aim: Callable[..., Gun]) -> No
     items.join()
     items.put("last")
     assert items.get(timeout=5) == "last"
+
+
+def test_an_error_that_is_its_own_cause_is_looked_at_once() -> None:
+    error = ValueError("x")
+    error.__cause__ = error
+    assert raised_by_handler(error) is None
+
+
+def test_what_a_handler_raised_is_found_among_the_causes() -> None:
+    before = signal.signal(signal.SIGUSR1, _raise)
+    try:
+        with pytest.raises(Shot) as raised:
+            signal.raise_signal(signal.SIGUSR1)
+        error = ValueError("made of it")
+        error.__cause__ = raised.value
+        assert raised_by_handler(error) is raised.value
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_what_a_handlers_decorator_wraps_elsewhere_is_no_handler() -> None:
+    """All that one decorator makes run the same code: a callback's bug was taken for a signal, and ended the program."""
+
+    def decorated(fn: Callable[..., object]) -> Callable[..., object]:
+        def wrapper(*args: object) -> object:
+            return fn(*args)
+
+        return wrapper
+
+    seen: list[bool] = []
+
+    @decorated
+    def callback(*_: object) -> None:
+        seen.append(inside_handler())
+        raise ValueError("a bug")
+
+    before = signal.signal(signal.SIGUSR1, decorated(lambda *_: seen.append(inside_handler())))
+    try:
+        time.sleep(KNOWN_S)
+        with pytest.raises(ValueError, match="a bug") as raised:
+            callback()
+        assert raised_by_handler(raised.value) is None
+        signal.raise_signal(signal.SIGUSR1)
+        assert seen == [False, True]
+        signal.signal(signal.SIGUSR1, decorated(_raise))
+        with pytest.raises(Shot) as shot:
+            signal.raise_signal(signal.SIGUSR1)
+        assert raised_by_handler(shot.value) is shot.value
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def _raise(*_: object) -> None:
+    raise Shot
 
 
 def test_a_waiter_whose_giver_was_hit_goes_on_within_a_second() -> None:

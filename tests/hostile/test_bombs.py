@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+from tests.effort import one_of
+
 SCRIPT = """
     import json, struct, sys, time, zlib
     from gkafka import KafkaClient
@@ -81,7 +83,7 @@ def outcome(case: str, handler: str) -> tuple[str, dict[str, str], float, int, i
     return name, about, took, grown, usable
 
 
-@pytest.mark.parametrize("handler", ["threading", "gevent"])
+@pytest.mark.parametrize("handler", one_of("gevent", "threading"))
 @pytest.mark.parametrize("case", ["zstd", "gzip", "lz4", "snappy"])
 def test_g19_a_bomb_is_an_error_that_names_its_place_and_takes_no_more_than_its_limit(case: str, handler: str) -> None:
     name, about, took, grown, usable = outcome(case, handler)

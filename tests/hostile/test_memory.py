@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.effort import one_of
+
 BROKERS = """
     import sys
     from gkafka.testing import Delay, MockCluster
@@ -109,7 +111,7 @@ def brokers() -> Iterator[list[str]]:
             running.wait(20)
 
 
-@pytest.mark.parametrize("handler", ["threading", "gevent"])
+@pytest.mark.parametrize("handler", one_of("gevent", "threading"))
 def test_f29_g24_memory_is_what_was_configured_and_64_mib_and_does_not_grow(handler: str) -> None:
     with brokers() as hosts:
         done = subprocess.run(program(CLIENT, *hosts, handler), capture_output=True, text=True, timeout=120, check=False)

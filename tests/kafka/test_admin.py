@@ -244,6 +244,16 @@ def test_a_name_that_no_topic_can_have_is_told_by_both_names(admin: KafkaAdminCl
         assert isinstance(caught.value, (InvalidTopicError, IllegalArgumentError))
 
 
+@pytest.mark.parametrize(
+    "call", ["delete_groups", "delete_consumer_groups", "describe_groups", "describe_consumer_groups", "describe_topics"]
+)
+def test_a_name_is_not_taken_for_a_list_of_letters(admin: KafkaAdminClient, cluster: MockCluster, call: str) -> None:
+    """delete_groups("ab") deleted the groups "a" and "b"."""
+    with pytest.raises(IllegalArgumentError, match="='ab': must be a list, also for one"):
+        getattr(admin, call)("ab")
+    assert cluster.count("DeleteGroups") == 0
+
+
 def test_what_is_not_there_is_told(admin: KafkaAdminClient) -> None:
     with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
         admin.delete_topics(["nowhere"])

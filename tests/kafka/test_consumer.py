@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import operator
 import pickle
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,7 @@ from gkafka.kafka.consumer.fetcher import ConsumerRecord
 from gkafka.kafka.errors import IllegalStateError
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
-from tests.kafka.consuming import FIRST, QUICK, consume, offsets, put, until
+from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, joined, offsets, put, until
 
 SECOND = TopicPartition("t", 1)
 
@@ -67,19 +70,54 @@ def test_a_record_behaves_as_a_namedtuple(consumer: Make, cluster: MockCluster, 
 
 
 @pytest.mark.parametrize("lazy", [True, False], ids=["lazy", "deserialized"])
-def test_what_only_a_tuple_can_is_had_of_a_copy(consumer: Make, cluster: MockCluster, lazy: bool) -> None:
+def test_a_record_does_what_tuples_do(consumer: Make, cluster: MockCluster, lazy: bool) -> None:
+    """Behaviour 224."""
+    put(cluster, b"v", b"w", key=b"k")
+    read, other = consume(consumer(cluster, "t", **QUICK, **({} if lazy else {"value_deserializer": bytes})), 2)
+    whole = tuple(read)
+    assert isinstance(read, tuple)
+    assert issubclass(read.__class__, tuple)
+    assert isinstance(read, Sequence)
+    assert (operator.add(read, ("x",)), operator.add(("x",), read), operator.add(read, other)) == (
+        (*whole, "x"),
+        ("x", *whole),
+        (*whole, *other),
+    )
+    assert (read * 2, 2 * read) == (whole * 2, whole * 2)
+    assert sorted([other, read]) == [read, other]
+    assert (read < other, read <= other, read > other, read >= other) == (True, True, False, False)
+    assert list(reversed(read)) == list(reversed(whole))
+    assert (read.index("t"), read.count(0), read[1:3]) == (0, whole.count(0), whole[1:3])
+    assert read._make(range(12)) == type(read)._make(range(12)) == tuple(range(12))
+    assert read._field_defaults == {}
+    assert repr(read.timestamp_type) == "0"
+    match read:
+        case [topic, partition, offset, *_]:
+            assert (topic, partition, offset) == ("t", 0, 0)
+        case _:
+            pytest.fail("no sequence")
+    match read:
+        case ConsumerRecord(found, 0, value=b"v"):
+            assert found == "t"
+        case _:
+            pytest.fail("no record")
+    with pytest.raises(TypeError):
+        operator.add(read, ["x"])
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(read)  # as the namedtuple of kafka-python: headers are a list
+
+
+@pytest.mark.parametrize("lazy", [True, False], ids=["lazy", "deserialized"])
+def test_what_c_code_wants_of_a_tuple_is_had_of_a_copy(consumer: Make, cluster: MockCluster, lazy: bool) -> None:
     """docs/kafka-python.md names what a view cannot, and that _replace() and pickle give the tuple."""
     put(cluster, b"v", key=b"k")
     (read,) = consume(consumer(cluster, "t", **QUICK, **({} if lazy else {"value_deserializer": bytes})), 1)
-    assert isinstance(read, tuple) is not lazy
+    assert (type(read) is ConsumerRecord) is not lazy
     for one in (read._replace(), pickle.loads(pickle.dumps(read))):
-        assert isinstance(one, tuple)
-        assert one + one[:1] == (*read, "t")
-        assert type(one)._make(range(12)) == tuple(range(12))
+        assert type(one) is ConsumerRecord
+        assert operator.mod("%s" + " %s" * 11, one).startswith("t 0 0")
         assert json.loads(json.dumps(one._replace(key="k", value="v")))[:3] == ["t", 0, 0]
     assert lazy is False or read.detach() == read
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(read)  # as the namedtuple of kafka-python: headers are a list
 
 
 def test_values_and_keys_go_through_the_deserializers(consumer: Make, cluster: MockCluster) -> None:
@@ -194,6 +232,46 @@ def test_assign_replaces_and_needs_no_group(consumer: Make, make_cluster: Make) 
     reading.assign([])
     assert reading.assignment() == set()
     assert cluster.count("JoinGroup") == 0
+
+
+@pytest.mark.parametrize("more", [{}, {"auto_offset_reset": "latest"}, {"group_id": "g"}, {"auto_offset_reset": "none"}])
+def test_what_was_assigned_goes_on_where_it_stands_when_more_is(consumer: Make, make_cluster: Make, more: dict[str, Any]) -> None:
+    """kafka-python keeps the place of a partition that stays, and its pause; it was looked up anew, and records were skipped or read again."""
+    cluster = make_cluster(topics={"t": 2})
+    put(cluster, b"0", b"1", b"2", b"3")
+    reading = consumer(cluster, **{**QUICK, **more})
+    reading.assign([FIRST])
+    reading.seek(FIRST, 0)
+    assert [r.offset for r in consume(reading, 2)] == [0, 1]
+    reading.pause(FIRST)
+    reading.assign([FIRST, TopicPartition("t", 1)])
+    assert (reading.position(FIRST), reading.paused()) == (2, {FIRST})
+    reading.resume(FIRST)
+    reading.seek(TopicPartition("t", 1), 0)
+    assert [r.offset for r in consume(reading, 2)] == [2, 3]
+
+
+@pytest.mark.parametrize("again", [["t"], ["u", "t"]])
+def test_topics_that_are_subscribed_to_again_go_on_where_they_stand(consumer: Make, make_cluster: Make, again: list[str]) -> None:
+    """Without a group, as in kafka-python: with "latest" what was not read yet was skipped."""
+    cluster = make_cluster(topics={"t": 1, "u": 1})
+    put(cluster, b"0", b"1", b"2", b"3")
+    reading = consumer(cluster, **{**QUICK, "auto_offset_reset": "latest"})
+    reading.subscribe(["t"])
+    joined(reading)
+    reading.seek(FIRST, 0)
+    assert [r.offset for r in consume(reading, 2)] == [0, 1]
+    reading.subscribe(again)
+    assert [r.offset for r in consume(reading, 2)] == [2, 3]
+
+
+def test_the_same_topics_again_are_no_rebalance(consumer: Make, cluster: MockCluster) -> None:
+    put(cluster, b"0", b"1", b"2", b"3")
+    reading = consumer(cluster, "t", **{**GROUP, "enable_auto_commit": False})
+    assert [r.offset for r in consume(reading, 2)] == [0, 1]
+    reading.subscribe(["t"])
+    assert [r.offset for r in consume(reading, 2)] == [2, 3]
+    assert (cluster.count("LeaveGroup"), cluster.group("g").generation) == (0, 1)
 
 
 def test_assign_and_subscribe_exclude_each_other_until_unsubscribe(consumer: Make, make_cluster: Make) -> None:

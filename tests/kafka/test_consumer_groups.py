@@ -11,12 +11,21 @@ import pytest
 from gkafka.kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from gkafka.kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from gkafka.kafka.coordinator.assignors.sticky import StickyPartitionAssignor
-from gkafka.kafka.errors import CommitFailedError, IllegalStateError, KafkaError, UnknownTopicOrPartitionError
+from gkafka.kafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaConfigurationError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetMetadataTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 from gkafka.kafka.future import Future
 from gkafka.kafka.protocol.commit import OffsetCommitResponse
 from gkafka.testing import Error, MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, committed, consume, joined, last, offsets, put, until
+from tests.public.aids import Runner
 
 FOUR = [TopicPartition("t", n) for n in range(4)]
 
@@ -141,8 +150,8 @@ def test_max_poll_interval_ms_without_a_poll_costs_the_membership(consumer: Make
     begun = time.monotonic()
     until(handler, lambda: not cluster.group("g").members)
     assert time.monotonic() - begun < 3.0
+    until(handler, lambda: reading.poll(20) == {} and len(cluster.group("g").members) == 1)
     joined(reading, FIRST)
-    assert len(cluster.group("g").members) == 1
 
 
 # -- commits ---------------------------------------------------------------------------------------------------------------
@@ -204,12 +213,15 @@ def test_default_offset_commit_callback_is_told_of_commits(consumer: Make, clust
     consume(reading, 2)
     until(handler, lambda: reading.poll(10) == {} and told and told[-1][0] == {FIRST: OffsetAndMetadata(2, "")})
     assert told[-1] == ({FIRST: OffsetAndMetadata(2, "")}, OffsetCommitResponse([("t", [(0, 0)])]))
+    del told[:]
     reading.commit_async({FIRST: OffsetAndMetadata(1, "")}).get(5)
-    assert told[-1][0] == {FIRST: OffsetAndMetadata(1, "")}
-    cluster.on("OffsetCommit", Error(30))
-    with pytest.raises(KafkaError):
-        reading.commit_async({FIRST: OffsetAndMetadata(0, "")}).get(5)
-    assert isinstance(told[-1][1], KafkaError)
+    with pytest.raises(OffsetMetadataTooLargeError):
+        reading.commit_async({FIRST: OffsetAndMetadata(0, "x" * 5000)}).get(5)
+    assert Runner(handler).stays(lambda: committed(cluster) == {0: 1}), "nothing of what was refused is committed in the background"
+    assert [(offsets[FIRST].offset, type(response)) for offsets, response in told] == [
+        (1, OffsetCommitResponse),
+        (0, OffsetMetadataTooLargeError),
+    ]
     with pytest.raises(KafkaError, match="default_offset_commit_callback"):
         consumer(cluster, default_offset_commit_callback=5)
 
@@ -344,18 +356,51 @@ def test_a_listener_hears_of_revoked_partitions_and_then_of_assigned_ones(consum
     one, told = consumer(cluster, **GROUP), Told()
     one.subscribe(["t"], listener=told)
     joined(one, *FOUR)
-    assert told.heard[-1] == ("assigned", [0, 1, 2, 3])
+    until(handler, lambda: told.heard[-1:] == [("assigned", [0, 1, 2, 3])])
     before = len(told.heard)
     two = consumer(cluster, "t", **GROUP)
     first, second = shared(handler, one, two)
+    until(handler, lambda: len(told.heard) >= before + 2)
     assert told.heard[before:][:2] == [("revoked", [0, 1, 2, 3]), ("assigned", first)]
     assert sorted(first + second) == [0, 1, 2, 3]
     other = Told()
     before = len(told.heard)
     one.subscribe(["u"], listener=other)
     joined(one, *[TopicPartition("u", n) for n in range(4)])
-    assert other.heard[-1] == ("assigned", [0, 1, 2, 3])
+    until(handler, lambda: other.heard[-1:] == [("assigned", [0, 1, 2, 3])])
     assert told.heard[before:] == [("revoked", first)]
+
+
+@pytest.mark.parametrize("value", ["none", "anything"])
+def test_a_member_without_a_place_is_told_as_after_assign(consumer: Make, make_cluster: Make, handler: str, value: str) -> None:
+    """Behaviour 254: "any other value will raise the exception", of a group that has committed nothing."""
+    cluster = make_cluster(topics={"t": 1})
+    one = consumer(cluster, "t", **{**GROUP, "auto_offset_reset": value})
+    told: list[Exception] = []
+
+    def asked() -> bool:
+        try:
+            one.poll(100)
+        except NoOffsetForPartitionError as exc:
+            told.append(exc)
+        return bool(told)
+
+    until(handler, asked)
+    assert f"auto_offset_reset={value!r}: seek() first" in str(told[0])
+
+
+def test_only_a_place_that_is_missing_is_told_as_that(consumer: Make, make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = consumer(make_cluster(topics={"t": 1}), group_id="g", auto_offset_reset="none")
+    one.assign([FIRST])
+    one.seek(FIRST, 0)
+
+    def fail(*_: object) -> object:
+        raise KafkaConfigurationError("t-0: something else", topic="t", partition=0)
+
+    monkeypatch.setattr(one._consumer, "consume_batch", fail)
+    with pytest.raises(KafkaConfigurationError, match="something else") as told:
+        one.poll()
+    assert type(told.value) is KafkaConfigurationError
 
 
 def test_a_listener_may_commit_and_seek(consumer: Make, make_cluster: Make, handler: str) -> None:
@@ -381,19 +426,31 @@ def test_a_listener_may_commit_and_seek(consumer: Make, make_cluster: Make, hand
     assert told.heard[-1] == ("revoked", [0, 1, 2, 3])
 
 
-def test_a_listener_that_raises_is_logged_and_nothing_is_lost(
-    consumer: Make, cluster: MockCluster, caplog: pytest.LogCaptureFixture
+def test_a_listener_that_raises_is_logged_and_told_and_nothing_is_lost(
+    consumer: Make, cluster: MockCluster, caplog: pytest.LogCaptureFixture, handler: str
 ) -> None:
     put(cluster, b"0", b"1")
+    got: list[Any] = []
+    told: list[str] = []
 
     def act(what: str, partitions: set[TopicPartition]) -> None:
         raise RuntimeError(f"no {what}, please")
 
     reading = consumer(cluster, **GROUP)
+
+    def all_seen() -> bool:
+        try:
+            got.extend(r for records in reading.poll(50).values() for r in records)
+        except RuntimeError as error:
+            told.append(str(error))
+        return len(got) == 2 and bool(told)
+
     with caplog.at_level(logging.ERROR, "gkafka"):
         reading.subscribe(["t"], listener=Told(act))
-        assert offsets(consume(reading, 2)) == [(0, 0), (0, 1)]
+        until(handler, all_seen)
         reading.close()
+    assert offsets(got) == [(0, 0), (0, 1)]
+    assert told == ["no assigned, please"]
     assert "no assigned, please" in caplog.text
     assert "no revoked, please" in caplog.text
     assert committed(cluster) == {0: 2}

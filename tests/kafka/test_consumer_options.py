@@ -11,11 +11,13 @@ import stat
 import struct
 import time
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 import gkafka
+from gkafka.core.backoff import Backoff
 from gkafka.kafka import KafkaConsumer, TopicPartition
 from gkafka.kafka.errors import (
     CorruptRecordError,
@@ -37,6 +39,8 @@ TLS = "test_consumer_tls.py"
 SASL = "test_consumer_sasl.py"
 GROUPS = "test_consumer_groups.py"
 METRICS = "test_metric_reporters.py"
+SELECTOR = "test_selector.py"
+NAMED = "test_told_names.py"
 SELF = "test_consumer_options.py"
 BASICS = "test_consumer.py"
 OBSERVED = {
@@ -71,9 +75,10 @@ OBSERVED = {
     "api_version": (SELF, "test_api_version_is_taken_at_its_word_or_found_out"),
     "api_version_auto_timeout_ms": (SELF, "test_api_version_auto_timeout_ms_bounds_the_constructor"),
     "metric_reporters": (METRICS, "test_reporters_are_told_of_metrics_as_they_come_and_go"),
-    "metrics_num_samples": (SELF, "test_what_would_have_no_effect_is_refused_unless_it_is_the_default"),
-    "metrics_sample_window_ms": (SELF, "test_what_would_have_no_effect_is_refused_unless_it_is_the_default"),
-    "selector": (SELF, "test_what_would_have_no_effect_is_refused_unless_it_is_the_default"),
+    "metrics_num_samples": (METRICS, "test_metrics_num_samples_windows_are_what_rates_are_of"),
+    "metrics_sample_window_ms": (METRICS, "test_metrics_num_samples_windows_are_what_rates_are_of"),
+    "receive_message_max_bytes": (NAMED, "test_a_record_that_no_answer_can_hold_names_receive_message_max_bytes"),
+    "selector": (SELECTOR, "test_a_selector_of_the_applications_own_does_the_waiting"),
     "allow_auto_create_topics": (SELF, "test_allow_auto_create_topics_lets_a_subscription_make_its_topic"),
     "proxy_url": (SELF, "test_proxy_url_is_the_way_to_the_brokers"),
     "handler": (SELF, "test_handler_is_the_way_of_concurrency"),
@@ -147,6 +152,20 @@ def test_without_group_id_there_is_no_group_and_no_commit(consumer: Make, cluste
     assert {r.api for r in cluster.requests()}.isdisjoint({"FindCoordinator", "JoinGroup", "OffsetCommit", "OffsetFetch"})
 
 
+def test_options_of_groups_without_group_id_are_told_to_do_nothing(handler: str, caplog: pytest.LogCaptureFixture) -> None:
+    quiet: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1", "api_version": (2, 8), "handler": handler}
+    idle = {"session_timeout_ms": 6000, "max_poll_interval_ms": 9000, "auto_commit_interval_ms": 1, "enable_auto_commit": True}
+    KafkaConsumer(**quiet, **idle).close()
+    (said,) = caplog.messages
+    assert said == f"KafkaConsumer(): {', '.join(idle)}: without a group_id this does nothing; give one, or leave it out"
+    caplog.clear()
+    KafkaConsumer(**quiet, **idle, group_id="g").close()
+    KafkaConsumer(**quiet, enable_auto_commit=False).close()
+    assert caplog.messages == []
+    with pytest.raises(KafkaConfigurationError, match="session_timeout_ms=-1"):
+        KafkaConsumer(**quiet, session_timeout_ms=-1)
+
+
 def test_request_timeout_ms_bounds_an_answer_and_a_call(consumer: Make, cluster: MockCluster) -> None:
     """Behaviours 249, 280."""
     assert KafkaConsumer.DEFAULT_CONFIG["request_timeout_ms"] == 40000
@@ -177,11 +196,21 @@ def test_retry_backoff_ms_is_the_pause_after_an_error(consumer: Make, cluster: M
     assert pause_ms * 0.7 < (second.time - first.time) * 1000 < pause_ms * 1.3 + 250
 
 
-@pytest.mark.parametrize(("base", "limit", "least", "most"), [(10, 10, 6, 400), (300, 300, 4, 14), (300, 3000, 2, 8)])
+@pytest.mark.parametrize(("base", "limit", "least", "most"), [(10, 10, 6, 400), (300, 300, 3, 14), (300, 3000, 2, 8)])
 def test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms(
-    consumer: Make, cluster: MockCluster, handler: str, base: int, limit: int, least: int, most: int
+    consumer: Make, cluster: MockCluster, handler: str, monkeypatch: pytest.MonkeyPatch, base: int, limit: int, least: int, most: int
 ) -> None:
-    """Behaviours 251, 252."""
+    """Behaviours 251, 252. How often it is tried depends on who asks for the connection, too; the pauses do not."""
+    pauses: list[float] = []
+    pause_s = Backoff.pause_s
+
+    def paused(self: Backoff, failures: int, chance: Random) -> float:
+        pause = pause_s(self, failures, chance)
+        if self == (base / 1000, limit / 1000):
+            pauses.append(1000 * pause)
+        return pause
+
+    monkeypatch.setattr(Backoff, "pause_s", paused)
     assert KafkaConsumer.DEFAULT_CONFIG["reconnect_backoff_ms"] == 50
     assert KafkaConsumer.DEFAULT_CONFIG["reconnect_backoff_max_ms"] == 1000
     reading = consumer(cluster, "t", **QUICK, reconnect_backoff_ms=base, reconnect_backoff_max_ms=limit)
@@ -206,6 +235,9 @@ def test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms(
 
         until(handler, refuse)
     assert least <= len(times) <= most, [round(b - a, 3) for a, b in itertools.pairwise(times)]
+    assert base * 0.8 <= min(pauses)
+    assert max(pauses) <= limit * 1.2
+    assert (max(pauses) > base * 1.2) == (limit > base), pauses
 
 
 def test_max_in_flight_requests_per_connection_bounds_the_fetches_of_a_broker(consumer: Make, make_cluster: Make) -> None:
@@ -351,22 +383,6 @@ def test_api_version_auto_timeout_ms_bounds_the_constructor(handler: str) -> Non
         with pytest.raises(NoBrokersAvailable):
             KafkaConsumer("t", bootstrap_servers=f"127.0.0.1:{port}", api_version_auto_timeout_ms=300, handler=handler)
         assert 0.25 < time.monotonic() - begun < 1.5
-
-
-def test_what_would_have_no_effect_is_refused_unless_it_is_the_default(consumer: Make, cluster: MockCluster) -> None:
-    """Behaviour 272: metrics() has the numbers, the handler the waiting."""
-    import selectors
-
-    idle: dict[str, tuple[Any, Any]] = {
-        "metrics_num_samples": (2, 3),
-        "metrics_sample_window_ms": (30000, 10000),
-        "selector": (None, selectors.SelectSelector),
-    }
-    for option, (default, other) in idle.items():
-        assert consumer(cluster, **{option: default}).config[option] == default
-        with pytest.raises(KafkaConfigurationError, match=f"{option}=.* would have no effect"):
-            consumer(cluster, **{option: other})
-    consumer(cluster, selector=selectors.DefaultSelector)  # the documented default
 
 
 def test_allow_auto_create_topics_lets_a_subscription_make_its_topic(

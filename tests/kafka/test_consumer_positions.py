@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gkafka.kafka import OffsetAndTimestamp, TopicPartition
+from gkafka.kafka import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from gkafka.kafka.errors import IllegalArgumentError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
 from gkafka.testing import Delay, Drop, MockCluster
 from tests.kafka.conftest import Make
-from tests.kafka.consuming import FIRST, QUICK, consume, offsets, put, until
+from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, offsets, put, until
 
 SECOND = TopicPartition("t", 1)
 
@@ -219,3 +219,34 @@ def test_what_was_paused_before_it_had_a_place_stays_paused(consumer: Make, clus
     assert reading.poll(300) == {}
     reading.resume(FIRST)
     assert offsets(consume(reading, 1)) == [(0, 2)]
+
+
+def test_offsets_for_times_tells_the_leader_epoch_where_the_broker_does(consumer: Make, make_cluster: Make) -> None:
+    """KIP-320, of 2.1: an attribute beside the documented pair."""
+    for release, epoch in ((None, 3), ("2.0.0", -1)):
+        cluster = make_cluster(brokers=2, versions=release)
+        put(cluster, b"v")
+        for broker in (2, 1, 2):
+            cluster.move_leader("t", 0, broker)
+        reading = consumer(cluster)
+        found = reading.offsets_for_times({FIRST: 0})[FIRST]
+        assert (found.offset, found.leader_epoch) == (0, epoch)
+
+
+def test_a_commit_before_the_first_poll_places_what_was_assigned(consumer: Make, cluster: MockCluster) -> None:
+    """As in kafka-python, whose partitions have no place before they are read or asked for."""
+    put(cluster, *(b"%d" % n for n in range(6)))
+    reading = consumer(cluster, **{**GROUP, "enable_auto_commit": False, "auto_offset_reset": "latest"})
+    reading.assign([FIRST])
+    reading.commit({FIRST: OffsetAndMetadata(2, "")})
+    assert reading.position(FIRST) == 2
+    reading.commit({FIRST: OffsetAndMetadata(4, "")})
+    assert reading.position(FIRST) == 2, "it was asked for"
+    assert consume(reading, 1)[0].offset == 2
+    reading.commit({FIRST: OffsetAndMetadata(1, "")})
+    assert reading.position(FIRST) > 2, "it was read"
+    reading.unsubscribe()
+    reading.assign([FIRST])
+    assert reading.poll(10) is not None
+    reading.commit({FIRST: OffsetAndMetadata(0, "")})
+    assert reading.position(FIRST) > 0, "it was polled"

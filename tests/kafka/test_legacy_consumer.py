@@ -286,6 +286,8 @@ def test_what_cannot_be_used_is_refused(cluster: MockCluster, make: Make, handle
         make(cluster, "t", deserializer_class=5)
     with pytest.raises(KafkaConfigurationError, match="socket_timeout_ms='1'"):
         make(cluster, "t", socket_timeout_ms="1")
+    with pytest.raises(KafkaConfigurationError, match="consumer_timeout_ms=nan"):
+        make(cluster, "t", consumer_timeout_ms=float("nan"))
     with pytest.raises(KafkaConfigurationError, match="two names"):
         make(cluster, "t", bootstrap_servers="x:1")
     with pytest.raises(NoBrokersAvailable):

@@ -10,6 +10,7 @@ from gkafka.kafka import KafkaAdminClient
 from gkafka.kafka.client_async import KafkaClient
 from gkafka.kafka.errors import KafkaConfigurationError
 from gkafka.kafka.metrics import AbstractMetricsReporter
+from gkafka.kafka.metrics.rates import Rates
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import QUICK, consume, put
@@ -94,3 +95,36 @@ def test_clients_without_metrics_refuse_reporters(handler: str, cluster: MockClu
     for kind in (KafkaClient, KafkaAdminClient):
         with pytest.raises(KafkaConfigurationError, match=r"metric_reporters=.*would have no effect: this client has no metrics"):
             kind(bootstrap_servers=cluster.bootstrap, handler=handler, metric_reporters=[Reporter])
+
+
+def test_metrics_num_samples_windows_are_what_rates_are_of() -> None:
+    now = 100.0
+    rates = Rates({"metrics_num_samples": 2, "metrics_sample_window_ms": 10_000}, lambda: now)
+
+    def rate(requests: float, after_s: float) -> float:
+        nonlocal now
+        now += after_s
+        return rates.beside({"requests": requests, "buffered": 1})["requests_rate"]
+
+    assert rate(0, 0) == 0
+    assert rate(50, 5) == 10
+    assert rate(60, 5) == 6, "a sample is taken: ten seconds are over"
+    assert rate(80, 9) == pytest.approx(80 / 19)
+    assert rate(160, 1) == 8, "20 s, which is all"
+    assert rate(160, 9) == pytest.approx(100 / 19), "the first sample is forgotten"
+    assert rate(160, 11) == 0
+    assert rate(1160, 1000) == 1, "whoever asks seldom: since the last time"
+    assert rate(0, 1) == 0, "another consumer's counter"
+    assert rates.beside({"requests": 0, "buffered": 1}).keys() == {"requests", "requests_rate", "buffered"}
+
+
+def test_rates_count_from_the_making_of_a_client(producer: Make, consumer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster, metrics_num_samples=3, metrics_sample_window_ms=60_000)
+    for _ in range(5):
+        sending.send("t", b"v", partition=0).get(10)
+    assert sending.metrics()["producer-metrics"]["delivered_records_rate"] > 0
+    reading = consumer(cluster, "t", **QUICK)
+    consume(reading, 5)
+    numbers = reading.metrics()["consumer-metrics"]
+    assert numbers["fetches_rate"] > 0
+    assert {"positions.t-0", "positions.t-0_rate"} <= set(numbers)

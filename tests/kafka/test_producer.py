@@ -31,6 +31,7 @@ from gkafka.kafka.producer.future import RecordMetadata
 from gkafka.records import murmur2, scan
 from gkafka.testing import Close, Delay, Error, MockCluster
 from tests.kafka.conftest import Make
+from tests.kafka.consuming import until
 
 
 def values(cluster: MockCluster, topic: str = "t", partition: int = 0) -> list[bytes | None]:
@@ -364,7 +365,7 @@ def test_send_blocks_when_buffer_memory_is_taken(producer: Make, cluster: MockCl
     with pytest.raises(KafkaTimeoutError) as caught:
         _fill(sending)
     assert time.monotonic() - begun >= 0.25
-    assert "buffer_bytes=65536" in str(caught.value)
+    assert "buffer_memory=65536" in str(caught.value)
     cluster.clear_script()
 
 
@@ -420,14 +421,14 @@ def test_transactions_and_offsets_within_them(producer: Make, consumer: Make, cl
     sending.init_transactions()
     sending.begin_transaction()
     sending.send("t", b"kept")
-    sending.send_offsets_to_transaction({TopicPartition("t", 0): (7, "")}, "g")
+    sending.send_offsets_to_transaction({TopicPartition("t", 0): (7, "a note")}, "g")
     sending.commit_transaction()
     sending.begin_transaction()
     sending.send("t", b"dropped")
     sending.abort_transaction()
     reading = consumer(cluster, "t", group_id=None, isolation_level="read_committed", auto_offset_reset="earliest", consumer_timeout_ms=500)
     assert [record.value for record in reading] == [b"kept"]
-    assert cluster.committed("g")["t", 0].offset == 7
+    assert (cluster.committed("g")["t", 0].offset, cluster.committed("g")["t", 0].metadata) == (7, "a note")
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------------
@@ -456,7 +457,8 @@ def test_transactions_and_offsets_within_them(producer: Make, consumer: Make, cl
         ({"selector": object}, "selector="),
         ({"metric_reporters": [object]}, "metric_reporters: <class 'object'> has no init"),
         ({"metric_reporters": object}, "metric_reporters="),
-        ({"metrics_num_samples": 5}, "metrics_num_samples=5"),
+        ({"metrics_num_samples": 0}, "metrics_num_samples=0: must be a whole number"),
+        ({"metrics_sample_window_ms": 0}, "metrics_sample_window_ms=0: must be milliseconds"),
         ({"handler": "asyncio"}, "asyncio"),
         ({"retries": -1}, "retries=-1"),
         ({"transactional_id": "x", "enable_idempotence": False}, "enable_idempotence"),
@@ -521,6 +523,49 @@ def test_a_closed_producer_takes_nothing(producer: Make, cluster: MockCluster) -
     assert last.succeeded()
 
 
+@pytest.mark.parametrize("timeout", [0, 0.05])
+def test_records_that_close_gives_up_are_told_by_it_and_by_their_futures(producer: Make, cluster: MockCluster, timeout: float) -> None:
+    """As in 3.0; but the producer is closed then, whatever it raises."""
+    sending = producer(cluster)
+    sending.send("t", b"v").get(10)
+    cluster.on("Produce", Delay(5))
+    futures = [sending.send("t", b"v") for _ in range(2)]
+    with pytest.raises(KafkaTimeoutError, match=r"close\(timeout=.*\) gave up records .* 2 of topic 't'"):
+        sending.close(timeout)
+    assert [type(future.exception) for future in futures] == [KafkaTimeoutError] * 2
+    sending.close()
+    with pytest.raises(IllegalStateError):
+        sending.send("t", b"v")
+
+
+def test_close_raises_nothing_where_each_record_has_its_outcome(producer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster)
+    cluster.on("Produce", Error(10))
+    failed = sending.send("t", b"v")
+    with pytest.raises(MessageSizeTooLargeError):
+        failed.get(10)
+    sending.close(0)
+
+
+def test_a_wrong_timeout_closes_nothing(producer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster)
+    for wrong in (-1, float("nan"), "5"):
+        with pytest.raises(ValueError, match=r"^timeout="):
+            sending.close(wrong)
+    sending.send("t", b"v").get(10)
+
+
+def test_what_is_left_until_a_deadline_may_be_less_than_nothing(producer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster)
+    sending.flush(-1)
+    sending.send("t", b"v").get(10)
+    cluster.on("Produce", Delay(0.5))
+    sending.send("t", b"v")
+    with pytest.raises(KafkaTimeoutError):
+        sending.flush(-1)
+    sending.flush(10)
+
+
 def test_the_names_of_errors_are_the_native_ones() -> None:
     from gkafka import exceptions
 
@@ -536,3 +581,16 @@ def cluster_wait(true: Callable[[], Any], sending: KafkaProducer) -> None:
             return
         assert handler.monotonic() < until, "it did not happen"
         handler.sleep(0.005)
+
+
+def test_a_broker_that_is_away_costs_no_retry(producer: Make, cluster: MockCluster, handler: str) -> None:
+    """retries (behaviour 237) is about what was sent; what has no connection yet waits for one, as there, at most delivery_timeout_ms."""
+    sending = producer(cluster, retries=0, acks=1, reconnect_backoff_ms=10, retry_backoff_ms=10)
+    assert sending.send("t", b"v").get(10).offset == 0
+    cluster.stop_broker(1)
+    until(handler, lambda: not any(c["open"] for b in sending.metrics(raw=True)["brokers"] for c in b["connections"]))
+    future = sending.send("t", b"v")
+    with pytest.raises(KafkaTimeoutError):
+        future.get(0.3)
+    cluster.start_broker(1)
+    assert future.get(10).offset == 1

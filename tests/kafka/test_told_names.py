@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from gkafka.exceptions import KafkaException
-from gkafka.kafka import KafkaConsumer, KafkaProducer
+from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from gkafka.kafka.client_async import KafkaClient
-from gkafka.kafka.errors import KafkaConfigurationError, NoBrokersAvailable
+from gkafka.kafka.errors import KafkaConfigurationError, KafkaTimeoutError, NoBrokersAvailable
 from gkafka.kafka.options import retold
-from gkafka.testing import MockCluster
+from gkafka.testing import Delay, MockCluster
+from tests.kafka.consuming import QUICK, consume, put
 from tests.net.servers import refused_port
 
 BAD: list[Any] = [-1, "bad", b"x", object, [], {}, float("nan")]
@@ -98,3 +99,86 @@ def test_only_names_of_options_are_put_in_the_others_place() -> None:
     error = KafkaException("the hosts of group g: hosts='x' and my_socket_timeout_ms, socket_timeout_ms=5", 7)
     retold(error, {"group": "group_id"})
     assert error.args == ("the hosts of group g: bootstrap_servers='x' and my_socket_timeout_ms, request_timeout_ms=5", 7)
+
+
+def test_names_of_options_are_looked_for_with_a_pattern_that_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"one_of_these": "that"}
+    retold(KafkaException("x"), names)
+    monkeypatch.setattr(re, "compile", None)
+    error = KafkaException("one_of_these=1")
+    retold(error, dict(names))
+    assert error.args == ("that=1",)
+
+
+def natives_in(error: BaseException | None) -> list[str]:
+    """The native names in an error's text and in those of its causes."""
+    found, names = [], (*NATIVE, "max_response_bytes", "connect_timeout_ms")
+    while error is not None:
+        found += [name for name in names if re.search(rf"(?<!\w){name}" + ("" if name.endswith("=") else r"\b"), str(error))]
+        error = error.__cause__
+    return found
+
+
+def calls_of(kind: Any, client: Any) -> dict[str, Any]:
+    first = TopicPartition("t", 0)
+    if kind is KafkaProducer:
+        return {
+            "send": lambda: client.send("t", b"v"),
+            "partitions_for": lambda: client.partitions_for("t"),
+        }
+    if kind is KafkaAdminClient:
+        return {
+            "list_topics": client.list_topics,
+            "create_topics": lambda: client.create_topics(["t"]),
+            "describe_groups": lambda: client.describe_groups(["g"]),
+            "list_group_offsets": lambda: client.list_group_offsets("g"),
+        }
+    return {
+        "topics": client.topics,
+        "subscribe": lambda: client.subscribe(["t"]),
+        "assign": lambda: client.assign([first]),
+        "end_offsets": lambda: client.end_offsets([first]),
+        "offsets_for_times": lambda: client.offsets_for_times({first: 0}),
+        "committed": lambda: client.committed(first),
+        "commit": lambda: client.commit({first: OffsetAndMetadata(1, "")}),
+        "commit_async": lambda: client.commit_async({first: OffsetAndMetadata(1, "")}).get(10),
+    }
+
+
+@pytest.mark.parametrize("kind", [KafkaConsumer, KafkaProducer, KafkaAdminClient])
+def test_calls_that_reach_no_broker_name_no_native_option(kind: Any, handler: str) -> None:
+    group = {"group_id": "g"} if kind is KafkaConsumer else {}
+    with kind(bootstrap_servers=f"127.0.0.1:{refused_port()}", api_version=(2, 8), handler=handler, **group) as client:
+        for call in calls_of(kind, client).values():
+            with pytest.raises(NoBrokersAvailable, match=r"check bootstrap_servers=, the port") as caught:
+                call()
+            assert not natives_in(caught.value)
+
+
+def test_a_full_buffer_is_told_by_the_producers_own_options(producer: Any, cluster: MockCluster) -> None:
+    """KafkaTimeoutError, and what send() raises for what can never fit."""
+    sending = producer(
+        cluster, buffer_memory=40_000, max_request_size=20_000, batch_size=16_000, max_block_ms=50, linger_ms=60_000, acks="all"
+    )
+    sending.send("t", b"v").get(10)
+    cluster.on("Produce", Delay(0.3), times=None)
+    with pytest.raises(KafkaTimeoutError, match=r"within max_block_ms=50: buffer_memory=40000 is taken") as caught:
+        [sending.send("t", b"x" * 9000) for _ in range(9)]
+    assert not natives_in(caught.value)
+
+
+def test_the_outcome_of_a_batch_that_cannot_be_sent_names_compression_type(producer: Any, make_cluster: Any) -> None:
+    future = producer(make_cluster(versions="2.0.0"), compression_type="zstd").send("t", b"v")
+    with pytest.raises(KafkaException, match=r"compression_type='zstd' needs brokers of Kafka 2\.1") as caught:
+        future.get(10)
+    assert not natives_in(caught.value)
+    assert not natives_in(future.exception)
+
+
+def test_a_record_that_no_answer_can_hold_names_receive_message_max_bytes(consumer: Any, cluster: MockCluster) -> None:
+    put(cluster, b"x" * 5000)
+    reading = consumer(cluster, "t", receive_message_max_bytes=2000, **QUICK)
+    with pytest.raises(KafkaException, match="receive_message_max_bytes") as caught:
+        reading.poll(10_000)
+    assert not natives_in(caught.value)
+    assert len(consume(consumer(cluster, "t", receive_message_max_bytes=20_000, **QUICK), 1)) == 1

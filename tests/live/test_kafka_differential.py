@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,15 +18,13 @@ LIMIT_S = 30.0
 DIFFERENT = {
     "assign a number": "`assign()` of what is no TopicPartition",
     "bootstrap_connected": "`bootstrap_connected()`",
-    "a record is a tuple": "records, as long as there is no deserializer",
     "fields of a record": "`ConsumerRecord.leader_epoch`",
     "leader_epoch of a record": "`ConsumerRecord.leader_epoch`",
     "an OffsetAndMetadata as a tuple": "`OffsetAndMetadata`",
     "an OffsetAndTimestamp as a tuple": "`OffsetAndTimestamp`",
     "an OffsetAndTimestamp equals a pair": "`OffsetAndTimestamp`",
-    "offsets_for_times": "`OffsetAndTimestamp`",
 }
-"""Step -> the row of docs/kafka-python.md that says why it differs. Of what 1.4 documents only that a record is a tuple for isinstance(), too."""
+"""Step -> the row of docs/kafka-python.md that says why it differs."""
 
 
 class Play(Script):
@@ -100,6 +99,16 @@ class Play(Script):
         c.close()
         step("names", lambda: [n for n in ("KafkaConsumer", "KafkaProducer", "TopicPartition", "OffsetAndMetadata") if not hasattr(k, n)])
 
+    def committed_first(self) -> Any:
+        """Partitions have no place yet: they begin where the group stands then."""
+        first, second = self.tps[:2]
+        c = self.consumer(group_id=f"{self.group}-first", auto_offset_reset="latest")
+        c.assign([first, second])
+        c.commit({first: self.k.OffsetAndMetadata(2, "", -1)})
+        placed = c.position(first)
+        c.commit({first: self.k.OffsetAndMetadata(1, "", -1)})
+        return placed, c.position(first), c.position(second) > 0, [r.offset for r in self.collect(c, 1)][:1]
+
     def by_hand(self) -> None:
         k, step, tp = self.k, self.step, self.tps[0]
         c = self.consumer(client_id="by-hand")
@@ -118,8 +127,11 @@ class Play(Script):
         step("a record's other fields", lambda: (*seen[-10:], seen._fields[-10:], seen._asdict()["offset"]))
         step("fields of a record", lambda: seen._fields)
         step("a record is a tuple", lambda: isinstance(seen, tuple))
+        step("a record and a tuple", lambda: (operator.add(seen, ("x",))[-2:], operator.add(("x",), seen)[:3], (seen * 2)[0]))
+        step("a number of a time's type", lambda: repr(seen.timestamp_type))
         step("a record with another value", lambda: seen._replace(value=b"other"))
         step("leader_epoch of a record", lambda: seen.leader_epoch)
+        step("a commit before the first poll", lambda: self.committed_first())
         step("keys of a poll", lambda: [type(key).__name__ for key in c.poll(0)])
         step("position", lambda: [c.position(one) for one in self.tps])
         step("highwater", lambda: [c.highwater(one) for one in self.tps])

@@ -58,6 +58,7 @@ class Play(Script):
     def __init__(self, library: str, hosts: str, topic: str, odd: str, small: str, absent: str, **options: Any) -> None:
         super().__init__(rename={topic: "the topic", small: "the small one", absent: "none yet"})
         self.k = importlib.import_module(library)
+        importlib.import_module(f"{library}.partitioner")
         self.topic, self.odd, self.small, self.absent = topic, odd, small, absent
         self.options = {"bootstrap_servers": hosts, "max_block_ms": 3000, "request_timeout_ms": 10000, "retries": 100, **options}
 
@@ -220,6 +221,22 @@ class Play(Script):
         step("one that raises", lambda: sent(lambda *given: 1 / 0))
         step("one that gives what there is not", lambda: sent(lambda *given: 99))
         step("one that gives text", lambda: sent(lambda *given: "x"))
+
+        class Object(self.k.partitioner.Partitioner):  # type: ignore[misc,name-defined]
+            def partition(self, topic: str, key: Any, serialized_key: Any, value: Any, serialized_value: Any, cluster: Any) -> int:
+                asked.append((topic == odd, key, serialized_key, value, serialized_value, sorted(cluster.partitions_for_topic(topic))))
+                return 2
+
+        class Untyped:
+            def partition(self, topic: str, serialized_key: Any, cluster: Any) -> int:
+                return min(cluster.available_partitions_for_topic(topic)) + 1
+
+        odd = self.odd
+        asked.clear()
+        step("an object chooses", lambda: sent(Object(), key=b"k"))
+        step("what an object was asked", lambda: list(asked))
+        step("an object of no such class", lambda: sent(Untyped(), key=b"k"))
+        step("the sticky one with a key", lambda: [sent(self.k.partitioner.StickyPartitioner(), key=b"%d" % n) for n in range(5)])
 
     def bounds(self) -> None:
         step, topic = self.step, self.topic

@@ -20,6 +20,7 @@ from gkafka.kafka.errors import (
     OffsetMetadataTooLargeError,
     OffsetOutOfRangeError,
 )
+from gkafka.kafka.protocol.commit import OffsetCommitResponse
 from tests.live.facade import LIMIT_S, Make, Topic, read, turn
 from tests.live.inside import delete_records, frozen, log_file, members
 from tests.live.kafka import KafkaCluster
@@ -262,7 +263,15 @@ def test_default_offset_commit_callback_is_told_of_commits(consumer: Make, new_t
     turn(lambda: told and told[-1][0] == {tp: OffsetAndMetadata(2, "")}, reading)
     assert not isinstance(told[-1][1], Exception)
     assert peer.committed(group, topic) == {0: 2}
+    del told[:]
     with pytest.raises(OffsetMetadataTooLargeError):
         reading.commit_async({tp: OffsetAndMetadata(1, "x" * 5000)}).get(LIMIT_S)
-    turn(lambda: any(isinstance(response, OffsetMetadataTooLargeError) for _, response in told), reading)
-    turn(lambda: peer.committed(group, topic) == {0: 2}, reading)
+    assert peer.committed(group, topic) == {0: 2}
+    put(peer, topic, b"2", first=2)
+    read(reading, 1)
+    turn(lambda: peer.committed(group, topic) == {0: 3}, reading)
+    turn(lambda: len(told) == 2, reading)
+    assert [(offsets[tp].offset, type(response)) for offsets, response in told] == [
+        (1, OffsetMetadataTooLargeError),
+        (3, OffsetCommitResponse),
+    ]

@@ -30,6 +30,7 @@ from gkafka.handlers import Handler
 from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
 from gkafka.testing import Close, Corrupt, Delay, Drop, Error, MockCluster, Reply
+from gkafka.wire.admin import CreateTopicsRequest
 from gkafka.wire.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from gkafka.wire.metadata import MetadataRequest, MetadataResponse
 from gkafka.wire.offsets import ListOffsetsRequest
@@ -230,6 +231,57 @@ def test_a_broker_that_is_only_slow_is_not_taken_for_an_old_one(handler: Handler
         made.wait_open(handler.monotonic() + 5)
         assert made.versions is not None
         assert made.versions.ranges[0][1] >= 13
+        made.close()
+
+
+def test_a_broker_that_stood_still_when_it_was_asked_is_asked_again_before_a_request_is_refused(handler: Handler) -> None:
+    """Twice no answer to ApiVersions, and one between them: so does a 0.9.0. But the first CreateTopics does not take that for an answer."""
+    with MockCluster(topics={"t": 1}) as cluster:
+        cluster.on("ApiVersions", Drop(before=True), times=2)
+        first = channel(handler, cluster, connect_timeout_ms=1000, reconnect_backoff_ms=5)
+        first.wait_open(handler.monotonic() + 5)
+        bystander = channel(handler, cluster)
+        bystander.request(metadata(), timeout_s=5).result(WAIT_S)
+        with pytest.raises(SocketDisconnectedError, match=r"did not answer ApiVersions and was taken for one that has no CreateTopics"):
+            first.request(CreateTopicsRequest(topics=[]), timeout_s=5).result(WAIT_S)
+        assert first.join(5)
+        assert cluster.count("ApiVersions") == 2
+        second = channel(handler, cluster)
+        second.request(CreateTopicsRequest(topics=[]), timeout_s=5).result(WAIT_S)
+        assert cluster.count("ApiVersions") == 3
+        assert bystander.join(5), "what went by the guess is given up, too, when nothing is under way"
+        second.close()
+
+
+def test_what_is_under_way_is_answered_before_a_doubted_connection_is_given_up(handler: Handler) -> None:
+    with MockCluster(topics={"t": 1}) as cluster:
+        cluster.on("ApiVersions", Drop(before=True), times=2)
+        cluster.on("Metadata", Delay(0.3))
+        made = channel(handler, cluster, connect_timeout_ms=1000, reconnect_backoff_ms=5)
+        made.wait_open(handler.monotonic() + 5)
+        before = made.request(metadata(), timeout_s=5)
+        with pytest.raises(SocketDisconnectedError, match="asked again"):
+            made.request(CreateTopicsRequest(topics=[]), timeout_s=5).result(WAIT_S)
+        assert [topic.name for topic in before.result(WAIT_S).topics] == ["t"]
+        assert made.join(5)
+
+
+def test_an_old_broker_is_asked_once_more_and_then_believed(handler: Handler) -> None:
+    with MockCluster(topics={"t": 1}, versions="0.9.0") as cluster:
+        with pytest.raises(SocketDisconnectedError, match="asked again"):
+            request_topic(handler, cluster)
+        asked = cluster.count("DescribeGroups")
+        for _ in range(3):
+            with pytest.raises(UnsupportedVersion, match=r"Kafka 0.9.0 does not have CreateTopics"):
+                request_topic(handler, cluster)
+        assert cluster.count("DescribeGroups") == asked + 1
+
+
+def request_topic(handler: Handler, cluster: MockCluster) -> None:
+    made = channel(handler, cluster, connect_timeout_ms=1000, reconnect_backoff_ms=5)
+    try:
+        made.request(CreateTopicsRequest(topics=[]), timeout_s=5).result(WAIT_S)
+    finally:
         made.close()
 
 

@@ -15,6 +15,7 @@ from gkafka.handlers import Handler
 from gkafka.net.authenticator import Authenticator
 from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.wire.apis import Versions
+from gkafka.wire.sasl import SaslHandshakeResponse
 
 SIGNER = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"  # a module, for all that its name looks like
 
@@ -74,8 +75,6 @@ def test_sasl_kerberos_service_name_and_the_host_make_the_brokers_principal(hand
 
 
 def test_what_a_library_raises_is_an_authentication_error_without_frames(handler: Handler, asked: list[Any]) -> None:
-    from gkafka.wire.sasl import SaslHandshakeResponse
-
     authenticator = Authenticator(handler, credentials(handler, "GSSAPI"), "b1", "b1:9092")
     with pytest.raises(AuthenticationError, match=r"b1:9092: GSSAPI: RuntimeError: no Kerberos credentials available") as caught:
         authenticator.authenticate(
@@ -123,3 +122,32 @@ def test_a_library_that_does_not_load_names_the_line_that_installs_it(
     monkeypatch.setattr("gkafka.net.credentials.importlib.import_module", fails)
     with pytest.raises(ConfigurationError, match=r"needs the package gssapi: pip install 'gkafka\[gssapi\]' \(.*\)"):
         credentials(handler, "GSSAPI")
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "text"),
+    [
+        (458752, 2529639053, "kinit"),
+        (851968, 2529638919, "sasl_kerberos_service_name/host"),
+        (851968, -1765328377, "sasl_kerberos_service_name/host"),
+        (851968, 2529638944, "kinit"),
+        (720896, 0, "kinit"),
+        (851968, 2529638949, "clocks"),
+        (851968, 2529639068, "krb5.conf"),
+        (851968, 1, "KRB5_TRACE"),
+        (None, None, "KRB5_TRACE"),
+    ],
+)
+def test_what_kerberos_says_comes_with_the_next_step(handler: Handler, asked: list[Any], major: Any, minor: Any, text: str) -> None:
+    class GSSError(Exception):
+        maj_code, min_code = major, minor
+
+    def step(token: bytes | None = None) -> bytes:
+        raise GSSError("what it says")
+
+    made = credentials(handler, "GSSAPI")
+    made._library.SecurityContext = lambda **_: SimpleNamespace(step=step, complete=False)
+    with pytest.raises(AuthenticationError, match=rf"b1:9092: GSSAPI: GSSError: what it says; .*{text}"):
+        Authenticator(handler, made, "b1", "b1:9092").authenticate(
+            Versions.for_broker("4.2"), lambda said, authentication: SaslHandshakeResponse(), handler.monotonic() + 5
+        )

@@ -8,6 +8,7 @@ import os
 import pathlib
 import socket
 import ssl
+import struct
 import tempfile
 import threading
 import time
@@ -20,7 +21,7 @@ import greenlet
 import pytest
 
 from gkafka.config import ClientConfig, Secret, build
-from gkafka.exceptions import ConfigurationError, ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError, TlsError
+from gkafka.exceptions import ConfigurationError, ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError, TlsError, causes
 from gkafka.handlers import Handler, Stream, resolve_handler
 from gkafka.net.stream import open_stream
 from gkafka.net.tls import TlsStream, server_name
@@ -365,6 +366,21 @@ def test_what_a_server_said_before_it_hung_up_is_why_a_send_fails(handler: Handl
         pytest.raises(TlsError, match="ssl_certfile"),
     ):
         send_until(handler.monotonic() + 10, handler, stream)
+
+
+def test_a_send_that_fails_without_a_word_from_the_server_is_told_with_what_it_met(handler: Handler, certs: Certificates) -> None:
+    """An error that was its own cause had no end for whoever looks through the causes: a hub stood still."""
+
+    def hang_up(conn: Any) -> None:
+        conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with tls_server(certs.server(), hang_up) as port, connect(handler, port, tls_config(certs)) as stream:
+        with pytest.raises(SocketDisconnectedError) as raised:
+            send_until(handler.monotonic() + 10, handler, stream)
+        met = raised.value.__cause__
+        assert isinstance(met, OSError)
+        assert list(causes(raised.value)) == [raised.value, met]
+        assert handler.interruption(raised.value) is None
 
 
 def send_until(until: float, handler: Handler, stream: Any) -> None:

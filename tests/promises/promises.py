@@ -377,7 +377,7 @@ TABLE = """
 269 | ssl_crlfile | kafka/test_consumer_tls.py::test_ssl_crlfile_refuses_what_was_revoked
 270 | api_version may be given or found out | READOPTIONS test_api_version_is_taken_at_its_word_or_found_out, READLIVE test_brokers_before_the_group_apis_are_read_by_hand
 271 | api_version_auto_timeout_ms | READOPTIONS test_api_version_auto_timeout_ms_bounds_the_constructor
-272 | metrics and the selector | READOPTIONS test_what_would_have_no_effect_is_refused_unless_it_is_the_default
+272 | metrics and the selector | kafka/test_metric_reporters.py::test_metrics_num_samples_windows_are_what_rates_are_of, kafka/test_metric_reporters.py::test_reporters_are_told_of_metrics_as_they_come_and_go, kafka/test_selector.py::test_a_selector_of_the_applications_own_does_the_waiting
 273 | internal topics only by name | READOPTIONS test_internal_topics_match_no_pattern_unless_they_may, READLIVE test_internal_topics_are_read_by_name_only
 274 | SASL PLAIN | kafka/test_consumer_sasl.py::test_sasl_mechanism_and_the_name_and_password_let_in, kafka/test_consumer_sasl.py::test_sasl_oauth_token_provider_gives_the_token, kafka/test_consumer_sasl.py::test_allow_plaintext_credentials_is_the_word_that_a_password_in_clear_text_takes, kafka/test_consumer_sasl.py::test_sasl_options_that_could_have_no_effect_are_refused, live/test_sasl.py::test_kafka_pythons_sasl_options
 275 | failures of servers are handled without a word | READOPTIONS test_a_broker_that_fails_and_partitions_that_move_are_followed, READOPTIONS test_metadata_max_age_ms_finds_new_partitions, READLIVE test_a_pattern_follows_topics_that_are_made_and_deleted

@@ -94,6 +94,35 @@ def test_an_empty_group_is_not_taken_for_none(make: Make, kind: str, group: Any)
     assert f"group={group!r}: must not be empty" in refused(make, kind, group)
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "meant"),
+    [
+        ("simple", {"auto_comit_enable": True}, "auto_commit_enable"),
+        ("simple", {"use_rdkafkaa": True}, "use_rdkafka"),
+        ("balanced", {"zookeper_connect": "z:1"}, "zookeeper_connect"),
+        ("balanced", {"rebalance_max_retrys": 5}, "rebalance_max_retries"),
+        ("managed", {"heartbeat_intervall_ms": 5}, "heartbeat_interval_ms"),
+        ("managed", {"isolation_levl": "x"}, "isolation_level"),
+        ("managed", {"deserialiser": "hunter2"}, "deserializer"),
+    ],
+)
+def test_a_mistyped_keyword_is_told_with_the_nearest_name_and_without_its_value_which_may_be_secret(
+    make: Make, kind: str, given: dict[str, Any], meant: str
+) -> None:
+    (name,) = given
+    with pytest.raises(TypeError, match=rf"^\w+Consumer\(\): unknown option '{name}'; did you mean '{meant}'\?$") as told:
+        make(kind, **given)
+    assert isinstance(told.value, ConfigurationError)
+    assert kind in str(told.value).lower()
+
+
+def test_a_mistyped_keyword_of_a_client_or_a_producer_may_be_any_of_its_names(client: KafkaClient) -> None:
+    with pytest.raises(TypeError, match="did you mean 'zookeeper_hosts'"):
+        KafkaClient("127.0.0.1:1", zookeper_hosts="s3cret")
+    with pytest.raises(TypeError, match="did you mean 'delivery_reports'"):
+        client.topics["t"].get_producer(delivery_report=True)
+
+
 @pytest.mark.parametrize("name", ["consumer_group", "group_id", "group.id"])
 def test_a_group_under_the_name_that_other_clients_give_it_is_told_its_name_here(client: KafkaClient, name: str) -> None:
     assert f"unknown option {name!r}; it is called group here: group='g'" in refused(client.get_consumer, "t", **{name: "g"})

@@ -14,11 +14,12 @@ from gkafka.common import OffsetType, TopicPartition
 from gkafka.core.standing import Reason
 from gkafka.exceptions import NoPartitionsForConsumerException
 from gkafka.membershipprotocol import GroupMembershipProtocol, decide_partitions_range
-from gkafka.testing import MockCluster
+from gkafka.testing import Delay, Error, MockCluster
 from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
 from tests.public.zoo import Zoo, ZooClient, zoo_client
 
 IDS, OWNERS = "/consumers/g/ids", "/consumers/g/owners/t"
+COORDINATOR_NOT_AVAILABLE, LOADING = 15, 14
 LAST = "zzz-after-all-others"
 """A member whose share is the last run of partitions."""
 Join = Callable[..., BalancedConsumer]
@@ -413,3 +414,79 @@ def test_explain_tells_what_is_anothers_yet_what_is_lost_and_what_the_next_call_
     member.stop()
     assert str(member.explain()).startswith("group g: the consumer is not running: start() joins")
     assert not member.explain().partitions
+
+
+@pytest.mark.parametrize("how", ["its session ended", "it gave a partition back"])
+def test_a_commit_that_is_tried_again_ends_with_the_term_that_it_was_for(
+    client: KafkaClient, cluster: MockCluster, join: Join, zoo: Zoo, keeper: ZooClient, run: Runner, how: str
+) -> None:
+    """F21: sent behind those of the next owner it would take the group back, and with ZooKeeper no broker knows better."""
+    fill(client, [b"%d" % n for n in range(10)], partition=3)
+    member = join(offsets_channel_backoff_ms=5, offsets_commit_max_retries=10_000)
+    read(member, 5)
+    cluster.on("OffsetCommit", Error(LOADING), times=None)
+    waiting = run.aside(member.commit_offsets)
+    run.until(lambda: cluster.count("OffsetCommit") > 1)
+    if how == "its session ended":
+        zoo.end_session(keeper.session)
+        keeper.session = zoo.new_session()
+    else:
+        another(zoo)
+    beat(member, 2)
+    assert member.partitions
+    cluster.clear_script()
+    assert isinstance(error_of(waiting.result), NoPartitionsForConsumerException)
+    assert cluster.committed("g") == {}
+
+
+def test_whether_a_commit_is_still_the_members_is_asked_when_its_coordinator_is_reached(
+    client: KafkaClient, cluster: MockCluster, join: Join, run: Runner
+) -> None:
+    fill(client, [b"%d" % n for n in range(10)], partition=3)
+    member = join()
+    read(member, 5)
+    cluster.on("FindCoordinator", Error(COORDINATOR_NOT_AVAILABLE), times=None)
+    client.cluster.forget_coordinator("g")
+    before = cluster.count("FindCoordinator")
+    waiting = run.aside(member.commit_offsets)
+    run.until(lambda: cluster.count("FindCoordinator") > before)
+    member._lease_until = 0.0
+    cluster.clear_script()
+    assert isinstance(error_of(waiting.result), NoPartitionsForConsumerException)
+    assert cluster.count("OffsetCommit") == 0
+
+
+def test_a_commit_that_is_under_way_is_waited_for_before_its_partition_is_given_back(
+    client: KafkaClient, cluster: MockCluster, join: Join, zoo: Zoo, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(client, [b"%d" % n for n in range(10)], partition=3)
+    member = join()
+    read(member, 5)
+    monkeypatch.setattr(member, "_set_watches", lambda: None)  # it asks brokers on the same connection, and would wait for the commit
+    cluster.on("OffsetCommit", Delay(0.1))
+    committing = run.aside(member.commit_offsets)
+    run.until(lambda: cluster.count("OffsetCommit"))
+    another(zoo)
+    when_given_back: list[dict[tuple[str, int], int]] = []
+    zoo.watch(OWNERS, lambda event: when_given_back.append({key: entry.offset for key, entry in cluster.committed("g").items()}))
+    beat(member)
+    assert when_given_back[0]["t", 3] == 5
+    assert owners(zoo, member=member._consumer_id) == [0, 1]
+    committing.result()
+
+
+def test_what_is_no_owners_name_keeps_no_partition_unowned(join: Join, zoo: Zoo, keeper: ZooClient) -> None:
+    keeper.ensure_path_async(OWNERS)
+    names = ["1--1", "x-1", "-1", "1-01", "1-+1", "1-1 ", "1-\u0661", "1", "1-99999999999"]
+    for name in names:
+        zoo.put(f"{OWNERS}/{name}", b"x")
+    member = join()
+    assert sorted(member.partitions) == [0, 1, 2, 3]
+    member.stop()
+    assert sorted(zoo.children(OWNERS)) == sorted(names), "they are left alone"
+
+
+def test_an_owner_of_a_partition_without_a_leader_is_one(join: Join, zoo: Zoo, keeper: ZooClient) -> None:
+    keeper.ensure_path_async(OWNERS)
+    zoo.put(f"{OWNERS}/-1-2", b"somebody", zoo.new_session())
+    assert sorted(join().partitions) == [0, 1, 3]

@@ -552,3 +552,9 @@ def test_what_a_broker_refuses_names_the_place_and_the_next_step(client: KafkaCl
         assert place in str(error), error
         assert next_step in str(error), error
     consumer.stop()
+
+
+def test_a_password_in_an_address_is_not_told() -> None:
+    with pytest.raises(ConfigurationError, match=r"hosts: '\.\.\.@broker:9092' is not host:port") as raised:
+        KafkaClient("sasl://user:hunter2@broker:9092")
+    assert "hunter2" not in str(raised.value)

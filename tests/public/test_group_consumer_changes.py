@@ -147,6 +147,36 @@ def test_a_topic_that_comes_back_with_other_partitions_is_shared_whole(
     run.until(back)
 
 
+def test_a_topic_that_comes_back_is_shared_whole_also_where_the_leader_does_not_notice(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader of another client does not know that the topic was another one when it divided it."""
+    monkeypatch.setattr("gkafka.sharing.LEADER_S", 0.3)
+    monkeypatch.setattr("gkafka.membership.Member.is_outdated", False)
+    cluster.create_topic("u", 1)
+    fresh = {"metadata_max_age_ms": 100, "auto_create_topics": False}
+    leader = join("u", of=fresh)
+    settle(run, lambda: len(leader.assignment()) == 1, leader)
+    other = join("t", of=fresh)
+    settle(run, lambda: len(other.assignment()) == 4, leader, other)
+    assert leader._share._member.is_leader  # type: ignore[union-attr]
+
+    def quiet(wanted: Callable[[], Any]) -> Callable[[], Any]:
+        def asked() -> Any:
+            for member in (leader, other):
+                with contextlib.suppress(KafkaException):
+                    member.consume_batch(timeout_ms=10)
+            return wanted()
+
+        return asked
+
+    cluster.delete_topic("t")
+    run.until(quiet(lambda: other._cluster.metadata.topic("t") is None))
+    run.sleep(1.2)
+    cluster.create_topic("t", 6)
+    run.until(quiet(lambda: len(other.assignment()) == 6))
+
+
 def test_a_pattern_shares_topics_that_come_and_go(cluster: MockCluster, connect: Connect, join: Join, run: Runner) -> None:
     cluster.create_topic("log-a", 2)
     members = [join(re.compile("log-.*"), of={"metadata_max_age_ms": 100, "auto_create_topics": False}) for _ in range(2)]

@@ -68,7 +68,7 @@ def test_produce_and_result_may_be_cut_off_anywhere(connect: Any, cluster: MockC
         assert delivery.done()
         assert log[delivery.result(0).offset].value == value
     unknown = set(counts) - set(accepted)
-    assert len(unknown) <= 25, "only a call that was cut off between accepting and returning leaves a record that nobody holds"
+    assert not unknown, "a call that was cut off has accepted nothing"
     assert cuts[0] - before > 20
     stats = producer.stats()
     assert (stats["unsettled_records"], stats["buffer_bytes_free"]) == (0, 4096)

@@ -16,6 +16,7 @@ from gkafka.exceptions import (
     ConfigurationError,
     ConsumerStoppedException,
     GroupAuthorizationFailed,
+    NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     SerializationError,
     UnknownTopicError,
@@ -128,7 +129,8 @@ def test_auto_offset_reset_is_where_it_starts(client: KafkaClient, make: Make, r
 def test_auto_offset_reset_none_raises_where_there_is_no_offset(client: KafkaClient, cluster: MockCluster, make: Make) -> None:
     fill(client, numbers(10), batches=10)
     consumer = make(group="g", auto_offset_reset="none")
-    assert isinstance(error_of(consumer.assign, [("t", 0)]), ConfigurationError)
+    assert type(error_of(consumer.assign, [("t", 0)])) is NoOffsetForPartitionError
+    assert type(error_of(consumer.assign, [("t", 9)])) is ConfigurationError  # that one is not there
     cluster.delete_records("t", 0, 5)
     consumer.assign({T0: 2})
     assert isinstance(error_of(consumer.consume_batch, 1, LIMIT_S * 1000), OffsetOutOfRangeError)

@@ -55,6 +55,31 @@ def test_errors_for_good_fail_their_batch_and_no_other(client: KafkaClient, clus
     error_of(producer.flush)
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_broker_that_stood_still_when_it_was_asked_loses_neither_idempotence_nor_headers(
+    connect: Callable[..., KafkaClient], cluster: MockCluster, idempotent: bool
+) -> None:
+    """Silent on ApiVersions twice, it was taken for a 0.9.0: records went out without idempotence, headers and administration were refused."""
+    cluster.on("ApiVersions", Drop(before=True), times=2)
+    client = connect(cluster, connect_timeout_ms=1000)
+    client.connect(5)
+    producer = client.get_producer(enable_idempotence=idempotent, **QUICK)
+    assert producer.produce("t", b"x", headers=[("a", b"b")]).result(LIMIT_S).offset == 0
+    assert cluster.count("InitProducerId") == idempotent
+    assert client.admin().create_topics(["new"])
+    consumer = client.get_consumer(topics="t")
+    assert consumer.consume(timeout_ms=5000).headers == [("a", b"b")]
+
+
+def test_a_broker_that_says_what_it_speaks_is_not_doubted(
+    connect: Callable[..., KafkaClient], make_cluster: Callable[..., MockCluster]
+) -> None:
+    """Its connection is being opened when the batch is made ready: what it said on another one is believed."""
+    client = connect(make_cluster(versions="2.0.0"))
+    delivery = client.get_producer(compression="zstd", retries=0, **QUICK).produce("t", b"x")
+    assert type(delivery.exception(LIMIT_S)).__name__ == "UnsupportedCodec"
+
+
 def test_retries_are_bounded_by_the_option(client: KafkaClient, cluster: MockCluster) -> None:
     cluster.on("Produce", Error(NOT_LEADER), times=None)
     producer = client.get_producer(retries=3, **QUICK)

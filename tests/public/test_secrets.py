@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 
 import gkafka
-from gkafka import KafkaClient, SslConfig
+from gkafka import KafkaClient, SslConfig, jaas
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
-from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, legacy
+from gkafka.kafka.client_async import KafkaClient as VersionClient
 from gkafka.testing import MockCluster, Sasl
 from tests.public.conftest import Connect
 
@@ -21,6 +23,11 @@ OURS = str(Path(gkafka.__file__).parent)
 SECRET = "s3cret-of-alice"
 KEY = base64.b64encode(bytes(range(256))).decode()
 SKINS = (KafkaProducer, KafkaConsumer, KafkaAdminClient)
+LEGACY = (
+    lambda hosts, given: legacy.KafkaClient(hosts, handler="threading", timeout=5, **given),
+    lambda hosts, given: VersionClient(bootstrap_servers=hosts, handler="threading", **given),
+)
+"""What kafka-python has, or had, beside its three classes."""
 SAYS_WHO = {
     "security_protocol": "SASL_PLAINTEXT",
     "allow_plaintext_credentials": True,
@@ -78,6 +85,43 @@ def test_kafka_pythons_classes_show_no_password_when_they_cannot_be_made(guarded
     assert SECRET not in failing(lambda: skin(bootstrap_servers=guarded.bootstrap, handler="threading", **{**SAYS_WHO, **wrong}))
 
 
+class Shows:
+    """An object of somebody else's, which shows what it holds."""
+
+    def __repr__(self) -> str:
+        return SECRET
+
+
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient])
+@pytest.mark.parametrize(
+    "given",
+    [SECRET.encode(), bytearray(SECRET.encode()), (SECRET,), [SECRET], {"a": SECRET}, Shows()],
+    ids=lambda given: type(given).__name__,
+)
+@pytest.mark.parametrize(
+    "option",
+    [
+        "sasl_plain_password",
+        "ssl_password",
+        "proxy_url",
+        "ssl_keyfile",
+        "ssl_certfile",
+        "ssl_cafile",
+    ],
+)
+def test_a_secret_that_is_no_text_is_refused_and_not_shown(skin: Any, option: str, given: Any) -> None:
+    hosts = {"hosts": "127.0.0.1:1"} if skin is KafkaClient else {"bootstrap_servers": "127.0.0.1:1"}
+    tls = {"security_protocol": "SSL"} if option.startswith("ssl_") else {}
+    told = failing(lambda: skin(**hosts, handler="threading", **tls, **{option: given}))
+    assert SECRET not in told
+    assert f"not {type(given).__name__}" in told
+
+
+def test_a_files_path_of_a_wrong_type_is_still_shown() -> None:
+    with pytest.raises(ConfigurationError, match=r"ssl_cafile=PosixPath\('ca.pem'\): must be str, not PosixPath"):
+        KafkaClient("127.0.0.1:1", security_protocol="SSL", ssl_cafile=Path("ca.pem"))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("skin", SKINS)
 def test_kafka_pythons_classes_show_no_password_while_they_live(guarded: MockCluster, skin: Any) -> None:
     made = skin(bootstrap_servers=guarded.bootstrap, handler="threading", **SAYS_WHO)
@@ -86,14 +130,60 @@ def test_kafka_pythons_classes_show_no_password_while_they_live(guarded: MockClu
         assert made.config["sasl_plain_password"] == SECRET  # as documented: the options in force
         with pytest.raises(TypeError, match="not pickled"):
             pickle.dumps(made.config)
+        copied = copy.deepcopy(made.config["sasl_plain_password"])
+        assert SECRET not in f"{copied}{copied!r}%s%r" % (copied, copied)
     finally:
         made.close()
 
 
-@pytest.mark.parametrize("skin", [*SKINS, KafkaClient])
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient, legacy.KafkaClient, legacy.KafkaConsumer])
 def test_what_was_not_made_can_be_shown(skin: Any) -> None:
     """Where a traceback shows the arguments of the call that failed, it is among them."""
     assert skin.__name__ in repr(skin.__new__(skin))
+
+
+@pytest.mark.parametrize("skin", LEGACY, ids=["client", "version client"])
+def test_older_clients_of_kafka_python_show_no_password(guarded: MockCluster, skin: Any) -> None:
+    made = skin(guarded.bootstrap, SAYS_WHO)
+    try:
+        assert SECRET not in repr(made) + repr(vars(made))
+    finally:
+        if hasattr(made, "close"):
+            made.close()
+    for wrong in ({"no_such_option": 1}, {"sasl_plain_username": "bob"}, {"sasl_plain_password": SECRET.encode()}):
+        assert SECRET not in failing(lambda wrong=wrong: _connected(skin(guarded.bootstrap, {**SAYS_WHO, **wrong})))
+
+
+def test_a_password_for_a_consumer_that_takes_none_is_not_shown(guarded: MockCluster) -> None:
+    assert SECRET not in failing(lambda: legacy.KafkaConsumer("t", metadata_broker_list=[guarded.bootstrap], **SAYS_WHO))
+
+
+def _connected(made: Any) -> None:
+    made.check_version(timeout=5)
+
+
+def test_processes_of_a_client_are_told_its_password_by_a_pipe_alone(guarded: MockCluster) -> None:
+    with KafkaProducer(bootstrap_servers=guarded.bootstrap, handler="threading", **SAYS_WHO) as producer:
+        producer.send("t", b"v").get(10)
+    client = legacy.KafkaClient(guarded.bootstrap, handler="threading", **SAYS_WHO)
+    consumer = legacy.MultiProcessConsumer(client, None, "t", auto_commit=False, num_procs=1)
+    try:
+        assert SECRET not in repr(vars(consumer))
+        commands = [Path(f"/proc/{process.pid}/{file}").read_bytes() for process in consumer.procs for file in ("cmdline", "environ")]
+        assert commands
+        assert SECRET.encode() not in b"".join(commands)
+        assert [message.message.value for message in consumer.get_messages(count=1, block=True, timeout=10)] == [b"v"]
+    finally:
+        consumer.stop()
+        client.close()
+
+
+@pytest.mark.parametrize(("more", "mechanism"), [("x", "PLAIN"), ("", "SCRAM-SHA-256")])
+def test_a_login_line_that_is_wrong_is_not_shown(more: str, mechanism: str) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    with pytest.raises(ConfigurationError) as caught:
+        jaas.client_options(f'{module} required username="alice" password="{SECRET}" {more};', mechanism)
+    assert SECRET not in told_by(caught.value)
 
 
 # -- pass phrases and keys -----------------------------------------------------------------------------------------------

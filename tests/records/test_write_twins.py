@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gkafka.records._pure as pure
+from tests.effort import quick_and_thorough, tried
 from tests.records.write_helpers import SLOW, Owner, make_appender
 
 speed = pytest.importorskip("gkafka.records._speed")
@@ -86,9 +87,7 @@ class Pair:
         assert self.appenders[0].available == self.appenders[1].available
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(blobs, blobs, stamps, headers), min_size=1, max_size=20), st.integers(0, 4), st.booleans())
-def test_the_same_records_make_the_same_bytes(rows: list[Any], codec: int, transactional: bool) -> None:
+def make_the_same_bytes(rows: list[Any], codec: int, transactional: bool) -> None:
     pair = Pair(batch_bytes=1 << 18)
     pair.both(lambda a: a.open("t", 1, 1.0))
     for value, key, stamp, some in rows:
@@ -105,12 +104,19 @@ def test_the_same_records_make_the_same_bytes(rows: list[Any], codec: int, trans
         assert [both[0].record(i) for i in range(both[0].count)] == [both[1].record(i) for i in range(both[1].count)]
 
 
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(st.tuples(blobs, blobs, stamps), min_size=1, max_size=10),
-    st.sampled_from([(0, 0), (0, 1), (0, 3), (1, 0), (1, 2), (1, 3), (1, 4), (3, 0)]),
-)
-def test_the_same_records_make_the_same_message_set(rows: list[Any], form: tuple[int, int]) -> None:
+@pytest.mark.parametrize("examples", quick_and_thorough(60, 400))
+def test_the_same_records_make_the_same_bytes(examples: int) -> None:
+    tried(
+        make_the_same_bytes,
+        st.lists(st.tuples(blobs, blobs, stamps, headers), min_size=1, max_size=20),
+        st.integers(0, 4),
+        st.booleans(),
+        seed=1,
+        examples=examples,
+    )
+
+
+def make_the_same_message_set(rows: list[Any], form: tuple[int, int]) -> None:
     pair = Pair(batch_bytes=1 << 18)
     pair.both(lambda a: a.open("t", 1, 1.0))
     for value, key, stamp in rows:
@@ -122,9 +128,18 @@ def test_the_same_records_make_the_same_message_set(rows: list[Any], form: tuple
         assert bytes(both[0].wire) == bytes(both[1].wire)
 
 
-@settings(max_examples=400, deadline=None)
-@given(blobs | odd, blobs | odd, st.none() | st.integers(-1, 5) | odd, st.none() | stamps | odd, headers | odd)
-def test_the_same_input_is_refused_alike(value: Any, key: Any, partition: Any, stamp: Any, some: Any) -> None:
+@pytest.mark.parametrize("examples", quick_and_thorough(60, 400))
+def test_the_same_records_make_the_same_message_set(examples: int) -> None:
+    tried(
+        make_the_same_message_set,
+        st.lists(st.tuples(blobs, blobs, stamps), min_size=1, max_size=10),
+        st.sampled_from([(0, 0), (0, 1), (0, 3), (1, 0), (1, 2), (1, 3), (1, 4), (3, 0)]),
+        seed=2,
+        examples=examples,
+    )
+
+
+def is_refused_alike(value: Any, key: Any, partition: Any, stamp: Any, some: Any) -> None:
     pair = Pair()
     for number in range(4):
         pair.both(lambda a, n=number: a.open("t", n, 1.0))
@@ -134,6 +149,20 @@ def test_the_same_input_is_refused_alike(value: Any, key: Any, partition: Any, s
     pair.check()
     results = [outcome(lambda m=m: m.check_record("t", value, key, some)) for m in (speed, pure)]
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("examples", quick_and_thorough(120, 800))
+def test_the_same_input_is_refused_alike(examples: int) -> None:
+    tried(
+        is_refused_alike,
+        blobs | odd,
+        blobs | odd,
+        st.none() | st.integers(-1, 5) | odd,
+        st.none() | stamps | odd,
+        headers | odd,
+        seed=3,
+        examples=examples,
+    )
 
 
 operations = st.one_of(
@@ -157,9 +186,7 @@ operations = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.lists(operations, max_size=60), st.sampled_from([2048, 3000, 16384]), st.sampled_from([9_000, 60_000]))
-def test_any_order_of_calls_ends_alike(calls: list[Any], batch_bytes: int, buffer_bytes: int) -> None:
+def end_alike(calls: list[Any], batch_bytes: int, buffer_bytes: int) -> None:
     pair = Pair(batch_bytes=batch_bytes, buffer_bytes=buffer_bytes, max_record_bytes=8192)
     views: list[tuple[Any, Any, bytes]] = []
     for name, *args in calls:
@@ -175,6 +202,18 @@ def test_any_order_of_calls_ends_alike(calls: list[Any], batch_bytes: int, buffe
     for batch in pair.appenders[1].open_batches():
         pair.appenders[1].release(batch)
     assert [a.available for a in pair.appenders] == [buffer_bytes, buffer_bytes]
+
+
+@pytest.mark.parametrize("examples", quick_and_thorough(100, 600))
+def test_any_order_of_calls_ends_alike(examples: int) -> None:
+    tried(
+        end_alike,
+        st.lists(operations, max_size=60),
+        st.sampled_from([2048, 3000, 16384]),
+        st.sampled_from([9_000, 60_000]),
+        seed=4,
+        examples=examples,
+    )
 
 
 def run(pair: Pair, views: list[Any], name: str, args: list[Any]) -> None:

@@ -3,7 +3,8 @@
     python -m tests.spark.matrix [4.1.4 ...]
 
 Each version is fetched by pip into a folder of its own in the cache of tests/live/maven.py, about 900 MB each, and lies before the environment's packages on
-the path. What is left out on a version is printed with the reason.
+the path; the JVM connector that belongs to it comes from Maven. What is left out on a version is printed with the reason. Brokers and Spark may take their
+time to start: only the tests themselves have limits.
 """
 
 from __future__ import annotations
@@ -18,22 +19,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.live.kafka import RELEASES
 from tests.live.maven import cache_folder
+from tests.spark.connector import connector_jars
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ("4.0.4", "4.1.4", "4.2.1")
 BESIDE = ("pandas<3",)  # PySpark 4.0 and 4.1 stumble over 3
+KAFKA = "4.2.0"  # as the tests' fixtures have it
 VERSION_S = 3600
 STREAM, SINK, ORACLE, VERSION = (f"tests/spark/live/test_{name}.py" for name in ("stream", "sink", "oracle", "versions"))
 SUITE = (VERSION, STREAM, SINK, ORACLE)
 
-BESIDE_THE_JVM = (
-    f"{STREAM}::test_a_checkpoint_goes_from_the_jvm_connector_to_gkafka_and_back",
-    f"{SINK}::test_what_it_writes_the_jvm_connector_reads_and_the_other_way_round",
-    f"{ORACLE}::test_the_same",
-    f"{ORACLE}::test_neither_has",
-    f"{ORACLE}::test_refusals",
-)
 WITH_LIMITS = (
     f"{STREAM}::test_available_now_reads_in_capped_batches_what_was_there",
     f"{STREAM}::test_a_cap_holds_in_a_running_query_and_the_lag_is_told",
@@ -42,7 +39,6 @@ WITH_LIMITS = (
     f"{STREAM}::test_compaction_leaves_gaps",
 )
 BEFORE_4_2 = {
-    "the JVM connector is there for 4.2 and 4.3": BESIDE_THE_JVM,
     "one capped batch with AvailableNow, no lag in the progress (test_versions.py asserts both)": WITH_LIMITS,
 }
 # Sockets of its own that PySpark leaves to the garbage collector there: not what these tests are about. All other warnings are errors there, too.
@@ -89,6 +85,13 @@ def packages(version: str) -> Path:
     return place
 
 
+def fetched(version: str) -> Path:
+    """The same, and the jars of Kafka and of the JVM connector are there, too: no test's time goes into fetching them."""
+    RELEASES[KAFKA].jars()
+    connector_jars(version)
+    return packages(version)
+
+
 def run(version: str) -> Outcome:
     """Plays the suite on a version, and prints what pytest prints."""
     is_old = tuple(map(int, version.split(".")))[:2] < (4, 2)
@@ -97,9 +100,9 @@ def run(version: str) -> Outcome:
     for reason, tests in left_out.items():
         print(f"left out: {reason}", *tests, sep="\n  ", flush=True)
     deselected = [word for tests in left_out.values() for test in tests for word in ("--deselect", test)]
-    place, began = packages(version), time.monotonic()
+    place, began = fetched(version), time.monotonic()
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
-        options = ["-q", "-p", "no:cacheprovider", "-m", "not soak", f"--junit-xml={report.name}"]
+        options = ["-q", "-p", "no:cacheprovider", "-m", "not soak", "-o", "timeout_func_only=true", f"--junit-xml={report.name}"]
         settings = ["-o", "filterwarnings=" + "\n".join(("error", *SOCKETS_BEFORE_4_2))] if is_old else []
         command = [sys.executable, "-m", "pytest", *options, *settings, *SUITE, *deselected]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), str(ROOT)]), "PYTHONUNBUFFERED": "1"}

@@ -6,13 +6,33 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import gkafka.spark
 from gkafka.exceptions import ConfigurationError
 
 ROOT = Path(gkafka.__file__).parent.parent
+
+
+class Session:
+    """A session in which registering ends with an error of this condition."""
+
+    def __init__(self, condition: str) -> None:
+        self.condition, self.dataSource = condition, self
+
+    def register(self, source: type) -> None:
+        raise AnalysisException(source.__name__, errorClass=self.condition)
+
+
+def test_a_format_that_spark_has_found_by_itself_is_registered() -> None:
+    session: Any = Session("DATA_SOURCE_ALREADY_EXISTS")
+    gkafka.spark.register(session)
+    session.condition = "CANNOT_RENAME_ACROSS_CATALOG"
+    with pytest.raises(AnalysisException):
+        gkafka.spark.register(session)
 
 
 def test_every_public_name_is_there_and_listed() -> None:

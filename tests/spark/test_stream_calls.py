@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 import logging
@@ -20,7 +21,7 @@ from gkafka.handlers import ThreadingHandler
 from gkafka.spark.offsets import DataLossError
 from gkafka.spark.source import GKafkaDataSource, kafka_schema
 from gkafka.spark.streamdriver import AvailableNowError
-from gkafka.spark.streamreader import GKafkaStreamReader
+from gkafka.spark.streamreader import GKafkaStreamReader, _nothing_collected
 from gkafka.testing import Close, Error, MockCluster
 from tests.records.handmade import TRANSACTIONAL, marker, values
 from tests.spark.streaming import Checkpoint, OldQuery, Query
@@ -80,6 +81,18 @@ def test_a_readers_constructor_never_raises_and_each_of_its_calls_does() -> None
             call()
     reader.commit({})
     reader.stop()
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_what_is_imported_for_a_query_is_not_searched_for_garbage_meanwhile(is_on: bool) -> None:
+    was_on = gc.isenabled()
+    try:
+        (gc.enable if is_on else gc.disable)()
+        with _nothing_collected():
+            assert not gc.isenabled()
+        assert gc.isenabled() is is_on
+    finally:
+        (gc.enable if was_on else gc.disable)()
 
 
 def test_offsets_are_the_jvm_connectors_in_order(cluster: MockCluster, streaming: Streaming) -> None:

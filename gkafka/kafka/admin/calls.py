@@ -20,6 +20,7 @@ __all__ = [
     "class_of",
     "code_of",
     "id_of",
+    "listed",
     "member",
     "name_of",
     "outcomes_of",
@@ -33,6 +34,13 @@ E = TypeVar("E", bound=enum.Enum)
 
 class BadTopicNameError(IllegalArgumentError, InvalidTopicError):
     """A name that no topic can have: an argument that cannot be used, and what kafka-python has a broker say."""
+
+
+def listed(name: str, given: Any) -> list[Any]:
+    """A list that was given for an argument. A text is none: it would be taken letter by letter."""
+    if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
+        raise IllegalArgumentError(f"{name}={given!r}: must be a list, also for one")
+    return list(given)
 
 
 class Outcomes(NamedTuple):

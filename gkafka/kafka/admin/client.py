@@ -33,6 +33,7 @@ class NotReachedError(NoBrokersAvailableError, KafkaTimeoutError):
     """No broker answered in time: kafka-python 3 has the second of these names for it, older versions have the first."""
 
 
+@o.telling(_OTHER_NAMES)
 class KafkaAdminClient(TopicCalls, PartitionCalls, ConfigCalls, GroupCalls, AclCalls, ClusterCalls, TransactionCalls, UserCalls):
     """A cluster's administrator. Thread safe; greenlets may share it as well.
 

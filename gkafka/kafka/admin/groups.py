@@ -10,7 +10,7 @@ from gkafka.admin import GroupDescription, GroupMember, GroupOffset
 from gkafka.admin.arguments import by_topic
 from gkafka.common import TopicPartition
 from gkafka.exceptions import GroupIdNotFound, KafkaException, NonEmptyGroup, ProtocolError, UnknownMemberId
-from gkafka.kafka.admin.calls import Calls, class_of, member, name_of, outcomes_of, text_of, with_operations
+from gkafka.kafka.admin.calls import Calls, class_of, listed, member, name_of, outcomes_of, text_of, with_operations
 from gkafka.kafka.admin.partitions import OffsetSpec, OffsetTimestamp
 from gkafka.kafka.errors import IllegalArgumentError, NoError, WrongTypeError
 from gkafka.kafka.structs import GroupInformation, MemberInformation, OffsetAndMetadata
@@ -184,7 +184,7 @@ class GroupCalls(Calls):
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> list[tuple[str, type[KafkaException]]]:
         """Delete groups with their offsets. Returns (group, NoError or the class of an error) for each."""
-        names = list(group_ids)
+        names = listed("group_ids", group_ids)
         self._check_coordinator(names, group_coordinator_id)
         told = outcomes_of(self._admin.delete_groups, names, timeout=self._within())
         return [(name, class_of(told.errors.get(name))) for name in names]
@@ -198,7 +198,7 @@ class GroupCalls(Calls):
 
     # -- what both are made of ---------------------------------------------------------------------------------------------------
     def _described(self, group_ids: Iterable[str], coordinator: int | None) -> dict[str, Any]:
-        names = list(group_ids)
+        names = listed("group_ids", group_ids)
         self._check_coordinator(names, coordinator)
         told = with_operations(self._admin.describe_groups, names, timeout=self._within())
         return {name: told.of(name) for name in names}

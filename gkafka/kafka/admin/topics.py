@@ -8,7 +8,7 @@ from uuid import UUID
 
 from gkafka.admin import CreatedTopic, PartitionDescription, TopicDescription
 from gkafka.exceptions import KafkaTimeoutError, UnknownTopicOrPartition
-from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, id_of, outcomes_of, text_of, topic_name, with_operations
+from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, id_of, listed, outcomes_of, text_of, topic_name, with_operations
 from gkafka.kafka.admin.config_resource import ConfigSourceType
 from gkafka.kafka.admin.new_topic import native_topics
 from gkafka.kafka.errors import IllegalArgumentError
@@ -86,9 +86,7 @@ class TopicCalls(Calls):
 
     def _names(self, topics: Any, within: float) -> list[str]:
         """Names as they are, and the names of ids."""
-        if isinstance(topics, (str, bytes)) or not hasattr(topics, "__iter__"):
-            raise IllegalArgumentError(f"topics={topics!r}: must be a list, also for one")
-        wanted = list(topics)
+        wanted = listed("topics", topics)
         if not any(isinstance(one, UUID) for one in wanted):
             return list(map(topic_name, wanted))
         by_id = {topic.topic_id: name for name, topic in self._admin.list_topics(internal=True, timeout=within).items()}

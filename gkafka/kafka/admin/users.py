@@ -10,7 +10,7 @@ from gkafka.admin import ScramMechanism
 from gkafka.admin.users import SALT_BYTES, salted_password
 from gkafka.config import Secret
 from gkafka.exceptions import BrokerError, KafkaException
-from gkafka.kafka.admin.calls import Calls, member, outcomes_of, text_of
+from gkafka.kafka.admin.calls import Calls, listed, member, outcomes_of, text_of
 from gkafka.kafka.errors import IllegalArgumentError
 
 __all__ = ["ScramMechanism", "UserCalls", "UserScramCredentialDeletion", "UserScramCredentialUpsertion"]
@@ -86,7 +86,7 @@ class UserCalls(Calls):
 
     def describe_user_scram_credentials(self, users: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
         """What users can log in with, None for all. An error of a user is its "error"."""
-        names = None if users is None else list(users)
+        names = None if users is None else listed("users", users)
         told = outcomes_of(self._admin.describe_users, names, timeout=self._within())
         return {user: _shown(told.of(user)) for user in (told.results.keys() | told.errors.keys() if names is None else names)}
 

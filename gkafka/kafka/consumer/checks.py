@@ -15,7 +15,20 @@ from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.options import CLIENT, native, told_as
 from gkafka.skins import ASSIGNORS, Assignor, RangeAssignor, RoundRobinAssignor
 
-__all__ = ["DEFAULTS", "NAMES", "assignors", "check_options", "compiled", "of_consumer", "of_member", "policy", "retold", "told_by_name"]
+__all__ = [
+    "DEFAULTS",
+    "NAMES",
+    "assignors",
+    "check_options",
+    "compiled",
+    "of_consumer",
+    "of_member",
+    "policy",
+    "retold",
+    "telling",
+    "told_by_name",
+    "without_effect",
+]
 
 DEFAULTS: dict[str, Any] = {
     **CLIENT,
@@ -42,6 +55,7 @@ DEFAULTS: dict[str, Any] = {
     "consumer_timeout_ms": float("inf"),
     "skip_double_compressed_messages": False,
     "exclude_internal_topics": True,
+    "receive_message_max_bytes": 100_000_000,
 }
 """kafka-python 1.4's, and of newer versions what has a meaning here."""
 
@@ -63,6 +77,11 @@ OF_MEMBERS = {
     "heartbeat_interval_ms": "heartbeat_interval_ms",
     "group_instance_id": "group_instance_id",
 }
+OF_GROUPS = (
+    *("session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms", "partition_assignment_strategy"),
+    *("auto_commit_interval_ms", "default_offset_commit_callback"),
+)
+"""Options that do nothing without a group. Programs give them all the same, from settings that others of theirs share: so it is told, not refused."""
 OLD_POLICIES = {"smallest": "earliest", "largest": "latest"}
 _OTHER_NAMES = {
     **{ours: theirs for theirs, ours in NAMES.items() if ours != theirs},
@@ -72,10 +91,14 @@ _OTHER_NAMES = {
     "assignors": "partition_assignment_strategy",
     "auto_create_topics": "allow_auto_create_topics",
     "auto_commit": "enable_auto_commit",
+    "max_response_bytes": "receive_message_max_bytes",
 }
 
 
-def told_by_name() -> contextlib.AbstractContextManager[None]:
+telling = options.telling(_OTHER_NAMES)
+
+
+def told_by_name() -> contextlib._GeneratorContextManager[None]:
     """An error about one of gkafka's options names kafka-python's."""
     return told_as(_OTHER_NAMES)
 
@@ -112,6 +135,13 @@ def check_options(c: Mapping[str, Any]) -> None:
     for name in ("key_deserializer", "value_deserializer"):
         if c[name] is not None and not callable(c[name]) and not callable(getattr(c[name], "deserialize", None)):
             raise WrongTypeError(f"{name}={c[name]!r}: must be callable with the bytes, or a Deserializer")
+
+
+def without_effect(given: Mapping[str, Any], c: Mapping[str, Any]) -> list[str]:
+    """The options that were given, and do nothing."""
+    if c["group_id"] is not None:
+        return []
+    return [name for name in given if name in OF_GROUPS or (name == "enable_auto_commit" and given[name] is True)]
 
 
 def of_consumer(c: Mapping[str, Any], *, member: bool, assignors: Sequence[Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
 from gkafka.exceptions import (
-    AssignmentError,
     ConsumerStoppedException,
     CorruptRecordError,
     ForkedClientError,
@@ -21,7 +20,18 @@ from gkafka.exceptions import (
     SerializationError,
 )
 from gkafka.kafka import options as o
-from gkafka.kafka.consumer.checks import DEFAULTS, assignors, check_options, compiled, of_consumer, policy, retold, told_by_name
+from gkafka.kafka.consumer.checks import (
+    DEFAULTS,
+    assignors,
+    check_options,
+    compiled,
+    of_consumer,
+    policy,
+    retold,
+    telling,
+    told_by_name,
+    without_effect,
+)
 from gkafka.kafka.consumer.commits import Commits, offsets_of
 from gkafka.kafka.consumer.fetcher import Row, row_of
 from gkafka.kafka.consumer.lookups import Lookups, check_partition, check_partitions
@@ -29,6 +39,7 @@ from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
 from gkafka.kafka.errors import DamagedRecordError, IllegalArgumentError, IllegalStateError, NoOffsetForPartitionError, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
+from gkafka.kafka.metrics.rates import Rates
 from gkafka.kafka.metrics.reporters import Reporters
 from gkafka.kafka.serializer import as_function, end
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
@@ -43,6 +54,7 @@ TICK_MS = 1000.0
 EARLIEST = -2
 
 
+@telling
 class KafkaConsumer:
     """Consumes records of topics, alone or as the member of a group. Several workers may use it at once: each record goes to one of them.
 
@@ -59,6 +71,9 @@ class KafkaConsumer:
         configs = hide_secrets(configs)
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()", measured=True)
         check_options(self.config)
+        if idle := without_effect(configs, self.config):
+            log.warning("KafkaConsumer(): %s: without a group_id this does nothing; give one, or leave it out", ", ".join(idle))
+        self._rates = Rates(self.config, lambda: self._handler.monotonic())
         self._assignors = assignors(self.config["partition_assignment_strategy"])
         self._key = as_function(self.config["key_deserializer"], "deserialize")
         self._value = as_function(self.config["value_deserializer"], "deserialize")
@@ -66,6 +81,7 @@ class KafkaConsumer:
         self._leaving: Consumer | None = None
         self._unplaced: set[TopicPartition] = set()
         self._to_stay_paused: set[TopicPartition] = set()  # of those, what the application has paused itself
+        self._unread: set[TopicPartition] = set()  # assigned by hand, and neither read, placed nor asked for yet: a commit places them
         self._listener: ConsumerRebalanceListener | None = None
         self._subscribed: set[str] | re.Pattern[str] | None = None
         self._assigned = False
@@ -73,7 +89,8 @@ class KafkaConsumer:
         self._reporters = Reporters(self.config["metric_reporters"], self.config, self._metrics)
         with told_by_name():
             shown = {"exclude_internal_topics": self.config["exclude_internal_topics"]}
-            self._client = KafkaClient(**shown, **o.client_options(self.config, named="kafka-python-%d"))
+            bound = {"max_response_bytes": self.config["receive_message_max_bytes"]}
+            self._client = KafkaClient(**shown, **bound, **o.client_options(self.config, named="kafka-python-%d"))
         self._handler = self._client.handler
         self._lookups = Lookups(self._client, self.config)
         self._commits = Commits(self._handler, self.config["default_offset_commit_callback"])
@@ -102,6 +119,7 @@ class KafkaConsumer:
             taken.update(on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
         with told_by_name():
             made = self._prepared(self._client.get_consumer(topics, group, **taken))
+        self._metrics()  # from here on rates count
         self._reporters.look()
         return made
 
@@ -134,16 +152,26 @@ class KafkaConsumer:
         given: Any = compiled(pattern) if pattern is not None else [check_topic_name(name) for name in names]
         for name in names:  # what is not there is told before anything is given up
             self._client.cluster.wait_for_topic(name)
+        wanted = given if pattern is not None else set(given)
+        if self._consumer is not None and wanted == self._subscribed:
+            self._listener = listener
+            return
+        stay = self._standing() if self.config["group_id"] is None else {}  # a group says itself where its members begin
+        paused = self.paused()
         self._drop()
-        self._subscribed, self._listener = given if pattern is not None else set(given), listener
+        self._subscribed, self._listener = wanted, listener
         try:
-            self._make(given)
+            consumer = self._make(given)
+            for tp in consumer.assignment() & stay.keys():
+                consumer.seek(tp, stay[tp])
+            consumer.pause(consumer.assignment() & stay.keys() & paused)
         except BaseException:
             self._subscribed = self._listener = None
             raise
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others, without sharing. An empty list reads none. Raises IllegalStateError after subscribe()."""
+        """Read these partitions and no others, without sharing; those that were assigned already go on where they stand. An empty list reads none.
+        Raises IllegalStateError after subscribe()."""
         self._check_open()
         if self._subscribed is not None:
             raise IllegalStateError("assign() after subscribe(): call unsubscribe() first")
@@ -151,17 +179,29 @@ class KafkaConsumer:
         if not wanted:
             self.unsubscribe()
             return
+        if self._consumer is None and self.config["group_id"] is not None:
+            self._unread = set(wanted)
         consumer = self._consumer if self._consumer is not None else self._make(None)
         timeout_s = self._seconds(None)
-        starts = {tp: self._committed(tp) for tp in wanted} if policy(self.config) == "none" else {}
-        self._unplaced, self._to_stay_paused = {tp for tp, offset in starts.items() if offset is None}, set()
-        if self._unplaced:
-            # Where nothing was read yet: a commit of that place loses nothing.
-            consumer.assign({tp: EARLIEST if offset is None else offset for tp, offset in starts.items()}, timeout=timeout_s)
-            consumer.pause(self._unplaced)
-        else:
-            consumer.assign(wanted, timeout=timeout_s)
+        stay, paused = self._standing(), self.paused() & set(wanted)
+        starts: dict[TopicPartition, int | None] = {tp: stay.get(tp) for tp in wanted}
+        unplaced = set()
+        if policy(self.config) == "none":
+            starts = {tp: self._committed(tp) if offset is None else offset for tp, offset in starts.items()}
+            unplaced = {tp for tp, offset in starts.items() if offset is None}
+            starts.update(dict.fromkeys(unplaced, EARLIEST))  # where nothing was read yet: a commit of that place loses nothing
+        consumer.assign(starts, timeout=timeout_s)
+        consumer.pause(paused | unplaced)
+        self._unplaced, self._to_stay_paused = unplaced, paused & unplaced
         self._assigned = True
+
+    def _standing(self) -> dict[TopicPartition, int]:
+        """Where each partition that is read stands."""
+        consumer = self._consumer
+        if consumer is None:
+            return {}
+        found = {tp: consumer.position(tp) for tp in consumer.assignment() - self._unplaced}
+        return {tp: offset for tp, offset in found.items() if offset >= 0}
 
     def _committed(self, tp: TopicPartition) -> Any:
         return self._lookups.committed(tp, with_metadata=False, timeout_ms=None) if self.config["group_id"] is not None else None
@@ -169,13 +209,14 @@ class KafkaConsumer:
     def _check_placed(self) -> None:
         """Of partitions without a place the application has to say one, by seek()."""
         for tp in sorted(self._unplaced):
-            raise self._no_place(tp)
+            raise self._no_place(*tp)
 
-    def _no_place(self, tp: TopicPartition) -> NoOffsetForPartitionError:
-        text = f"{tp.topic}-{tp.partition}: nothing is committed and auto_offset_reset={self.config['auto_offset_reset']!r}: seek() first"
-        return NoOffsetForPartitionError(text, topic=tp.topic, partition=tp.partition)
+    def _no_place(self, topic: str | None, partition: int | None) -> NoOffsetForPartitionError:
+        text = f"{topic}-{partition}: nothing is committed and auto_offset_reset={self.config['auto_offset_reset']!r}: seek() first"
+        return NoOffsetForPartitionError(text, topic=topic, partition=partition)
 
     def _place(self, consumer: Consumer, tp: TopicPartition, offset: int) -> None:
+        self._unread.discard(tp)
         consumer.seek(tp, offset)
         if tp in self._unplaced:
             self._unplaced.discard(tp)
@@ -198,6 +239,7 @@ class KafkaConsumer:
         finally:
             self._consumer = self._leaving = None
             self._unplaced.clear()
+            self._unread.clear()
             self._to_stay_paused.clear()
 
     def assignment(self) -> set[TopicPartition]:
@@ -246,6 +288,7 @@ class KafkaConsumer:
             self._handler.sleep(min(timeout_ms, TICK_MS) / 1000)
             return {}
         self._check_placed()
+        self._unread.clear()
         taken = self._asked(consumer, consumer.consume_batch, wanted, min(timeout_ms, 1e9))
         return self._by_partition(taken) if taken else {}
 
@@ -260,7 +303,9 @@ class KafkaConsumer:
             raise DamagedRecordError(*exc.args, topic=exc.topic, partition=exc.partition, offset=exc.offset) from exc
         except SerializationError as exc:
             failed = _of_deserializer(exc)
-        except AssignmentError as exc:
+        except NoOffsetForPartitionError as exc:
+            raise self._no_place(exc.topic, exc.partition) from None  # as after assign()
+        except KafkaException as exc:
             retold(exc)
             raise
         raise failed  # out of the handler: what it was raised from stays as it was
@@ -301,6 +346,7 @@ class KafkaConsumer:
             record = consumer.next_ready() if consumer is not None else None
             if record is None:
                 self._check_placed()
+                self._unread.clear()
                 left = until - clock()
                 if left <= 0:
                     return
@@ -319,7 +365,8 @@ class KafkaConsumer:
         """The offset of the next record; None if it is not known within timeout_ms (None: request_timeout_ms)."""
         consumer, tp = self._of(partition)
         if tp in self._unplaced:
-            raise self._no_place(tp)
+            raise self._no_place(*tp)
+        self._unread.discard(tp)
         wait_s = self._seconds(timeout_ms)
         return consumer.wait_for_position(tp, wait_s)
 
@@ -386,6 +433,9 @@ class KafkaConsumer:
         timeout_s = self._seconds(timeout_ms)
         if offsets is not None:
             self._commit_of(consumer, offsets, timeout_s)()
+            if consumer is not None:
+                for tp in self._unread.intersection(offsets):
+                    self._place(consumer, tp, offsets[tp][0])
         elif consumer is not None:
             consumer.commit(timeout=timeout_s)
 
@@ -406,7 +456,7 @@ class KafkaConsumer:
             positions = consumer.positions() if consumer is not None else {}
             given = {tp: OffsetAndMetadata(offset, "") for tp, offset in positions.items() if offset >= 0}
         commit = self._commit_of(consumer, given, self._seconds(None))
-        return self._commits.later(dict(given), commit, callback)
+        return self._commits.later(dict(given), told_by_name()(commit), callback)
 
     def _committing(self) -> Consumer | None:
         self._check_usable()
@@ -459,13 +509,14 @@ class KafkaConsumer:
         return self._client.cluster.versions is not None
 
     def metrics(self, raw: bool = False) -> dict[str, Any]:
-        """Counters by group, as {"consumer-metrics": {name: number}}. raw: `stats()` of the native client instead."""
+        """Numbers by group, as {"consumer-metrics": {name: number}}: counters and positions, and of each how fast it grows, `<name>_rate` per second,
+        in the last metrics_num_samples windows of metrics_sample_window_ms. raw: `stats()` of the native client instead."""
         self._reporters.look()
         return self._client.stats() if raw else self._metrics()
 
     def _metrics(self) -> dict[str, dict[str, float]]:
         stats = self._client.stats()
-        return {"consumer-metrics": flat(stats["consumers"][0]) if stats["consumers"] else {}}
+        return {"consumer-metrics": self._rates.beside(flat(stats["consumers"][0])) if stats["consumers"] else {}}
 
     # -- the end ---------------------------------------------------------------------------------------------------------------
     def _check_open(self) -> None:

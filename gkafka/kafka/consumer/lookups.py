@@ -63,15 +63,15 @@ class Lookups:
         return {tp: found[tp][0] for tp in partitions if found.get(tp)}
 
     def _listed(
-        self, asked: dict[tuple[str, int], int], times: dict[tuple[str, int], int] | None = None
+        self, asked: dict[tuple[str, int], int], records: dict[tuple[str, int], tuple[int, int]] | None = None
     ) -> dict[tuple[str, int], list[int]]:
         """Raises KafkaTimeoutError for what does not come within request_timeout_ms, for whatever reason it does not."""
         if not asked:
             return {}
         try:
-            if times is not None:
+            if records is not None:
                 self._check_that_times_are_known(next(iter(asked))[0])
-            return self._client.cluster.list_offsets(asked, self._deadline(), isolation_level=self._level, times=times)
+            return self._client.cluster.list_offsets(asked, self._deadline(), isolation_level=self._level, records=records)
         except UnknownTopicOrPartition as exc:
             raise UnknownPartitionError(*exc.args, **exc.about) from exc
         except KafkaTimeoutError:
@@ -93,9 +93,12 @@ class Lookups:
             if not at >= 0:
                 raise IllegalArgumentError(f"timestamps[{tp}]={at!r}: must be milliseconds since the epoch, 0 or more")
             asked[tp] = int(at)
-        times: dict[tuple[str, int], int] = {}
-        found = self._listed(asked, times)
-        return {TopicPartition(*key): OffsetAndTimestamp(found[key][0], times.get(key, -1)) if found.get(key) else None for key in asked}
+        records: dict[tuple[str, int], tuple[int, int]] = {}
+        found = self._listed(asked, records)
+        return {
+            TopicPartition(*key): OffsetAndTimestamp(found[key][0], *records.get(key, (-1, -1))) if found.get(key) else None
+            for key in asked
+        }
 
     def _check_that_times_are_known(self, topic: str) -> None:
         """Before 0.10.1 a broker answers with the beginnings of segments, whose files are that old."""

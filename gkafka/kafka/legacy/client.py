@@ -10,6 +10,7 @@ from gkafka.checks import check_seconds, check_topic_name
 from gkafka.exceptions import KafkaTimeoutError, NoBrokersAvailableError, UnknownTopicOrPartition
 from gkafka.kafka import options as o
 from gkafka.kafka.errors import IllegalStateError, WrongTypeError
+from gkafka.sasloptions import hide_secrets
 
 __all__ = ["KafkaClient", "native_client"]
 
@@ -22,6 +23,7 @@ class KafkaClient:
     """
 
     def __init__(self, hosts: Any, client_id: str | bytes = "kafka-python", timeout: float = 120, **options: Any) -> None:
+        options = hide_secrets(options)
         if isinstance(client_id, bytes):
             client_id = client_id.decode()
         patience_s = check_seconds("timeout", timeout, low=0.001)
@@ -37,6 +39,8 @@ class KafkaClient:
             raise
 
     def __repr__(self) -> str:
+        if "_client" not in self.__dict__:  # it could not be made, and a traceback shows it
+            return f"<{type(self).__name__}>"
         return f"<{type(self).__name__} client_id={self.client_id!r}{' closed' if self._client.cluster.closed else ''}>"
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
@@ -18,6 +19,7 @@ from gkafka.kafka.legacy.client import connect
 from gkafka.kafka.legacy.common import ConsumerTimeout, KafkaMessage, start_of
 from gkafka.kafka.legacy.reading import Reader, ends_of
 from gkafka.kafka.legacy.triggers import Triggers
+from gkafka.sasloptions import hide_secrets
 
 __all__ = ["KafkaConsumer", "OffsetsStruct"]
 
@@ -85,6 +87,7 @@ class KafkaConsumer:
     }
 
     def __init__(self, *topics: Any, **configs: Any) -> None:
+        configs = hide_secrets(configs)
         self._client: native.KafkaClient | None = None
         self._reader: Reader | None = None
         self._triggers: Triggers | None = None
@@ -98,12 +101,15 @@ class KafkaConsumer:
             raise
 
     def __repr__(self) -> str:
+        if "_config" not in self.__dict__:  # it could not be made, and a traceback shows it
+            return f"<{type(self).__name__}>"
         of = [f"{tp.topic}-{tp.partition}" for tp in self._offsets.fetch]
         return f"<{type(self).__name__} group_id={self._config['group_id']!r} {of}{' closed' if self._client is None else ''}>"
 
     # -- options ---------------------------------------------------------------------------------------------------------------
     def configure(self, **configs: Any) -> None:
         """Take these settings, and the defaults for all others: DEFAULT_CONFIG. What is consumed, and where this consumer stands, stays."""
+        configs = hide_secrets(configs)
         c = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()")
         _check(c)
         made = native.KafkaClient(**_client_options(c))
@@ -251,9 +257,9 @@ class KafkaConsumer:
         deadline = self._handler.monotonic() + self._patience_s
         if at == -2:
             return cluster.list_offsets({key: at}, deadline)[key]
-        times: dict[tuple[str, int], int] = {}
-        found = cluster.list_offsets({key: at}, deadline, max_offsets=max(2, wanted), times=times)[key]
-        if key in times:  # a broker that tells one offset
+        records: dict[tuple[str, int], tuple[int, int]] = {}
+        found = cluster.list_offsets({key: at}, deadline, max_offsets=max(2, wanted), records=records)[key]
+        if key in records:  # a broker that tells one offset
             found = found or cluster.list_offsets({key: -1}, deadline)[key]
             begin = cluster.list_offsets({key: -2}, deadline)[key]
             found = [] if at >= 0 and found == begin else sorted({*found, *begin}, reverse=True)
@@ -353,7 +359,7 @@ def _check(c: dict[str, Any]) -> None:
     if not callable(c["deserializer_class"]):
         raise KafkaConfigurationError(f"deserializer_class={c['deserializer_class']!r}: must be callable with the bytes of a message")
     for name in ("socket_timeout_ms", "fetch_wait_max_ms", "consumer_timeout_ms"):
-        if isinstance(c[name], bool) or not isinstance(c[name], (int, float)):
+        if isinstance(c[name], bool) or not isinstance(c[name], (int, float)) or math.isnan(c[name]):
             raise KafkaConfigurationError(f"{name}={c[name]!r}: must be a number of milliseconds")
     if c["metadata_broker_list"] is not None and c["bootstrap_servers"] is not None:
         raise KafkaConfigurationError("metadata_broker_list and bootstrap_servers are two names of one setting: give one of them")

@@ -9,6 +9,7 @@ its parent. A full pipe holds the process up, which bounds what is fetched ahead
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import pickle
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 
 from gkafka.checks import check_count, check_flag, check_seconds
 from gkafka.common import TopicPartition
+from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError, ForkedClientError, KafkaException
 from gkafka.kafka.errors import WrongTypeError
 from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, plain
@@ -232,17 +234,30 @@ class MultiProcessConsumer(Consumer):
                 self._handler.sleep(0.005)
 
 
-def _picklable(client: Any) -> bytes:
+class _Packer(pickle.Pickler):
+    """For a process of our own, and a pipe that nobody else reads: secrets go with the rest."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        return (Secret, (obj.reveal(),)) if type(obj) is Secret else NotImplemented
+
+
+def _packed(options: Any) -> bytes:
+    packed = io.BytesIO()
+    _Packer(packed).dump(options)
+    return packed.getvalue()
+
+
+def _picklable(client: Any) -> dict[str, Any]:
     if not isinstance(client, KafkaClient):
         raise WrongTypeError(f"client={client!r}: must be a gkafka.kafka.legacy.KafkaClient: each process makes one with the same options")
     options = {**client.config, "handler": "threading"}
     for name, value in options.items():
         try:
-            pickle.dumps(value)
+            _packed(value)
         except Exception as exc:
             text = f"{name}={value!r} of the KafkaClient cannot be given to other processes: {exc}"
             raise ConfigurationError(text) from exc
-    return pickle.dumps(options)
+    return options
 
 
 def _shares(partitions: list[int], num_procs: int, partitions_per_proc: int) -> list[list[int]]:
@@ -253,7 +268,7 @@ def _shares(partitions: list[int], num_procs: int, partitions_per_proc: int) -> 
     return [partitions[i::count] for i in range(count)]
 
 
-def _start(options: bytes, topic: str, offsets: dict[int, int]) -> Process:
+def _start(options: dict[str, Any], topic: str, offsets: dict[int, int]) -> Process:
     """A process that reads these partitions from these offsets."""
     orders_there, orders = connection.Pipe(duplex=False)
     messages, messages_there = connection.Pipe(duplex=False)
@@ -272,7 +287,7 @@ def _start(options: bytes, topic: str, offsets: dict[int, int]) -> Process:
         orders_there.close()
         messages_there.close()
     process = Process(pid, sorted(offsets), orders, messages)
-    orders.send((os.getpid(), options, topic, offsets))
+    orders.send((os.getpid(), _packed(options), topic, offsets))
     return process
 
 

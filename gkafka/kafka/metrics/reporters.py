@@ -35,7 +35,7 @@ class KafkaMetric:
         return f"<{type(self).__name__} {self.metric_name.group}:{self.metric_name.name}>"
 
     def value(self, time_ms: float | None = None) -> float:
-        """The number now, 0.0 for what is there no more. time_ms: as in kafka-python, without an effect: these are no windows of time."""
+        """The number now, 0.0 for what is there no more. time_ms: as in kafka-python, without an effect: it is told as of now."""
         return self._read().get(self.metric_name.group, {}).get(self.metric_name.name, 0.0)
 
 

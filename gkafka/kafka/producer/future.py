@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gkafka import records
+from gkafka.exceptions import KafkaException
 from gkafka.kafka.future import Future, Outcomes
+from gkafka.kafka.producer.names import retold
 from gkafka.kafka.structs import TopicPartition
 
 __all__ = ["FutureRecordMetadata", "RecordMetadata"]
@@ -40,10 +42,17 @@ class FutureRecordMetadata(Outcomes, records.Delivery):  # type: ignore[misc]  #
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record is, as soon as that is known. Raises why it failed, or KafkaTimeoutError after timeout seconds; None waits as long
         as the producer tries, which is bounded by delivery_timeout_ms."""
-        return _metadata(self.result(timeout))
+        try:
+            return _metadata(self.result(timeout))
+        except KafkaException as exc:
+            retold(exc)
+            raise
 
     def _error(self) -> BaseException | None:
-        return records.Delivery.exception(self, 0)
+        error: BaseException | None = records.Delivery.exception(self, 0)
+        if isinstance(error, KafkaException):
+            retold(error)
+        return error
 
     def _value(self) -> RecordMetadata:
         return _metadata(self.result(0))

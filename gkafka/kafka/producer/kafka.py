@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import NoneType
 from typing import Any, ClassVar
 
-from gkafka.checks import check_topic_name
+from gkafka.checks import check_time_left, check_topic_name, check_wait
 from gkafka.client import KafkaClient
-from gkafka.exceptions import BrokerError, ConfigurationError, DeliveryError, KafkaException, MessageSizeTooLarge, RecordTooLarge
+from gkafka.exceptions import BrokerError, DeliveryError, KafkaException, KafkaTimeoutError, MessageSizeTooLarge, RecordTooLarge
 from gkafka.kafka import options as o
 from gkafka.kafka.cluster import ClusterMetadata
 from gkafka.kafka.errors import IllegalStateError, NothingToSend, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
+from gkafka.kafka.metrics.rates import Rates
 from gkafka.kafka.metrics.reporters import Reporters
 from gkafka.kafka.partitioner import DefaultPartitioner
 from gkafka.kafka.producer.future import FutureRecordMetadata
+from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, retold
+from gkafka.kafka.producer.placing import Placing, Record, chooser
 from gkafka.kafka.serializer import as_function, end
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
@@ -26,29 +29,11 @@ __all__ = ["KafkaProducer"]
 
 log = logging.getLogger(__name__)
 
-NAMES = {
-    "compression_type": "compression",
-    "linger_ms": "linger_ms",
-    "buffer_memory": "buffer_bytes",
-    "max_block_ms": "max_block_ms",
-    "max_request_size": "max_request_bytes",
-    "request_timeout_ms": "request_timeout_ms",
-    "retry_backoff_ms": "retry_backoff_ms",
-    "delivery_timeout_ms": "delivery_timeout_ms",
-    "max_in_flight_requests_per_connection": "max_in_flight",
-    "transactional_id": "transactional_id",
-    "transaction_timeout_ms": "transaction_timeout_ms",
-}
-_OTHER_NAMES = {
-    **{ours: theirs for theirs, ours in NAMES.items() if ours != theirs},
-    "batch_bytes": "batch_size",
-    "socket_timeout_ms": "request_timeout_ms",
-    "offsets_channel_socket_timeout_ms": "request_timeout_ms",
-}
 SMALLEST_BATCH = 128
 DEFAULT = DefaultPartitioner()
 
 
+@o.telling(OTHER_NAMES, but=["send"])
 class KafkaProducer:
     """Publishes records. Thread safe; greenlets may share it as well.
 
@@ -89,26 +74,30 @@ class KafkaProducer:
                 raise WrongTypeError(f"{name}={self.config[name]!r}: must be callable with what is sent, or a Serializer")
         self._key = as_function(self.config["key_serializer"], "serialize")
         self._value = as_function(self.config["value_serializer"], "serialize")
-        self._partitioner = _partitioner(self.config["partitioner"])
+        self._rates = Rates(self.config, lambda: self._client.handler.monotonic())
+        choosing = chooser(self.config["partitioner"])
         self._alone = self.config["batch_size"] == 0
         taken = self._native_options(configs)
         self._reporters = Reporters(self.config["metric_reporters"], self.config, self._metrics)
-        with o.told_as(_OTHER_NAMES):
+        with o.told_as(OTHER_NAMES):
             client = o.client_options(self.config, named="kafka-python-producer-%d")
             self._name = client["client_id"]
             self._client = KafkaClient(**client)
         try:
             o.reach(self._client, self.config)
-            with o.told_as(_OTHER_NAMES):
+            with o.told_as(OTHER_NAMES):
                 self._producer = self._client.get_producer(**taken)
         except BaseException:
             self._client.close(0)
             self._reporters.close()
             raise
-        self._producer.answer_with(FutureRecordMetadata, self._refused)
+        self._producer.answer_with(FutureRecordMetadata, self._refused, retold)
+        self._producer.retry_what_was_not_sent()  # there it waits for its connection, and `retries` counts what was sent again
+        self._placing = Placing(*choosing, self._producer, ClusterMetadata(self._client.cluster.metadata)) if choosing is not None else None
+        self._metrics()  # from here on rates count
         self._reporters.look()
         self._closed = False
-        plain = self._key is None and self._value is None and self._partitioner is None and not self._alone
+        plain = self._key is None and self._value is None and self._placing is None and not self._alone
         if plain and type(self).send is _SEND:
             self.send = self._producer.send  # type: ignore[method-assign]  # one compiled call for each record
 
@@ -123,17 +112,6 @@ class KafkaProducer:
             taken["enable_idempotence"] = options["enable_idempotence"]
         taken["batch_bytes"] = max(SMALLEST_BATCH, options["batch_size"]) if type(options["batch_size"]) is int else options["batch_size"]
         return taken
-
-    def _chosen(self, topic: str, key: Any) -> int:
-        """The partition that the partitioner chooses, whose exceptions are the caller's."""
-        everything = self.partitions_for(topic)
-        led = ClusterMetadata(self._client.cluster.metadata).available_partitions_for_topic(topic)
-        assert self._partitioner is not None
-        chosen = self._partitioner(None if key is None else bytes(key), sorted(everything), sorted(led or ()))
-        if not isinstance(chosen, int) or chosen not in everything:
-            text = f"the partitioner chose {chosen!r}: topic {topic!r} has the partitions 0 to {len(everything) - 1}"
-            raise ConfigurationError(text, topic=topic)
-        return int(chosen)
 
     def __repr__(self) -> str:
         if not hasattr(self, "_client"):  # where a traceback shows the arguments of a call that failed
@@ -159,19 +137,21 @@ class KafkaProducer:
         """
         if value is None and key is None:
             raise NothingToSend(f"a record for {topic!r} with neither a key nor a value: give one of them")
+        given_key, given_value = key, value
         if self._key is not None:
             key = self._key(topic, key)
         if self._value is not None:
             value = self._value(topic, value)
-        if self._partitioner is not None and partition is None and isinstance(key, (bytes, bytearray, memoryview, NoneType)):
-            partition = self._chosen(topic, key)
-        future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
+        if self._placing is not None and partition is None and isinstance(key, (bytes, bytearray, memoryview, NoneType)):
+            record = Record(check_topic_name(topic), given_key, key, given_value, value)
+            future = self._placing.send(record, self.partitions_for(topic), headers, timestamp_ms)
+        else:
+            future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
         if self._alone and isinstance(future, FutureRecordMetadata):
             self._producer.end_batch(future.topic, future.partition)
         return future
 
     def _refused(self, error: KafkaException) -> Future:
-        o.retold(error, _OTHER_NAMES)
         if isinstance(error, RecordTooLarge):
             refusal: BrokerError = MessageSizeTooLarge(str(error), topic=error.topic)
             refusal.__cause__ = error
@@ -179,10 +159,10 @@ class KafkaProducer:
         return Future(self._client.handler).failure(error)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until every record sent before has its outcome. timeout: seconds, None as long as that takes. Raises KafkaTimeoutError; what failed
-        is told by its future."""
+        """Wait until every record sent before has its outcome. timeout: seconds, None as long as that takes, less than nothing is 0. Raises
+        KafkaTimeoutError; what failed is told by its future."""
         try:
-            self._producer.flush(timeout)
+            self._producer.flush(None if timeout is None else check_time_left("timeout", timeout))
         except DeliveryError as exc:
             log.warning("flush: %s", exc)
 
@@ -196,13 +176,14 @@ class KafkaProducer:
         return self._client.cluster.versions is not None
 
     def metrics(self, raw: bool = False) -> dict[str, Any]:
-        """Counters by group, as {"producer-metrics": {name: number}}. raw: `stats()` of the native client instead."""
+        """Numbers by group, as {"producer-metrics": {name: number}}: counters, and of each how fast it grows, `<name>_rate` per second, in the last
+        metrics_num_samples windows of metrics_sample_window_ms. raw: `stats()` of the native client instead."""
         self._reporters.look()
         return self._client.stats() if raw else self._metrics()
 
     def _metrics(self) -> dict[str, dict[str, float]]:
         stats = self._client.stats()
-        return {"producer-metrics": flat(stats["producers"][0]) if stats["producers"] else {}}
+        return {"producer-metrics": self._rates.beside(flat(stats["producers"][0])) if stats["producers"] else {}}
 
     # -- transactions ----------------------------------------------------------------------------------------------------------
     def init_transactions(self) -> None:
@@ -229,9 +210,12 @@ class KafkaProducer:
 
     # -- the end ---------------------------------------------------------------------------------------------------------------
     def close(self, timeout: float | None = None) -> None:
-        """Send what is buffered, and end. timeout: seconds for that; what was not delivered by then fails, as its future says. Idempotent."""
+        """Send what is buffered, and end. timeout: seconds for that. What was not delivered by then fails, as its future says, and all is closed; then
+        KafkaTimeoutError is raised. Idempotent."""
         if self._closed:
             return
+        if timeout is not None:
+            check_wait("timeout", timeout)
         self._closed = True
         self.send = self._is_closed  # type: ignore[method-assign]
         try:
@@ -241,6 +225,11 @@ class KafkaProducer:
         self._reporters.close()
         end(self.config["key_serializer"])
         end(self.config["value_serializer"])
+        if self._producer.gave_up:
+            lost = ", ".join(f"{count} of topic {topic!r}" for topic, count in self._producer.gave_up.items())
+            raise KafkaTimeoutError(
+                f"close(timeout={timeout}) gave up records that were not delivered in time, as their futures say: {lost}"
+            )
 
     def _is_closed(self, *args: Any, **kwargs: Any) -> Any:
         raise IllegalStateError("KafkaProducer is closed: make a new one")
@@ -256,21 +245,13 @@ def _serializes(given: Any) -> bool:
     return given is None or callable(given) or callable(getattr(given, "serialize", None))
 
 
-def _partitioner(given: Any) -> Callable[[bytes | None, list[int], list[int]], Any] | None:
-    """One of the application's own; None for the default, which is compiled."""
-    if given is None or type(given) is DefaultPartitioner or given is DefaultPartitioner:
-        return None
-    if not callable(given):
-        raise ConfigurationError(f"partitioner={given!r}: must be callable with (key bytes, all partitions, available partitions)")
-    chooses: Callable[[bytes | None, list[int], list[int]], Any] = given
-    return chooses
-
-
-def _offset(entry: Any) -> int:
+def _offset(entry: Any) -> tuple[int, str]:
+    """The offset of an OffsetAndMetadata, and its metadata."""
     offset = entry[0] if isinstance(entry, tuple) and entry else entry
+    metadata = entry[1] if isinstance(entry, tuple) and len(entry) > 1 else None
     if type(offset) is not int:
         raise WrongTypeError(f"offsets: {entry!r} must be an OffsetAndMetadata")
-    return offset
+    return offset, metadata if metadata is not None else ""
 
 
 _SEND = KafkaProducer.send

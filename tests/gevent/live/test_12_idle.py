@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from time import monotonic, process_time
+from typing import Any
 
 import gevent
 
@@ -12,12 +13,14 @@ from tests.gevent import harness
 from tests.gevent.harness import LIMIT_S, PATCHED, THREADS, UNPATCHED, connect, in_children
 from tests.live.kafka import KafkaCluster
 
-IDLE_S = 10.0
+IDLE_S, WINDOWS = 5.0, 3
 CPU_PERCENT, WAKEUPS_PER_S = 0.5, 20
 
 
 def idle(hosts: str, topic: str) -> list[float]:
-    """CPU of this process in per cent of a core, and how often it woke up in a second."""
+    """CPU of this process in per cent of a core, in the best of three windows: what others do on its core takes its caches, and only adds. And how often
+    it woke up in a second, in the worst one.
+    """
     with connect(hosts) as client:
         producer = client.get_producer()
         with client.get_consumer(topic, f"idle-{harness.mode}") as consumer:
@@ -27,9 +30,14 @@ def idle(hosts: str, topic: str) -> list[float]:
             producer.produce(topic, b"x").result(LIMIT_S)
             while consumer.consume(500) is not None:
                 pass
-            wakeups, cpu = woken(), process_time()
-            consumer.consume(1000 * IDLE_S)
-            return [100 * (process_time() - cpu) / IDLE_S, (woken() - wakeups) / IDLE_S]
+            seen = [measured(consumer) for _ in range(WINDOWS)]
+            return [min(cpu for cpu, _ in seen), max(wakeups for _, wakeups in seen)]
+
+
+def measured(consumer: Any) -> tuple[float, float]:
+    wakeups, cpu = woken(), process_time()
+    consumer.consume(1000 * IDLE_S)
+    return 100 * (process_time() - cpu) / IDLE_S, (woken() - wakeups) / IDLE_S
 
 
 def woken() -> int:

@@ -15,16 +15,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.live.kafka import KafkaCluster
-from tests.live.maven import MissingToolError, jars
+from tests.live.maven import MissingToolError
 from tests.live.pool import POOL
+from tests.spark.connector import connector_jars
 
+SPARK = tuple(map(int, pyspark.__version__.split(".")[:2]))
 ROOT = Path(__file__).resolve().parents[3]
-CONNECTOR = (  # each without what it depends on: the rest is in Spark
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-    "org.apache.kafka:kafka-clients:3.9.1",
-    "org.apache.commons:commons-pool2:2.12.0",
-)
 _numbers = itertools.count(1)
 
 DEADLINE_S = 60.0
@@ -47,11 +43,13 @@ def kafka(_pool: None) -> KafkaCluster:
 def spark(_pool: None) -> Iterator[SparkSession]:
     POOL.get("4.2.0")  # without Java this says what to install, or skips
     try:
-        connector = jars("spark-kafka-4.2.0", CONNECTOR, transitive=False) if pyspark.__version__ >= "4.2" else []
+        connector = connector_jars(pyspark.__version__)
     except MissingToolError as error:
         pytest.fail(f"{error} (or set GKAFKA_LIVE=skip)", pytrace=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        # Some twenty processes of Python that do not compile PySpark first; those of the other files' clusters and programs are plain ones.
+        patch.setenv("PYSPARK_PYTHON", str(ROOT / "examples" / "spark_python.sh"))
+        patch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         session = (

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import gkafka.spark
 from gkafka import KafkaClient
 from tests.live.kafka import KafkaCluster
+from tests.spark.live.conftest import SPARK
 from tests.spark.live.test_oracle import NewTopic, write
 
 PATIENCE_S = 90.0
@@ -48,8 +49,14 @@ class Run:
             self.query.awaitTermination(0.1)
 
     def stop(self) -> list[Row]:
+        """End the query between two batches: what was seen of it is committed, and the next run does not read it again."""
+        self.wait_for(self._is_committed)
         self.query.stop()
         return self.rows
+
+    def _is_committed(self) -> bool:
+        told = self.query.lastProgress
+        return not self.batches or (told is not None and told.batchId >= max(self.batches))
 
 
 Start = Callable[..., Run]
@@ -136,8 +143,9 @@ def test_a_crash_in_the_first_batch_of_a_query_that_begins_at_the_end_loses_noth
     for file in (checkpoint / "commits").iterdir():  # what the checkpoint is if Spark was killed in that batch
         file.unlink()
     write(kafka, name, count=10)
-    run = start(subscribe=name, startingOffsets="latest", trigger=NOW)
-    assert places(run.finish()) == expected(name, 110, first=100)
+    runs = [places(start(subscribe=name, startingOffsets="latest", trigger=NOW).finish()) for _ in range(2)]
+    after = expected(name, 110, first=100)
+    assert runs == ([after, []] if SPARK >= (4, 2) else [[], after])  # before 4.2 a run has one batch: the one that is planned again
 
 
 def test_available_now_reads_in_capped_batches_what_was_there(kafka: KafkaCluster, topic: NewTopic, start: Start) -> None:

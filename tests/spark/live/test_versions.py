@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pyspark.sql.datasource as api
 import pytest
 from confluent_kafka import Message
@@ -17,9 +16,9 @@ import gkafka.spark
 from gkafka import KafkaClient
 from gkafka.spark.sink import GKafkaStreamWriter
 from tests.live.kafka import KafkaCluster
+from tests.spark.live.conftest import SPARK
 from tests.spark.live.test_oracle import NewTopic, write
 
-SPARK = tuple(map(int, pyspark.__version__.split(".")[:2]))
 PATIENCE_S = 90
 pytestmark = [pytest.mark.timeout(240), pytest.mark.thorough]  # on the newest Spark test_stream.py and test_sink.py say the same
 
