@@ -46,27 +46,35 @@ FULL = Effort(rounds=5, megabytes=200, seconds=10, spark_runs=5)
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """One line of the table. at_least: whether `floor` is a lower bound; measured: None if it could not be measured, `note` says why."""
+    """One line of the table. at_least: whether `floor` is a lower bound; measured: None if it could not be measured, `note` says why. floor: None
+    if it is there for orientation.
+    """
 
     what: str
     measured: float | None
-    floor: float
+    floor: float | None
     unit: str
     rounds: int
     note: str = ""
     at_least: bool = True
 
     @property
+    def holds(self) -> bool:
+        return self.verdict in ("ok", "-")
+
+    @property
     def verdict(self) -> str:
         if self.measured is None:
             return "NOT MEASURED"
+        if self.floor is None:
+            return "-"
         reached = self.measured >= self.floor if self.at_least else self.measured <= self.floor
         return "ok" if reached else "MISS"
 
     def cells(self) -> list[str]:
-        sign = ">=" if self.at_least else "<="
+        floor = "-" if self.floor is None else f"{'>=' if self.at_least else '<='} {self.floor:g} {self.unit}"
         measured = "-" if self.measured is None else f"{self.measured:.2f} {self.unit}"
-        return [self.what, measured, f"{sign} {self.floor:g} {self.unit}", self.verdict, str(self.rounds), self.note]
+        return [self.what, measured, floor, self.verdict, str(self.rounds), self.note]
 
 
 # -- client_bench.py -----------------------------------------------------------------------------------------------------
