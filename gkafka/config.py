@@ -309,6 +309,12 @@ class ClientConfig:
     metadata_max_age_ms: float = option(300000, "metadata is asked anew after this", low=100, aliases=("metadata.max.age.ms",))
     api_timeout_ms: float = option(60000, "default deadline of calls that take a timeout", low=1)
     max_response_bytes: int = option(100 * MiB, "a longer answer is refused before memory is taken", low=1024, high=(1 << 31) - 1)
+    max_in_flight_per_connection: int | None = option(
+        None,
+        "requests without an answer on a connection; further ones wait for an answer. None: as many as are asked for",
+        low=1,
+        none=True,
+    )
     keepalive: bool = option(True, "TCP keepalive after 60 s of silence", types=(bool,))
     keepalive_idle_s: int = option(60, "silence before the first keepalive probe, in seconds", low=1, high=32767)
     source_address: tuple[str, int] | None = option(None, "local (host, port) of the sockets", none=True, types=(tuple,))

@@ -55,6 +55,10 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "metadata_max_age_ms": (CLIENTS, "test_metadata_is_asked_anew_when_it_is_old"),
         "api_timeout_ms": (CLIENTS, "test_api_timeout_ms_bounds_calls_that_are_given_no_timeout"),
         "max_response_bytes": (DAMAGE, "test_a_record_over_max_response_bytes_is_told_and_can_be_passed"),
+        "max_in_flight_per_connection": (
+            "net/test_channel.py",
+            "test_max_in_flight_per_connection_bounds_what_is_under_way_and_keeps_the_order",
+        ),
         "keepalive": ("net/test_stream.py", "test_a_stream_has_nodelay_and_keepalive"),
         "keepalive_idle_s": ("net/test_stream.py", "test_a_stream_has_nodelay_and_keepalive"),
         "source_address": ("net/test_stream.py", "test_options_and_source_address_are_set_before_connecting"),

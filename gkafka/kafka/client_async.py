@@ -19,7 +19,7 @@ __all__ = ["KafkaClient"]
 class KafkaClient:
     """A client that asks brokers for their version. Keyword arguments: DEFAULT_CONFIG. Reference: kafka-python 1.4, Protocol."""
 
-    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = {**o.CLIENT}
+    DEFAULT_CONFIG: ClassVar[dict[str, Any]] = {name: value for name, value in o.CLIENT.items() if name != "retry_backoff_ms"}
 
     def __init__(self, **configs: Any) -> None:
         configs = hide_secrets(configs)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import gkafka
-from gkafka.checks import check_seconds
+from gkafka.checks import check_count, check_seconds
 from gkafka.client import KafkaClient
 from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, NoBrokersAvailableError, causes
 from gkafka.skins import NO_DELAY, Selecting, buffer_options
@@ -99,6 +99,7 @@ _TOLD = {
     "broker_version": "api_version",
     "socket_timeout_ms": "request_timeout_ms",
     "offsets_channel_socket_timeout_ms": "request_timeout_ms",
+    "max_in_flight_per_connection": "max_in_flight_requests_per_connection",
     "connect_timeout_ms": "twice api_version_auto_timeout_ms, but 4000 to 10000",
 }
 _BEFORE_OFFSETS = ((0, 8, 0), (0, 8, 1))
@@ -139,6 +140,8 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
         if theirs in _SECURITY and ours in taken and options[theirs] == CLIENT[theirs]:
             del taken[ours]
     client_id = options["client_id"]
+    if "max_in_flight_requests_per_connection" in options:  # gkafka's own may be None
+        check_count("max_in_flight_requests_per_connection", options["max_in_flight_requests_per_connection"])
     return {
         **taken,
         "hosts": _hosts(options["bootstrap_servers"]),
@@ -147,6 +150,7 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
         "offsets_channel_socket_timeout_ms": options["request_timeout_ms"],
         "broker_version": _broker_version(options["api_version"], options.get("group_id")),
         "connect_timeout_ms": _connect_timeout_ms(options),
+        "max_in_flight_per_connection": options.get("max_in_flight_requests_per_connection"),
         "socket_options": _socket_options(options),
         "handler": _handler(options["handler"], options["selector"]),
     }
@@ -162,12 +166,13 @@ def told_as(names: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-def telling(names: Mapping[str, str], *, but: Iterable[str] = ()) -> Callable[[type[T]], type[T]]:
-    """For a class: what its public methods raise about gkafka's options names kafka-python's. but: methods that see to it themselves."""
+def telling(names: Mapping[str, str], *, but: Iterable[str] = (), also: Iterable[str] = ()) -> Callable[[type[T]], type[T]]:
+    """For a class: what its public methods raise about gkafka's options names kafka-python's. but: methods that see to it themselves; also: such as
+    __init__."""
 
     def tell(cls: type[T]) -> type[T]:
         for name, method in inspect.getmembers(cls, inspect.isfunction):
-            if not name.startswith("_") and name not in but:
+            if name in also or (not name.startswith("_") and name not in but):
                 setattr(cls, name, _telling(method, names))
         return cls
 

@@ -130,6 +130,7 @@ class Channel:
             connect_timeout_s=config.connect_timeout_ms / 1000,
             authenticates=config.uses_sasl,
         )
+        self._limit = config.max_in_flight_per_connection
         self._receive_bytes = receive_bytes
         self._buffers = BufferPool(handler.Mutex()) if buffers is None else buffers
         self._frames: FrameReader  # one for each socket: _connect makes it
@@ -185,7 +186,7 @@ class Channel:
     def send(
         self, request: Any, on_done: OnDone, *, timeout_s: float, max_version: int | None = None, expects_response: bool = True
     ) -> None:
-        """Send a request, or queue it until the connection is open. Never waits.
+        """Send a request, or queue it until the connection is open and has room for it. Never waits.
 
         on_done(response, None) or on_done(None, error) is called exactly once, by a worker of the channel or by who closes it, never from
         inside this call; it must not block. (Once more with its error if a signal handler's exception ended it, or came just before.) expects_response=False (acks=0): on_done(None, None) once the kernel has the bytes. timeout_s: from now to the
@@ -203,7 +204,7 @@ class Channel:
                         self._wait_s = max(SHORTEST_WAIT_S, timeout_s / 10)
                     if self._closed:
                         self._outbox.put(Out([], on_done, self._closed_error()))
-                    elif self._sends:
+                    elif self._sends and not self._is_full(behind=self._backlog):
                         frame = self._number(request, on_done, now, timeout_s, max_version, expects_response)
                     else:
                         self._backlog.append(Queued(request, on_done, now, timeout_s, max_version, expects_response))
@@ -302,6 +303,10 @@ class Channel:
         return not (self._started or not self._unclaimed) or bool(self._ended.wait(timeout_s))
 
     # -- sending
+    def _is_full(self, *, behind: Sequence[Queued] = ()) -> bool:
+        """Under the lock: max_in_flight_per_connection requests are without an answer, or others wait for room already."""
+        return self._limit is not None and (bool(behind) or self._connection.in_flight >= self._limit)
+
     def _number(
         self, request: Any, on_done: OnDone, at: float, timeout_s: float, max_version: int | None, expects_response: bool
     ) -> list[Buffer] | None:
@@ -439,6 +444,8 @@ class Channel:
             )
             self._tell(sent.token, None, error)
             raise
+        if self._limit is not None and self._backlog:
+            self._send_what_waits()
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s: %s v%s answered in %.3f s", self.peer, sent.api.name, sent.version, self._handler.monotonic() - sent.sent_at)
         self._tell(sent.token, message, None)
@@ -507,16 +514,16 @@ class Channel:
         until = now + self._wait_s
         if not self._opened:
             deadline = self._look_while_opening(now)
-        elif self._session is not None:
-            until = self._look_at_session(self._session, now, until)
+        else:
+            self._expire_backlog(now)
+            if self._session is not None:
+                until = self._look_at_session(self._session, now, until)
         return until if deadline is None else min(deadline, until)
 
     def _is_guessed_wrong(self) -> bool:
         return self._doubted or (self._opened and self._connection.guessed and self._guesses.told((self.host, self.port)) is not None)
 
     def _look_at_session(self, session: Session, now: float, until: float) -> float:
-        if self._backlog:
-            self._expire_backlog(now)
         if now >= session.renew_at and self._connection.versions is not None:
             session.renew(self._connection.versions, self._config.connect_timeout_ms / 1000)
         return min(until, now + SHORTEST_WAIT_S if session.renewing else session.renew_at)
@@ -643,13 +650,9 @@ class Channel:
         return future.result(timeout_s + LONGEST_WAIT_S)
 
     def _release(self) -> None:
-        with self._order:
-            with self._lock:
-                self._sends = self._opened and not self._closed
-            while self._sends and self._send_waiting():
-                pass
-        if self._outbox:
-            self._outbox.wake()
+        with self._order, self._lock:
+            self._sends = self._opened and not self._closed
+        self._send_what_waits()
 
     def _ask_otherwise(self, stream: Stream, outcome: Outcome) -> bool:
         asked = self._connection.asked
@@ -687,13 +690,22 @@ class Channel:
                 pass
         return question
 
+    def _send_what_waits(self) -> None:
+        """As far as there is room, if there is no hold."""
+        with self._order:
+            while self._sends and self._send_waiting():
+                pass
+        if self._outbox:
+            self._outbox.wake()
+
     def _send_waiting(self) -> bool:
-        """In turn: send the first request that waited for the connection to open. False: none does."""
+        """In turn: send the first request that waited for the connection to open, or for room. False: none does, or there is none."""
         with self._lock:
-            if self._closed or not self._backlog:
+            if self._closed or not self._backlog or self._is_full():
                 return False
-            first = self._backlog.popleft()
+            first = self._backlog[0]  # it stays there until it has a number: who is interrupted leaves none untold
             frame = self._number(first.request, first.on_done, first.at, first.timeout_s, first.max_version, first.expects_response)
+            self._backlog.popleft()
         if frame is not None:
             self._send_frame(frame, None if first.expects_response else first.on_done)
         return True
@@ -716,6 +728,8 @@ class Channel:
 
     def _expire_backlog(self, now: float) -> None:
         """Fail the waiting requests whose time is over; the connection, which saw nothing of them, goes on opening."""
+        if not self._backlog:
+            return
         with self._lock:
             late = [queued for queued in self._backlog if queued.deadline <= now]
             for queued in late:
@@ -725,9 +739,13 @@ class Channel:
 
     def _never_sent(self, queued: Queued) -> KafkaTimeoutError:
         api = queued.request.API.name
+        why = "the connection did not open"
+        if self._opened and (self._limit is None or not self._sends):
+            why = "the connection was not authenticated again"
+        elif self._opened:
+            why = f"max_in_flight_per_connection={self._limit} requests before it were not answered"
         return KafkaTimeoutError(
-            f"{self.peer}: {api} could not be sent within {queued.timeout_s:g} s: the connection "
-            f"{'was not authenticated again' if self._opened else 'did not open'}{f' ({self.error})' if self.error else ''}",
+            f"{self.peer}: {api} could not be sent within {queued.timeout_s:g} s: {why}{f' ({self.error})' if self.error else ''}",
             broker=self._about,
             api=api,
         )

@@ -107,7 +107,9 @@ def test_subscribe_checks_its_arguments(consumer: Make, cluster: MockCluster) ->
     assert (reading.subscription(), reading.assignment()) == ({"t"}, {FIRST}), "what was wrong has changed nothing"
 
 
-@pytest.mark.parametrize("partitions", [None, 5, "t", [5], ["t"], [("t",)], [("t", "0")], [(5, 0)], FIRST, [("t", True)], [("t", -1)]])
+@pytest.mark.parametrize(
+    "partitions", [None, 5, "t", [5], ["t"], [("t",)], [("t", "0")], [(5, 0)], FIRST, [("t", True)], [("t", -1)], {FIRST: 5}]
+)
 def test_assign_takes_partitions_only(consumer: Make, cluster: MockCluster, partitions: Any) -> None:
     reading = consumer(cluster, **QUICK)
     with pytest.raises((TypeError, ValueError)) as caught:
@@ -115,6 +117,12 @@ def test_assign_takes_partitions_only(consumer: Make, cluster: MockCluster, part
     assert isinstance(caught.value, KafkaError)
     assert reading.assignment() == set()
     reading.subscribe(["t"])
+
+
+def test_assign_of_offsets_says_that_seek_takes_them(consumer: Make, cluster: MockCluster) -> None:
+    reading = consumer(cluster, **QUICK)
+    with pytest.raises(TypeError, match=r"an offset to begin at is what seek\(partition, offset\) takes"):
+        reading.assign({FIRST: 5})
 
 
 def test_an_unknown_topic_or_partition_is_told(consumer: Make, make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:

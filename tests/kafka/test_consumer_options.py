@@ -30,8 +30,10 @@ from gkafka.kafka.errors import (
 from gkafka.testing import Delay, Drop, Error, MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, joined, last, offsets, put, until
+from tests.net.channel_peers import Pipelined
 from tests.net.proxies import FakeProxy, running
 from tests.net.servers import refused_port, serve
+from tests.public.aids import Runner
 from tests.records.handmade import batch, record
 
 HERE = Path(__file__).parent
@@ -50,7 +52,10 @@ OBSERVED = {
     "retry_backoff_ms": (SELF, "test_retry_backoff_ms_is_the_pause_after_an_error"),
     "reconnect_backoff_ms": (SELF, "test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms"),
     "reconnect_backoff_max_ms": (SELF, "test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms"),
-    "max_in_flight_requests_per_connection": (SELF, "test_max_in_flight_requests_per_connection_bounds_the_fetches_of_a_broker"),
+    "max_in_flight_requests_per_connection": (
+        SELF,
+        "test_max_in_flight_requests_per_connection_bounds_what_a_connection_has_under_way",
+    ),
     "metadata_max_age_ms": (SELF, "test_metadata_max_age_ms_finds_new_partitions"),
     "receive_buffer_bytes": (SELF, "test_socket_options_and_the_sizes_of_buffers_are_those_of_the_sockets"),
     "send_buffer_bytes": (SELF, "test_socket_options_and_the_sizes_of_buffers_are_those_of_the_sockets"),
@@ -240,16 +245,18 @@ def test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms(
     assert (max(pauses) > base * 1.2) == (limit > base), pauses
 
 
-def test_max_in_flight_requests_per_connection_bounds_the_fetches_of_a_broker(consumer: Make, make_cluster: Make) -> None:
-    """Behaviour 253."""
-    cluster = make_cluster(topics={"t": 4})
-    for n in range(4):
-        put(cluster, b"%d" % n, partition=n)
-    cluster.on("Fetch", Delay(0.1), times=None)
-    assert KafkaConsumer.DEFAULT_CONFIG["max_in_flight_requests_per_connection"] == 5
-    consume(consumer(cluster, "t", **QUICK, max_in_flight_requests_per_connection=1), 4)
-    times = [r.time for r in cluster.requests("Fetch")]
-    assert all(b - a > 0.09 for a, b in itertools.pairwise(times)), "the next one follows an answer"
+@pytest.mark.parametrize(("bound", "most"), [(1, 1), (3, 3), (None, 5)])
+def test_max_in_flight_requests_per_connection_bounds_what_a_connection_has_under_way(
+    consumer: Make, handler: str, cluster: MockCluster, bound: int | None, most: int
+) -> None:
+    """Behaviour 253: pipelined up to so many, and no more."""
+    reading = consumer(cluster, "t", **QUICK, **({} if bound is None else {"max_in_flight_requests_per_connection": bound}))
+    put(cluster, b"x")
+    seen = Pipelined(0.15)
+    cluster.on("ListOffsets", seen, times=None)
+    asked = [Runner(handler).aside(reading.end_offsets, [FIRST]) for _ in range(8)]
+    assert [one.result() for one in asked] == [{FIRST: 1}] * 8
+    assert seen.most == most
     with pytest.raises(KafkaConfigurationError, match="max_in_flight_requests_per_connection=0"):
         consumer(cluster, max_in_flight_requests_per_connection=0)
 

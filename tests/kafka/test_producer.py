@@ -444,6 +444,8 @@ def test_transactions_and_offsets_within_them(producer: Make, consumer: Make, cl
         ({"api_version": (9, 9)}, "api_version=(9, 9)"),
         ({"linger_ms": -1}, "linger_ms=-1"),
         ({"batch_size": "many"}, "batch_size='many'"),
+        ({"batch_size": -1}, "batch_size=-1"),
+        ({"batch_size": 1.5}, "batch_size=1.5"),
         ({"compression_type": "brotli"}, "compression_type='brotli'"),
         ({"buffer_memory": 5}, "buffer_memory=5"),
         ({"max_request_size": 5}, "max_request_size=5"),

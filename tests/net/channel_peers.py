@@ -8,6 +8,8 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 
+from gkafka.testing import Action
+from gkafka.testing.server import Call
 from gkafka.wire.apis import Message, Request, decode_request, encode_response
 from gkafka.wire.apiversions import ApiVersion, ApiVersionsResponse
 
@@ -118,3 +120,26 @@ def closed_port() -> int:
     """A loopback port where nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+class Pipelined(Action):
+    """For MockCluster.on: acts so many seconds late, and sees how many requests of a connection were under way then. most: the most that it saw."""
+
+    def __init__(self, seconds: float) -> None:
+        self.most = 0
+        self._seconds = seconds
+
+    def run(self, call: Call) -> None:
+        call.after(self._seconds, lambda: self._look(call))
+
+    def _look(self, call: Call) -> None:
+        peer = call._peer
+        data = bytes(peer._data[peer._taken :])
+        with contextlib.suppress(BlockingIOError):
+            data += peer._sock.recv(1 << 16, socket.MSG_PEEK)
+        under_way = 1
+        while data:
+            (size,) = struct.unpack_from(">i", data)
+            data, under_way = data[4 + size :], under_way + 1
+        self.most = max(self.most, under_way)
+        call.act(call.send)

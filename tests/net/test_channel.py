@@ -35,7 +35,7 @@ from gkafka.wire.fetch import FetchableTopicResponse, FetchPartition, FetchReque
 from gkafka.wire.metadata import MetadataRequest, MetadataResponse
 from gkafka.wire.offsets import ListOffsetsRequest
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from tests.net.channel_peers import Conversation, closed_port, peer
+from tests.net.channel_peers import Conversation, Pipelined, closed_port, peer
 
 WAIT_S = 10.0
 
@@ -322,6 +322,54 @@ def test_pipelined_requests_are_answered_in_order(handler: Handler) -> None:
         assert all(type(response).__name__ == f"{name[1]}Response" for name, response, _ in calls.got)
         assert calls.errors == [None] * 500
         made.close()
+
+
+@pytest.mark.parametrize(("bound", "most"), [(1, 1), (3, 3), (None, 10)])
+def test_max_in_flight_per_connection_bounds_what_is_under_way_and_keeps_the_order(handler: Handler, bound: int | None, most: int) -> None:
+    with MockCluster() as cluster:
+        seen = Pipelined(0.03)
+        cluster.on("Metadata", seen, times=None)
+        made, calls = channel(handler, cluster, max_in_flight_per_connection=bound), Calls(handler)
+        for index in range(5):  # before it is open
+            made.send(metadata([]), calls.on(index), timeout_s=5)
+        made.wait_open(handler.monotonic() + 5)
+        for index in range(5, 10):
+            made.send(metadata([]), calls.on(index), timeout_s=5)
+        calls.wait(10)
+        assert [name for name, _, _ in calls.got] == list(range(10))
+        assert calls.errors == [None] * 10
+        assert seen.most == most
+        assert made.in_flight == 0
+        made.close()
+
+
+def test_a_request_for_which_there_is_no_room_is_told_so_in_time(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        made, calls = channel(handler, cluster, max_in_flight_per_connection=1), Calls(handler)
+        made.request(metadata([]), timeout_s=0.5).result(WAIT_S)  # from here on it looks often
+        cluster.on("Metadata", Delay(0.6), times=1)
+        made.send(metadata([]), calls.on("slow"), timeout_s=5)
+        made.send(metadata([]), calls.on("late"), timeout_s=0.2)
+        made.send(metadata([]), calls.on("next"), timeout_s=5)
+        calls.wait(3)
+        assert [name for name, _, _ in calls.got] == ["late", "slow", "next"]
+        error = calls.got[0][2]
+        assert isinstance(error, KafkaTimeoutError)
+        assert "within 0.2 s: max_in_flight_per_connection=1 requests before it were not answered" in str(error)
+        assert not made.closed
+        made.close()
+
+
+def test_what_waits_for_room_fails_with_the_connection(handler: Handler) -> None:
+    with MockCluster() as cluster:
+        cluster.on("Metadata", Close(), times=1)
+        made, calls = channel(handler, cluster, max_in_flight_per_connection=1), Calls(handler)
+        made.wait_open(handler.monotonic() + 5)
+        for index in range(3):
+            made.send(metadata([]), calls.on(index), timeout_s=5)
+        calls.wait(3)
+        assert [type(error) for error in calls.errors] == [SocketDisconnectedError] * 3
+        assert cluster.count("Metadata") == 1
 
 
 def test_many_senders_share_a_channel(handler: Handler) -> None:

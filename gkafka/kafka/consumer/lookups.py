@@ -37,6 +37,9 @@ def check_partitions(given: Any) -> list[TopicPartition]:
     """A list of such pairs."""
     if isinstance(given, (str, bytes, tuple)) and not (isinstance(given, tuple) and all(isinstance(one, tuple) for one in given)):
         raise WrongTypeError(f"partitions={given!r}: must be a list of TopicPartition")
+    if isinstance(given, Mapping) and given:
+        text = "would be taken without their values: give a list of TopicPartition; an offset to begin at is what seek(partition, offset) takes"
+        raise WrongTypeError(f"partitions={given!r}: {text}")
     if not isinstance(given, Iterable):
         raise WrongTypeError(f"partitions={given!r}: must be a list of TopicPartition")
     return [check_partition(one) for one in given]

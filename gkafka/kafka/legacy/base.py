@@ -10,20 +10,24 @@ from gkafka.checks import check_flag, check_name, check_topic_name
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ForkedClientError, KafkaException, UnknownTopicOrPartition
 from gkafka.groupoffsets import GroupOffsets
+from gkafka.kafka import options as o
 from gkafka.kafka.errors import IllegalStateError
-from gkafka.kafka.legacy.client import native_client
+from gkafka.kafka.legacy.client import CLIENT_NAMES, native_client
 from gkafka.kafka.legacy.common import Message, OffsetAndMessage, check_partition_ids
 from gkafka.kafka.legacy.reading import ends_of
-from gkafka.kafka.legacy.triggers import Triggers
+from gkafka.kafka.legacy.triggers import Triggers, check_every
 
-__all__ = ["AUTO_COMMIT_INTERVAL", "AUTO_COMMIT_MSG_COUNT", "Consumer", "plain"]
+__all__ = ["AUTO_COMMIT_INTERVAL", "AUTO_COMMIT_MSG_COUNT", "Consumer", "plain", "telling"]
 
 log = logging.getLogger(__name__)
 
 AUTO_COMMIT_MSG_COUNT = 100
 AUTO_COMMIT_INTERVAL = 5000
+NAMES = {**CLIENT_NAMES, "fetch_message_max_bytes": "buffer_size", "fetch_min_bytes": "fetch_size_bytes"}
+telling = o.telling(NAMES, also=["__init__"])
 
 
+@telling
 class Consumer:
     """Base of the consumers, not to be used directly: it knows the topic's partitions, where the group stands, and when to commit.
 
@@ -50,6 +54,7 @@ class Consumer:
         self.topic = check_topic_name(topic)
         self.group = None if group is None else check_name("group", group)
         self.auto_commit = check_flag("auto_commit", auto_commit)
+        check_every(auto_commit_every_n=auto_commit_every_n, auto_commit_every_t=auto_commit_every_t)
         self.auto_commit_every_n, self.auto_commit_every_t = auto_commit_every_n, auto_commit_every_t
         self.partition_info = False
         self._of_group = GroupOffsets(self._client.cluster, self.group)

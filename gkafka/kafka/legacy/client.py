@@ -7,14 +7,31 @@ from typing import Any
 
 from gkafka import client as native
 from gkafka.checks import check_seconds, check_topic_name
-from gkafka.exceptions import KafkaTimeoutError, NoBrokersAvailableError, UnknownTopicOrPartition
+from gkafka.config import INT32
+from gkafka.exceptions import ConfigurationError, KafkaTimeoutError, NoBrokersAvailableError, UnknownTopicOrPartition
 from gkafka.kafka import options as o
 from gkafka.kafka.errors import IllegalStateError, WrongTypeError
 from gkafka.sasloptions import hide_secrets
 
-__all__ = ["KafkaClient", "native_client"]
+__all__ = ["CLIENT_NAMES", "KafkaClient", "native_client"]
+
+CLIENT_NAMES = {
+    "bootstrap_servers": "hosts",
+    "hosts": "hosts",
+    "request_timeout_ms": "timeout",
+    "socket_timeout_ms": "timeout",
+    "offsets_channel_socket_timeout_ms": "timeout",
+}
+"""gkafka's names and the newer clients' -> those of this one."""
+ELSEWHERE = {
+    "bootstrap_servers": "it is hosts here",
+    "request_timeout_ms": "it is timeout here, in seconds",
+    "retry_backoff_ms": "producers have async_retry_backoff_ms, KafkaConsumer has refresh_leader_backoff_ms",
+}
+OPTIONS = {name: value for name, value in o.CLIENT.items() if name not in ELSEWHERE}
 
 
+@o.telling({ours: theirs for ours, theirs in CLIENT_NAMES.items() if ours not in ELSEWHERE})
 class KafkaClient:
     """A connected client: give it to SimpleConsumer, MultiProcessConsumer, SimpleProducer or KeyedProducer. Several may share one.
 
@@ -27,11 +44,17 @@ class KafkaClient:
         if isinstance(client_id, bytes):
             client_id = client_id.decode()
         patience_s = check_seconds("timeout", timeout, low=0.001)
-        taken = {"bootstrap_servers": hosts, "client_id": client_id, "request_timeout_ms": patience_s * 1000, **options}
-        self.config = o.merge(o.CLIENT, taken, "KafkaClient()")
+        if patience_s * 1000 > INT32:
+            raise ConfigurationError(f"timeout={timeout!r}: must be {INT32 // 1000} seconds or less")
+        for name, ours in ELSEWHERE.items():
+            if name in options:
+                raise ConfigurationError(f"KafkaClient(): there is no option {name!r}: {ours}")
+        merged = o.merge(OPTIONS, {**options, "client_id": client_id}, "KafkaClient()")
+        self.config = {**merged, "bootstrap_servers": hosts, "request_timeout_ms": patience_s * 1000}
         self.client_id = client_id
         self.timeout = timeout
-        self._client = native.KafkaClient(**o.client_options(self.config, named="kafka-python-%d"))
+        with o.told_as(CLIENT_NAMES):
+            self._client = native.KafkaClient(**o.client_options(self.config, named="kafka-python-%d"))
         try:
             connect(self._client, min(patience_s, self._client.cluster.config.api_timeout_ms / 1000))
         except BaseException:

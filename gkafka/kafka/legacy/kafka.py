@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections import deque
@@ -9,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 from gkafka import client as native
-from gkafka.checks import check_count, check_name, check_offset, check_partition, check_topic_name
+from gkafka.checks import check_count, check_flag, check_name, check_offset, check_partition, check_topic_name
 from gkafka.common import TopicPartition
+from gkafka.config import NativeConsumerConfig, build
 from gkafka.exceptions import ForkedClientError, KafkaException, UnknownTopicOrPartition
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.kafka import options as o
@@ -18,7 +20,7 @@ from gkafka.kafka.errors import IllegalStateError, KafkaConfigurationError, Wron
 from gkafka.kafka.legacy.client import connect
 from gkafka.kafka.legacy.common import ConsumerTimeout, KafkaMessage, start_of
 from gkafka.kafka.legacy.reading import Reader, ends_of
-from gkafka.kafka.legacy.triggers import Triggers
+from gkafka.kafka.legacy.triggers import Triggers, check_every
 from gkafka.sasloptions import hide_secrets
 
 __all__ = ["KafkaConsumer", "OffsetsStruct"]
@@ -45,6 +47,15 @@ NAMES = {
 }
 
 
+OTHER_NAMES = {
+    **{ours: theirs for theirs, ours in NAMES.items() if ours != theirs},
+    "socket_timeout_ms": "socket_timeout_ms",
+    "offsets_channel_socket_timeout_ms": "socket_timeout_ms",
+    "hosts": "metadata_broker_list",
+}
+"""gkafka's names and the newer clients' -> those of this one."""
+
+
 class OffsetsStruct(NamedTuple):
     """Offsets by (topic, partition), None where there is none. fetch: the next to be handed out; highwater: the end of the log, as the last fetch
     told it; commit: what the group has committed, the next to be consumed; task_done: the last that was marked."""
@@ -59,6 +70,7 @@ def _same(message: Any) -> Any:
     return message
 
 
+@o.telling(OTHER_NAMES, also=["__init__"])
 class KafkaConsumer:
     """Consumes topics, or partitions of them; shares them with nobody. For one worker.
 
@@ -112,12 +124,13 @@ class KafkaConsumer:
         configs = hide_secrets(configs)
         c = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()")
         _check(c)
-        made = native.KafkaClient(**_client_options(c))
-        try:
-            connect(made, min(c["socket_timeout_ms"] / 1000, made.cluster.config.api_timeout_ms / 1000))
-        except BaseException:
-            made.close(0)
-            raise
+        with _told(c):
+            made = native.KafkaClient(**_client_options(c))
+            try:
+                connect(made, min(c["socket_timeout_ms"] / 1000, made.cluster.config.api_timeout_ms / 1000))
+            except BaseException:
+                made.close(0)
+                raise
         self._end()
         self._config, self._client, self._handler = c, made, made.handler
         self._patience_s = c["socket_timeout_ms"] / 1000
@@ -268,6 +281,8 @@ class KafkaConsumer:
     def task_done(self, message: Any) -> bool:
         """Mark a message, and with it all before it in its partition, as consumed: that is what commit() stores. False for a message of a partition that is
         not consumed."""
+        if any(not hasattr(message, field) for field in ("topic", "partition", "offset")):
+            raise WrongTypeError(f"message={message!r}: must be a message that this consumer handed out")
         tp = TopicPartition(message.topic, message.partition)
         if tp not in self._offsets.task_done:
             log.warning("task_done() for a message of %s-%d, which is not consumed", *tp)
@@ -352,6 +367,8 @@ def _place(topic: Any, partition: Any, offset: Any = None) -> tuple[str, int, in
 
 
 def _check(c: dict[str, Any]) -> None:
+    check_flag("auto_commit_enable", c["auto_commit_enable"])
+    check_every(auto_commit_interval_messages=c["auto_commit_interval_messages"], auto_commit_interval_ms=c["auto_commit_interval_ms"])
     if c["group_id"] is not None:
         c["group_id"] = check_name("group_id", c["group_id"])
     if c["auto_commit_enable"] and c["group_id"] is None:
@@ -361,8 +378,16 @@ def _check(c: dict[str, Any]) -> None:
     for name in ("socket_timeout_ms", "fetch_wait_max_ms", "consumer_timeout_ms"):
         if isinstance(c[name], bool) or not isinstance(c[name], (int, float)) or math.isnan(c[name]):
             raise KafkaConfigurationError(f"{name}={c[name]!r}: must be a number of milliseconds")
+    with o.told_as(OTHER_NAMES):
+        build(NativeConsumerConfig, o.native(c, NAMES), where="KafkaConsumer()")
     if c["metadata_broker_list"] is not None and c["bootstrap_servers"] is not None:
         raise KafkaConfigurationError("metadata_broker_list and bootstrap_servers are two names of one setting: give one of them")
+
+
+def _told(c: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
+    """Errors name the brokers as they were given."""
+    name = "bootstrap_servers" if c["bootstrap_servers"] is not None else "metadata_broker_list"
+    return o.told_as({**OTHER_NAMES, "hosts": name, "bootstrap_servers": name})
 
 
 def _client_options(c: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from gkafka.common import TopicPartition
 from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError, ForkedClientError, KafkaException
 from gkafka.kafka.errors import WrongTypeError
-from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, plain
+from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, plain, telling
 from gkafka.kafka.legacy.client import KafkaClient
 from gkafka.kafka.legacy.common import ConsumerProcessError
 from gkafka.kafka.legacy.reading import LOOK_S, Reader, ends_now
@@ -59,6 +59,7 @@ class Process(NamedTuple):
     messages: Any
 
 
+@telling
 class MultiProcessConsumer(Consumer):
     """Consumes a topic's partitions in several processes at once; shares them with nobody. For one worker. Call stop(), or use it in a with block.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from types import NoneType
 from typing import Any
 
 from gkafka.checks import check_count, check_flag, check_partition, check_seconds, check_topic_name
 from gkafka.exceptions import BrokerError, ConfigurationError, DeliveryError, KafkaException
+from gkafka.kafka import options as o
 from gkafka.kafka.errors import IllegalStateError, WrongTypeError
-from gkafka.kafka.legacy.client import native_client
+from gkafka.kafka.legacy.client import CLIENT_NAMES, native_client
 from gkafka.kafka.legacy.common import ProduceResponse
 
 __all__ = ["CODEC_GZIP", "CODEC_NONE", "CODEC_SNAPPY", "KeyedProducer", "Producer", "SimpleProducer"]
@@ -16,12 +18,27 @@ __all__ = ["CODEC_GZIP", "CODEC_NONE", "CODEC_SNAPPY", "KeyedProducer", "Produce
 log = logging.getLogger(__name__)
 
 CODEC_NONE, CODEC_GZIP, CODEC_SNAPPY = 0, 1, 2
+ACKS = (0, 1, -1)
 CODECS = {None: None, CODEC_NONE: None, CODEC_GZIP: "gzip", CODEC_SNAPPY: "snappy"}
 BATCH_SEND_DEFAULT_INTERVAL = 20
 BATCH_SEND_MSG_COUNT = 20
 DELIVERY_MS = 120000
+NAMES = {
+    **CLIENT_NAMES,
+    "acks": "req_acks",
+    "ack_timeout_ms": "ack_timeout",
+    "compression": "codec",
+    "compression_level": "codec_compresslevel",
+    "linger_ms": "batch_send_every_t",
+    "retries": "async_retry_limit",
+    "retry_backoff_ms": "async_retry_backoff_ms",
+    "delivery_timeout_ms": "batch_send_every_t and two minutes",
+}
+"""gkafka's names of options -> those of the producers."""
+telling = o.telling(NAMES, also=["__init__"])
 
 
+@telling
 class Producer:
     """Base of the producers, for messages whose partition is known.
 
@@ -60,14 +77,23 @@ class Producer:
             raise ConfigurationError(f"{type(self).__name__}: there is no option {next(iter(old))!r}")
         self.client = client
         self._client = native_client(client)
-        self.async_send = any(check_flag("async_send", flag) for flag in (async_send, batch_send, is_async))
-        if codec not in CODECS or isinstance(codec, bool):
+        flags = {"async_send": async_send, "batch_send": batch_send, "async": is_async}
+        self.async_send = True in [check_flag(name, flag) for name, flag in flags.items()]
+        if type(codec) not in (int, NoneType) or codec not in CODECS:
             raise ConfigurationError(f"codec={codec!r}: must be CODEC_NONE (0), CODEC_GZIP (1) or CODEC_SNAPPY (2)")
+        if type(req_acks) is not int or req_acks not in ACKS:
+            text = "must be ACK_NOT_REQUIRED (0), ACK_AFTER_LOCAL_WRITE (1) or ACK_AFTER_CLUSTER_COMMIT (-1)"
+            raise ConfigurationError(f"req_acks={req_acks!r}: {text}")
         self.req_acks = req_acks
+        check_seconds("ack_timeout", ack_timeout)
+        if async_retry_limit is not None:
+            check_count("async_retry_limit", async_retry_limit, low=0)
+        check_seconds("async_retry_backoff_ms", async_retry_backoff_ms)
         self._fails = check_flag("sync_fail_on_error", sync_fail_on_error)
         self._every_n = check_count("batch_send_every_n", batch_send_every_n)
         self._stop_s = check_seconds("async_stop_timeout", async_stop_timeout)
-        linger_ms = check_seconds("batch_send_every_t", batch_send_every_t) * 1000 if self.async_send else 0
+        every_ms = check_seconds("batch_send_every_t", batch_send_every_t) * 1000
+        linger_ms = every_ms if self.async_send else 0
         self._count = 0
         self._touched: set[tuple[str, int]] = set()
         request_ms = self._client.cluster.config.socket_timeout_ms
@@ -143,12 +169,13 @@ class Producer:
         self.stop()
 
 
+@telling
 class SimpleProducer(Producer):
     """Sends to the partitions of a topic in turn. random_start: begin with any of them, not with the first. The other arguments are those of Producer."""
 
     def __init__(self, client: Any, *args: Any, random_start: bool = True, **options: Any) -> None:
-        super().__init__(client, *args, **options)
         self.random_start = check_flag("random_start", random_start)
+        super().__init__(client, *args, **options)
         self._turns: dict[str, int] = {}
 
     def send_messages(self, topic: str, *msg: bytes | None) -> list[ProduceResponse]:  # type: ignore[override]
@@ -162,14 +189,15 @@ class SimpleProducer(Producer):
         return self._send(name, partitions[turn % len(partitions)], None, msg)
 
 
+@telling
 class KeyedProducer(Producer):
     """Sends to the partition that the key says. partitioner: a class, made with a topic's partitions, whose partition(key) chooses one; None: murmur2, as
     Java's. The other arguments are those of Producer."""
 
     def __init__(self, client: Any, *args: Any, partitioner: Any = None, **options: Any) -> None:
-        super().__init__(client, *args, **options)
         if partitioner is not None and not callable(partitioner):
             raise ConfigurationError(f"partitioner={partitioner!r}: must be a class, which is made with a list of partitions")
+        super().__init__(client, *args, **options)
         self.partitioner_class = partitioner
         self.partitioners: dict[str, Any] = {}
 

@@ -10,7 +10,7 @@ from gkafka.checks import check_count, check_flag, check_seconds
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException
 from gkafka.kafka.errors import WrongTypeError
-from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, plain
+from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, plain, telling
 from gkafka.kafka.legacy.common import ConsumerFetchSizeTooSmall, start_of
 from gkafka.kafka.legacy.reading import Reader, ends_of
 
@@ -50,6 +50,7 @@ class FetchContext:
         self.consumer.fetch_min_bytes = self.orig_fetch_min_bytes
 
 
+@telling
 class SimpleConsumer(Consumer):
     """Consumes a topic's partitions, all of them or those of a list; it shares them with nobody. For one worker.
 
@@ -146,6 +147,8 @@ class SimpleConsumer(Consumer):
         block: wait for it up to timeout seconds, None is for ever. get_partition_info: as (partition, (offset, message)); None: as
         provide_partition_info() says.
         """
+        if get_partition_info is not None:
+            check_flag("get_partition_info", get_partition_info)
         found = self._take(1, block, timeout)
         if not found:
             return None

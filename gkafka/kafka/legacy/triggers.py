@@ -11,11 +11,20 @@ from gkafka.checks import check_count, check_seconds
 from gkafka.exceptions import KafkaException
 from gkafka.skins import Handler
 
-__all__ = ["Triggers"]
+__all__ = ["Triggers", "check_every"]
 
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
+
+
+def check_every(**given: Any) -> None:
+    """Two arguments by their names, the messages and then the milliseconds after which to commit: 0 or more, or None. Raises ConfigurationError."""
+    (of_messages, every_n), (of_time, every_ms) = given.items()
+    if every_n is not None:
+        check_count(of_messages, every_n, low=0)
+    if every_ms is not None:
+        check_seconds(of_time, every_ms)
 
 
 class Triggers:
@@ -28,8 +37,8 @@ class Triggers:
     def __init__(self, handler: Handler, commit: Callable[[], object], *, every_n: int | None, every_ms: float | None) -> None:
         self._handler = handler
         self._commit = weakref.WeakMethod(commit)
-        self._every_n = check_count("every_n", every_n) if every_n else None
-        self._every_s = check_seconds("every_ms", every_ms) / 1000 if every_ms else None
+        self._every_n = every_n if every_n else None
+        self._every_s = every_ms / 1000 if every_ms else None
         self._count = 0
         self._wake = handler.Event()
         self._stopped = False

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any, ClassVar
 
-from gkafka.checks import check_time_left, check_topic_name, check_wait
+from gkafka.checks import check_count, check_time_left, check_topic_name, check_wait
 from gkafka.client import KafkaClient
 from gkafka.exceptions import BrokerError, DeliveryError, KafkaException, KafkaTimeoutError, MessageSizeTooLarge, RecordTooLarge
 from gkafka.kafka import options as o
@@ -110,7 +110,7 @@ class KafkaProducer:
         taken["retries"] = None if (safe and "retries" not in given) or retries == float("inf") else retries
         if options["transactional_id"] is None or "enable_idempotence" in given:
             taken["enable_idempotence"] = options["enable_idempotence"]
-        taken["batch_bytes"] = max(SMALLEST_BATCH, options["batch_size"]) if type(options["batch_size"]) is int else options["batch_size"]
+        taken["batch_bytes"] = max(SMALLEST_BATCH, check_count("batch_size", options["batch_size"], low=0))
         return taken
 
     def __repr__(self) -> str:
