@@ -357,6 +357,7 @@ def test_a_listener_hears_of_revoked_partitions_and_then_of_assigned_ones(consum
     one.subscribe(["t"], listener=told)
     joined(one, *FOUR)
     until(handler, lambda: told.heard[-1:] == [("assigned", [0, 1, 2, 3])])
+    assert told.heard == [("revoked", []), ("assigned", [0, 1, 2, 3])], "before and after each rebalance, the first one too"
     before = len(told.heard)
     two = consumer(cluster, "t", **GROUP)
     first, second = shared(handler, one, two)
@@ -369,6 +370,36 @@ def test_a_listener_hears_of_revoked_partitions_and_then_of_assigned_ones(consum
     joined(one, *[TopicPartition("u", n) for n in range(4)])
     until(handler, lambda: other.heard[-1:] == [("assigned", [0, 1, 2, 3])])
     assert told.heard[before:] == [("revoked", first)]
+    assert other.heard == [("revoked", []), ("assigned", [0, 1, 2, 3])]
+    one.unsubscribe()
+    assert len(other.heard) == 2, "that is no rebalance"
+
+
+def test_a_member_without_partitions_hears_of_each_rebalance(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """Behaviour 300: the listener "will be called before and after each rebalance operation"."""
+    one = consumer(cluster, "t", **GROUP)
+    joined(one)
+    two, told = consumer(cluster, **GROUP), Told()
+    two.subscribe(["t"], listener=told)
+
+    def rebalances() -> int:
+        one.poll(10)
+        two.poll(10)
+        return sum(what == "assigned" for what, _ in told.heard)
+
+    until(handler, lambda: rebalances() == 1)
+    three = consumer(cluster, "t", **GROUP)
+    until(handler, lambda: three.poll(10) == {} and rebalances() >= 2)
+    assert [what for what, _ in told.heard] == ["revoked", "assigned"] * rebalances()
+
+
+def test_a_cooperative_member_hears_only_of_what_it_gives_up(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """KIP-429, as kafka-python 3."""
+    one, told = consumer(cluster, **GROUP, partition_assignment_strategy=["cooperative-sticky"]), Told()
+    one.subscribe(["t"], listener=told)
+    joined(one)
+    until(handler, lambda: told.heard)
+    assert told.heard == [("assigned", [0])]
 
 
 @pytest.mark.parametrize("value", ["none", "anything"])
@@ -421,7 +452,7 @@ def test_a_listener_may_commit_and_seek(consumer: Make, make_cluster: Make, hand
     told = Told(act)
     one.subscribe(["t"], listener=told)
     assert sorted(offsets(consume(one, 8))) == [(p, o) for p in range(4) for o in (1, 2)]
-    one.unsubscribe()
+    one.close()
     assert committed(cluster) == dict.fromkeys(range(4), 3)
     assert told.heard[-1] == ("revoked", [0, 1, 2, 3])
 
@@ -471,7 +502,7 @@ def test_a_listener_may_close_its_consumer(consumer: Make, cluster: MockCluster,
 
     until(handler, ended)
     until(handler, lambda: not cluster.group("g").members)
-    assert told.heard[0] == ("assigned", [0])
+    assert told.heard[:2] == [("revoked", []), ("assigned", [0])]
 
 
 # -- subscriptions ---------------------------------------------------------------------------------------------------------

@@ -64,11 +64,11 @@ def test_two_members_share_and_commit_and_whoever_is_left_goes_on(
     told = Told()
     one = consumer(group_id=group)
     one.subscribe([topic], listener=told)
-    turn(lambda: told.heard, one)
-    assert told.heard == [("assigned", {0, 1, 2, 3})]
+    turn(lambda: len(told.heard) == 2, one)
+    assert told.heard == [("revoked", set()), ("assigned", {0, 1, 2, 3})]
     assert one.assignment() == everything
     two = consumer(topic, group_id=group)
-    turn(lambda: len(one.assignment()) == len(two.assignment()) == 2 and len(told.heard) == 3, one, two)
+    turn(lambda: len(one.assignment()) == len(two.assignment()) == 2 and len(told.heard) == 4, one, two)
     assert one.assignment() | two.assignment() == everything
     assert told.heard[-2:] == [("revoked", {0, 1, 2, 3}), ("assigned", {tp.partition for tp in one.assignment()})]
     for n in range(4):

@@ -83,6 +83,7 @@ class KafkaConsumer:
         self._to_stay_paused: set[TopicPartition] = set()  # of those, what the application has paused itself
         self._unread: set[TopicPartition] = set()  # assigned by hand, and neither read, placed nor asked for yet: a commit places them
         self._listener: ConsumerRebalanceListener | None = None
+        self._told_of_end = False  # the listener has heard what was given up since it last heard what was assigned
         self._subscribed: set[str] | re.Pattern[str] | None = None
         self._assigned = False
         self._iterator: Iterator[Any] | None = None
@@ -159,7 +160,7 @@ class KafkaConsumer:
         stay = self._standing() if self.config["group_id"] is None else {}  # a group says itself where its members begin
         paused = self.paused()
         self._drop()
-        self._subscribed, self._listener = wanted, listener
+        self._subscribed, self._listener, self._told_of_end = wanted, listener, False
         try:
             consumer = self._make(given)
             for tp in consumer.assignment() & stay.keys():
@@ -224,10 +225,11 @@ class KafkaConsumer:
                 consumer.resume([tp])
 
     def unsubscribe(self) -> None:
-        """Read nothing any more: leave the group, forget topics and partitions."""
+        """Read nothing any more: leave the group, forget topics and partitions. The listener hears nothing of it, as it is no rebalance."""
         self._check_open()
+        self._listener = None
         self._drop()
-        self._subscribed, self._assigned, self._listener = None, False, None
+        self._subscribed, self._assigned = None, False
 
     def _drop(self, *, commit: bool = True, timeout: float | None = None) -> None:
         """Read nothing any more. Until the group is left, a listener can commit."""
@@ -260,16 +262,39 @@ class KafkaConsumer:
         for assignor in self._assignors:
             if (tell := getattr(assignor, "on_assignment", None)) is not None:
                 tell(consumer.assignment(), consumer.group_metadata().generation_id)
-        if self._listener is not None:
-            self._listener.on_partitions_assigned(set(partitions))
+        listener = self._listener
+        if listener is not None:
+            failed = None if self._told_of_end or self._is_cooperative() else self._revoke_nothing(listener)
+            listener.on_partitions_assigned(set(partitions))
+            self._told_of_end = False
+            if failed is not None:
+                raise failed
+
+    def _is_cooperative(self) -> bool:
+        return all(getattr(assignor, "cooperative", False) for assignor in self._assignors)
+
+    def _revoke_nothing(self, listener: ConsumerRebalanceListener) -> Exception | None:
+        """Documented is that a listener is called before and after each rebalance: also where this member had nothing to give up. Returns
+        what it raised: it hears of what was assigned all the same."""
+        try:
+            listener.on_partitions_revoked(set())
+        except Exception as exc:
+            if self._handler.interrupted(exc):
+                raise
+            log.exception("on_partitions_revoked of %r failed", listener)
+            return exc
+        self._told_of_end = True
+        return None
 
     def _on_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if self._listener is not None:
             self._listener.on_partitions_revoked(set(partitions))
+            self._told_of_end = True
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if self._listener is not None:
             self._listener.on_partitions_lost(set(partitions))
+            self._told_of_end = True
 
     # -- consuming -------------------------------------------------------------------------------------------------------------
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[Any]]:
