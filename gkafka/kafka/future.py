@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gkafka.kafka.errors import KafkaTimeoutError
+from gkafka.checks import check_time_left
+from gkafka.kafka.errors import KafkaTimeoutError, WrongTypeError
 from gkafka.skins import Handler, resolve_handler
 
 if TYPE_CHECKING:
@@ -69,9 +70,13 @@ class Outcomes:
 
     def chain(self, future: Future) -> Self:
         """Give the outcome to another future, too."""
+        if not isinstance(future, Future):
+            raise WrongTypeError(f"future={future!r}: must be a Future")
         return self.add_callback(future.success).add_errback(future.failure)
 
     def _add(self, good: bool, f: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
+        if not callable(f):
+            raise WrongTypeError(f"f={f!r}: must be callable with {'the value' if good else 'the exception'}")
         fn = partial(f, *args, **kwargs) if args or kwargs else f
 
         def tell(error: BaseException | None, value: Callable[[], Any]) -> None:
@@ -115,7 +120,7 @@ class Future(Outcomes, metaclass=abc.ABCMeta):
     def get(self, timeout: float | None = None) -> Any:
         """The value, when it is there. Raises the exception, or KafkaTimeoutError after timeout seconds; None waits as long as it takes."""
         try:
-            return self._outcome.result(timeout)
+            return self._outcome.result(None if timeout is None else check_time_left("timeout", timeout))
         except TimeoutError as exc:
             if self.is_done:
                 raise
@@ -130,6 +135,6 @@ class Future(Outcomes, metaclass=abc.ABCMeta):
         """Set the exception."""
         error = e() if isinstance(e, type) else e
         if not isinstance(error, BaseException):
-            raise TypeError(f"failure({e!r}): must be an exception")
+            raise WrongTypeError(f"e={e!r}: must be an exception")
         self._outcome.set_exception(error)
         return self

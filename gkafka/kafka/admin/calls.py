@@ -20,7 +20,6 @@ __all__ = [
     "class_of",
     "code_of",
     "id_of",
-    "listed",
     "member",
     "name_of",
     "outcomes_of",
@@ -34,13 +33,6 @@ E = TypeVar("E", bound=enum.Enum)
 
 class BadTopicNameError(IllegalArgumentError, InvalidTopicError):
     """A name that no topic can have: an argument that cannot be used, and what kafka-python has a broker say."""
-
-
-def listed(name: str, given: Any) -> list[Any]:
-    """A list that was given for an argument. A text is none: it would be taken letter by letter."""
-    if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
-        raise IllegalArgumentError(f"{name}={given!r}: must be a list, also for one")
-    return list(given)
 
 
 class Outcomes(NamedTuple):
@@ -98,7 +90,7 @@ def member(name: str, value: Any, kind: type[E]) -> E:
     """A member of an enumeration: itself, its value, or its name in any case, with - for _."""
     if isinstance(value, kind):
         return value
-    for one in kind:
+    for one in kind if not isinstance(value, bool) else ():
         if value == one.value or (isinstance(value, str) and value.strip().upper().replace("-", "_") == one.name):
             return one
     raise IllegalArgumentError(f"{name}={value!r}: must be one of {', '.join(one.name for one in kind)}")

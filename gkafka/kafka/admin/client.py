@@ -17,6 +17,7 @@ from gkafka.kafka.admin.partitions import PartitionCalls
 from gkafka.kafka.admin.topics import TopicCalls
 from gkafka.kafka.admin.transactions import TransactionCalls
 from gkafka.kafka.admin.users import UserCalls
+from gkafka.kafka.arguments import checking
 from gkafka.sasloptions import hide_secrets
 
 __all__ = ["KafkaAdminClient"]
@@ -34,6 +35,7 @@ class NotReachedError(NoBrokersAvailableError, KafkaTimeoutError):
 
 
 @o.telling(_OTHER_NAMES)
+@checking
 class KafkaAdminClient(TopicCalls, PartitionCalls, ConfigCalls, GroupCalls, AclCalls, ClusterCalls, TransactionCalls, UserCalls):
     """A cluster's administrator. Thread safe; greenlets may share it as well.
 

@@ -9,6 +9,7 @@ from typing import Any
 from gkafka.admin import ClusterDescription, LogDir, QuorumReplica
 from gkafka.exceptions import KafkaException, UnsupportedVersion
 from gkafka.kafka.admin.calls import Calls, class_of, code_of, id_of, member, outcomes_of
+from gkafka.kafka.arguments import listed, partitions_of
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.structs import TopicPartitionReplica
 
@@ -115,8 +116,13 @@ class ClusterCalls(Calls):
     # -- log directories ---------------------------------------------------------------------------------------------------------
     def describe_log_dirs(self, topic_partitions: Any = None, brokers: Iterable[int] | None = None) -> list[dict[str, Any]]:
         """What lies in the directories of brokers. topic_partitions: {topic: numbers}, names of topics, None for all. brokers: only these."""
-        wanted = topic_partitions if isinstance(topic_partitions, Mapping) else None
-        topics = None if topic_partitions is None else list(topic_partitions)
+        wanted: dict[str, list[int]] | None = None
+        if isinstance(topic_partitions, Mapping):
+            wanted = {
+                topic: [tp.partition for tp in partitions_of("topic_partitions", {topic: of})] for topic, of in topic_partitions.items()
+            }
+        named: Any = wanted if wanted is None else list(wanted)
+        topics = named if topic_partitions is None or named is not None else listed("topic_partitions", topic_partitions)
         told = outcomes_of(self._admin.describe_log_dirs, brokers, topics, timeout=self._within())
         told.raise_first()
         return [
@@ -128,11 +134,17 @@ class ClusterCalls(Calls):
         self, replica_assignments: Mapping[tuple[str, int, int], str]
     ) -> dict[TopicPartitionReplica, type[KafkaException]]:
         """Begin to move replicas between the directories of their broker: {TopicPartitionReplica: path}. Returns NoError or the class of an error."""
-        wanted = {TopicPartitionReplica(*replica): path for replica, path in replica_assignments.items()}
+        wanted = {_at(replica): path for replica, path in replica_assignments.items()}
         if not wanted:
             return {}
         told = outcomes_of(self._admin.alter_replica_log_dirs, wanted, timeout=self._within())
         return {replica: class_of(told.errors.get(tuple(replica))) for replica in wanted}
+
+
+def _at(given: Any) -> TopicPartitionReplica:
+    if not isinstance(given, tuple) or len(given) != 3:
+        raise WrongTypeError(f"replica_assignments: {given!r} must be a TopicPartitionReplica(topic, partition, broker_id)")
+    return TopicPartitionReplica(*given)
 
 
 def _downgrade(kind: Any) -> str:

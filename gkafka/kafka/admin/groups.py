@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from gkafka.admin import GroupDescription, GroupMember, GroupOffset
 from gkafka.admin.arguments import by_topic
+from gkafka.checks import check_name
 from gkafka.common import TopicPartition
 from gkafka.exceptions import GroupIdNotFound, KafkaException, NonEmptyGroup, ProtocolError, UnknownMemberId
-from gkafka.kafka.admin.calls import Calls, class_of, listed, member, name_of, outcomes_of, text_of, with_operations
+from gkafka.kafka.admin.calls import Calls, class_of, member, name_of, outcomes_of, text_of, with_operations
 from gkafka.kafka.admin.partitions import OffsetSpec, OffsetTimestamp
+from gkafka.kafka.arguments import check_partitions, listed
 from gkafka.kafka.errors import IllegalArgumentError, NoError, WrongTypeError
 from gkafka.kafka.structs import GroupInformation, MemberInformation, OffsetAndMetadata
 from gkafka.wire.consumerprotocol import read_assignment, read_subscription
@@ -92,8 +95,9 @@ class GroupCalls(Calls):
         """What groups have committed. group_specs: {group: partitions, None for all}, or names of groups. Raises GroupAuthorizationFailedError, ..."""
         specs = {group_specs: None} if isinstance(group_specs, str) else group_specs
         if not isinstance(specs, Mapping):
-            specs = dict.fromkeys(specs)
-        return {group: self._committed(group, partitions) for group, partitions in specs.items()}
+            specs = dict.fromkeys(map(partial(check_name, "group_specs"), listed("group_specs", specs)))
+        wanted = {check_name("group_specs", group): None if of is None else check_partitions(of) for group, of in specs.items()}
+        return {group: self._committed(group, partitions) for group, partitions in wanted.items()}
 
     def delete_groups(self, group_ids: Iterable[str], group_coordinator_id: int | None = None) -> dict[str, str]:
         """Delete groups with their offsets. Returns "OK" or the name of the error for each."""
@@ -144,6 +148,9 @@ class GroupCalls(Calls):
     ) -> dict[str, type[KafkaException]]:
         """Have members leave. Returns NoError or the class of an error, by the id that each was named by."""
         wanted = list(members)
+        for one in wanted:
+            if not isinstance(one, MemberToRemove):
+                raise IllegalArgumentError(f"members: {one!r} must be a MemberToRemove")
         self._check_coordinator([group_id], group_coordinator_id)
         removed: dict[str, type[KafkaException]] = {}
         for reason in dict.fromkeys(one.reason for one in wanted):

@@ -9,8 +9,9 @@ from typing import Any
 from gkafka.admin import AclOperation, PartitionDescription, TopicDescription
 from gkafka.common import IsolationLevel, TopicPartition
 from gkafka.exceptions import ElectionNotNeeded, KafkaException, LeaderNotFoundError, NotLeaderForPartition, UnknownTopicOrPartition
-from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, member, outcomes_of, text_of, with_operations
+from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, member, outcomes_of, text_of, topic_name, with_operations
 from gkafka.kafka.admin.new_partitions import NewPartitions
+from gkafka.kafka.arguments import check_partitions, partitions_of
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndTimestamp
 from gkafka.wire.placement import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
@@ -130,7 +131,9 @@ class PartitionCalls(Calls):
         """What is being moved now. topic_partitions: {topic: numbers} or TopicPartitions, None for all."""
         asked = topic_partitions
         if isinstance(asked, Mapping):
-            asked = [TopicPartition(name, p) for name, numbers in asked.items() for p in numbers]
+            asked = partitions_of("topic_partitions", asked)
+        elif asked is not None:
+            asked = check_partitions(asked)
         moving = self._admin.list_reassignments(asked, timeout=self._within(timeout_ms))
         return {
             tp: {"replicas": list(r.replicas), "adding_replicas": list(r.adding), "removing_replicas": list(r.removing)}
@@ -143,9 +146,9 @@ class PartitionCalls(Calls):
         """Topics page by page, with the replicas that may become leaders (KIP-966). cursor: the next_cursor of the page before."""
         if response_partition_limit < 1:
             raise IllegalArgumentError(f"response_partition_limit={response_partition_limit!r}: must be 1 or more")
-        names = sorted(topics)
+        names = sorted(map(topic_name, topics))
+        start = ("", 0) if cursor is None else _place(cursor)
         told = with_operations(self._admin.describe_topics, names, timeout=self._within())
-        start = ("", 0) if cursor is None else (cursor["topic_name"], cursor["partition_index"])
         pages: list[dict[str, Any]] = []
         room = response_partition_limit
         for name in names:
@@ -184,7 +187,7 @@ class PartitionCalls(Calls):
     # -- which partitions ------------------------------------------------------------------------------------------------------
     def _partitions(self, given: Any) -> list[TopicPartition]:
         if isinstance(given, Mapping):
-            return [TopicPartition(name, p) for name, numbers in given.items() for p in numbers]
+            return partitions_of("topic_partitions", given)
         if isinstance(given, (str, bytes)) or not (given is None or isinstance(given, Iterable)):
             raise IllegalArgumentError(f"topic_partitions={given!r}: must be {{topic: numbers}}, a list of topics, or None for all")
         names = list(self._admin.list_topics(internal=True, timeout=self._within())) if given is None else list(given)
@@ -234,6 +237,13 @@ def _election(told: Outcomes) -> ElectLeadersResponse:
     return ElectLeadersResponse(
         replica_election_results=[ReplicaElectionResult(topic=name, partition_result=of) for name, of in found.items()]
     )
+
+
+def _place(cursor: Mapping[str, Any]) -> tuple[str, int]:
+    place = cursor.get("topic_name"), cursor.get("partition_index")
+    if not isinstance(place[0], str) or isinstance(place[1], bool) or not isinstance(place[1], int):
+        raise IllegalArgumentError(f"cursor={cursor!r}: must be the next_cursor of the page before, or None")
+    return place[0], place[1]
 
 
 def _partitions_of(outcome: Any) -> list[PartitionDescription]:

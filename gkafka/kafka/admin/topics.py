@@ -8,9 +8,10 @@ from uuid import UUID
 
 from gkafka.admin import CreatedTopic, PartitionDescription, TopicDescription
 from gkafka.exceptions import KafkaTimeoutError, UnknownTopicOrPartition
-from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, id_of, listed, outcomes_of, text_of, topic_name, with_operations
+from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, id_of, outcomes_of, text_of, topic_name, with_operations
 from gkafka.kafka.admin.config_resource import ConfigSourceType
 from gkafka.kafka.admin.new_topic import native_topics
+from gkafka.kafka.arguments import listed
 from gkafka.kafka.errors import IllegalArgumentError
 
 __all__ = ["TopicCalls", "described"]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gkafka.common import TopicPartition
 from gkafka.exceptions import InvalidProducerEpoch, TransactionCoordinatorFenced
 from gkafka.kafka.admin.calls import Calls, member, outcomes_of
-from gkafka.kafka.errors import IllegalArgumentError
+from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 
 __all__ = [
     "AbortTransactionSpec",
@@ -154,6 +154,8 @@ class TransactionCalls(Calls):
         Raises InvalidTxnStateError where the producer has none open there, InvalidProducerEpochError and TransactionCoordinatorFencedError where
         the leader knows other epochs than the given ones, UnknownTopicOrPartitionError, ...
         """
+        if not isinstance(spec, AbortTransactionSpec):
+            raise WrongTypeError(f"spec={spec!r}: must be an AbortTransactionSpec")
         tp = spec.topic_partition
         for state in self.describe_producers([tp])[tp].active_producers:
             if state.producer_id == spec.producer_id:

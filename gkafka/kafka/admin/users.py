@@ -10,7 +10,8 @@ from gkafka.admin import ScramMechanism
 from gkafka.admin.users import SALT_BYTES, salted_password
 from gkafka.config import Secret
 from gkafka.exceptions import BrokerError, KafkaException
-from gkafka.kafka.admin.calls import Calls, listed, member, outcomes_of, text_of
+from gkafka.kafka.admin.calls import Calls, member, outcomes_of, text_of
+from gkafka.kafka.arguments import listed
 from gkafka.kafka.errors import IllegalArgumentError
 
 __all__ = ["ScramMechanism", "UserCalls", "UserScramCredentialDeletion", "UserScramCredentialUpsertion"]
@@ -21,7 +22,7 @@ class UserScramCredentialDeletion:
 
     def __init__(self, user: str, mechanism: ScramMechanism | int | str) -> None:
         self.user = user
-        self.mechanism = member("mechanism", mechanism, ScramMechanism)
+        self.mechanism = _mechanism(mechanism)
 
     def __repr__(self) -> str:
         return f"UserScramCredentialDeletion({self.user}, {self.mechanism.name})"
@@ -41,12 +42,16 @@ class UserScramCredentialUpsertion:
         salt: bytes | None = None,
     ) -> None:
         self.user = user
-        self.mechanism = member("mechanism", mechanism, ScramMechanism)
+        self.mechanism = _mechanism(mechanism)
         if self.mechanism is ScramMechanism.UNKNOWN:
             raise IllegalArgumentError("mechanism=UNKNOWN: must be SCRAM-SHA-256 or SCRAM-SHA-512")
         self.iterations = self.DEFAULT_ITERATIONS if iterations is None else iterations
+        if isinstance(self.iterations, bool) or not isinstance(self.iterations, int):
+            raise IllegalArgumentError(f"iterations: a {type(iterations).__name__}: must be a whole number")
         self.salt = os.urandom(SALT_BYTES) if salt is None else salt
-        self.password = Secret(password.decode() if isinstance(password, bytes) else password)
+        if not isinstance(self.salt, bytes):
+            raise IllegalArgumentError(f"salt: a {type(salt).__name__}: must be bytes")
+        self.password = _secret(password)
 
     @property
     def salted_password(self) -> bytes:
@@ -55,6 +60,25 @@ class UserScramCredentialUpsertion:
 
     def __repr__(self) -> str:
         return f"UserScramCredentialUpsertion({self.user}, {self.mechanism.name}, iterations={self.iterations})"
+
+
+def _mechanism(given: Any) -> ScramMechanism:
+    """What is none may be the password, in the wrong place: it is not shown."""
+    try:
+        return member("mechanism", given, ScramMechanism)
+    except IllegalArgumentError:
+        pass
+    raise IllegalArgumentError(f"mechanism: a {type(given).__name__} that is none: must be SCRAM-SHA-256 or SCRAM-SHA-512")
+
+
+def _secret(password: Any) -> Secret:
+    if not isinstance(password, (str, bytes)):
+        raise IllegalArgumentError(f"password: a {type(password).__name__}: must be a text, or the bytes of one")
+    try:
+        return Secret(password.decode() if isinstance(password, bytes) else password)
+    except UnicodeDecodeError:
+        pass  # which holds the bytes
+    raise IllegalArgumentError("password: its bytes are not UTF-8")
 
 
 class UserCalls(Calls):
@@ -67,7 +91,8 @@ class UserCalls(Calls):
         wanted = list(alterations)
         for one in wanted:
             if not isinstance(one, (UserScramCredentialDeletion, UserScramCredentialUpsertion)):
-                raise IllegalArgumentError(f"alterations: {one!r} must be a UserScramCredentialDeletion or a UserScramCredentialUpsertion")
+                text = f"alterations: a {type(one).__name__} in it: must be a UserScramCredentialDeletion or a UserScramCredentialUpsertion"
+                raise IllegalArgumentError(text)
         told: dict[str, str | None] = {}
         for one in wanted:
             told[one.user] = self._alter_user(one) or told.get(one.user)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gkafka.common import TopicPartition
-from gkafka.kafka.consumer.lookups import check_partition
+from gkafka.kafka.arguments import check_partition
 from gkafka.kafka.errors import IllegalArgumentError, IllegalStateError, KafkaError, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.protocol.commit import OffsetCommitResponse

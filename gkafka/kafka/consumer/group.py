@@ -20,6 +20,7 @@ from gkafka.exceptions import (
     SerializationError,
 )
 from gkafka.kafka import options as o
+from gkafka.kafka.arguments import check_partition, check_partitions, flags
 from gkafka.kafka.consumer.checks import (
     DEFAULTS,
     assignors,
@@ -34,7 +35,7 @@ from gkafka.kafka.consumer.checks import (
 )
 from gkafka.kafka.consumer.commits import Commits, offsets_of
 from gkafka.kafka.consumer.fetcher import Row, row_of
-from gkafka.kafka.consumer.lookups import Lookups, check_partition, check_partitions
+from gkafka.kafka.consumer.lookups import Lookups
 from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
 from gkafka.kafka.errors import DamagedRecordError, IllegalArgumentError, IllegalStateError, NoOffsetForPartitionError, WrongTypeError
 from gkafka.kafka.future import Future
@@ -55,6 +56,7 @@ EARLIEST = -2
 
 
 @telling
+@flags
 class KafkaConsumer:
     """Consumes records of topics, alone or as the member of a group. Several workers may use it at once: each record goes to one of them.
 
@@ -131,7 +133,9 @@ class KafkaConsumer:
         self._consumer = consumer
         return consumer
 
-    def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: ConsumerRebalanceListener | None = None) -> None:
+    def subscribe(
+        self, topics: Iterable[str] | None = (), pattern: str | None = None, listener: ConsumerRebalanceListener | None = None
+    ) -> None:
         """Read these topics, or those that a pattern matches (from their beginning, as re.match does), and no others. With a group_id the members of the group share their
         partitions. listener: told of rebalances, in place of an earlier one.
 
@@ -143,7 +147,9 @@ class KafkaConsumer:
             raise IllegalStateError("subscribe() after assign(): call unsubscribe() first")
         if isinstance(topics, str):
             raise WrongTypeError(f"topics={topics!r}: must be a list of names")
-        names = list(topics)
+        if isinstance(topics, Mapping) or not (topics is None or isinstance(topics, Iterable)):
+            raise WrongTypeError(f"topics={topics!r}: must be a list of names")
+        names = [] if topics is None else list(topics)
         if any(not isinstance(name, (str, bytes)) for name in names):
             raise WrongTypeError(f"topics={names!r}: must be a list of names")
         if bool(names) == (pattern is not None):

@@ -1,8 +1,8 @@
-"""What a KafkaConsumer asks the cluster beside consuming, and the checks of partitions."""
+"""What a KafkaConsumer asks the cluster beside consuming."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gkafka.checks import check_seconds, check_topic_name
@@ -19,30 +19,12 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.groupoffsets import GroupOffsets
+from gkafka.kafka.arguments import check_partition
 from gkafka.kafka.errors import IllegalArgumentError, UnknownPartitionError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from gkafka.wire.offsets import ListOffsetsRequest
 
-__all__ = ["Lookups", "check_partition", "check_partitions"]
-
-
-def check_partition(given: Any) -> TopicPartition:
-    """A (topic, partition) pair. Raises WrongTypeError for anything else."""
-    if not isinstance(given, tuple) or len(given) != 2 or isinstance(given[1], bool) or not isinstance(given[1], int):
-        raise WrongTypeError(f"partition={given!r}: must be a TopicPartition(topic, partition)")
-    return TopicPartition(check_topic_name(given[0]), given[1])
-
-
-def check_partitions(given: Any) -> list[TopicPartition]:
-    """A list of such pairs."""
-    if isinstance(given, (str, bytes, tuple)) and not (isinstance(given, tuple) and all(isinstance(one, tuple) for one in given)):
-        raise WrongTypeError(f"partitions={given!r}: must be a list of TopicPartition")
-    if isinstance(given, Mapping) and given:
-        text = "would be taken without their values: give a list of TopicPartition; an offset to begin at is what seek(partition, offset) takes"
-        raise WrongTypeError(f"partitions={given!r}: {text}")
-    if not isinstance(given, Iterable):
-        raise WrongTypeError(f"partitions={given!r}: must be a list of TopicPartition")
-    return [check_partition(one) for one in given]
+__all__ = ["Lookups"]
 
 
 class Lookups:
@@ -93,8 +75,8 @@ class Lookups:
             tp = check_partition(key)
             if isinstance(at, bool) or not isinstance(at, (int, float)):
                 raise WrongTypeError(f"timestamps[{tp}]={at!r}: must be milliseconds since the epoch")
-            if not at >= 0:
-                raise IllegalArgumentError(f"timestamps[{tp}]={at!r}: must be milliseconds since the epoch, 0 or more")
+            if not 0 <= at < 1 << 63:
+                raise IllegalArgumentError(f"timestamps[{tp}]={at!r}: must be milliseconds since the epoch, 0 or more, of 63 bits")
             asked[tp] = int(at)
         records: dict[tuple[str, int], tuple[int, int]] = {}
         found = self._listed(asked, records)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gkafka import records
+from gkafka.checks import check_time_left
 from gkafka.exceptions import KafkaException
 from gkafka.kafka.future import Future, Outcomes
 from gkafka.kafka.producer.names import retold
@@ -43,7 +44,7 @@ class FutureRecordMetadata(Outcomes, records.Delivery):  # type: ignore[misc]  #
         """Where the record is, as soon as that is known. Raises why it failed, or KafkaTimeoutError after timeout seconds; None waits as long
         as the producer tries, which is bounded by delivery_timeout_ms."""
         try:
-            return _metadata(self.result(timeout))
+            return _metadata(self.result(None if timeout is None else check_time_left("timeout", timeout)))
         except KafkaException as exc:
             retold(exc)
             raise

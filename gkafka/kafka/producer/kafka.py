@@ -11,6 +11,7 @@ from gkafka.checks import check_count, check_time_left, check_topic_name, check_
 from gkafka.client import KafkaClient
 from gkafka.exceptions import BrokerError, DeliveryError, KafkaException, KafkaTimeoutError, MessageSizeTooLarge, RecordTooLarge
 from gkafka.kafka import options as o
+from gkafka.kafka.arguments import check_partition, flags
 from gkafka.kafka.cluster import ClusterMetadata
 from gkafka.kafka.errors import IllegalStateError, NothingToSend, WrongTypeError
 from gkafka.kafka.future import Future
@@ -34,6 +35,7 @@ DEFAULT = DefaultPartitioner()
 
 
 @o.telling(OTHER_NAMES, but=["send"])
+@flags
 class KafkaProducer:
     """Publishes records. Thread safe; greenlets may share it as well.
 
@@ -206,7 +208,9 @@ class KafkaProducer:
         """Commit a group's offsets with the transaction. offsets: {TopicPartition: OffsetAndMetadata}; consumer_group_id: the group's name, or
         what `KafkaConsumer.group_metadata()` gave (KIP-447)."""
         group = consumer_group_id if isinstance(consumer_group_id, GroupMetadata) else GroupMetadata(consumer_group_id)
-        self._producer.send_offsets({tuple(tp): _offset(entry) for tp, entry in offsets.items()}, group)
+        if not isinstance(offsets, Mapping):
+            raise WrongTypeError(f"offsets={offsets!r}: must be {{TopicPartition: OffsetAndMetadata}}")
+        self._producer.send_offsets({check_partition(tp): _offset(entry) for tp, entry in offsets.items()}, group)
 
     # -- the end ---------------------------------------------------------------------------------------------------------------
     def close(self, timeout: float | None = None) -> None:
