@@ -24,11 +24,15 @@ SECRET = ("alterations",)
 """Arguments whose values are never shown: a password may stand in the wrong place."""
 
 
+class WrongKindError(IllegalArgumentError, WrongTypeError):
+    """An argument of another kind than it must be. kafka-python raises a TypeError for some, others fail inside it."""
+
+
 def listed(name: str, given: Any) -> list[Any]:
     """A list that was given for an argument. A text is none: it would be taken letter by letter."""
     if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
         shown = f"{name}: a {type(given).__name__}" if name in SECRET else f"{name}={given!r}"
-        raise IllegalArgumentError(f"{shown}: must be a list, also for one")
+        raise WrongKindError(f"{shown}: must be a list, also for one")
     return list(given)
 
 
@@ -76,7 +80,7 @@ def _partitions(name: str, given: Any) -> list[Any]:
 
 def _mapping(name: str, given: Any) -> dict[Any, Any]:
     if not isinstance(given, Mapping):
-        raise IllegalArgumentError(f"{name}={given!r}: must be a dict")
+        raise WrongKindError(f"{name}={given!r}: must be a dict")
     return dict(given)
 
 

@@ -255,7 +255,7 @@ def _broker_version(given: Any, group: Any) -> str:
             text = f"api_version={given!r} with group_id={group!r}: brokers before 0.8.2 keep no offsets for groups but in ZooKeeper"
             raise ConfigurationError(f"{text}: leave group_id out, and keep offsets yourself")
         return "0.8.2"
-    version = ".".join(map(str, given))
+    version = "0.9" if given == (0, 9, 0) else ".".join(map(str, given))  # gkafka's "0.9.0" means: ask
     try:
         Versions.for_broker(version)
     except ConfigurationError as exc:

@@ -360,15 +360,21 @@ def test_api_version_is_taken_at_its_word_or_found_out(consumer: Make, make_clus
     reading.assign([FIRST])
     assert reading.beginning_offsets([FIRST]) == {FIRST: 0}
     newest = last(cluster, "ListOffsets").version
-    cluster = make_cluster(versions=release)
-    told = consumer(cluster, api_version=(0, 8, 2) if release == "0.8.2" else (0, 9), **QUICK)
-    if release in ("0.8.2", "0.9.0"):
-        told.assign([FIRST])
-        assert told.poll(100) == {}
-        assert cluster.count("ApiVersions") == 0
-        assert newest == 0
-    else:
-        assert newest >= 1
+    assert (newest == 0) == (release in ("0.8.2", "0.9.0")), "found out"
+    for version in ((0, 8, 2), (0, 9), (0, 9, 0)):
+        cluster = make_cluster(versions=release)
+        told = consumer(cluster, api_version=version, **QUICK)
+        assert told.beginning_offsets([FIRST]) == {FIRST: 0}
+        assert (cluster.count("ApiVersions"), last(cluster, "ListOffsets").version) == (0, 0), "taken at its word"
+
+
+def test_with_api_version_the_constructor_asks_no_broker(handler: str) -> None:
+    """Behaviour 270: "If None, the client will attempt to infer the broker version by probing"."""
+    nobody = {"bootstrap_servers": f"127.0.0.1:{refused_port()}", "handler": handler, "api_version_auto_timeout_ms": 300}
+    for version in ((0, 9), (2, 8)):
+        KafkaConsumer(api_version=version, **nobody).close()
+    with pytest.raises(NoBrokersAvailable):
+        KafkaConsumer(api_version=None, **nobody)
 
 
 @pytest.mark.parametrize("version", ["0.9", 9, (2,), ("2", "8"), (2, True)])

@@ -47,8 +47,16 @@ def test_sasl_oauth_token_provider_gives_the_token(consumer: Make, guarded: Mock
 
 def test_allow_plaintext_credentials_is_the_word_that_a_password_in_clear_text_takes(consumer: Make, guarded: MockCluster) -> None:
     """Behaviour 274."""
-    with pytest.raises(KafkaConfigurationError, match="allow_plaintext_credentials"):
-        consumer(guarded, **{**PLAIN, "allow_plaintext_credentials": False})
+    assert KafkaConsumer.DEFAULT_CONFIG["allow_plaintext_credentials"] is False
+    without = {name: value for name, value in PLAIN.items() if name != "allow_plaintext_credentials"}
+    for options in (without, {**without, "allow_plaintext_credentials": False}):
+        with pytest.raises(KafkaConfigurationError, match=r"or, where nobody can listen, allow_plaintext_credentials=True"):
+            consumer(guarded, **options)
+    assert not guarded.requests(), "nothing was sent"
+    assert consumer(guarded, **without, allow_plaintext_credentials=True).topics() == {"t"}
+    assert guarded.count("SaslAuthenticate") > 0
+    with pytest.raises(KafkaConfigurationError, match="allow_plaintext_credentials='yes'"):
+        consumer(guarded, **without, allow_plaintext_credentials="yes")
 
 
 @pytest.mark.parametrize(

@@ -128,3 +128,29 @@ def test_rates_count_from_the_making_of_a_client(producer: Make, consumer: Make,
     numbers = reading.metrics()["consumer-metrics"]
     assert numbers["fetches_rate"] > 0
     assert {"positions.t-0", "positions.t-0_rate"} <= set(numbers)
+
+
+@pytest.mark.parametrize(("samples", "window_ms", "forgets"), [(1, 1000, True), (100, 1000, False), (1, 1e6, False), (None, None, False)])
+def test_metrics_num_samples_and_metrics_sample_window_ms_are_those_of_the_client(
+    producer: Make, consumer: Make, cluster: MockCluster, samples: int | None, window_ms: float | None, forgets: bool
+) -> None:
+    """Behaviour 272: how long a rate remembers."""
+    options = {} if samples is None else {"metrics_num_samples": samples, "metrics_sample_window_ms": window_ms}
+    sending, reading = producer(cluster, **options), consumer(cluster, "t", **QUICK, **options)
+    now = [sending._client.handler.monotonic()]
+    sending._rates._clock = reading._rates._clock = lambda: now[0]
+
+    def rates(after_s: float) -> list[float]:
+        now[0] += after_s
+        return [
+            sending.metrics()["producer-metrics"]["delivered_records_rate"],
+            reading.metrics()["consumer-metrics"]["positions.t-0_rate"],
+        ]
+
+    for round_s in (1.0, 2.0):
+        for _ in range(10):
+            sending.send("t", b"v").get(10)
+        consume(reading, 10)
+        rates(round_s)
+    late = rates(20)
+    assert late == [0.0, 0.0] if forgets else all(rate > 0 for rate in late), late
