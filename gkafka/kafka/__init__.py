@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gkafka.kafka.admin.client import KafkaAdminClient
+    from gkafka.kafka.admin.partitions import OffsetSpec
     from gkafka.kafka.client_async import KafkaClient
     from gkafka.kafka.consumer.group import KafkaConsumer
     from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
@@ -18,18 +19,30 @@ if TYPE_CHECKING:
     from gkafka.kafka.legacy.producer import SimpleProducer
     from gkafka.kafka.legacy.simple import SimpleConsumer
     from gkafka.kafka.producer.kafka import KafkaProducer
-    from gkafka.kafka.serializer import Deserializer, Serializer
-    from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, TopicPartitionReplica
+    from gkafka.kafka.serializer import DefaultSerializer, Deserializer, JsonSerializer, Serializer
+    from gkafka.kafka.structs import (
+        ConsumerGroupMetadata,
+        IsolationLevel,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        TopicPartition,
+        TopicPartitionReplica,
+    )
 
 __all__ = [
+    "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
+    "DefaultSerializer",
     "Deserializer",
+    "IsolationLevel",
+    "JsonSerializer",
     "KafkaAdminClient",
     "KafkaClient",
     "KafkaConsumer",
     "KafkaProducer",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetSpec",
     "Serializer",
     "SimpleClient",
     "SimpleConsumer",
@@ -39,14 +52,19 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ConsumerGroupMetadata": "structs",
     "ConsumerRebalanceListener": "consumer.subscription_state",
+    "DefaultSerializer": "serializer",
     "Deserializer": "serializer",
+    "IsolationLevel": "structs",
+    "JsonSerializer": "serializer",
     "KafkaAdminClient": "admin",
     "KafkaClient": "client_async",
     "KafkaConsumer": "consumer.group",
     "KafkaProducer": "producer.kafka",
     "OffsetAndMetadata": "structs",
     "OffsetAndTimestamp": "structs",
+    "OffsetSpec": "admin",
     "Serializer": "serializer",
     "SimpleClient": "legacy.client",
     "SimpleConsumer": "legacy.simple",
@@ -56,7 +74,7 @@ _HOMES = {
 }
 _NAMED = {"SimpleClient": "KafkaClient"}
 _ROOMS = (
-    *("admin", "client_async", "cluster", "consumer", "coordinator", "errors", "future", "legacy", "metrics", "options"),
+    *("admin", "arguments", "client_async", "cluster", "consumer", "coordinator", "errors", "future", "legacy", "metrics", "options"),
     *("partitioner", "producer", "protocol", "serializer", "structs"),
 )
 """What `import kafka` brings along as its attributes."""

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gkafka.common import TopicPartition
+from gkafka.common import IsolationLevel, TopicPartition
+from gkafka.skins import GroupMetadata as ConsumerGroupMetadata
 
-__all__ = ["GroupInformation", "MemberInformation", "OffsetAndMetadata", "OffsetAndTimestamp", "TopicPartition", "TopicPartitionReplica"]
+__all__ = [
+    "ConsumerGroupMetadata",
+    "GroupInformation",
+    "IsolationLevel",
+    "MemberInformation",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "TopicPartition",
+    "TopicPartitionReplica",
+]
 
 
 class _OffsetAndMetadata(NamedTuple):

@@ -509,21 +509,23 @@ class KafkaConsumer:
         return consumer.group_metadata() if consumer is not None else GroupMetadata(self.config["group_id"])
 
     # -- looking up ------------------------------------------------------------------------------------------------------------
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The oldest offset of each. Positions stay. Raises KafkaTimeoutError after request_timeout_ms."""
+    def beginning_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> dict[TopicPartition, int]:
+        """The oldest offset of each. Positions stay. Raises KafkaTimeoutError after timeout_ms, None is request_timeout_ms."""
         self._check_open()
-        return self._lookups.offsets(check_partitions(partitions), -2)
+        return self._lookups.offsets(check_partitions(partitions), -2, timeout_ms)
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each. Positions stay. Raises KafkaTimeoutError after request_timeout_ms."""
+    def end_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each. Positions stay. Raises KafkaTimeoutError after timeout_ms, None is request_timeout_ms."""
         self._check_open()
-        return self._lookups.offsets(check_partitions(partitions), -1)
+        return self._lookups.offsets(check_partitions(partitions), -1, timeout_ms)
 
-    def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """{TopicPartition: ms} to the first record at or after that; None where there is none. Raises an error that is a ValueError for a negative time,
         UnsupportedVersionError for brokers before 0.10.1."""
         self._check_open()
-        return self._lookups.for_times(timestamps)
+        return self._lookups.for_times(timestamps, timeout_ms)
 
     def partitions_for_topic(self, topic: str) -> set[int]:
         """The partitions of a topic; an empty set for one that is not there."""

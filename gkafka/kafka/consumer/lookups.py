@@ -34,39 +34,44 @@ class Lookups:
         self._client, self._options = client, options
         self._offsets = GroupOffsets(client.cluster, options["group_id"])
 
-    def _deadline(self) -> float:
-        return self._client.handler.monotonic() + float(self._options["request_timeout_ms"]) / 1000
+    def _deadline(self, timeout_ms: float | None) -> float:
+        wait_ms = self._options["request_timeout_ms"] if timeout_ms is None else check_seconds("timeout_ms", timeout_ms)
+        return self._client.handler.monotonic() + float(wait_ms) / 1000
 
     @property
     def _level(self) -> int:
         return 1 if self._options["isolation_level"] == "read_committed" else 0
 
-    def offsets(self, partitions: list[TopicPartition], which: int) -> dict[TopicPartition, int]:
+    def offsets(self, partitions: list[TopicPartition], which: int, timeout_ms: float | None) -> dict[TopicPartition, int]:
         """The earliest (-2) or the next (-1) offset of each."""
         asked = {(tp.topic, tp.partition): which for tp in partitions}
-        found = self._listed(asked)
+        found = self._listed(asked, timeout_ms)
         return {tp: found[tp][0] for tp in partitions if found.get(tp)}
 
     def _listed(
-        self, asked: dict[tuple[str, int], int], records: dict[tuple[str, int], tuple[int, int]] | None = None
+        self,
+        asked: dict[tuple[str, int], int],
+        timeout_ms: float | None,
+        records: dict[tuple[str, int], tuple[int, int]] | None = None,
     ) -> dict[tuple[str, int], list[int]]:
-        """Raises KafkaTimeoutError for what does not come within request_timeout_ms, for whatever reason it does not."""
+        """Raises KafkaTimeoutError for what does not come in time, for whatever reason it does not."""
+        deadline = self._deadline(timeout_ms)
         if not asked:
             return {}
         try:
             if records is not None:
-                self._check_that_times_are_known(next(iter(asked))[0])
-            return self._client.cluster.list_offsets(asked, self._deadline(), isolation_level=self._level, records=records)
+                self._check_that_times_are_known(next(iter(asked))[0], deadline)
+            return self._client.cluster.list_offsets(asked, deadline, isolation_level=self._level, records=records)
         except UnknownTopicOrPartition as exc:
             raise UnknownPartitionError(*exc.args, **exc.about) from exc
         except KafkaTimeoutError:
             raise
         except RetriableError as exc:
-            raise KafkaTimeoutError(
-                f"no offsets within request_timeout_ms={self._options['request_timeout_ms']:g}: {exc}", **exc.about
-            ) from exc
+            given = "request_timeout_ms" if timeout_ms is None else "timeout_ms"
+            within = self._options["request_timeout_ms"] if timeout_ms is None else timeout_ms
+            raise KafkaTimeoutError(f"no offsets within {given}={within:g}: {exc}", **exc.about) from exc
 
-    def for_times(self, timestamps: Any) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    def for_times(self, timestamps: Any, timeout_ms: float | None) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time, for each."""
         if not isinstance(timestamps, Mapping):
             raise WrongTypeError(f"timestamps={timestamps!r}: must be {{TopicPartition: milliseconds}}")
@@ -79,16 +84,16 @@ class Lookups:
                 raise IllegalArgumentError(f"timestamps[{tp}]={at!r}: must be milliseconds since the epoch, 0 or more, of 63 bits")
             asked[tp] = int(at)
         records: dict[tuple[str, int], tuple[int, int]] = {}
-        found = self._listed(asked, records)
+        found = self._listed(asked, timeout_ms, records)
         return {
             TopicPartition(*key): OffsetAndTimestamp(found[key][0], *records.get(key, (-1, -1))) if found.get(key) else None
             for key in asked
         }
 
-    def _check_that_times_are_known(self, topic: str) -> None:
+    def _check_that_times_are_known(self, topic: str, deadline: float) -> None:
         """Before 0.10.1 a broker answers with the beginnings of segments, whose files are that old."""
         cluster = self._client.cluster
-        cluster.wait_for_topic(topic, self._deadline())  # then it is known what they speak
+        cluster.wait_for_topic(topic, deadline)  # then it is known what they speak
         api = ListOffsetsRequest.API
         if cluster.versions is not None and cluster.versions.ranges.get(api.key, (0, 0))[1] < 1:
             raise UnsupportedVersion(f"{cluster.versions.broker}: cannot look up offsets by time: that takes Kafka 0.10.1", api=api.name)

@@ -204,9 +204,12 @@ class KafkaProducer:
         """Drop all of it."""
         self._producer.abort_transaction()
 
-    def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], consumer_group_id: Any) -> None:
-        """Commit a group's offsets with the transaction. offsets: {TopicPartition: OffsetAndMetadata}; consumer_group_id: the group's name, or
-        what `KafkaConsumer.group_metadata()` gave (KIP-447)."""
+    def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], consumer_group_id: Any = None, *, group_metadata: Any = None) -> None:
+        """Commit a group's offsets with the transaction. offsets: {TopicPartition: OffsetAndMetadata}; consumer_group_id, which 3.0 calls
+        group_metadata: the group's name, or what `KafkaConsumer.group_metadata()` gave (KIP-447)."""
+        if (consumer_group_id is None) == (group_metadata is None):
+            raise WrongTypeError("consumer_group_id, group_metadata: give one of them, the group's name or what group_metadata() gave")
+        consumer_group_id = group_metadata if consumer_group_id is None else consumer_group_id
         group = consumer_group_id if isinstance(consumer_group_id, GroupMetadata) else GroupMetadata(consumer_group_id)
         if not isinstance(offsets, Mapping):
             raise WrongTypeError(f"offsets={offsets!r}: must be {{TopicPartition: OffsetAndMetadata}}")

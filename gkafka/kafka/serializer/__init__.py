@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import abc
+import inspect
+import json
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Deserializer", "Serializer"]
+from gkafka.exceptions import SerializationError
+from gkafka.kafka.errors import WrongTypeError
+
+__all__ = ["DefaultSerializer", "Deserializer", "JsonSerializer", "Serializer"]
 
 
 class Serializer(abc.ABC):
@@ -37,12 +42,52 @@ class Deserializer(abc.ABC):
         """Called when the consumer is closed."""
 
 
+class DefaultSerializer(Serializer, Deserializer):
+    """Texts as bytes, and back. Bytes and None stay what they are."""
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        super().__init__(encoding=encoding)
+        self.encoding = encoding
+
+    def serialize(self, topic: str, value: Any) -> bytes | None:
+        """The bytes of a text."""
+        if value is None or isinstance(value, (bytes, bytearray, memoryview)):
+            return value  # type: ignore[return-value]
+        if not isinstance(value, str):
+            raise SerializationError(f"a {type(value).__name__} for topic {topic!r}: must be a text or bytes")
+        return value.encode(self.encoding)
+
+    def deserialize(self, topic: str, bytes_: bytes | None) -> Any:
+        """The text of bytes."""
+        return None if bytes_ is None else bytes(bytes_).decode(self.encoding)
+
+
+class JsonSerializer(DefaultSerializer):
+    """Values as JSON, and back. None stays None."""
+
+    def serialize(self, topic: str, value: Any) -> bytes | None:
+        """The JSON of a value."""
+        return None if value is None else super().serialize(topic, json.dumps(value))
+
+    def deserialize(self, topic: str, bytes_: bytes | None) -> Any:
+        """The value of JSON."""
+        return None if bytes_ is None else json.loads(super().deserialize(topic, bytes_))
+
+
 def as_function(given: Any, method: str) -> Callable[[str, Any], Any] | None:
     """A function (topic, value) of what was given: a callable (value), or an object with serialize() or deserialize(). None stays None."""
     if given is None:
         return None
     named: Callable[[str, Any], Any] | None = getattr(given, method, None)
-    return named if named is not None else lambda topic, value: given(value)
+    if named is None:
+        return lambda topic, value: given(value)
+    try:
+        inspect.signature(named).bind("topic", b"value")
+    except TypeError as exc:
+        raise WrongTypeError(f"{given!r}: its {method}() must take (topic, value), as in kafka-python 1.4 and 2, but: {exc}") from exc
+    except ValueError:  # a builtin does not tell
+        pass
+    return named
 
 
 def end(given: Any) -> None:
