@@ -13,6 +13,7 @@ import click
 
 from gkafka.cli.failures import ToolError
 from gkafka.cli.output import quoted
+from gkafka.cli.quantities import MAX_INT64, is_number
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin
@@ -32,7 +33,6 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-MAX_PARTITION = (1 << 31) - 1
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 AGO = re.compile(r"(\d+)([smhdw])")
 
@@ -41,8 +41,15 @@ AGO = re.compile(r"(\d+)([smhdw])")
 def parse_time(text: str, now: datetime | None = None) -> int:
     """Milliseconds since the epoch of "2026-01-31T08:00:00Z", "2026-01-31", "1h" (ago; s m h d w), "now" or milliseconds. UTC without a zone.
 
-    Raises ValueError.
+    Raises ValueError, also for what lies before 1970: brokers take -1 and -2 for the ends of a log.
     """
+    found = _milliseconds(text, now)
+    if not 0 <= found <= MAX_INT64:
+        raise ValueError(f"{text!r}: must be from 1970 on, and at most 2**63 - 1 ms behind it")
+    return found
+
+
+def _milliseconds(text: str, now: datetime | None) -> int:
     moment = datetime.now(timezone.utc) if now is None else now
     if text == "now":
         return int(moment.timestamp() * 1000)
@@ -73,7 +80,9 @@ class _Time(click.ParamType):  # type: ignore[type-arg]  # not generic at run ti
             return parse_time(value)
         except (ValueError, OverflowError, OSError):
             self.fail(
-                f"{value!r}: must be as 2026-01-31T08:00:00Z, 2026-01-31, 1h (ago; s m h d w), now, or ms since the epoch", param, ctx
+                f"{value!r}: must be as 2026-01-31T08:00:00Z, 2026-01-31, 1h (ago; s m h d w), now, or ms since the epoch; 1970 or later",
+                param,
+                ctx,
             )
 
 
@@ -125,7 +134,7 @@ def partitions(where: str, texts: Iterable[str]) -> tuple[list[str], list[tuple[
             whole.append(topic)
             continue
         for number in numbers.split(","):
-            if not (number.isascii() and number.isdecimal() and int(number[:11]) <= MAX_PARTITION):
+            if not is_number(number):
                 raise click.UsageError(f"{where} {text!r}: must be TOPIC or TOPIC:PARTITION,...", click.get_current_context(silent=True))
             single.append((topic, int(number)))
     return whole, single

@@ -16,7 +16,7 @@ from gkafka.cli.connection import CONSUMER, PRODUCER, connect, connection_option
 from gkafka.cli.failures import ToolError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
-from gkafka.cli.quantities import Quantity
+from gkafka.cli.quantities import PARTITIONS, RECORDS, REPLICAS, VALUE_BYTES, Quantity
 from gkafka.cli.starts import EARLIEST, Start, all_partitions, ends_of, partitions_of, starts_of
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ USES = (PRODUCER, CONSUMER)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DISTINCT = 500
 """Different values: half of each is random, so that codecs have something to do."""
+DISTINCT_BYTES = 64 << 20
+"""Memory for them; large values are fewer."""
 EACH = 100
 """One delivery of so many has its time taken."""
 AT_ONCE = 5000
@@ -50,6 +52,7 @@ class Load(NamedTuple):
 
 
 @click.group(name="bench", short_help="Measure producing and consuming on this cluster.")
+@json_option
 @connection_options
 def bench() -> None:
     """Measure this cluster from this machine. What is measured is both, and what else they do just now.
@@ -62,11 +65,11 @@ def _load(records: int, seconds: float) -> Callable[[F], F]:
     """The options that say how much."""
     options = (
         click.option("--topic", metavar="NAME", type=TOPIC, help="Use this topic, which stays; else one is made and removed."),
-        click.option("--records", type=click.IntRange(min=1), default=records, show_default=True, help="So many at most."),
+        click.option("--records", type=RECORDS, default=records, show_default=True, help="So many at most."),
         click.option("--seconds", type=Quantity(above=True), default=seconds, show_default=True, help="So long at most."),
-        click.option("--size", type=click.IntRange(min=1), default=100, show_default=True, help="Bytes of a value."),
-        click.option("--partitions", type=click.IntRange(min=1), default=4, show_default=True, help="Of a topic that is made."),
-        click.option("--replication-factor", type=click.IntRange(min=1), default=1, show_default=True, help="Of a topic that is made."),
+        click.option("--size", type=VALUE_BYTES, default=100, show_default=True, help="Bytes of a value."),
+        click.option("--partitions", type=PARTITIONS, default=4, show_default=True, help="Of a topic that is made."),
+        click.option("--replication-factor", type=REPLICAS, default=1, show_default=True, help="Of a topic that is made."),
     )
 
     def decorate(command: F) -> F:
@@ -162,7 +165,7 @@ def _remove(client: KafkaClient, name: str) -> None:
 # -- measuring -------------------------------------------------------------------------------------------------------------
 def _values(size: int) -> list[bytes]:
     chance = Random(size)
-    return [chance.randbytes(size // 2) + b"x" * (size - size // 2) for _ in range(DISTINCT)]
+    return [chance.randbytes(size // 2) + b"x" * (size - size // 2) for _ in range(max(1, min(DISTINCT, DISTINCT_BYTES // size)))]
 
 
 def _produce(client: KafkaClient, topic: str, load: Load, options: dict[str, Any]) -> dict[str, Any]:
@@ -173,7 +176,7 @@ def _produce(client: KafkaClient, topic: str, load: Load, options: dict[str, Any
         begun = now()
         while sent < load.records and now() < until:
             for i in range(min(EACH, load.records - sent)):
-                delivery = producer.produce(topic, values[(sent + i) % DISTINCT])
+                delivery = producer.produce(topic, values[(sent + i) % len(values)])
             delivery.add_done_callback(times.since(now()))
             sent += min(EACH, load.records - sent)
         producer.flush(DRAIN_S)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +12,8 @@ from gkafka.cli.arguments import GROUP, TOPIC, near_topics, pairs
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.failures import ToolError, UnusableError
-from gkafka.cli.output import Column, document, json_option, note, table, wants_json
+from gkafka.cli.output import Column, document, json_option, note, quoted, table, wants_json
+from gkafka.cli.quantities import is_number
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin, ConfigEntry
@@ -19,12 +22,22 @@ __all__ = ["configs", "show_configs"]
 
 KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")
 NAMES = {"topic": TOPIC, "group": GROUP}
+OWN = {
+    "topic": "TOPIC",
+    "broker": "DYNAMIC_BROKER",
+    "group": "GROUP",
+    "broker-logger": "DYNAMIC_BROKER_LOGGER",
+    "client-metrics": "CLIENT_METRICS",
+}
+"""The source of what is set of a resource itself."""
 SHOWN = "***"
 SECRET_ENDINGS = ("password", "sasl.jaas.config", "ssl.keystore.key", "secret")
 """Of the names of secrets, with the prefix of a listener or without."""
 
 
 @group("configs")
+@json_option
+@connection_options
 def configs() -> None:
     """Configurations of topics, brokers, groups."""
 
@@ -32,7 +45,7 @@ def configs() -> None:
 def _name_of(ctx: click.Context, kind: str, name: str | None) -> str:
     if name is None and kind != "broker":
         raise click.UsageError(f"which {kind}? give its name", ctx)
-    if kind.startswith("broker") and name and not (name.isascii() and name.isdecimal()):
+    if kind.startswith("broker") and name and not is_number(name):
         raise click.UsageError(f"{kind} {name!r}: must be a broker's id, a number", ctx)
     if kind in NAMES:
         NAMES[kind].convert(name, next(p for p in ctx.command.params if p.name == "name"), ctx)
@@ -121,15 +134,19 @@ def alter(
         admin = client.admin()
         before = _entries(admin, kind, resource)
         _refuse_secrets(ToolError, [key for key in plain if _is_secret(key, before.get(key))])
+        _refuse_absent(kind, name, [key for key in deleted if key not in before], before)
         admin.alter_configs({(kind, resource): changes}, validate_only=dry_run)
     rows = [
         {"name": key, "before": _shown(before.get(key)), "change": _told(key, before.get(key), change)} for key, change in changes.items()
     ]
+    unset = [key for key in deleted if not _is_set(kind, resource, before[key])]
     if wants_json(ctx):
         document({"done": not dry_run, "what": "changed", "items": rows})
         return
     table(rows, ["name", "before", "change"])
-    note("nothing was changed: --dry-run" if dry_run else "changed")
+    if unset:
+        note(f"not set, and left at the default: {', '.join(map(quoted, unset))}")
+    note("nothing was changed: --dry-run" if dry_run else "nothing was changed" if len(unset) == len(changes) else "changed")
 
 
 def _fresh(ctx: click.Context, changes: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +176,24 @@ def _refuse_secrets(refusal: type[ToolError], names: list[str]) -> None:
             f"{name}: a secret on the command line is seen by everybody on this machine and kept by the shell",
             hint=f"write it to a file, and give {name}=@FILE",
         )
+
+
+def _refuse_absent(kind: str, name: str, absent: list[str], there: Iterable[str]) -> None:
+    """What is to be set back must be there: brokers take a name that they do not know for one that is at its default."""
+    if absent:
+        near = difflib.get_close_matches(absent[0], list(there), n=1)
+        hint = f"did you mean {quoted(near[0])}? " if near else ""
+        place = "broker" if (kind, name) == ("broker", "default") else f"{kind} {name}"
+        raise ToolError(
+            f"--delete: {kind} {quoted(name)} has no {', '.join(map(quoted, absent))}",
+            hint=f"{hint}kafka-tools configs describe {place} --all lists what there is",
+        )
+
+
+def _is_set(kind: str, name: str, entry: ConfigEntry) -> bool:
+    """Is it set of this very resource, so that there is something to delete?"""
+    own = "DYNAMIC_DEFAULT_BROKER" if (kind, name) == ("broker", "") else OWN[kind]
+    return entry.source.name == own or (entry.source.name == "UNKNOWN" and not entry.is_default)  # brokers before 1.1 tell no source
 
 
 def _is_secret(name: str, there: ConfigEntry | None) -> bool:

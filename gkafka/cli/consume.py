@@ -12,6 +12,7 @@ from gkafka.cli.arguments import GROUP, TOPIC
 from gkafka.cli.connection import CONSUMER, MEMBER, POSITION, connect, connection_options, settings_of
 from gkafka.cli.output import note
 from gkafka.cli.pipes import Output, check_reader, stoppable
+from gkafka.cli.quantities import PARTITION, RECORDS
 from gkafka.cli.recordtext import FIELDS, FORMATS, BytesType, Message, hex_line, json_line, shown_on_terminal, text_line
 from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, starts_of
 from gkafka.common import TopicPartition
@@ -58,11 +59,11 @@ class Wanted(NamedTuple):
     type=StartType(),
     help="earliest (the default), latest, an offset, 1h ago (s m h d w), a time (2026-01-31T08:00:00Z), or @MILLISECONDS.",
 )
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Begin N records before the end of each partition.")
-@click.option("-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one; may be given again.")
+@click.option("--last", type=RECORDS, metavar="N", help="Begin N records before the end of each partition.")
+@click.option("-p", "--partition", "partitions", type=PARTITION, multiple=True, help="Only this one; may be given again.")
 @click.option("-g", "--group", type=GROUP, help="Go on where this group stands, share with its members, and commit what was printed.")
 @click.option("--no-group", is_flag=True, help="Read alone, whatever group.id the file of --config has.")
-@click.option("-n", "--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many that match.")
+@click.option("-n", "--max-messages", type=RECORDS, metavar="N", help="Stop after so many that match.")
 @click.option("--until-end/--follow", "until_end", default=True, help="Stop at the present end (the default), or go on until Ctrl-C.")
 @click.option("--match", metavar="REGEX", help="Only records whose value has this regular expression in it.")
 @click.option("--match-key", metavar="REGEX", help="Only records whose key has.")

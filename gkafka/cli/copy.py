@@ -13,6 +13,7 @@ from gkafka.cli.connection import CONSUMER, POSITION, PRODUCER, connect, connect
 from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
+from gkafka.cli.quantities import PARTITION, RECORDS
 from gkafka.cli.recordtext import counted
 from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, partitions_of, starts_of
 from gkafka.common import TopicPartition
@@ -63,8 +64,8 @@ class Plan(NamedTuple):
 @click.option("-g", "--group", type=GROUP, help="Keeps how far the copy has come: the same command goes on there after any end.")
 @click.option("--no-group", is_flag=True, help="Keep nothing, whatever group.id the file of --config has.")
 @click.option("--from", "start", type=StartType(), help="Where it begins: earliest (the default), latest, an offset, a time ago, a time.")
-@click.option("-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one; may be given again.")
-@click.option("-n", "--max-messages", type=click.IntRange(min=1), metavar="N", help="Copy so many at most.")
+@click.option("-p", "--partition", "partitions", type=PARTITION, multiple=True, help="Only this one; may be given again.")
+@click.option("-n", "--max-messages", type=RECORDS, metavar="N", help="Copy so many at most.")
 @click.option("--until-end/--follow", "until_end", default=True, help="Stop at the present end (the default), or go on until Ctrl-C.")
 @click.option(
     "--partition-by",

@@ -12,7 +12,7 @@ from gkafka.cli.arguments import GROUP, TOPIC, near_groups, near_topics
 from gkafka.cli.commands import command
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.output import Column, document, json_line, json_option, lines_of, note, on_terminal, wants_json, write
-from gkafka.cli.quantities import Quantity
+from gkafka.cli.quantities import RECORDS, Quantity
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin, GroupDescription
@@ -82,7 +82,7 @@ def total_of(rows: list[dict[str, Any]]) -> int | None:
 @click.option("--topic", "topics", metavar="TOPIC", type=TOPIC, multiple=True, help="Only what is consumed of these.")
 @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
 @click.option("--interval", metavar="SECONDS", type=Quantity(0.1), default=2.0, show_default=True, help="Between two looks.")
-@click.option("--count", metavar="N", type=click.IntRange(min=1), help="With --watch: end after so many looks.")
+@click.option("--count", metavar="N", type=RECORDS, help="With --watch: end after so many looks.")
 @json_option
 @connection_options
 @click.pass_context

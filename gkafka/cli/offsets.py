@@ -13,6 +13,7 @@ from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.groups import refuse_active
 from gkafka.cli.output import document, json_option, note, table, wants_json
+from gkafka.cli.quantities import MAX_INT64, is_number
 from gkafka.cli.topics import finish
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["offsets", "plan_rows"]
 
-MAX_OFFSET = (1 << 63) - 1
 RULES = ("to_earliest", "to_latest", "to_time", "to_offset", "shift_by", "from_file")
 PLAN = ["topic", "partition", "before", "after", "change", "earliest", "latest"]
 
 
 @group("offsets")
+@json_option
+@connection_options
 def offsets() -> None:
     """Offsets of topics and of groups."""
 
@@ -49,7 +51,7 @@ def list_offsets(ctx: click.Context, names: tuple[str, ...], group_name: str | N
         with near_topics(admin), near_groups(admin):
             wanted = sorted({*single, *_partitions_of(admin, whole)}) if names else None
             committed: Mapping[Any, Any] = admin.list_group_offsets(group_name, wanted) if group_name is not None else {}
-            if group_name is not None and not committed:
+            if group_name is not None and all(one.offset < 0 for one in committed.values()):
                 admin.describe_groups([group_name])  # raises where there is no such group
             asked = sorted(committed) if wanted is None else wanted
             columns = {
@@ -93,8 +95,8 @@ def _or_none(offset: int) -> int | None:
 @click.option("--to-earliest", is_flag=True, help="To the first record that there is.")
 @click.option("--to-latest", is_flag=True, help="To the end: only what is written from now on.")
 @click.option("--to-time", "--to-datetime", metavar="TIME", type=TIME, help="To the first record at or after: 2026-01-31T08:00Z, 1h (ago).")
-@click.option("--to-offset", metavar="N", type=click.IntRange(0, MAX_OFFSET), help="To this offset.")
-@click.option("--shift-by", metavar="N", type=click.IntRange(-MAX_OFFSET, MAX_OFFSET), help="So many records on, or back if negative.")
+@click.option("--to-offset", metavar="N", type=click.IntRange(0, MAX_INT64), help="To this offset.")
+@click.option("--shift-by", metavar="N", type=click.IntRange(-MAX_INT64, MAX_INT64), help="So many records on, or back if negative.")
 @click.option(
     "--from-file", metavar="FILE", type=click.Path(), help="Lines topic,partition,offset, or what offsets list --group --json wrote."
 )
@@ -196,7 +198,7 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
         text = file.read()
     found: dict[TopicPartition, int] = {}
     for place, (topic, partition, offset) in _entries(path, text):
-        if not topic or not _is_number(partition, (1 << 31) - 1) or not _is_number(offset, MAX_OFFSET):
+        if not topic or not is_number(partition) or not is_number(offset, MAX_INT64):
             raise UnusableError(f"{path}: {place}: must be topic,partition,offset", hint="one partition a line, as orders,0,1500")
         key = TopicPartition(topic, int(partition))
         if key in found:
@@ -227,10 +229,6 @@ def _entries(path: str, text: str) -> list[tuple[str, tuple[str, str, str]]]:
         for place, entry in given
         if not isinstance(entry, dict) or entry.get("committed") is not None
     ]
-
-
-def _is_number(text: str, most: int) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= most
 
 
 def _three(parts: list[str]) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from gkafka.cli.connection import PRODUCER, connect, connection_options, setting
 from gkafka.cli.lines import lines_of
 from gkafka.cli.output import document, json_option, note, wants_json
 from gkafka.cli.pipes import stoppable
-from gkafka.cli.quantities import Quantity
+from gkafka.cli.quantities import PARTITION, Quantity
 from gkafka.cli.recordtext import FORMATS, BadLine, BytesType, Draft, counted, reader
 from gkafka.cli.starts import all_partitions
 from gkafka.cli.wording import in_tools_words
@@ -89,7 +89,7 @@ class Source(click.File):
 @click.option("--null", type=BytesType(), metavar="TEXT", help="text, hex: a key or value of just this is null.")
 @click.option("--delimiter", type=BytesType(), default="\\n", show_default=True, help="text, hex: what ends a line.")
 @click.option("-H", "--header", "headers", type=HeaderType(), multiple=True, help="A header of all records; may be given again.")
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="The partition of all records; else the line's, or by the key.")
+@click.option("-p", "--partition", type=PARTITION, help="The partition of all records; else the line's, or by the key.")
 @click.option("--repartition", is_flag=True, help="json: by the key, whatever partition the lines name.")
 @click.option("--timestamp", type=TIME, help="Of all records: 2026-01-31T08:00:00Z, 15m ago, now, milliseconds; else the line's, or now.")
 @click.option("-z", "--compression", type=click.Choice(CODECS), help="Of the batches. [none]")

@@ -16,6 +16,7 @@ from gkafka.cli.arguments import GROUP, TOPIC, near_groups, near_topics, parse_t
 from gkafka.cli.commands import command
 from gkafka.cli.connection import CONSUMER, connect, connection_options, connection_options_of, settings_of
 from gkafka.cli.output import clean, document, json_option, note, table, wants_json, write
+from gkafka.cli.quantities import MAX_INT32, PARTITIONS, RECORDS, REPLICAS, WAIT_MS, is_number
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin
@@ -47,7 +48,7 @@ class _Offset(click.ParamType):  # type: ignore[type-arg]  # not generic at run 
         try:
             return ends[value.lower()] if value.lower() in ends else parse_time(value)
         except (ValueError, OverflowError, OSError):
-            self.fail(f"{value!r}: must be EARLIEST, LATEST, or a time as 2026-01-31T08:00:00 (UTC)", param, ctx)
+            self.fail(f"{value!r}: must be EARLIEST, LATEST, or a time as 2026-01-31T08:00:00 (UTC), 1970 or later", param, ctx)
 
 
 OFFSET = _Offset()
@@ -174,7 +175,7 @@ def print_managed_consumer_groups(ctx: click.Context, topic: str) -> None:
 
 @command("consume_topic")
 @click.argument("topic", type=TOPIC)
-@click.option("-l", "--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many records.")
+@click.option("-l", "--limit", type=RECORDS, default=10, show_default=True, help="How many records.")
 @click.option("-o", "--outfile", type=click.Path(), help="Where to. [standard output]")
 @connection_options
 @click.pass_context
@@ -234,11 +235,11 @@ def reset_offsets(ctx: click.Context, topic: str, consumer_group: str, offset: i
 
 @command("create_topic")
 @click.argument("topic", type=TOPIC)
-@click.option("-p", "--num_partitions", type=click.IntRange(min=-1), help="How many partitions; -1 is unset. [1]")
-@click.option("-r", "--replication_factor", type=click.IntRange(min=-1), help="How many replicas; -1 is unset. [1]")
+@click.option("-p", "--num_partitions", type=click.IntRange(-1, PARTITIONS.max), help="How many partitions; -1 is unset. [1]")
+@click.option("-r", "--replication_factor", type=click.IntRange(-1, REPLICAS.max), help="How many replicas; -1 is unset. [1]")
 @click.option("-a", "--replica_assignment", metavar="JSON", help='Brokers by partition, in place of -p and -r: {"0": [1, 2]}.')
 @click.option("-c", "--config_entries", metavar="JSON", help='The topic\'s configuration: {"retention.ms": "60000"}.')
-@click.option("-t", "timeout_ms", metavar="MS", type=click.IntRange(min=1), default=5000, show_default=True, help="How long to try.")
+@click.option("-t", "timeout_ms", metavar="MS", type=WAIT_MS, default=5000, show_default=True, help="How long to try.")
 @connection_options_of("", without=("-c",))
 @click.pass_context
 def create_topic(
@@ -253,6 +254,9 @@ def create_topic(
     """Create a topic. Newer: topics create."""
     from gkafka.admin import NewTopic
 
+    for option, given in (("--num_partitions", num_partitions), ("--replication_factor", replication_factor)):
+        if given == 0:
+            raise click.UsageError(f"{option} 0: must be 1 or more; -1 is unset", ctx)
     configs = _json("--config_entries", config_entries)
     placed = _placed("--replica_assignment", replica_assignment)
     unset = -1 if placed else 1
@@ -267,7 +271,7 @@ def _placed(option: str, text: str | None) -> dict[int, list[int]]:
     """The brokers of each partition."""
     given = _json(option, text)
     ids = [id_ for ids in given.values() for id_ in (ids if isinstance(ids, list) else [None])]
-    if not all(number.isascii() and number.isdecimal() for number in given) or not all(type(id_) is int and id_ >= 0 for id_ in ids):
+    if not all(map(is_number, given)) or not all(type(id_) is int and 0 <= id_ <= MAX_INT32 for id_ in ids):
         raise click.UsageError(f'{option} {text!r}: must be brokers by partition, as {{"0": [1, 2]}}', click.get_current_context())
     return {int(number): ids for number, ids in given.items()}
 
@@ -287,7 +291,7 @@ def _json(option: str, text: str | None) -> dict[str, Any]:
 
 @command("delete_topic")
 @click.argument("topic", type=TOPIC)
-@click.option("-t", "timeout_ms", metavar="MS", type=click.IntRange(min=1), default=5000, show_default=True, help="How long to try.")
+@click.option("-t", "timeout_ms", metavar="MS", type=WAIT_MS, default=5000, show_default=True, help="How long to try.")
 @connection_options
 @click.pass_context
 def delete_topic(ctx: click.Context, topic: str, timeout_ms: int) -> None:

@@ -52,10 +52,10 @@ def _parse_time(text: str) -> int:
     try:
         if match := re.fullmatch(r"@(\d{1,19})", text, re.ASCII):
             return _bounded(int(match[1]), text)
-        return max(0, parse_time(text))
+        return parse_time(text)
     except (ValueError, OverflowError, OSError):
         raise ValueError(
-            f"{text!r}: must be earliest, latest, an offset, a time (2026-01-31T08:00:00Z, 2026-01-31; 1h ago: s m h d w; now), or @MILLISECONDS"
+            f"{text!r}: must be earliest, latest, an offset, a time (2026-01-31T08:00:00Z, 2026-01-31; 1h ago: s m h d w; now) from 1970 on, or @MILLISECONDS"
         ) from None
 
 
@@ -112,7 +112,7 @@ def all_partitions(client: KafkaClient, topics: Iterable[str], wanted: Iterable[
                 f"topic {topic!r} has no partition {absent[0]}: it has {there[0]} to {there[-1]}",
                 hint=f"kafka-tools topics describe {topic}",
             )
-        found += [TopicPartition(topic, p) for p in sorted(wanted or there)]
+        found += [TopicPartition(topic, p) for p in sorted({*wanted} or there)]
     return found
 
 

@@ -11,7 +11,8 @@ from gkafka.cli.arguments import TOPIC, near_topics, pairs, yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.failures import ToolError
-from gkafka.cli.output import Column, clean, document, json_option, note, styled, table, wants_json, write
+from gkafka.cli.output import Column, clean, document, json_option, note, quoted, styled, table, wants_json, write
+from gkafka.cli.quantities import PARTITIONS, REPLICAS, is_number
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin, TopicDescription
@@ -198,8 +199,8 @@ def config(ctx: click.Context, name: str, every: bool) -> None:
 # -- act -----------------------------------------------------------------------------------------------------------------------
 @topics.command("create")
 @click.argument("names", metavar="TOPIC...", nargs=-1, required=True, type=TOPIC)
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="How many. [the brokers' default]")
-@click.option("-r", "--replicas", type=click.IntRange(min=1), help="Copies of each. [the brokers' default]")
+@click.option("-p", "--partitions", type=PARTITIONS, help="How many. [the brokers' default]")
+@click.option("-r", "--replicas", type=REPLICAS, help="Copies of each. [the brokers' default]")
 @click.option("--assign", metavar="IDS,...", multiple=True, help="Brokers of partition 0, again for 1, ..., in place of -p and -r.")
 @click.option("--topic-config", "configs", metavar="NAME=VALUE", multiple=True, help="A configuration, as retention.ms=60000.")
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there already is fine.")
@@ -255,7 +256,7 @@ def _placed(assign: tuple[str, ...]) -> dict[int, list[int]]:
     placed: dict[int, list[int]] = {}
     for number, text in enumerate(assign):
         ids = text.split(",")
-        if not all(id_.isascii() and id_.isdecimal() for id_ in ids) or len(set(ids)) < len(ids):
+        if not all(map(is_number, ids)) or len(set(ids)) < len(ids):
             raise click.UsageError(f"--assign {text!r}: must be brokers' ids, each once, as 1,2", click.get_current_context())
         placed[number] = list(map(int, ids))
     return placed
@@ -279,7 +280,13 @@ def delete(ctx: click.Context, names: tuple[str, ...], if_exists: bool, yes: boo
             rows = [{"topic": name, "partitions": len(about[name].partitions), "records": _count(admin, about[name])} for name in wanted]
             if yes and wanted:
                 admin.delete_topics(wanted)
-    finish(ctx, rows, ["topic", "partitions", "records"], done=yes, what="deleted")
+    absent = [name for name in dict.fromkeys(names) if name not in wanted]
+    if absent:
+        note(f"not there: {', '.join(map(quoted, absent))}")
+    if wanted or wants_json(ctx):
+        finish(ctx, rows, ["topic", "partitions", "records"], done=yes, what="deleted")
+    else:
+        note("nothing is to be deleted")
 
 
 def _count(admin: Admin, topic: TopicDescription) -> int | None:
@@ -301,7 +308,7 @@ def finish(ctx: click.Context, rows: list[dict[str, Any]], columns: list[str], *
 
 @topics.command("partitions")
 @click.argument("name", metavar="TOPIC", type=TOPIC)
-@click.argument("total", type=click.IntRange(min=1))
+@click.argument("total", type=PARTITIONS)
 @yes_option("it: there is no way back to fewer")
 @json_option
 @connection_options

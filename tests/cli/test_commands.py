@@ -135,7 +135,10 @@ def test_a_topic_is_deleted_only_with_yes(ask: Tool, filled: MockCluster) -> Non
     assert json.loads(done.out) == {"done": True, "what": "deleted", "items": [{"topic": "orders", "partitions": 4, "records": 40}]}
     assert "orders" not in ask("topics").out
     assert ask("topics", "delete", "orders").code == 1
-    assert ask("topics", "delete", "orders", "--if-exists", "--yes").code == 0
+    absent = ask("topics", "delete", "orders", "--if-exists", "--yes")
+    assert (absent.code, absent.out, absent.err) == (0, "", "not there: 'orders'\nnothing is to be deleted\n")
+    some = ask("topics", "delete", "orders", "payments", "--if-exists", "--yes")
+    assert (some.code, rows(some.out)[1:], some.err) == (0, [["payments", "1", "0"]], "not there: 'orders'\ndeleted\n")
 
 
 def test_a_topic_is_described_with_what_is_configured(ask: Tool, filled: MockCluster) -> None:
@@ -370,6 +373,7 @@ def test_topics_are_made_and_deleted_by_pykafkas_names(ask: Tool, cluster: MockC
     ]
     assert ask("create_topic", "placed", "-a", '{"0": [1, 2], "1": [2, 3]}').code == 0
     assert ask("create_topic", "x", "-c", "[1]").code == 2
+    assert ask("create_topic", "x", "-p", 0).code == 2
     assert ask("delete_topic", "made").code == 0
     assert "made" not in ask("topics").out
 
@@ -498,7 +502,7 @@ def test_a_configuration_is_shown_without_what_nobody_set_and_without_secrets(ac
 
 
 def test_a_configuration_is_changed(act: Tool, guarded: MockCluster, tmp_path: Path) -> None:
-    described(guarded, ("retention.ms", "60000", 1), ("ssl.key.password", None, 4))
+    described(guarded, ("retention.ms", "60000", 1), ("segment.ms", "5", 1), ("ssl.key.password", None, 4))
     guarded.on(
         "IncrementalAlterConfigs",
         Reply(
@@ -525,6 +529,51 @@ def test_a_configuration_is_changed(act: Tool, guarded: MockCluster, tmp_path: P
     assert refused.code == 2
     assert "give ssl.key.password=@FILE" in refused.err
     assert "geheim" not in refused.err
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("retention.ms", 0, ["changed"]),
+        ("segment.bytes", 0, ["not set, and left at the default: 'segment.bytes'", "nothing was changed"]),
+        (
+            "retention.mz",
+            1,
+            [
+                "kafka-tools: --delete: topic 'orders' has no 'retention.mz'",
+                "  next: did you mean 'retention.ms'? kafka-tools configs describe topic orders --all lists what there is",
+            ],
+        ),
+    ],
+)
+def test_what_is_not_set_cannot_be_taken_back(name: str, code: int, said: list[str], act: Tool, guarded: MockCluster) -> None:
+    described(guarded, ("retention.ms", "60000", 1), ("segment.bytes", "1", 5))
+    answer = configs.AlterConfigsResourceResponse(resource_type=2, resource_name="orders")
+    guarded.on("IncrementalAlterConfigs", Reply(lambda r: configs.IncrementalAlterConfigsResponse(responses=[answer])), times=None)
+    told = act("configs", "alter", "topic", "orders", "--delete", name)
+    assert (told.code, told.err.splitlines()) == (code, said)
+
+
+def test_offsets_of_a_group_that_nobody_knows_are_a_failure(ask: Tool, cluster: MockCluster) -> None:
+    for words in (("orders",), ("orders:1",), ()):
+        told = ask("offsets", "list", *words, "--group", "nobody")
+        assert (told.code, told.out) == (1, "")
+        assert told.err.splitlines()[0] == "kafka-tools: no group 'nobody' in this cluster"
+        assert "kafka-tools groups lists what there is" in told.err
+
+
+def test_a_partition_that_is_named_twice_is_copied_and_told_once(ask: Tool) -> None:
+    told = ask("copy", "orders", "payments", "-p", 2, "-p", 2)
+    assert (told.code, [row[0] for row in rows(told.out)[1:]]) == (0, ["2"])
+
+
+@pytest.mark.parametrize("words", ["topics list", "offsets list orders", "configs describe topic orders"])
+def test_options_of_the_connection_and_json_stand_before_a_subcommand_too(words: str, tool: Tool, cluster: MockCluster) -> None:
+    described(cluster, ("retention.ms", "60000", 1))
+    group, *rest = words.split()
+    told = tool(group, "-b", cluster.bootstrap, "--json", *rest)
+    assert told.code == 0, told
+    assert json.loads(told.out)
 
 
 @pytest.mark.parametrize(

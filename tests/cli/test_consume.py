@@ -217,13 +217,31 @@ def test_an_open_transaction_does_not_hold_up_the_end(cluster: MockCluster) -> N
         producer.abort_transaction()
 
 
-@pytest.mark.parametrize(("text", "ms"), [("1970-01-02", 86_400_000), ("@17", 17), ("1970-01-01T00:00:01+00:00", 1000), ("99999w", 0)])
+@pytest.mark.parametrize(("text", "ms"), [("1970-01-02", 86_400_000), ("@17", 17), ("1970-01-01T00:00:01+00:00", 1000)])
 def test_a_time_without_a_zone_is_in_utc_and_none_is_before_the_epoch(text: str, ms: int) -> None:
     assert parse_start(text) == Start("time", ms)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "soon", "-5", "5 m", "@", "@-1", "1e3", "2026-13-01", "２", "9" * 30, "@" + "9" * 19, "1m30s", "latest ", "\x1b[2J"]
+    "text",
+    [
+        "",
+        "soon",
+        "99999w",
+        "1969-12-31",
+        "-5",
+        "5 m",
+        "@",
+        "@-1",
+        "1e3",
+        "2026-13-01",
+        "２",
+        "9" * 30,
+        "@" + "9" * 19,
+        "1m30s",
+        "latest ",
+        "\x1b[2J",
+    ],
 )
 def test_what_is_no_place_to_begin_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be"):

@@ -37,7 +37,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "topics describe names": TOPIC,
     "topics config name": TOPIC,
     "topics create names": TOPIC,
-    "topics create assign": ("a", "1,1", ""),
+    "topics create assign": ("a", "1,1", "", "9999999999"),
     "topics create configs": ("retention.ms", "=1"),
     "topics delete names": TOPIC,
     "topics partitions name": TOPIC,
@@ -123,10 +123,17 @@ OF_CONNECTION: dict[str, tuple[str, ...]] = {
 SECURE = {"ssl_cafile": "SSL", "ssl_certfile": "SSL", "ssl_keyfile": "SSL", "sasl_mechanism": "SASL_SSL"}
 BY_TYPE: list[tuple[Any, tuple[str, ...]]] = [
     (click.types.Choice, ("zzz",)),
-    (click.types.IntRange, ("x", "1.5")),
-    (click.types.FloatRange, ("x", "nan", "inf", "-1")),
+    (click.types.IntRange, ("x", "1.5", "nan", "inf", "9" * 19 + "9")),
+    (click.types.FloatRange, ("x", "nan", "inf", "-1", "2000000")),
 ]
-BY_NAME = {"time": ("yesterday",), "WHERE": ("yesterday", "@x"), "TEXT": ("\\q",), "NAME=VALUE": ("x",), "offset": ("yesterday",)}
+NO_TIME = ("yesterday", "1969-12-31T23:59:59.999Z", "9999w")
+BY_NAME = {
+    "time": (*NO_TIME, "9" * 20),
+    "WHERE": (*NO_TIME, "@x", "9" * 20),
+    "TEXT": ("\\q",),
+    "NAME=VALUE": ("x",),
+    "offset": (*NO_TIME, "9" * 20),
+}
 
 
 def commands(command: click.Command = tools, path: Words = ()) -> Iterator[tuple[Words, click.Command]]:
