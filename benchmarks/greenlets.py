@@ -5,7 +5,8 @@
 Numbers are those of tests/gevent. Every cell is measured in a process of its own that gevent has patched, the clients in turn, on
 stub_broker.c, which answers as fast as the wire; a fork (15) on real Kafka. A stall is the longest time between two turns of a greenlet that sleeps 1 ms, less what its
 thread waited for a core; the worst of all rounds is shown, of all else the median. Python's garbage collector is at work as in any program: with
-thousands of greenlets it makes the longest stalls of tests 1 and 2, whatever the client.
+thousands of greenlets it makes the longest stalls of tests 1 and 2, whatever the client. Below the table gkafka's rates and waits are shown beside their gates; without
+--only those of its rates with greenlets to those with threads, too. Stalls are judged without the collector, by `run.py --only greenlets`.
 
 confluent-kafka is used as its users under gevent use it: a greenlet polls for deliveries every 5 ms, a tight loop polls and yields every 100
 records, and what is consumed comes through the hub's thread pool.
@@ -22,6 +23,7 @@ if "--worker" in sys.argv:
 
 import argparse
 import contextlib
+import dataclasses
 import gc
 import importlib.util
 import json
@@ -36,7 +38,23 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from benchmarks.figures import KAFKA, PACKAGES, create, environment, json_like, machine, stub_broker, versions  # noqa: E402
+from benchmarks.figures import (  # noqa: E402
+    KAFKA,
+    PACKAGES,
+    QUICK,
+    Effort,
+    Figure,
+    Setting,
+    compare,
+    create,
+    environment,
+    failed,
+    json_like,
+    machine,
+    ratio,
+    stub_broker,
+    versions,
+)
 from tests.live.kafka import KafkaNode  # noqa: E402
 
 LIMIT_S = 120.0
@@ -426,6 +444,43 @@ def shown(number: int, cells: list[Cell]) -> str:
     return ", ".join(parts)
 
 
+# -- gates ---------------------------------------------------------------------------------------------------------------------
+GATES: dict[int, dict[str, float]] = {
+    1: {"stall_ms": 20, "rate": 20_000, "p99_ms": 300},
+    2: {"stall_ms": 20, "seconds": 1},
+    3: {"stall_ms": 10},
+    6: {"stall_ms": 20, "rate": 60_000},
+    7: {"stall_ms": 20},
+}
+"""What gkafka has to reach, by test. A rate is a lower bound, all else an upper one. Stalls: without the garbage collector."""
+UNITS = {
+    "stall_ms": ("longest stall", "ms"),
+    "rate": ("rate", "/s"),
+    "p99_ms": ("p99 of a wait", "ms"),
+    "seconds": ("all of it", "s"),
+}
+
+
+def gated(number: int, cells: list[Cell], *, stalls: bool = True) -> Iterator[Figure]:
+    """What was measured of a test beside each of its gates: the longest stall, of all else the median."""
+    for key, gate in GATES.get(number, {}).items():
+        if key == "stall_ms" and not stalls:
+            continue
+        what, unit = UNITS[key]
+        note = failed(cells)
+        best = max if key == "stall_ms" else statistics.median
+        measured = None if note else best(cell[key] for cell in cells)
+        yield Figure(f"{TESTS[number][0]}: {what}", measured, gate, unit, len(cells), note, at_least=key == "rate")
+
+
+def to_threads(effort: Effort) -> Iterator[Figure]:
+    """Rates with greenlets to those with threads, in the same rounds."""
+    for mode in ("produce", "consume"):
+        for size in (100, 1000):
+            rows = compare(Setting(mode=mode, size=size), ["native", "native+gevent"], effort)
+            yield ratio(f"{mode} {size} B, gevent to threads", rows, "native+gevent", "native", 0.7)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
@@ -450,6 +505,13 @@ def main() -> int:
     print(f"| | what | {' | '.join(SHOWN[client] for client in clients)} |\n|---|---|{'---|' * len(clients)}")
     for number, by_client in seen.items():
         print(f"| {number} | {TESTS[number][0]} | {' | '.join(shown(number, by_client[client]) for client in clients)} |")
+    if "native" in clients:
+        figures = [figure for number, by_client in seen.items() for figure in gated(number, by_client["native"], stalls=False)]
+        if given.only == parser.get_default("only"):
+            figures += to_threads(dataclasses.replace(QUICK, rounds=given.rounds))
+        print("\n| gkafka | measured | gate | | rounds | note |\n|---|---|---|---|---|---|")
+        for figure in figures:
+            print(f"| {' | '.join(figure.cells())} |")
     print(f"\nMachine: {machine()}. Versions: {versions()}. Rounds: {given.rounds}.")
     if given.json:
         given.json.write_text(json.dumps({"machine": machine(), "seen": seen}))

@@ -41,7 +41,7 @@ from benchmarks.figures import (
     versions,
     worker,
 )
-from benchmarks.greenlets import TESTS, one_round
+from benchmarks.greenlets import GATES, gated, one_round, to_threads
 from benchmarks.spark import SPARK_ROWS, consume_arrow
 from benchmarks.spark import figures as spark_figures
 from tests.live.kafka import KafkaNode
@@ -220,26 +220,11 @@ def idle(effort: Effort) -> Iterator[Figure]:
 
 def greenlets(effort: Effort) -> Iterator[Figure]:
     """What thousands of greenlets see of gkafka; beside other clients by benchmarks/greenlets.py. As in tests/gevent, without the garbage collector."""
-    gates: dict[int, dict[str, float]] = {
-        1: {"stall_ms": 20, "rate": 20_000, "p99_ms": 300},
-        2: {"stall_ms": 20, "seconds": 1},
-        3: {"stall_ms": 10},
-        6: {"stall_ms": 20, "rate": 60_000},
-        7: {"stall_ms": 20},
-    }
-    for number, wanted in gates.items():
+    for number in GATES:
         cells = [one_round("native", number, n, "--uncollected") for n in range(effort.rounds)]
-        for key, gate in wanted.items():
-            what, unit = GREENLETS_UNITS[key]
-            note = failed(cells)
-            best = max if key == "stall_ms" else statistics.median
-            measured = None if note else best(cell[key] for cell in cells)
-            yield Figure(f"{TESTS[number][0]}: {what}", measured, gate, unit, effort.rounds, note, at_least=key == "rate")
+        yield from gated(number, cells)
 
-    for mode in ("produce", "consume"):
-        for size in (100, 1000):
-            rows = compare(Setting(mode=mode, size=size), ["native", "native+gevent"], effort)
-            yield ratio(f"{mode} {size} B, gevent to threads", rows, "native+gevent", "native", 0.7)
+    yield from to_threads(effort)
     yield from codecs(effort)
 
 
@@ -265,13 +250,6 @@ def codecs(effort: Effort) -> Iterator[Figure]:
                     )
                 yield Figure(f"{mode} 1 MB batches of {codec}, in threads to in the hub", measured, 0.9, "x", effort.rounds, note)
 
-
-GREENLETS_UNITS = {
-    "stall_ms": ("longest stall", "ms"),
-    "rate": ("rate", "/s"),
-    "p99_ms": ("p99 of a wait", "ms"),
-    "seconds": ("all of it", "s"),
-}
 
 SECTIONS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "stub": stub,

@@ -184,6 +184,7 @@ class KafkaClient:
 
     def partitions(self, topic: str) -> list[int]:
         """The ids of a topic's partitions."""
+        self._handler.check_fork()
         return sorted(self._cluster.wait_for_topic(check_topic_name(topic)).partitions)
 
     def list_offsets(

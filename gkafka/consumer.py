@@ -164,6 +164,7 @@ class Consumer:
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
+        self._handler.check_fork()
         return set(self._engine.positions()) if self._share is None else self._share.assignment()
 
     # -- consuming -------------------------------------------------------------------------------------------------------------
@@ -262,6 +263,7 @@ class Consumer:
     # -- positions -------------------------------------------------------------------------------------------------------------
     def position(self, partition: Any) -> int:
         """The offset of the next record of a (topic, partition), -1 while it is not known."""
+        self._handler.check_fork()
         tp = _partition(partition)
         if self._share is not None and tp in (stood := self._share.stood()):
             return stood[tp]
@@ -269,6 +271,7 @@ class Consumer:
 
     def positions(self) -> dict[TopicPartition, int]:
         """The same for every partition."""
+        self._handler.check_fork()
         here = self._engine.positions()
         return here if self._share is None else {**here, **self._share.stood()}
 
@@ -290,14 +293,17 @@ class Consumer:
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
+        self._handler.check_fork()
         return self._source.paused()
 
     def lag(self) -> dict[TopicPartition, int]:
         """Records between the position and the end of each partition as its broker last told it, -1 where it was not told yet."""
+        self._handler.check_fork()
         return self._engine.lag()
 
     def explain(self) -> Explanation:
         """For each partition, in plain words and as data, why it is or is not being delivered; with a group also where its member stands."""
+        self._handler.check_fork()
         found = self._engine.explain()
         return found if self._share is None else self._share.explain(found)
 
@@ -340,6 +346,7 @@ class Consumer:
 
     def group_metadata(self) -> GroupMetadata:
         """For `producer.send_offsets()`: the group, and which of its members in which generation this is (KIP-447)."""
+        self._handler.check_fork()
         if self._group is None:
             raise ConfigurationError("this consumer has no group: give group=")
         generation, member_id = (-1, "") if self._share is None else self._share.identity
@@ -383,6 +390,7 @@ class Consumer:
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """The offset behind the last record, as the last fetch told it; None before."""
+        self._handler.check_fork()
         return self._engine.high_watermark(tp)
 
     # -- life ------------------------------------------------------------------------------------------------------------------
@@ -447,6 +455,7 @@ class Consumer:
 
     def stats(self) -> dict[str, Any]:
         """Counters of the engine, and of records that no deserializer could read; with a group, where its member stands."""
+        self._handler.check_fork()
         found = {**self._engine.stats(), "undeserialized": self._deserializers.failed}
         return found if self._share is None else {**found, "group": self._share.stats()}
 

@@ -117,6 +117,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         calls = (config.key_serializer, config.value_serializer, config.on_delivery, self._interceptors)
         fast = all(call is None for call in calls)
         self._appender.fast = fast and config.transactional_id is None
+        self._handler.slow_when_ended(self._appender)
         self._driver = ProducerDriver(cluster, config, self._appender, acks=self._acks, codec=self._codec, level=self._level)
         if config.transactional_id is not None:
             self._transactions = self._driver.transactions = Transactions(

@@ -202,6 +202,7 @@ class SimpleConsumer:
     @property
     def held_offsets(self) -> dict[int, int]:
         """Partition id -> the offset of the last message consumed (documented: held offset); -2 where there is none."""
+        self._handler.check_fork()
         engine = self._engine
         stands = self._stood_at if engine is None else _by_id(engine.positions())
         return {p: offset - 1 if (offset := stands.get(p, -1)) > 0 else NOTHING_CONSUMED for p in self.partitions}
@@ -221,6 +222,7 @@ class SimpleConsumer:
 
     def explain(self) -> Explanation:
         """For each partition, in plain words and as data, why it is or is not being delivered."""
+        self._handler.check_fork()
         engine = self._engine
         if engine is None:
             return Explanation(stopped({self._tp(p): self._stood_at.get(p, -1) for p in self.partitions}))

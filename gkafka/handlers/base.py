@@ -288,6 +288,9 @@ class Handler(abc.ABC):
     def call_soon_threadsafe(self, fn: Callable[..., object], *args: Any) -> None:
         """Call fn(*args) in the owner thread, soon. fn must not wait. On threads it is called at once. Its errors are logged."""
 
+    def slow_when_ended(self, appender: Any) -> None:  # noqa: B027  # threads do not end before those who use them
+        """Have `appender.fast` become False when nothing can run here any more: the slow way of a record then refuses it. Kept weakly."""
+
     @abc.abstractmethod
     def offload(self, fn: Callable[..., T], *args: Any) -> T:
         """fn(*args), its result or its error; other workers run meanwhile. For work of >= 0.5 ms that releases the GIL."""

@@ -14,6 +14,7 @@ import socket
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, ClassVar, TypeVar
 
@@ -276,7 +277,8 @@ class GEventHandler(Handler):
         super().__init__()
         self.hub = gevent.get_hub()
         self.turnstile = Turnstile.of(self.hub)
-        self._owner = weakref.ref(OwnThread.of_this_thread())
+        self._fast: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._owner = weakref.ref(OwnThread.of_this_thread(), partial(_slow_down, self._fast))
         self._pool: Any = None
 
     # workers
@@ -361,6 +363,9 @@ class GEventHandler(Handler):
             self.hub.loop.run_callback_threadsafe(_logged, fn, args)
         except ValueError as exc:  # destroyed just now
             raise HandlerThreadError(HUB_ENDED) from exc
+
+    def slow_when_ended(self, appender: Any) -> None:
+        self._fast.add(appender)
 
     def _check_hub(self) -> None:
         """Raises HandlerThreadError if nothing can run in the hub any more."""
@@ -453,6 +458,12 @@ class GEventHandler(Handler):
             # A thread that a library keeps, as Kerberos does while its key server is silent, ends when that lets it go and POOL_IDLE_S are over.
             with gevent.Timeout(max(POOL_END_S, deadline - self.monotonic()), False):
                 pool.kill()
+
+
+def _slow_down(appenders: weakref.WeakSet[Any], _: object) -> None:
+    """In a thread that is about to end, whatever it was at: nothing may wait here, or fail."""
+    for appender in list(appenders):
+        appender.fast = False
 
 
 def _is_destroyed(loop: Any) -> bool:

@@ -384,10 +384,11 @@ class Turnstile:
     each turn of the loop admits greenlets until the budget of that turn is used up.
     """
 
-    __slots__ = ("_iteration", "_loop", "_passed_over", "_queue", "_started", "_timer")
+    __slots__ = ("_iteration", "_loop", "_passed_over", "_queue", "_started", "_timer", "_turns")
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop
+        self._turns = _turns_of(loop)
         self._queue: deque[Any] = deque()
         self._timer = loop.timer(0, priority=loop.MINPRI)  # behind all else that the loop found due in a turn
         self._iteration = -1  # the turn of the loop that the budget is counted in,
@@ -402,7 +403,7 @@ class Turnstile:
         return found
 
     def checkpoint(self, hub: Any) -> None:
-        iteration = self._loop.iteration
+        iteration = self._turns.iteration
         if iteration != self._iteration:  # the loop has polled since we last looked
             self._iteration, self._started = iteration, perf_counter()
         elif perf_counter() - self._started > BUDGET_S:
@@ -430,7 +431,7 @@ class Turnstile:
         check_same_process(pid)
 
     def _is_used_up(self) -> bool:
-        return bool(self._loop.iteration == self._iteration) and perf_counter() - self._started > BUDGET_S
+        return bool(self._turns.iteration == self._iteration) and perf_counter() - self._started > BUDGET_S
 
     def _arm(self) -> None:
         if not self._timer.active:
@@ -445,8 +446,8 @@ class Turnstile:
             if self._is_used_up() and not self._passed_over:
                 self._passed_over = True
                 return
-            if self._passed_over or self._loop.iteration != self._iteration:
-                self._iteration, self._started, self._passed_over = self._loop.iteration, perf_counter(), False
+            if self._passed_over or self._turns.iteration != self._iteration:
+                self._iteration, self._started, self._passed_over = self._turns.iteration, perf_counter(), False
             # Only those who wait now: one that comes back is owed a poll before it goes on.
             for _ in range(len(self._queue)):
                 if self._queue:
@@ -456,6 +457,25 @@ class Turnstile:
         finally:
             if self._queue:
                 self._arm()
+
+
+class CountedTurns:
+    """The turns of a loop that does not count them itself: libuv's."""
+
+    __slots__ = ("_after", "iteration")
+
+    def __init__(self, loop: Any) -> None:
+        self.iteration = 0
+        self._after = loop.check(ref=False)  # called after each poll; the loop may end without it
+        self._after.start(self._polled)
+
+    def _polled(self) -> None:
+        self.iteration += 1
+
+
+def _turns_of(loop: Any) -> Any:
+    """What has the number of the loop's turn as its `iteration`."""
+    return CountedTurns(loop) if loop.iteration < 0 else loop
 
 
 class GreenletMutex(Mutex):

@@ -41,4 +41,18 @@ imported, on OS threads. A stall is judged with the garbage collector off; what 
 | 34 | while 1 to 8 run, no greenlet keeps its turn for 20 ms | `live/test_34_switches.py` U P: every scenario of 1 to 8 |
 
 Numbers without a mode are played by programs that choose for themselves. Recipes of README without a number: `live/test_recipes.py`.
+
+What `make test` leaves out, and who plays it; all else above is in `make test`. `test_forms.py` holds this table against what pytest collects.
+
+| test | mark | forms left out |
+|---|---|---|
+| `live/test_01_sync_sends.py` | thorough | P L: U stands for them |
+| `live/test_01_collected.py` | thorough | U: P stands for it |
+| `live/test_24_listeners.py` | thorough | 100 callbacks of 0.2 s of CPU; 40 are in `make test` |
+| `live/test_30_soak.py` | thorough | a minute, U |
+| `live/test_30_soak.py` | soak | ten minutes, U and P |
+| `live/test_31_cpu_bound.py` | soak | a session of 45 s, 10 s and 60 s of work |
+| `live/test_32_interpreters.py` | thorough | the contract on all interpreters but the first |
+| `live/test_32_interpreters.py` | soak | all of tests/handlers |
+| `live/test_33_spark.py` | thorough | all of it: a recipe of `live/test_recipes.py` is the same in one more Spark |
 """

@@ -167,6 +167,42 @@ def test_a_client_works_on_libuv() -> None:
     assert run_script(script, python=(), GEVENT_LOOP="libuv").strip() == "1000"
 
 
+@pytest.mark.parametrize("loop", ["libev-cext", "libuv"])
+def test_a_budget_begins_anew_with_each_turn_of_the_loop(loop: str) -> None:
+    """libuv's loop does not number its turns: a checkpoint must not take them all for one, nor one for many."""
+    script = """
+        import time
+        import gevent
+        from gkafka.handlers import GEventHandler
+        from gkafka.handlers.hubs import BUDGET_S
+        assert (LOOP == "libuv") == ("libuv" in type(gevent.get_hub().loop).__module__)
+        handler, others = GEventHandler(), []
+        def other():
+            while True:
+                others.append(None)
+                gevent.sleep(0)
+        handler.yield_now()
+        gevent.spawn(other)
+        rested = []
+        for _ in range(20):
+            gevent.sleep(2 * BUDGET_S)
+            before = len(others)
+            handler.checkpoint()
+            rested.append(len(others) - before)
+        worked = []
+        for _ in range(20):
+            gevent.sleep(0.001)
+            handler.checkpoint()
+            before, until = len(others), time.perf_counter() + 1.5 * BUDGET_S
+            while time.perf_counter() < until:
+                pass
+            handler.checkpoint()
+            worked.append(len(others) - before)
+        print(sum(map(bool, rested)), sum(map(bool, worked)))
+    """
+    assert run_script(f"    LOOP = {loop!r}\n" + script.replace("\n        ", "\n    "), python=(), GEVENT_LOOP=loop).split() == ["0", "20"]
+
+
 def test_a_checkpoint_costs_little(handler: GEventHandler) -> None:
     def cost() -> float:
         started = perf_counter()

@@ -279,10 +279,11 @@ def test_a_client_whose_hub_is_gone_says_so_at_once(destroyed: str) -> None:
         cluster, made = MockCluster(1, {{"t": 1}}), []
         def own():
             client = KafkaClient(cluster.bootstrap, handler="gevent")
-            producer = client.get_producer()
+            producer = client.get_producer(linger_ms=10_000)
             consumer = client.get_consumer("t")
             waiting = producer.produce("t", b"warm")
             waiting.result(10)
+            producer.produce("t", b"its batch is open")
             made.extend((client, producer, consumer))
             if {destroyed != "the thread has ended"}:
                 gevent.get_hub().destroy()

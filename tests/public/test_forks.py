@@ -18,6 +18,8 @@ CALLS = """
     documented.produce(b"x")
     consumer = topic.get_simple_consumer(consumer_group="g")
     assert consumer.consume().value == b"0"
+    reader = client.get_consumer("t", "r", auto_commit=False)
+    assert reader.consume(10_000).value == b"0"
     pending = producer.produce("t", b"300")
 
     def child():
@@ -32,6 +34,26 @@ CALLS = """
             "consume": lambda: consumer.consume(),
             "batch": lambda: consumer.consume_batch(1, 1000),
             "commit": lambda: consumer.commit_offsets(),
+            "held": lambda: consumer.held_offsets,
+            "explain": lambda: consumer.explain(),
+            "read": lambda: reader.consume(5000),
+            "read a batch": lambda: reader.consume_batch(1, 5000),
+            "position": lambda: reader.position(("t", 0)),
+            "positions": lambda: reader.positions(),
+            "assignment": lambda: reader.assignment(),
+            "paused": lambda: reader.paused(),
+            "pause": lambda: reader.pause([("t", 0)]),
+            "resume": lambda: reader.resume([("t", 0)]),
+            "seek": lambda: reader.seek(("t", 0), 0),
+            "lag": lambda: reader.lag(),
+            "high watermark": lambda: reader.high_watermark(("t", 0)),
+            "why": lambda: reader.explain(),
+            "counters": lambda: reader.stats(),
+            "metadata": lambda: reader.group_metadata(),
+            "read commit": lambda: reader.commit(),
+            "committed": lambda: reader.committed(("t", 0)),
+            "times": lambda: reader.offsets_for_times({("t", 0): 0}),
+            "partitions": lambda: client.partitions("t"),
             "topics": lambda: client.update_cluster(),
             "new topic": lambda: client.topics["u"],
             "list_offsets": lambda: client.list_offsets({("t", 0): -1}),
@@ -66,6 +88,60 @@ PARENT = """
     assert values == [b"%d" % i for i in range(600)], values[:5]
     assert consumer.consume().value == b"1"
     consumer.commit_offsets()
+    assert reader.consume(10_000).value == b"1"
+    reader.commit()
+    client.close()
+    cluster.close()
+    print("parent fine")
+"""
+
+ENDS = """
+    from gkafka.kafka import KafkaConsumer, KafkaProducer
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    producer = client.get_producer(linger_ms=1)
+    topic = client.topics["t"]
+    documented = topic.get_producer(linger_ms=1)
+    for i in range(3):
+        producer.produce("t", b"%d" % i).result(10)
+    documented.produce(b"x")
+    simple = topic.get_simple_consumer(consumer_group="s")
+    balanced = topic.get_balanced_consumer(consumer_group="b", managed=True)
+    reader = client.get_consumer("t", "r", auto_commit=False)
+    theirs = KafkaConsumer("t", bootstrap_servers=cluster.bootstrap, handler=HANDLER, group_id="k", auto_offset_reset="earliest")
+    sender = KafkaProducer(bootstrap_servers=cluster.bootstrap, handler=HANDLER)
+    assert simple.consume().value == balanced.consume().value == reader.consume(10_000).value == b"0"
+    assert theirs.poll(10_000, max_records=1)
+    sender.send("t", b"y").get(10)
+    ends = {
+        "Client.close": client.close, "Producer.close": producer.close, "Consumer.close": reader.close, "Consumer.stop": reader.stop,
+        "SimpleConsumer.stop": simple.stop, "BalancedConsumer.stop": balanced.stop, "topic's Producer.stop": documented.stop,
+        "KafkaConsumer.close": theirs.close, "KafkaProducer.close": sender.close,
+    }
+
+    def ending(name):
+        begun = time.monotonic()
+        try:
+            ends[name]()
+            told = "ends here only"
+        except ForkedClientError:
+            told = "refused"
+        return told if time.monotonic() - begun < 0.5 else "late"
+
+    for name in ends:
+        print(f"{name}: {in_child(lambda: ending(name))}")
+    before = cluster.connections()
+    producer.produce("t", b"z").result(10)
+    sender.send("t", b"z").get(10)
+    documented.produce(b"z")
+    assert simple.consume().value == balanced.consume().value == reader.consume(10_000).value == b"1"
+    simple.commit_offsets()
+    balanced.commit_offsets()
+    reader.commit()
+    theirs.commit()
+    assert cluster.connections() == before
+    theirs.close()
+    sender.close()
     client.close()
     cluster.close()
     print("parent fine")
@@ -157,6 +233,15 @@ UNCLOSED = """
 @pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
 def test_a_child_is_told_at_once_and_the_parent_goes_on(handler: str, patched: bool) -> None:
     assert script(CALLS + PARENT, handler, patched) == ["all told", "parent fine"]
+
+
+@pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
+def test_a_child_that_ends_what_is_its_parents_ends_it_for_itself_only(handler: str, patched: bool) -> None:
+    """What holds records, or a membership that a program may begin again, says so; a consumer has nothing to say and is stopped in the child."""
+    refused = {"Client.close", "Producer.close", "BalancedConsumer.stop", "topic's Producer.stop", "KafkaProducer.close"}
+    here_only = {"Consumer.close", "Consumer.stop", "SimpleConsumer.stop", "KafkaConsumer.close"}
+    expected = {f"{name}: refused" for name in refused} | {f"{name}: ends here only" for name in here_only}
+    assert {*script(ENDS, handler, patched)} == expected | {"parent fine"}
 
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])

@@ -13,7 +13,7 @@ import gevent
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.exceptions import DeliveryError, KafkaException
+from gkafka.exceptions import DeliveryError, KafkaException, TransactionStateError
 from gkafka.testing import Delay, Drop, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read, stored_values
 from tests.public.test_consuming import numbers
@@ -239,3 +239,81 @@ def test_workers_of_the_library_that_are_killed_are_told_and_nobody_waits_for_ev
     assert time.monotonic() - begun < 3
     with pytest.raises(KafkaException):
         producer.close(2)
+
+
+def transactional(connect: Any, cluster: MockCluster) -> Any:
+    return connect(cluster).get_producer(transactional_id="x", linger_ms=0, retry_backoff_ms=5, retry_backoff_max_ms=20)
+
+
+@pytest.mark.parametrize("how", ["timeout", "kill", "ctrl-c"])
+def test_a_transaction_whose_block_is_cut_short_is_aborted(connect: Any, cluster: MockCluster, how: str) -> None:
+    """The error goes on to whoever waits for it when the abort is done, and the producer has its next transaction at once."""
+    producer = transactional(connect, cluster)
+    reached = []
+
+    def work() -> None:
+        with producer.transaction():
+            producer.produce("t", b"cut off", partition=0).result(LIMIT_S)
+            producer.produce("t", b"not sent, perhaps", partition=0)
+            reached.append(producer.stats()["transaction"])
+            if how == "ctrl-c":
+                raise KeyboardInterrupt
+            gevent.sleep(LIMIT_S)
+            reached.append("the end of the block")
+
+    if how == "timeout":
+        with pytest.raises(gevent.Timeout), gevent.Timeout(0.3):
+            work()
+    elif how == "ctrl-c":
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    else:
+        victim = gevent.spawn(work)
+        victim.join(0.3)
+        victim.kill(timeout=LIMIT_S)
+        assert isinstance(victim.value, gevent.GreenletExit)
+    assert len(reached) == 1
+    assert producer.stats()["transaction"] == "ready", "aborted, and ready for the next"
+    with producer.transaction():
+        producer.produce("t", b"the next", partition=0)
+    assert [record.value for record in cluster.log("t", 0, committed=True)] == [b"the next"]
+
+
+def test_a_commit_that_is_cut_short_goes_on_and_is_told_by_the_next_call(connect: Any, cluster: MockCluster) -> None:
+    producer = transactional(connect, cluster)
+    producer.init_transactions(LIMIT_S)
+    cluster.on("EndTxn", Delay(0.5))
+
+    def work() -> None:
+        with producer.transaction():
+            producer.produce("t", b"whole", partition=0).result(LIMIT_S)
+            gevent.Timeout.start_new(0.1)
+
+    with pytest.raises(gevent.Timeout):
+        work()
+    producer.commit_transaction(LIMIT_S)
+    assert [record.value for record in cluster.log("t", 0, committed=True)] == [b"whole"]
+    with producer.transaction():
+        producer.produce("t", b"the next", partition=0)
+    assert [record.value for record in cluster.log("t", 0, committed=True)] == [b"whole", b"the next"]
+
+
+def test_an_abort_that_is_cut_short_goes_on_before_anything_begins(connect: Any, cluster: MockCluster) -> None:
+    producer = transactional(connect, cluster)
+    producer.init_transactions(LIMIT_S)
+    cluster.on("EndTxn", Delay(0.5))
+
+    def work() -> None:
+        with producer.transaction():
+            producer.produce("t", b"not to be seen", partition=0).result(LIMIT_S)
+            gevent.Timeout.start_new(0.1)
+            raise ValueError("the block fails, and the abort takes longer than its greenlet has")
+
+    with pytest.raises(gevent.Timeout):
+        work()
+    with pytest.raises(TransactionStateError, match="call abort_transaction"):
+        producer.begin_transaction()
+    producer.abort_transaction(LIMIT_S)
+    with producer.transaction():
+        producer.produce("t", b"the next", partition=0)
+    assert [record.value for record in cluster.log("t", 0, committed=True)] == [b"the next"]

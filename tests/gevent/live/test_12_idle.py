@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
+from statistics import median
 from time import monotonic, process_time
 from typing import Any
 
@@ -18,8 +19,8 @@ CPU_PERCENT, WAKEUPS_PER_S = 0.5, 20
 
 
 def idle(hosts: str, topic: str) -> list[float]:
-    """CPU of this process in per cent of a core, in the best of three windows: what others do on its core takes its caches, and only adds. And how often
-    it woke up in a second, in the worst one.
+    """CPU of this process in per cent of a core, in the median of three windows: what others do on its core takes its caches, and may spoil one. And how
+    often it woke up in a second, in the worst one.
     """
     with connect(hosts) as client:
         producer = client.get_producer()
@@ -31,7 +32,7 @@ def idle(hosts: str, topic: str) -> list[float]:
             while consumer.consume(500) is not None:
                 pass
             seen = [measured(consumer) for _ in range(WINDOWS)]
-            return [min(cpu for cpu, _ in seen), max(wakeups for _, wakeups in seen)]
+            return [median(cpu for cpu, _ in seen), max(wakeups for _, wakeups in seen)]
 
 
 def measured(consumer: Any) -> tuple[float, float]:

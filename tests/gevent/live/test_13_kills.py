@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -9,6 +10,7 @@ from typing import Any
 
 import gevent
 
+from gkafka.handlers.hubs import GreenletSemaphore
 from tests.gevent.harness import LIMIT_S, connect, greenlets, in_child
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
@@ -51,8 +53,18 @@ def killed_sends(hosts: str, topic: str) -> list[list[Any]]:
         assert (stats["unsettled_records"], stats["buffer_bytes_free"], stats["failed_records"]) == (0, 16_384, 0), stats
         in_flight = [c["in_flight"] for b in client.stats()["brokers"] for c in b["connections"] if c["role"] == "produce"]
         assert not any(in_flight), f"requests that nobody counts down: {in_flight}"
+        assert_nothing_is_taken(client, producer)
         after = producer.produce(topic, b"after").result(LIMIT_S)
         return [*told, ["after", after.partition, after.offset]]
+
+
+def assert_nothing_is_taken(client: Any, producer: Any) -> None:
+    """No place in the line for memory, no lock of the producer's, and nobody waits at a semaphore who is not there any more."""
+    assert not client.cluster.memory.contended, "somebody who was killed stands in the line for memory"
+    assert producer.making.acquire(False), "a lock is left taken"
+    producer.making.release()
+    stuck = [one for one in gc.get_objects() if isinstance(one, GreenletSemaphore) and one._waiting and one.permits]
+    assert not stuck, f"permits that nobody who waits for them gets: {stuck}"
 
 
 def cut_off(client: Any, topic: str, chance: Random) -> int:
@@ -78,6 +90,8 @@ def cut_off(client: Any, topic: str, chance: Random) -> int:
             cut += 1
             assert consumer.position((topic, 0)) in (len(got), -1), "the position is what was handed out"
         assert got == [b"%d" % n for n in range(RECORDS)]
+        stats = consumer.stats()
+        assert (stats["buffered"], stats["buffered_bytes"], stats["positions"]) == (0, 0, {f"{topic}-0": RECORDS}), stats
     return cut
 
 

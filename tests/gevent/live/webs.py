@@ -37,7 +37,7 @@ def check_refusal(web: Web, peer: Peer, topic: str) -> None:
         assert (answer.status, answer.body["error"]) == (500, "ForkedClientError"), answer
         assert "create the client after the fork" in answer.body["text"]
     one_by_one = [web.ask("POST", "/records", b"refused").seconds for _ in range(5)]
-    assert sorted(one_by_one)[2] < REFUSED_WITHIN_S, one_by_one
+    assert max(one_by_one) < REFUSED_WITHIN_S, one_by_one
     took = web.program.end()
     assert took <= ENDS_WITHIN_S, f"{took:.1f} s\n{web.program.said()}"
     assert [record.value for record in peer.read(topic, 1, PARTITIONS)] == [b"loaded"]
