@@ -121,17 +121,20 @@ class Balancing(abc.ABC):
     @property
     def partitions(self) -> dict[int, Partition]:
         """The partitions that this member consumes now, by id."""
+        self._handler.check_fork()
         consumer = self._consumer
         return consumer.partitions if consumer is not None else {}
 
     @property
     def held_offsets(self) -> dict[int, int]:
         """Partition id -> the offset of the last message consumed, of this member's partitions; -2 where there is none."""
+        self._handler.check_fork()
         consumer = self._consumer
         return consumer.held_offsets if consumer is not None else {}
 
     def explain(self) -> Explanation:
         """For each partition of this member's share, in plain words and as data, why it is or is not being delivered, and where the member stands."""
+        self._handler.check_fork()
         consumer, standing, error = self._consumer, self._standing(), self._error
         reports = {} if consumer is None else dict(consumer.explain().partitions)
         if self._running:
@@ -330,6 +333,7 @@ class Balancing(abc.ABC):
 
     # -- offsets -------------------------------------------------------------------------------------------------------------
     def _mine(self, what: str) -> SimpleConsumer:
+        self._handler.check_fork()
         consumer = self._consumer
         if not self._running:
             raise ConsumerStoppedException("the consumer is not running: call start(), or make a new one")
@@ -387,6 +391,7 @@ class Balancing(abc.ABC):
 
     def stats(self) -> dict[str, Any]:
         """Whom it shares the topic with, and what its share is."""
+        self._handler.check_fork()
         return {"group": self._group, "topic": self._topic.name, "partitions": sorted(self.partitions), "delivers": self._may_deliver()}
 
     def __enter__(self) -> Any:

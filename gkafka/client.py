@@ -155,6 +155,7 @@ class KafkaClient:
 
         Raises NoBrokersAvailableError naming each host and why it did not answer.
         """
+        self._handler.check_fork()
         _check_timeout(timeout)
         self._cluster.connect(timeout)
 

@@ -277,6 +277,7 @@ class Consumer:
 
     def seek(self, partition: Any, offset: int) -> None:
         """Go on from an offset, or from -2 / -1 for the earliest / latest one."""
+        self._handler.check_fork()
         self._source.seek(_partition(partition), check_offset("offset", offset, low=EARLIEST))
 
     def pause(self, partitions: Iterable[Any]) -> None:

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka.broker import CONTROL
 from gkafka.common import TopicPartition
+from gkafka.core.assignors import Topics
 from gkafka.core.backoff import Backoff
 from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.group import Group
+from gkafka.core.groupleader import make
 from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell, Ticket, Verdict
 from gkafka.exceptions import ForkedClientError, KafkaException
@@ -77,6 +79,7 @@ class Member:
         self._on_change, self._on_problem = on_change, on_problem
         self._lock = self._handler.Mutex()
         self._group = machine(options, topics, backoff=Backoff(0.1, max_pause_s), chance=self._handler.random())
+        self._group.is_interruption = self._handler.interrupted
         self._role = ("group", object())
         self._at: Broker | None = None  # where its own connection is
         self._wake = self._handler.Event()
@@ -317,7 +320,7 @@ class Member:
     def _do(self, job: Any) -> None:
         try:
             if not isinstance(job, Tell):
-                self._give_topics(job)
+                self._divide(job)
             elif self._group.is_telling(job):
                 self._tell(job)
         except Exception as exc:  # the next job is another's
@@ -344,7 +347,20 @@ class Member:
                     self._group.told(tell)
             self._changed.set()
 
-    def _give_topics(self, names: frozenset[str]) -> None:
+    def _divide(self, names: frozenset[str]) -> None:
+        """As the leader. The assignor may be the user's, and take long: heartbeats go on meanwhile."""
+        try:
+            found = self._partitions_of(names)
+            with self._lock:
+                election = self._group.election
+            if election is not None and election.topics == names:  # else the next plan asks for others
+                made = make(election.assignor, found, election.members, self._handler.interrupted)
+                with self._lock:
+                    self._group.divided(election, made)
+        finally:
+            self._looking = False
+
+    def _partitions_of(self, names: frozenset[str]) -> Topics:
         begun = self._handler.monotonic()
         found = {}
         known = self._cluster.metadata.topic
@@ -360,9 +376,7 @@ class Member:
             found[name] = self._cluster.metadata.racks(info)
         self._divided = {name: len(racks) for name, racks in found.items()}
         self._absent = {name for name in names if name not in found}
-        with self._lock:
-            self._looking = False
-            self._group.give_topics(found)
+        return found
 
 
 def rebalance_timeout_s(cluster: Cluster, wanted_s: float, session_s: float) -> float:

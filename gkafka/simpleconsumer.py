@@ -193,6 +193,7 @@ class SimpleConsumer:
     @property
     def partitions(self) -> dict[int, Partition]:
         """The partitions that this consumer consumes, by id."""
+        self._handler.check_fork()
         known, engine = self._topic.partitions, self._engine
         wanted = sorted(known) if self._wanted is None else self._wanted
         # Partitions that the topic has got since are consumed from the next start() on.
@@ -315,6 +316,7 @@ class SimpleConsumer:
             self._running = False
 
     def _running_engine(self) -> NativeConsumer:
+        self._handler.check_fork()
         engine = self._engine
         if engine is None or not self._running:
             raise ConsumerStoppedException("the consumer is not running: call start(), or make a new one")

@@ -30,10 +30,10 @@ from gkafka.brokererrors import (
     UnreleasedInstanceId,
     UnsupportedVersion,
 )
-from gkafka.core.assignors import Topics
 from gkafka.core.backoff import Backoff
 from gkafka.core.consumergrouprequests import JOIN, Heartbeats, explained, goodbye, names_of, read_target
 from gkafka.core.consumergroupstate import IN_GROUP, MOVES, ConsumerGroupOptions
+from gkafka.core.groupleader import Election, Made
 from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers
 from gkafka.core.groupstate import NO_GENERATION, Ask, Event, State, Ticket
 from gkafka.core.reconciliation import Reconciliation
@@ -93,8 +93,12 @@ class ConsumerGroup(GroupMachine):
         if self.state in IN_GROUP:
             self._heartbeats.forget()
 
-    def give_topics(self, topics: Topics) -> None:
-        """No plan asks for them: the coordinator assigns."""
+    @property
+    def election(self) -> None:
+        return None  # the coordinator divides
+
+    def divided(self, election: Election, made: Made) -> None:
+        pass
 
     def _prepare_farewell(self, reason: str, *, static: bool) -> None:
         self._road.stop()

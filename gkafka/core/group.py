@@ -25,9 +25,9 @@ from gkafka.brokererrors import (
     UnknownMemberId,
 )
 from gkafka.common import TopicPartition
-from gkafka.core.assignors import Assignor, GroupMember, Topics
+from gkafka.core.assignors import Assignor, GroupMember
 from gkafka.core.backoff import Backoff
-from gkafka.core.groupleader import make, read_members
+from gkafka.core.groupleader import Election, Made, read_members
 from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers
 from gkafka.core.grouprequests import Membership, heartbeat, join, leave, sync
 from gkafka.core.groupstate import IN_GROUP, MOVES, NEVER, NO_GENERATION, Ask, Event, GroupOptions, Lane, State, Ticket, Verdict
@@ -87,20 +87,20 @@ class Group(GroupMachine):
         if self.options.instance_id is None or static:
             self._farewell = leave(self._membership(), reason) if self._name else None
 
-    def give_topics(self, topics: Topics) -> None:
-        """The partitions of the topics that a plan asked for; those that do not exist are left out."""
+    @property
+    def election(self) -> Election | None:
         if self.state is not State.ASSIGNING:
-            return
+            return None
         assert self._protocol is not None  # ELECTED comes with it
-        made = make(self._protocol, topics, self._members)
+        return Election(self._protocol, self._members, frozenset().union(*(m.topics for m in self._members)))
+
+    def divided(self, election: Election, made: Made) -> None:
+        if self.state is not State.ASSIGNING or election.members is not self._members:
+            return
         if made.problem is not None:
             self._report(made.problem)
         self._made, self._members = made.assignments, []
         self._move(Event.ASSIGNED)
-
-    @property
-    def _wanted_topics(self) -> frozenset[str] | None:
-        return frozenset().union(*(m.topics for m in self._members)) if self.state is State.ASSIGNING else None
 
     # -- commits
     def on_commit(self, ticket: Ticket, error: KafkaException | None, now: float) -> Verdict:
@@ -171,7 +171,7 @@ class Group(GroupMachine):
     def _join(self) -> JoinGroupRequest:
         reason, self._rejoin = self._rejoin, None
         self._claimed = frozenset(self._have.owned)
-        return join(self._membership(), self._topics, self._have.owned, self._last, self._last_generation, reason)
+        return join(self._membership(), self._topics, self._have.owned, self._last, self._last_generation, reason, self.is_interruption)
 
     def _membership(self) -> Membership:
         return Membership(self.options, self.generation, self._name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gkafka.brokererrors import KafkaException
@@ -12,9 +12,17 @@ from gkafka.exceptions import AssignmentError, ProtocolError
 from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, by_topic, flattened, read_subscription
 from gkafka.wire.groups import JoinGroupResponseMember, SyncGroupRequestAssignment
 
-__all__ = ["Made", "make", "read_members"]
+__all__ = ["Election", "Made", "make", "read_members"]
 
 VERSION = 3
+
+
+class Election(NamedTuple):
+    """What a leader has to divide, and how. topics: those whose partitions it needs."""
+
+    assignor: Assignor
+    members: Sequence[GroupMember]
+    topics: frozenset[str]
 
 
 class Made(NamedTuple):
@@ -43,18 +51,22 @@ def _read(told: JoinGroupResponseMember) -> GroupMember:
     return GroupMember(told.member_id, data.topics, told.group_instance_id, data.user_data, owned, data.generation_id, data.rack_id or None)
 
 
-def make(assignor: Assignor, topics: Topics, members: Sequence[GroupMember]) -> Made:
+def make(assignor: Assignor, topics: Topics, members: Sequence[GroupMember], is_interruption: Callable[[BaseException], bool]) -> Made:
     """An assignment for every member. If the assignor, which may be the user's, fails or returns nonsense, a built-in one makes it: what
     the members agreed upon is how they read an assignment, not how it is made, and no partition may be without an owner.
+
+    is_interruption(error): did it come from outside, and is the assignor without fault? That is raised.
     """
-    made, failure = _tried(assignor, topics, members)
+    made, failure = _tried(assignor, topics, members, is_interruption)
     if failure is None:
         return Made(_written(made, members), None)
     instead = ASSIGNORS["cooperative-sticky" if assignor.cooperative else "range"]
     return Made(_written(instead.assign(topics, members), members), failure)
 
 
-def _tried(assignor: Assignor, topics: Topics, members: Sequence[GroupMember]) -> tuple[Any, AssignmentError | None]:
+def _tried(
+    assignor: Assignor, topics: Topics, members: Sequence[GroupMember], is_interruption: Callable[[BaseException], bool]
+) -> tuple[Any, AssignmentError | None]:
     """What it made, and why that is of no use."""
     made = cause = None
     try:
@@ -63,6 +75,8 @@ def _tried(assignor: Assignor, topics: Topics, members: Sequence[GroupMember]) -
             made = {name: list(partitions) for name, partitions in made.items()}  # an iterator could be read but once
         objection = None if assignor is ASSIGNORS.get(assignor.name) else _objection(made, assignor, topics, members)
     except BaseException as error:
+        if is_interruption(error):
+            raise
         objection, cause = f"raised {type(error).__name__}: {error}", error
     if objection is None:
         return made, None

@@ -27,6 +27,7 @@ from gkafka.core.assignors import Topics
 from gkafka.core.backoff import Backoff
 from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.flights import Flights
+from gkafka.core.groupleader import Election, Made, make
 from gkafka.core.groupstate import (
     NEVER,
     NO_GENERATION,
@@ -138,6 +139,7 @@ class GroupMachine(abc.ABC):
         self._commits: list[Ticket] = []
         self._problems: list[KafkaException] = []
         self._flying: Flights[Kind, Ask] = Flights(Kind, backoff, chance)
+        self.is_interruption: Callable[[BaseException], bool] = lambda _: False  # did what an assignor raised come from outside?
 
     @property
     def member_id(self) -> str:
@@ -202,9 +204,20 @@ class GroupMachine(abc.ABC):
         self._have.restore()
         return self._have.running
 
+    @property
     @abc.abstractmethod
+    def election(self) -> Election | None:
+        """What is to be divided by this member, as the leader. The assignor may be the user's and take long: it runs where nothing waits for it."""
+
+    @abc.abstractmethod
+    def divided(self, election: Election, made: Made) -> None:
+        """What was made of that; nothing if there has been another election, or none is wanted any more."""
+
     def give_topics(self, topics: Topics) -> None:
-        """The partitions of the topics that a plan asked for; those that do not exist are left out."""
+        """Divide the topics that a plan asked for here and now; those that do not exist are left out."""
+        election = self.election
+        if election is not None:
+            self.divided(election, make(election.assignor, topics, election.members, self.is_interruption))
 
     # -- what it has -------------------------------------------------------------------------------------------------------
     def delivered(self, now: float) -> Mapping[TopicPartition, int]:
@@ -266,7 +279,8 @@ class GroupMachine(abc.ABC):
         self._go_on(now)
         asks = [ask for ask in self._asks(now) if ask is not None]
         problems, self._problems = self._problems, []
-        return Plan(asks, self._have.next(), self._wanted_topics, problems, self._wake_at(now))
+        topics = election.topics if (election := self.election) is not None else None
+        return Plan(asks, self._have.next(), topics, problems, self._wake_at(now))
 
     def _watch_clock(self, now: float) -> None:
         self._commits = [ticket for ticket in self._commits if now < ticket.until]
@@ -310,11 +324,6 @@ class GroupMachine(abc.ABC):
     def _is_done(self) -> bool:
         """Everybody knows that it leaves."""
         return self._has_finished and self._farewell is None and Kind.LEAVE not in self._flying
-
-    @property
-    def _wanted_topics(self) -> frozenset[str] | None:
-        """For `give_topics`."""
-        return None
 
     @abc.abstractmethod
     def _begin(self, reason: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from gkafka.common import TopicPartition
@@ -46,10 +46,11 @@ def join(
     last: Sequence[TopicPartition] | None,
     last_generation: int,
     reason: str | None,
+    is_interruption: Callable[[BaseException], bool],
 ) -> JoinGroupRequest:
     """owned: what it keeps while it joins. last: its last assignment, as far as it has not lost it, of last_generation.
 
-    Raises AssignmentError for an assignor, which may be the user's, that has no user data to give.
+    Raises AssignmentError for an assignor, which may be the user's, that has no user data to give; what is_interruption() says came from outside.
     """
     options = member.options
     had = by_topic(sorted(owned))
@@ -58,7 +59,7 @@ def join(
             name=assignor.name,
             metadata=ConsumerProtocolSubscription(
                 topics=sorted(topics),
-                user_data=_user_data(assignor, sorted(topics), last, last_generation),
+                user_data=_user_data(assignor, sorted(topics), last, last_generation, is_interruption),
                 owned_partitions=had,
                 generation_id=last_generation,
                 rack_id=options.rack,
@@ -90,11 +91,19 @@ def sync(member: Membership, assignor: Assignor, made: list[SyncGroupRequestAssi
     )
 
 
-def _user_data(assignor: Assignor, topics: Sequence[str], last: Sequence[TopicPartition] | None, generation: int) -> bytes | None:
+def _user_data(
+    assignor: Assignor,
+    topics: Sequence[str],
+    last: Sequence[TopicPartition] | None,
+    generation: int,
+    is_interruption: Callable[[BaseException], bool],
+) -> bytes | None:
     advice = "mend it, or name another one in assignors="
     try:
         data = assignor.user_data(topics, last, generation)
     except BaseException as error:
+        if is_interruption(error):
+            raise
         raise AssignmentError(f"assignor {assignor.name!r}: user_data() raised {type(error).__name__}: {error}; {advice}") from error
     if data is not None and not isinstance(data, (bytes, bytearray, memoryview)):
         raise AssignmentError(f"assignor {assignor.name!r}: user_data() returned {data!r:.80}, which is neither bytes nor None; {advice}")

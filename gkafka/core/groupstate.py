@@ -155,7 +155,7 @@ class Tell(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """asks: to be sent. tell: a callback to be called, once. topics: their partitions are wanted, by `Group.give_topics`. problems: to be shown
+    """asks: to be sent. tell: a callback to be called, once. topics: their partitions are wanted, for `Group.election`. problems: to be shown
     to the user, once. wake_at: poll again then, if nothing happens before.
     """
 

@@ -19,6 +19,7 @@ from gkafka.brokererrors import (
     UnknownMemberId,
 )
 from gkafka.core.assignors import Assignment, GroupMember, Topics
+from gkafka.core.groupleader import make
 from gkafka.core.groupstate import IN_GROUP, MOVES, Change, Event, Lane, State, Verdict
 from gkafka.exceptions import AssignmentError, KafkaTimeoutError, ProtocolError, SocketDisconnectedError
 from gkafka.wire.consumerprotocol import flattened, read_assignment, read_subscription
@@ -90,6 +91,38 @@ def test_the_leader_asks_for_partitions_and_tells_everybody() -> None:
     rig.poll()
     made = {a.member_id: flattened(read_assignment(a.assignment, "m").assigned_partitions) for a in rig.sync(0).assignments}
     assert made == {"m": partitions(0), "n": [*partitions(1), *partitions(0, topic="u")]}
+
+
+def test_what_was_made_of_an_election_is_nothing_after_another_one() -> None:
+    """The assignor took long; of a group that was lost meanwhile the generations begin anew, so that their numbers say nothing."""
+    rig = Rig(topics=["t"])
+    rig.polled()
+    rig.find()
+    rig.join(1, leader="m", members=[("m", metadata("t")), ("n", metadata("t"))])
+    first = rig.group.election
+    assert first is not None
+    late = make(first.assignor, {"t": [()] * 2}, first.members, lambda _: False)
+    rig.beat(25)
+    rig.join(1, leader="m", members=[("m", metadata("t"))])
+    rig.group.divided(first, late)
+    rig.poll()
+    assert rig.topics == {"t"}
+    assert not rig.wants(SyncGroupRequest)
+
+
+def test_what_came_from_outside_while_an_assignor_ran_is_no_fault_of_its() -> None:
+    def interrupted() -> Assignment:
+        raise KeyboardInterrupt
+
+    rig = Rig([Custom(interrupted)])
+    rig.polled()
+    rig.find()
+    rig.join(1, leader="m", members=[("m", metadata("t"))])
+    rig.group.is_interruption = lambda error: isinstance(error, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        rig.group.give_topics({"t": [()]})
+    rig.poll()
+    assert (rig.topics, rig.problems) == ({"t"}, [])
 
 
 def test_a_leader_that_must_not_assign_does_not() -> None:

@@ -148,6 +148,102 @@ ENDS = """
 """
 
 
+CONSUMERS = """
+    import gkafka.kafka as kafka
+
+    cluster = MockCluster(topics={"t": 2})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    with client.get_producer() as producer:
+        producer.produce("t", b"1")
+    topic, here, tp = client.topics["t"], ("t", 0), kafka.TopicPartition("t", 0)
+    native = client.get_consumer("t", "native", auto_commit=False)
+    simple = topic.get_simple_consumer("simple", consumer_timeout_ms=5000)
+    managed = topic.get_balanced_consumer("managed", managed=True, consumer_timeout_ms=5000)
+    there = {"bootstrap_servers": cluster.bootstrap, "handler": HANDLER}
+    other = kafka.KafkaConsumer("t", group_id="other", auto_offset_reset="earliest", consumer_timeout_ms=5000, **there)
+    sender = kafka.KafkaProducer(**there)
+    sender.send("t", b"2").get(5)
+    for consumer in (native, simple, managed):
+        assert consumer.consume() is not None
+    next(other)
+
+    def child():
+        told = []
+        for name, call in {
+            "connect": lambda: client.connect(),
+            "client.partitions": lambda: client.partitions("t"),
+            "admin": lambda: client.admin(),
+            "native.assignment": lambda: native.assignment(),
+            "native.position": lambda: native.position(here),
+            "native.positions": lambda: native.positions(),
+            "native.seek": lambda: native.seek(here, 0),
+            "native.pause": lambda: native.pause([here]),
+            "native.resume": lambda: native.resume([here]),
+            "native.paused": lambda: native.paused(),
+            "native.lag": lambda: native.lag(),
+            "native.explain": lambda: native.explain(),
+            "native.stats": lambda: native.stats(),
+            "native.group_metadata": lambda: native.group_metadata(),
+            "native.committed": lambda: native.committed(here),
+            "native.commit": lambda: native.commit(),
+            "native.offsets_for_times": lambda: native.offsets_for_times({here: 0}),
+            "native.consume": lambda: native.consume(),
+            "native iteration": lambda: next(iter(native)),
+            "simple.partitions": lambda: simple.partitions,
+            "simple.held_offsets": lambda: simple.held_offsets,
+            "simple.explain": lambda: simple.explain(),
+            "simple.fetch_offsets": lambda: simple.fetch_offsets(),
+            "simple.commit_offsets": lambda: simple.commit_offsets(),
+            "simple.reset_offsets": lambda: simple.reset_offsets(),
+            "simple iteration": lambda: next(iter(simple)),
+            "managed.partitions": lambda: managed.partitions,
+            "managed.held_offsets": lambda: managed.held_offsets,
+            "managed.explain": lambda: managed.explain(),
+            "managed.stats": lambda: managed.stats(),
+            "managed.commit_offsets": lambda: managed.commit_offsets(),
+            "managed.reset_offsets": lambda: managed.reset_offsets(),
+            "managed.consume": lambda: managed.consume(),
+            "other.assignment": lambda: other.assignment(),
+            "other.position": lambda: other.position(tp),
+            "other.seek": lambda: other.seek(tp, 0),
+            "other.pause": lambda: other.pause(tp),
+            "other.paused": lambda: other.paused(),
+            "other.commit": lambda: other.commit(),
+            "other.committed": lambda: other.committed(tp),
+            "other.end_offsets": lambda: other.end_offsets([tp]),
+            "other.poll": lambda: other.poll(),
+            "other iteration": lambda: next(other),
+            "sender.send": lambda: sender.send("t", b"child"),
+            "sender.flush": lambda: sender.flush(),
+            "sender.partitions_for": lambda: sender.partitions_for("t"),
+        }.items():
+            begun = time.monotonic()
+            try:
+                call()
+                told.append(f"{name}: nothing")
+            except ForkedClientError:
+                if time.monotonic() - begun > 0.5:
+                    told.append(f"{name}: late")
+            except BaseException as exc:
+                told.append(f"{name}: {exc!r}")
+        for mine in (native, simple, other):  # what a child ends is its own
+            begun = time.monotonic()
+            mine.close() if mine is other else mine.stop()
+            if time.monotonic() - begun > 0.5:
+                told.append(f"{mine}: stopped late")
+        return "; ".join(told) or "all told"
+
+    print(in_child(child))
+    native.commit()
+    simple.commit_offsets()
+    managed.commit_offsets()
+    other.commit()
+    print(sender.send("t", b"3").get(5).topic)
+    for consumer in (native, simple, managed, other):
+        consumer.close() if consumer is other else consumer.stop()
+    sender.close()
+"""
+
 # -- a child of its own ----------------------------------------------------------------------------------------------------
 BEGIN = """
     cluster = MockCluster(topics={"t": 1})
@@ -242,6 +338,11 @@ def test_a_child_that_ends_what_is_its_parents_ends_it_for_itself_only(handler: 
     here_only = {"Consumer.close", "Consumer.stop", "SimpleConsumer.stop", "KafkaConsumer.close"}
     expected = {f"{name}: refused" for name in refused} | {f"{name}: ends here only" for name in here_only}
     assert {*script(ENDS, handler, patched)} == expected | {"parent fine"}
+
+
+@pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
+def test_a_child_is_told_by_each_call_of_each_consumer_and_stops_nothing_of_the_parents(handler: str, patched: bool) -> None:
+    assert script(CONSUMERS + END, handler, patched) == ["all told", "t"]
 
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])

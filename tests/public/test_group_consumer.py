@@ -6,15 +6,17 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+import gevent
 import pytest
 
 from gkafka import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
+from gkafka.core.assignors import Assignment, GroupMember, RangeAssignor, Topics
 from gkafka.exceptions import (
     CommitFailedError,
     FencedInstanceId,
@@ -63,6 +65,33 @@ def test_session_timeout_ms_max_poll_interval_ms_group_instance_id_and_client_ra
     assert beat.group_instance_id == "one"
     member.commit({FOUR[0]: 0})
     assert cluster.requests("OffsetCommit")[-1].message.group_instance_id == "one"
+
+
+class Slow(RangeAssignor):
+    """seconds: it waits for that long, as one that asks a database does."""
+
+    name = "slow"
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.runs = 0
+
+    def assign(self, topics: Topics, members: Sequence[GroupMember]) -> Assignment:
+        self.runs += 1
+        begun = time.monotonic()
+        while time.monotonic() - begun < self.seconds:
+            gevent.sleep(0.01) if gevent.getcurrent().parent is not None else time.sleep(0.01)
+        return super().assign(topics, members)
+
+
+def test_an_assignor_that_takes_longer_than_a_session_costs_its_leader_nothing(cluster: MockCluster, join: Join, run: Runner) -> None:
+    """Heartbeats share no lock with it."""
+    assignor = Slow(2.0)
+    member = join(session_timeout_ms=700, heartbeat_interval_ms=100, assignors=[assignor])
+    settle(run, lambda: len(member.assignment()) == 4, member)
+    assert assignor.runs == 1
+    assert cluster.count("JoinGroup") <= 2, "the second with the name that the coordinator gave it"
+    member.stop()
 
 
 def test_heartbeat_interval_ms_is_the_time_between_two_heartbeats(cluster: MockCluster, join: Join, run: Runner) -> None:

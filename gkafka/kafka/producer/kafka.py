@@ -170,6 +170,7 @@ class KafkaProducer:
 
     def partitions_for(self, topic: str) -> set[int]:
         """The partitions of a topic. Waits up to max_block_ms for a topic that is not known."""
+        self._client.handler.check_fork()
         deadline = self._client.handler.monotonic() + self.config["max_block_ms"] / 1000
         return set(self._client.cluster.wait_for_topic(check_topic_name(topic), deadline).partitions)
 
