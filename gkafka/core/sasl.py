@@ -11,8 +11,11 @@ Source: KIP-43, KIP-152, KIP-255, KIP-342, KIP-368; RFC 4616 (PLAIN), RFC 4752 (
 from __future__ import annotations
 
 import abc
+import base64
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from gkafka.config import Secret
@@ -30,12 +33,14 @@ if TYPE_CHECKING:
 
     from gkafka.wire.apis import Message, Versions
 
-__all__ = ["Authentication", "Gssapi", "Mechanism", "OAuthBearer", "Plain", "printable", "renewal_s"]
+__all__ = ["Authentication", "Gssapi", "Mechanism", "OAuthBearer", "Plain", "masked", "printable", "renewal_s"]
 
 UNSUPPORTED_MECHANISM = 33
 REFUSED = 58
 LONGEST_CHALLENGE = 1 << 16  # bytes; GSSAPI's tickets are the largest that brokers send
 LONGEST_TEXT = 300  # characters of a broker's own text that an error repeats
+RECOGNIZABLE = 8
+"""So many characters of a secret in a text are no chance."""
 EARLIEST, LATEST = 0.85, 0.95  # of a session's lifetime: when it is renewed, as the Java client does
 NO_LAYER = 1  # GSSAPI: what comes after the authentication is neither signed nor encrypted
 TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -277,10 +282,36 @@ class Authentication:
 
     def _shown(self, text: str) -> str:
         """The broker's words, without what it may have repeated of our secrets."""
-        for secret in self._mechanism.secrets:
-            if secret:
-                text = text.replace(secret.reveal(), "***")
-        return printable(text, LONGEST_TEXT)
+        return printable(masked(text, self._mechanism.secrets), LONGEST_TEXT)
+
+
+def masked(text: str, secrets: Iterable[Secret]) -> str:
+    """A peer's text without our secrets: as they are, as JSON writes them, in base64 wherever they stand in it, whole or cut off."""
+    for secret in filter(None, secrets):
+        plain = secret.reveal()
+        forms = {plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1], *_in_base64(plain.encode(errors="replace"))}
+        for form in sorted(forms, key=len, reverse=True):
+            text = text.replace(form, "***")
+        for form in forms:
+            text = _without_beginning(text, form)
+    return text
+
+
+def _in_base64(plain: bytes) -> set[str]:
+    """What is the same of it whatever stands around it, at each of the three places in a group that it may begin."""
+    shifted = (base64.b64encode(bytes(shift) + plain).decode().rstrip("=") for shift in range(3))
+    return {text[begin:-1] for text, begin in zip(shifted, (0, 2, 3), strict=True) if len(text) - begin > RECOGNIZABLE}
+
+
+def _without_beginning(text: str, secret: str) -> str:
+    """Where so much of it that it is no chance stands in the text, and then something else."""
+    head = secret[:RECOGNIZABLE]
+    at = text.find(head) if len(head) == RECOGNIZABLE else -1
+    while at >= 0:
+        end = at + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(secret, text[at:], strict=False)))
+        text = f"{text[:at]}***{text[end:]}"
+        at = text.find(head, at + 3)
+    return text
 
 
 def printable(text: str, longest: int) -> str:

@@ -16,7 +16,7 @@ from urllib.parse import quote_plus, urlencode
 
 import gkafka
 from gkafka.config import ClientConfig, Secret, is_utf8
-from gkafka.core.sasl import printable
+from gkafka.core.sasl import masked, printable
 from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException
 from gkafka.handlers import Future, Handler, Stream
 from gkafka.net.stream import open_stream
@@ -57,6 +57,7 @@ class TokenEndpoint:
         self._lock = handler.Mutex()
         self._token: Token | None = None
         self._asking: Future | None = None
+        self._said = Secret()  # the client's secret that was sent last
 
     def token(self, deadline: float) -> Secret:
         """A token for an authentication that begins now. deadline: monotonic seconds.
@@ -112,7 +113,8 @@ class TokenEndpoint:
             secret = secret()
         if not isinstance(secret, str) or not is_utf8(secret):
             raise AuthenticationError(f"sasl_oauth_client_secret gave no text that can be sent, but {type(secret).__name__}")
-        text = secret.reveal() if isinstance(secret, Secret) else secret
+        self._said = Secret(secret)
+        text = self._said.reveal()
         who = f"{quote_plus(self._config.sasl_oauth_client_id or '')}:{quote_plus(text)}"
         form = {"grant_type": "client_credentials"}
         if self._config.sasl_oauth_scope:
@@ -150,7 +152,9 @@ class TokenEndpoint:
         return Secret(token), min(max(0.0, seconds), 86400.0)
 
     def _refuse(self, status: int, told: dict[str, Any]) -> None:
-        why = ": ".join(printable(text, 200) for name in ("error", "error_description") if isinstance(text := told.get(name), str))
+        said = [self._said, Secret(quote_plus(self._said.reveal()))]
+        words = [told.get(name) for name in ("error", "error_description")]
+        why = ": ".join(printable(masked(word, said), 200) for word in words if isinstance(word, str))
         text = f"{self._where}: HTTP status {status}{f': {why}' if why else ''}"
         if status >= 500 or status == 429:
             raise ConnectionFailedError(text)

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import json
 import random
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gkafka.core.sasl import Authentication, Gssapi, Mechanism, OAuthBearer, Plain, renewal_s
+from gkafka.config import Secret
+from gkafka.core.sasl import Authentication, Gssapi, Mechanism, OAuthBearer, Plain, masked, renewal_s
 from gkafka.core.scram import FEWEST_ITERATIONS, MOST_ITERATIONS, Scram
 from gkafka.exceptions import (
     AuthenticationError,
@@ -365,3 +367,18 @@ def test_a_session_is_renewed_between_85_and_95_percent_of_it() -> None:
     assert (min(times) >= 8.5, max(times) <= 9.5) == (True, True)
     assert max(times) - min(times) > 0.9, "not all at once"
     assert renewal_s(0, chance) is None
+
+
+@pytest.mark.parametrize("secret", ["s3cret/of the+client", 'it"s\\sécret', "short", "x" * 900])
+def test_what_a_peer_repeats_of_a_secret_is_masked_however_it_writes_it(secret: str) -> None:
+    hidden = [Secret(secret)]
+    forms = [secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]]
+    for form in forms:
+        assert masked(f"not {form} here, nor {form}", hidden) == "not *** here, nor ***"
+    for around in (b"", b"\0alice\0", b"al:", b"a"):
+        text = masked(base64.b64encode(around + secret.encode() + b"!!").decode(), hidden)
+        assert len(secret) < 9 or base64.b64encode(secret.encode())[3:-3].decode() not in text
+        assert len(secret) < 9 or "***" in text
+    if len(secret) > 12:
+        assert masked(f"got {secret[:12]}", hidden) == "got ***"
+    assert masked("nothing of it", [*hidden, Secret()]) == "nothing of it"

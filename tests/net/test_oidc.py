@@ -144,6 +144,11 @@ def test_those_who_need_a_token_at_once_wait_for_one_answer(handler: Handler, ce
             AuthenticationError,
             r"401: invalid_client: no\\x1bsuch",
         ),
+        (
+            token_answer("", "401 Unauthorized", error_description=f"invalid client secret '{CLIENT_SECRET}'"),
+            AuthenticationError,
+            r"invalid client secret '\*\*\*'",
+        ),
         (token_answer("", "400 Bad Request", error=["x"]), AuthenticationError, "400; check"),
         (token_answer("x", "302 Found"), AuthenticationError, "302"),
         (token_answer("x", "503 Busy", error="later"), ConnectionFailedError, "503: later"),

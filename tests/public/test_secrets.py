@@ -158,6 +158,15 @@ def test_a_password_for_a_consumer_that_takes_none_is_not_shown(guarded: MockClu
     assert SECRET not in failing(lambda: legacy.KafkaConsumer("t", metadata_broker_list=[guarded.bootstrap], **SAYS_WHO))
 
 
+@pytest.mark.parametrize("made_of", [legacy.SimpleProducer, legacy.KeyedProducer])
+def test_a_password_for_a_producer_that_takes_none_is_not_shown(guarded: MockCluster, made_of: Any) -> None:
+    client = legacy.KafkaClient(guarded.bootstrap, handler="threading", **SAYS_WHO)
+    try:
+        assert SECRET not in failing(lambda: made_of(client, **SAYS_WHO))
+    finally:
+        client.close()
+
+
 def _connected(made: Any) -> None:
     made.check_version(timeout=5)
 

@@ -71,10 +71,12 @@ class Producer:
         async_stop_timeout: float = 30,
         **old: bool,
     ) -> None:
-        self.stopped = True  # until it is complete
+        self.stopped, self.async_send = True, False  # until it is complete
         is_async = old.pop("async", False)
         if old:
-            raise ConfigurationError(f"{type(self).__name__}: there is no option {next(iter(old))!r}")
+            unknown = next(iter(old))
+            old.clear()  # a password may be among them, and the frame is the traceback's
+            raise ConfigurationError(f"{type(self).__name__}: there is no option {unknown!r}")
         self.client = client
         self._client = native_client(client)
         flags = {"async_send": async_send, "batch_send": batch_send, "async": is_async}
@@ -175,7 +177,10 @@ class SimpleProducer(Producer):
 
     def __init__(self, client: Any, *args: Any, random_start: bool = True, **options: Any) -> None:
         self.random_start = check_flag("random_start", random_start)
-        super().__init__(client, *args, **options)
+        try:
+            super().__init__(client, *args, **options)
+        finally:
+            options.clear()  # a password may be among them, and the frame is a traceback's
         self._turns: dict[str, int] = {}
 
     def send_messages(self, topic: str, *msg: bytes | None) -> list[ProduceResponse]:  # type: ignore[override]
@@ -197,7 +202,10 @@ class KeyedProducer(Producer):
     def __init__(self, client: Any, *args: Any, partitioner: Any = None, **options: Any) -> None:
         if partitioner is not None and not callable(partitioner):
             raise ConfigurationError(f"partitioner={partitioner!r}: must be a class, which is made with a list of partitions")
-        super().__init__(client, *args, **options)
+        try:
+            super().__init__(client, *args, **options)
+        finally:
+            options.clear()  # a password may be among them, and the frame is a traceback's
         self.partitioner_class = partitioner
         self.partitioners: dict[str, Any] = {}
 
