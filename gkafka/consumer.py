@@ -26,7 +26,7 @@ from gkafka.columnreader import joined
 from gkafka.common import TopicPartition
 from gkafka.config import NativeConsumerConfig
 from gkafka.core.transaction import GroupMetadata
-from gkafka.deserializing import Deserializers
+from gkafka.deserializing import Deserializers, first_offsets
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, ForkedClientError, KafkaException
 from gkafka.explaining import Explanation
 from gkafka.groupoffsets import starts_of
@@ -216,7 +216,14 @@ class Consumer:
         if not self._deserializers.are_given:
             return self._engine.consume_batch(wanted, limit_ms)
         messages = self._engine.consume_batch(wanted, limit_ms)
-        return self._deserializers.apply(self._go_back, messages, self._timeout_s(None)) if messages else []
+        if not messages:
+            return []
+        call = object()
+        self._progress.at_work[call] = first_offsets(messages)
+        try:
+            return self._deserializers.apply(self._go_back, messages, self._timeout_s(None))
+        finally:
+            del self._progress.at_work[call]
 
     def _consume(self, max_messages: int | None, timeout_ms: float | None, take: Callable[[int | None, float], list[T]]) -> list[T]:
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
@@ -329,13 +336,20 @@ class Consumer:
         keeps with offsets; epochs: of the leaders that wrote what stands before them, where this consumer does not know better.
 
         Raises CommitFailedError for partitions that are not this member's any more; when all else is committed, UnknownTopicOrPartition for a
-        topic that was deleted.
+        topic that was deleted; ConsumerStoppedException after stop(): others may have committed more since.
         """
         self._handler.check_fork()
+        if self._engine.closed:
+            raise ConsumerStoppedException("the consumer was stopped, which committed what was finished: commit() before stop()")
         given = None
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}
-        self._progress.commit(self.positions if given is None else given, self._timeout_s(timeout), notes=notes, epochs=epochs)
+        self._progress.commit(
+            (lambda: self._progress.not_at_work(self.positions())) if given is None else given,
+            self._timeout_s(timeout),
+            notes=notes,
+            epochs=epochs,
+        )
 
     def committed(self, partition: Any, *, timeout: float | None = None) -> int:
         """The offset that the group has committed of a (topic, partition), -1 where there is none. timeout: seconds."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gkafka.nativeproducer import NativeProducer
     from gkafka.records import Message
 
-__all__ = ["Deserialized", "Deserializers"]
+__all__ = ["Deserialized", "Deserializers", "first_offsets"]
 
 log = logging.getLogger(__name__)
 
@@ -187,11 +187,16 @@ def _of_data(deserializer: Callable[[bytes], Any] | None) -> Function | None:
 
 def give_back(go_back: GoBack, messages: Sequence[Message]) -> None:
     """Go back to the first of these in each partition."""
+    for tp, offset in first_offsets(messages).items():
+        go_back(tp, offset)
+
+
+def first_offsets(messages: Sequence[Message]) -> dict[TopicPartition, int]:
+    """The first of them in each partition."""
     first: dict[TopicPartition, int] = {}
     for message in messages:
         first.setdefault(TopicPartition(message.topic, message.partition_id), message.offset)
-    for tp, offset in first.items():
-        go_back(tp, offset)
+    return first
 
 
 def _error(message: Message, exc: Exception) -> SerializationError:

@@ -13,7 +13,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.core.standing import Reason
-from gkafka.exceptions import KafkaException, KafkaTimeoutError, SerializationError, UnknownTopicOrPartition
+from gkafka.exceptions import ConsumerStoppedException, KafkaException, KafkaTimeoutError, SerializationError, UnknownTopicOrPartition
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.membership import Member
 from gkafka.testing import Delay, Drop, Error, MockCluster
@@ -373,3 +373,47 @@ def test_what_is_finished_of_a_deleted_topic_is_nobodys_error(
         settle(run, lambda: committed(cluster, "u") == {0: 5}, member)
         fill(client, [b"more"], topic="u")
         settle(run, lambda: committed(cluster, "u") == {0: 6}, member)  # and no call has raised what came of the commit before
+
+
+@pytest.mark.parametrize("how", ["stop", "commit"])
+def test_what_a_deserializer_is_at_work_on_is_not_committed(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, how: str
+) -> None:
+    """Nobody was given it, and it may fail."""
+    filled(connect, cluster)
+    entered, gate = threading.Event(), threading.Event()
+
+    def read(value: bytes) -> bytes:
+        entered.set()
+        run.until(gate.is_set)
+        raise ValueError(value)
+
+    member = join(assignors=["range"], value_deserializer=read, auto_commit_interval_ms=50)
+
+    def consume() -> None:
+        with contextlib.suppress(SerializationError, ConsumerStoppedException):
+            while not entered.is_set():
+                member.consume_batch(20, 100)
+
+    worker = run.aside(consume)
+    run.until(entered.is_set)
+    member.stop() if how == "stop" else member.commit()
+    assert set(committed(cluster).values()) <= {0}
+    gate.set()
+    worker.result()
+
+
+def test_a_consumer_that_was_stopped_commits_no_more(cluster: MockCluster, connect: Connect) -> None:
+    """What others have committed since would be taken back."""
+    filled(connect, cluster)
+    client = connect(cluster)
+    first = client.get_consumer(group="g", auto_commit=False)
+    first.assign([FOUR[0]])
+    assert first.consume_batch(5, 5000)
+    first.stop()
+    with client.get_consumer(group="g", auto_commit=False) as second:
+        second.assign([FOUR[0]])
+        second.commit({FOUR[0]: 9})
+    with pytest.raises(ConsumerStoppedException, match=r"commit\(\) before stop\(\)"):
+        first.commit()
+    assert committed(cluster)[0] == 9
