@@ -344,12 +344,10 @@ class Consumer:
         given = None
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}
-        self._progress.commit(
-            (lambda: self._progress.not_at_work(self.positions())) if given is None else given,
-            self._timeout_s(timeout),
-            notes=notes,
-            epochs=epochs,
-        )
+        self._progress.commit(self._stands if given is None else given, self._timeout_s(timeout), notes=notes, epochs=epochs)
+
+    def _stands(self) -> dict[TopicPartition, int]:
+        return self._progress.not_at_work(self.positions())
 
     def committed(self, partition: Any, *, timeout: float | None = None) -> int:
         """The offset that the group has committed of a (topic, partition), -1 where there is none. timeout: seconds."""
