@@ -16,6 +16,7 @@ from typing import Any
 from gkafka.common import CompressionType
 from gkafka.exceptions import ConfigurationError, CorruptRecordError, UnsupportedCodec
 from gkafka.records import lz4frame, snappyframe, zstdframe
+from gkafka.records.pieces import Pieces
 
 __all__ = ["LEVELS", "available", "check_level", "codec_id", "codec_name", "compress", "decompress", "pick_auto", "snappy_block"]
 
@@ -32,6 +33,7 @@ PACKAGES = {"snappy": "python-snappy", "lz4": "lz4", "zstandard": "zstandard"}
 EXTRAS = {"snappy": "snappy", "lz4": "lz4", "zstandard": "zstd"}
 ZSTD_LEVEL = 1  # 1.6 times the speed of Kafka's default of 3, at a better ratio on small JSON batches
 ZSTD_WINDOW = 1 << 27  # what Java's reader takes: level 22 of a stream of unknown size asks for this much
+ZSTD_SMALL_WINDOW = 1 << 23  # as much as that may stand beside the result: what levels up to 19 ask for
 PIECE_IN = 1 << 16  # bytes handed to zlib or lz4 at once: what is left of them is copied, and a bomb may hold many members
 PIECE_OUT = 1 << 20  # bytes taken from them at once: both have what they give twice for a moment
 LARGE = 4 << 20  # bytes from which on pieces are put together as they come, and not held until they are joined
@@ -168,8 +170,9 @@ def _gunzip(data: memoryview, max_bytes: int, legacy: bool) -> bytes | memoryvie
 
 
 def _members(data: memoryview) -> Iterator[bytes]:
-    at = 0
+    at, pieces = 0, Pieces()
     while at < len(data) or not at:
+        pieces.frame()
         member = zlib.decompressobj(31)
         while not member.eof:
             given = data[at : at + PIECE_IN]
@@ -303,24 +306,47 @@ def _zstd(data: Buffer, level: int | None, legacy: bool) -> bytes:
 
 def _unzstd(data: memoryview, max_bytes: int, legacy: bool) -> bytes | memoryview:
     package = _zstd_package()
-    context = _taken(_zstd_readers, functools.partial(package.ZstdDecompressor, max_window_size=ZSTD_WINDOW))
-    unpacked = functools.partial(_unzstd_frame, context, package.ZstdError, data)
+    context = _taken(_zstd_readers, functools.partial(package.ZstdDecompressor, max_window_size=ZSTD_SMALL_WINDOW))
+    unpacked = functools.partial(_unzstd_frame, context, package, data)
     out = _frames_unpacked(zstdframe.frames(data), unpacked, max_bytes)
     _put_back(_zstd_readers, context)  # one that raised is not put back
     return out
 
 
-def _unzstd_frame(context: Any, error: type[Exception], data: memoryview, frame: zstdframe.Frame, room: int) -> bytes:
+def _unzstd_frame(context: Any, package: Any, data: memoryview, frame: zstdframe.Frame, room: int) -> bytes:
     if frame.stated and frame.bound > room:  # max_output_size is not looked at where the header states a size
         raise _TooLarge(room)
+    if frame.window > ZSTD_WINDOW and not frame.stated:
+        raise ValueError(f"a frame asks for a window of {frame.window} bytes; Kafka's clients use at most {ZSTD_WINDOW}")
     most = min(frame.bound, room) or 1
+    whole: memoryview | bytes = data[frame.start : frame.end]
     try:
-        out: bytes = context.decompress(data[frame.start : frame.end], max_output_size=most, allow_extra_data=False)
-    except error as exc:
+        if frame.window > ZSTD_SMALL_WINDOW and not frame.stated:
+            whole = _sized(package, data, frame, room)
+        out: bytes = context.decompress(whole, max_output_size=most, allow_extra_data=False)
+    except package.ZstdError as exc:
         if frame.bound > room and "full frame" in str(exc):
             raise _TooLarge(room) from exc
         raise ValueError(str(exc)) from exc
     return out
+
+
+def _sized(package: Any, data: memoryview, frame: zstdframe.Frame, room: int) -> bytes:
+    """A frame with a large window, as one that needs none beside the result: it says how much it holds.
+
+    To learn that it is read twice where it may hold more than a small window, in pieces that are not kept, so that window and
+    result never stand side by side: both may be as large as the limit.
+    """
+    needed = min(frame.bound, room)
+    narrow = zstdframe.narrowed(data, frame, needed)
+    if needed <= ZSTD_SMALL_WINDOW:
+        return narrow
+    size = 0
+    for piece in package.ZstdDecompressor(max_window_size=ZSTD_WINDOW).read_to_iter(narrow):
+        size += len(piece)
+        if size > room:
+            raise _TooLarge(room)
+    return zstdframe.stated(data, frame, size)
 
 
 def _taken(contexts: list[Any], make: Callable[[], Any]) -> Any:

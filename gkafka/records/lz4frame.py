@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gkafka.records.pieces import Pieces
+
 __all__ = ["Frame", "broken_checksum", "frames", "header_size", "mended", "xxh32"]
 
 MAGIC = 0x184D2204
@@ -33,27 +35,29 @@ class Frame(NamedTuple):
 def frames(data: memoryview) -> Iterator[Frame]:
     """The frames of a buffer, one after another; skippable frames are left out.
 
-    Raises ValueError if the bytes are not whole frames. The cost is one step a block, at least four bytes of input.
+    Raises ValueError if the bytes are not whole frames, or too many. The cost is one step a block, at least four bytes of input.
     """
-    at = 0
+    at, pieces = 0, Pieces()
     while at < len(data):
+        pieces.frame()
         magic = _int(data, at)
         if magic & 0xFFFFFFF0 == SKIPPABLE:
             at = _within(data, at + 8 + _int(data, at + 4))
             continue
         if magic != MAGIC:
             raise ValueError(f"no frame begins at byte {at} (found {magic:#010x})")
-        frame = _frame(data, at)
+        frame = _frame(data, at, pieces)
         yield frame
         at = frame.end
 
 
-def _frame(data: memoryview, start: int) -> Frame:
+def _frame(data: memoryview, start: int, pieces: Pieces) -> Frame:
     at = _within(data, start + header_size(data, start))
     flags, most = data[start + 4], BLOCK_SIZES[data[start + 5] >> 4 & 7]
     check = 4 if flags & BLOCK_CHECKSUM else 0
     bound = 0
     while (size := _int(data, at)) != 0:
+        pieces.block()
         length = size & ~STORED
         bound += min(most, length if size & STORED else length * MOST)
         at = _within(data, at + 4 + length + check)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gkafka.records.pieces import Pieces
+
 __all__ = ["BLOCK_SIZE", "HEADER", "MAGIC", "blocks", "claimed"]
 
 MAGIC = b"\x82SNAPPY\x00"
@@ -19,13 +21,14 @@ BLOCK_SIZE = 32 * 1024  # what SnappyOutputStream cuts at
 def blocks(data: memoryview) -> Iterator[tuple[memoryview, int]]:
     """The raw snappy blocks of a buffer in either form, each with the size that it claims to hold.
 
-    Raises ValueError if lengths leave the buffer or a block claims more than snappy can hold.
+    Raises ValueError if lengths leave the buffer, a block claims more than snappy can hold, or there are too many.
     """
     if data[: len(MAGIC)] != MAGIC:
         yield data, claimed(data)
         return
-    at = 0
+    at, pieces = 0, Pieces()
     while at < len(data):
+        pieces.block()
         if data[at : at + len(MAGIC)] == MAGIC:
             # version and compatibility are not looked at: some producers write them little-endian (kafka-python#2414)
             at = _within(data, at + len(HEADER))

@@ -1,4 +1,7 @@
-"""G17, G19: what a few bytes may cost a whole client, measured in a process of its own: time to the error, and memory over what it had."""
+"""G17, G19: what a few bytes may cost a whole client, measured in a process of its own: time to the error, and memory over what it had.
+
+The bound is of its own work: on a machine that others keep busy the wall's clock shows theirs, too.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ SCRIPT = """
     from tests.records.handmade import batch, fix_crc, record, values
 
     case, handler = sys.argv[1:]
-    CODECS = {"gzip": 1, "lz4": 3, "zstd": 4}
+    CODECS = {"gzip": 1, "lz4": 3, "zstd": 4, "zstd with a window of 128 MiB": 4}
 
     def memory(name):
         with open("/proc/self/status") as status:
@@ -37,6 +40,9 @@ SCRIPT = """
         if case == "zstd":
             import zstandard
             packer = zstandard.ZstdCompressor(level=1).compressobj()
+        elif "window" in case:  # by hand, since a compressor would take as much: runs of 128 KiB, three bytes and the one that is repeated
+            runs = [((1 << 17) << 3 | 2 | (i == mib * 8 - 1)).to_bytes(3, "little") + b"A" for i in range(mib * 8)]
+            return bytes([0x28, 0xB5, 0x2F, 0xFD, 0]) + bytes([(27 - 10) << 3]) + b"".join(runs)
         elif case == "gzip":
             packer = zlib.compressobj(9, zlib.DEFLATED, 31)
         else:
@@ -49,7 +55,7 @@ SCRIPT = """
         cluster.append("t", 0, values(1))
         if case in CODECS:
             body = zeros(case, 256)
-            assert len(body) <= {"zstd": 12 << 10, "gzip": 300 << 10, "lz4": 1200 << 10}[case], len(body)
+            assert len(body) <= {1: 300 << 10, 3: 1200 << 10, 4: 12 << 10}[CODECS[case]], len(body)
             cluster.append("t", 0, packed(CODECS[case], body))
         elif case == "snappy":
             body = bytes([0xFF, 0xFF, 0xFF, 0xFF, 0x0F]) + bytes(10)  # 4 GiB - 1, in 15 bytes
@@ -59,38 +65,44 @@ SCRIPT = """
         if case == "claim":
             cluster.on("Fetch", Corrupt(lambda frame: struct.pack(">i", 2**31 - 1) + frame[4:]), times=None)
         before = memory("VmRSS")
-        began, error = time.monotonic(), None
-        while error is None and time.monotonic() < began + 5:
+        began, worked, error = time.monotonic(), time.process_time(), None
+        while error is None and time.monotonic() < began + 20:
             try:
                 consumer.consume(timeout_ms=20)
             except KafkaException as exc:
                 error = exc
-        took = time.monotonic() - began
+        worked, took = time.process_time() - worked, time.monotonic() - began
         grown = memory("VmHWM") - before
         cluster.clear_script()
         usable = client.get_producer().produce("t", b"y").result(5).offset
         about = {**getattr(error, "about", {}), "text": error}
-        print(json.dumps([type(error).__name__, {k: str(v) for k, v in about.items()}, took, grown, usable]))
+        print(json.dumps([type(error).__name__, {k: str(v) for k, v in about.items()}, [worked, took], grown, usable]))
 """
 MiB = 1 << 10  # KiB
 
 
-def outcome(case: str, handler: str) -> tuple[str, dict[str, str], float, int, int]:
+def outcome(case: str, handler: str) -> tuple[str, dict[str, str], tuple[float, float], int, int]:
     command = [sys.executable, "-c", textwrap.dedent(SCRIPT), case, handler]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
     name, about, took, grown, usable = json.loads(done.stdout)
-    return name, about, took, grown, usable
+    return name, about, tuple(took), grown, usable
+
+
+def told_soon(took: tuple[float, float]) -> None:
+    worked, waited = took
+    assert worked <= 1.0
+    assert waited <= 5.0
 
 
 @pytest.mark.parametrize("handler", one_of("gevent", "threading"))
-@pytest.mark.parametrize("case", ["zstd", "gzip", "lz4", "snappy"])
+@pytest.mark.parametrize("case", ["zstd", "zstd with a window of 128 MiB", "gzip", "lz4", "snappy"])
 def test_g19_a_bomb_is_an_error_that_names_its_place_and_takes_no_more_than_its_limit(case: str, handler: str) -> None:
     name, about, took, grown, usable = outcome(case, handler)
     assert name == "CorruptRecordError"
     assert (about["topic"], about["partition"], about["offset"]) == ("t", "0", "1")
-    assert took <= 1.0  # 0.2 s where nobody else is at work; benchmarks/hostile.py shows the figure
-    assert grown <= (16 if case == "snappy" else 64 + 16) * MiB
+    told_soon(took)  # 0.2 s where nobody else is at work; benchmarks/hostile.py shows the figure
+    assert grown <= (16 if case == "snappy" else 64 + 16) * MiB, f"{grown >> 10} MiB"
     assert usable == 2
 
 
@@ -99,6 +111,6 @@ def test_g17_a_claim_of_2_gib_costs_a_client_nothing_and_it_stays_usable(handler
     name, about, took, grown, usable = outcome("claim", handler)
     assert (name, about["api"]) == ("ProtocolError", "Fetch")
     assert "claims a size of 2147483647 bytes" in about["text"]
-    assert took <= 1.0
+    told_soon(took)
     assert grown <= 16 * MiB
     assert usable == 1

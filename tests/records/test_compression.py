@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+import random
 import struct
 import subprocess
 import sys
 import threading
+import time
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import cramjam
 import lz4.frame
@@ -229,6 +231,29 @@ def test_a_zstd_stream_without_a_size_is_read(level: int) -> None:
     assert decompress(ZSTD, packed, max_bytes=len(TEXT)) == TEXT
 
 
+def streamed(pieces: Iterable[bytes], window_log: int) -> bytes:
+    """zstd as a stream, with a window of 2**window_log bytes and no size."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=window_log)
+    writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    return b"".join(map(writer.compress, pieces)) + writer.flush()
+
+
+@pytest.mark.parametrize("window_log", [10, 17, 23, 24, 27])
+@pytest.mark.parametrize("size", [1, 131_073, 20 * MiB])
+def test_a_zstd_stream_with_any_window_that_java_reads_is_read(window_log: int, size: int) -> None:
+    """Far matches, too: what comes again 19 MiB later is told by its distance."""
+    noise = random.Random(1).randbytes(MiB)
+    data = (noise + bytes(18 * MiB) + noise)[:size]
+    packed = streamed([data], window_log)
+    assert next(zstdframe.frames(memoryview(packed))).window == 1 << window_log
+    assert decompress(ZSTD, packed, max_bytes=size) == data
+
+
+def test_a_zstd_window_that_java_does_not_read_is_named() -> None:
+    with pytest.raises(CorruptRecordError, match=f"asks for a window of {1 << 28} bytes; Kafka's clients use at most {1 << 27}"):
+        decompress(ZSTD, zstd_frame(0x00, bytes([18 << 3]), (1, 10, b"a")), max_bytes=MiB)
+
+
 # -- one after another -------------------------------------------------------------------------------------------------
 @codecs
 def test_frames_that_follow_one_another_are_read_as_one(codec: int) -> None:
@@ -288,6 +313,7 @@ def bombs() -> dict[str, tuple[int, bytes]]:
         "zstd with its size": (ZSTD, compress(ZSTD, zeros)),
         "zstd without its size": (ZSTD, stream.compress(zeros)),
         "zstd of many frames": (ZSTD, block * 512),
+        "zstd with a window of 128 MiB": (ZSTD, streamed((bytes(MiB) for _ in range(64)), 27)),
         "snappy": (SNAPPY, raw),
         "xerial": (SNAPPY, compress(SNAPPY, zeros)),
     }
@@ -340,6 +366,16 @@ def test_a_bomb_takes_no_more_memory_than_is_allowed(all_bombs: dict[str, tuple[
     assert {name: kib for name, (kib, _) in grown.items() if kib > 6 * 1024} == {}
 
 
+def test_a_window_stands_beside_neither_the_result_nor_another_window() -> None:
+    """It is as large as the limit: result and window at once would be twice that."""
+    packed = streamed((bytes(MiB) for _ in range(96)), 27)
+    cases = {"data": (ZSTD, packed, 96 * MiB), "bomb": (ZSTD, packed, 64 * MiB)}
+    for name, most, error in (("data", 96, "none"), ("bomb", 64, "more than the 67108864 bytes")):
+        kib, told = growth({name: cases[name]})[name]
+        assert error in told
+        assert kib <= (most + 12) * 1024, f"{name}: {kib >> 10} MiB"
+
+
 @pytest.mark.parametrize("name", ["gzip", "lz4", "zstd with its size", "zstd without its size", "snappy", "xerial"])
 def test_the_same_bomb_is_data_where_that_much_is_allowed(all_bombs: dict[str, tuple[int, bytes]], name: str) -> None:
     codec, packed = all_bombs[name]
@@ -382,6 +418,34 @@ def test_a_lie_is_a_corrupt_record_and_takes_no_memory() -> None:
     grown = growth({name: (codec, data, 512 * MiB) for name, (codec, data) in LIES.items()})
     assert {name: error for name, (_, error) in grown.items() if "cannot be decompressed" not in error} == {}
     assert {name: kib for name, (kib, _) in grown.items() if kib > 4096} == {}
+
+
+def crowds() -> dict[str, tuple[int, bytes, str]]:
+    """8 MiB of what costs a step each and holds nothing."""
+    aside = struct.pack("<II", 0x184D2A50, 0)
+    lz4_header = lz4.frame.compress(b"", store_size=False)[:7]
+    units = {
+        "gzip members": (GZIP, b"", compress(GZIP, b""), "10000 frames"),
+        "lz4 frames": (LZ4, b"", compress(LZ4, b""), "10000 frames"),
+        "lz4 frames to skip": (LZ4, b"", aside, "10000 frames"),
+        "lz4 blocks": (LZ4, lz4_header, b"\1\0\0\x80a", "100000 blocks"),
+        "zstd frames": (ZSTD, b"", streamed([], 17), "10000 frames"),
+        "zstd frames with a size": (ZSTD, b"", zstandard.compress(b"a"), "10000 frames"),
+        "zstd frames to skip": (ZSTD, b"", aside, "10000 frames"),
+        "zstd blocks": (ZSTD, zstd_frame(0x00, b"\x38"), b"\0\0\0", "100000 blocks"),
+        "xerial blocks": (SNAPPY, snappyframe.HEADER, b"\0\0\0\1\0", "100000 blocks"),
+        "xerial headers": (SNAPPY, b"", snappyframe.HEADER, "100000 blocks"),
+    }
+    return {name: (codec, start + unit * (8 * MiB // len(unit)), text) for name, (codec, start, unit, text) in units.items()}
+
+
+@pytest.mark.parametrize("name", crowds())
+def test_a_crowd_of_empty_pieces_is_an_error_at_once(name: str) -> None:
+    codec, packed, text = crowds()[name]
+    began = time.process_time()
+    with pytest.raises(CorruptRecordError, match=f"cut into more than {text}"):
+        decompress(codec, packed, max_bytes=64 * MiB)
+    assert time.process_time() - began <= 0.7  # 0.1 to 0.3 s; it took 1 to 8
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
