@@ -258,9 +258,14 @@ class Broker(BrokerCalls):
         timeout_s: float,
         max_version: int | None = None,
         expects_response: bool = True,
-    ) -> None:
-        """Send without waiting; on_done gets the outcome from the connection's worker. Raises only while the broker may not be tried."""
-        self.channel(role).send(request, on_done, timeout_s=timeout_s, max_version=max_version, expects_response=expects_response)
+    ) -> Channel:
+        """Send without waiting; on_done gets the outcome from the connection's worker. Raises only while the broker may not be tried.
+
+        Returns that connection.
+        """
+        channel = self.channel(role)
+        channel.send(request, on_done, timeout_s=timeout_s, max_version=max_version, expects_response=expects_response)
+        return channel
 
     def call(self, role: object, request: Any, *, timeout_s: float | None = None, max_version: int | None = None) -> Any:
         """Send and wait for the answer. timeout_s: seconds, None: the role's socket timeout. Raises the error there was."""

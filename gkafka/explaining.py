@@ -144,7 +144,10 @@ class Watchdog:
             since: dict[TopicPartition, tuple[int, float]] = {}
             for tp, queue in driver.queues.items():
                 position = queue.position
-                if position.paused or 0 <= position.high_watermark <= position.consumed:
+                caught_up = (
+                    0 <= position.high_watermark <= position.consumed and position.trouble is None
+                )  # else that end may be an old one
+                if position.paused or caught_up:
                     continue
                 before = self._since.get(tp)
                 since[tp] = before if before is not None and before[0] == position.consumed else (position.consumed, now)

@@ -25,12 +25,13 @@ from gkafka.core.group import Group
 from gkafka.core.groupleader import make
 from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell, Ticket, Verdict
-from gkafka.exceptions import ForkedClientError, KafkaException
+from gkafka.exceptions import ForkedClientError, KafkaException, SocketDisconnectedError
 from gkafka.wire.groups import JoinGroupRequest, has_rebalance_timeout
 
 if TYPE_CHECKING:
     from gkafka.broker import Broker
     from gkafka.cluster import Cluster
+    from gkafka.net.channel import Channel
 
 __all__ = ["Member", "rebalance_timeout_s"]
 
@@ -86,7 +87,9 @@ class Member:
         self._changed = self._handler.Event()
         self._jobs: Any = self._handler.Queue()  # what wakes the callbacks' worker; None ends it
         self._due: deque[Any] = deque()  # what it has to do, until it is done
-        self._sent: list[Ask] = []  # requests that a connection has
+        self._sent: list[tuple[Ask, Channel]] = []  # requests under way, each with the connection that has it
+        self._doubtful: list[Ask] = []  # those whose connection had nothing to answer when that was looked at last
+        self._look_at = 0.0
         self._calling: Any = None
         self._abandoned = self._ended = self._over = self._looking = False
         self._divided: dict[str, int] = {}  # by this member as the leader: how many partitions each topic had
@@ -264,22 +267,35 @@ class Member:
                 role, before, self._at = self._role, self._at, broker
                 if before is not None and before is not broker:
                     before.drop_channel(role)
-            broker.send(role, ask.request, partial(self._answered, ask), timeout_s=ask.timeout_s)
+            channel = broker.send(role, ask.request, partial(self._answered, ask), timeout_s=ask.timeout_s)
             with self._lock:
-                self._sent = [one for one in (*self._sent, ask) if self._group.is_under_way(one)]
+                self._sent = [one for one in (*self._sent, (ask, channel)) if self._group.is_under_way(one[0])]
         except KafkaException as exc:
             self._answered(ask, None, exc)
 
     def _mend(self) -> None:
         """The worker before may have been interrupted between any two steps."""
         with self._lock:
-            sent = [id(ask) for ask in self._sent]
+            sent = [id(ask) for ask, _ in self._sent]
             running = self._group.restore(lambda ask: id(ask) in sent, self._handler.monotonic())
             if running is not None and not any(job is running for job in self._due):
                 self._due.append(running)
             self._looking = any(not isinstance(job, Tell) for job in self._due)
         if self._due:
             self._jobs.put_nowait(running)
+
+    def _look_for_stranded(self) -> None:
+        """About once a second: what its connection will never answer any more was lost there, because signals came one right behind the other."""
+        now = self._handler.monotonic()
+        if not self._handler.cooperative or now < self._look_at:
+            return
+        self._look_at = now + TICK_S
+        with self._lock:
+            silent = [ask for ask, channel in self._sent if channel.is_done and self._group.is_under_way(ask)]
+            stranded = [ask for ask in silent if any(ask is other for other in self._doubtful)]
+        self._doubtful = silent
+        for ask in stranded:
+            self._answered(ask, None, SocketDisconnectedError("a worker was interrupted while it took the answer"))
 
     def _answered(self, ask: Ask, response: Any, error: KafkaException | None) -> None:
         with self._lock:
@@ -396,6 +412,7 @@ def _work(member: Member, wake: Any) -> None:
         while not member._abandoned:
             member._handler.check_fork()
             wake.clear()
+            member._look_for_stranded()
             until = member._drive()
             if member._ended:
                 break

@@ -221,8 +221,9 @@ class Fetcher:
         name, partition = position.tp
         text = f"{name}-{partition}: the topic was deleted and made again: offset {position.consumed} was one of the old topic"
         if self.reset_policy is None:
-            position.halt()
-            errors.append(TopicRecreatedError(text, topic=name, partition=partition, offset=position.consumed))
+            error = TopicRecreatedError(text, topic=name, partition=partition, offset=position.consumed)
+            position.halt(error)
+            errors.append(error)
             return False
         log.warning("%s; going on from the start of the new one", text)
         position.begin_anew(self.metadata.topic_id(name))
@@ -394,7 +395,7 @@ class Fetcher:
         try:
             self._split(position, memoryview(data.records), data, position.tp == asked.first, batches)
         except RecordTooLarge as exc:
-            position.halt()
+            position.halt(exc)
             errors.append(exc)
         except KafkaException as exc:
             # What came before the damage is valid and is handed out; the error follows it and names the place.
@@ -473,7 +474,7 @@ class Fetcher:
             if not position.is_drained:
                 return False  # what was fetched is handed out first; then the broker is asked again
             if self.reset_policy is None:
-                position.halt()
+                position.halt(error)
                 errors.append(error)
             else:
                 name, partition = position.tp
@@ -492,8 +493,7 @@ class Fetcher:
                 position.retry.succeeded()
                 return False
         if not error.retriable:
-            position.halt()
-            errors.append(error)
+            errors.append(error)  # and asked again: the permission may be given, the broker mended; it is told as long as it lasts
         return error.stale is Stale.METADATA
 
     def on_looked_up(

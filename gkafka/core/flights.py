@@ -38,13 +38,9 @@ class Flights(Generic[Kind, Ask]):
         self._flying[kind] = ask, now
         return ask
 
-    def landed(self, ask: Ask) -> tuple[Kind, float] | None:
-        """It was answered, or never will be: its kind, and when it was sent. None if it was forgotten."""
-        for kind, (flying, sent_at) in self._flying.items():
-            if flying is ask:
-                del self._flying[kind]
-                return kind, sent_at
-        return None
+    def find(self, ask: Ask) -> tuple[Kind, float] | None:
+        """Its kind, and when it was sent. None if it was forgotten."""
+        return next(((kind, sent_at) for kind, (flying, sent_at) in self._flying.items() if flying is ask), None)
 
     def all(self) -> list[Ask]:
         """Those that are under way."""

@@ -268,8 +268,8 @@ class Group(GroupMachine):
         except ProtocolError as error:
             self._report(error)
             assigned = [tp for tp in self._have.owned if tp.topic in self._topics]
-        self._move(Event.SYNCED)
         self._take(assigned)
+        self._move(Event.SYNCED)
 
     def _readable(self, data: Any) -> list[TopicPartition]:
         """The assignment; what was not asked for, twice or impossible is left out, and told."""

@@ -139,6 +139,7 @@ class GroupMachine(abc.ABC):
         self._commits: list[Ticket] = []
         self._problems: list[KafkaException] = []
         self._flying: Flights[Kind, Ask] = Flights(Kind, backoff, chance)
+        self._reading: tuple[Ask, Kind, float] | None = None  # whose answer is being taken in
         self.is_interruption: Callable[[BaseException], bool] = lambda _: False  # did what an assignor raised come from outside?
 
     @property
@@ -190,15 +191,19 @@ class GroupMachine(abc.ABC):
         return tell is self._have.running
 
     def is_under_way(self, ask: Ask) -> bool:
-        """Is its answer waited for?"""
-        return any(other is ask for other in self._flying.all())
+        """Is its answer waited for, or half taken in?"""
+        return any(other is ask for other in self._unread())
+
+    def _unread(self) -> list[Ask]:
+        reading = self._reading
+        return self._flying.all() if reading is None else [*self._flying.all(), reading[0]]
 
     def restore(self, is_under_way: Callable[[Ask], bool], now: float) -> Tell | None:
         """Whoever was to send, or to take an answer in, was interrupted: requests that are with no connection have failed.
 
         Returns what the callback is under way for, or about to be.
         """
-        for ask in self._flying.all():
+        for ask in self._unread():
             if not is_under_way(ask):
                 self.on_answer(ask, None, SocketDisconnectedError("its sender was interrupted"), now)
         self._have.restore()
@@ -377,13 +382,25 @@ class GroupMachine(abc.ABC):
 
     # -- what came ---------------------------------------------------------------------------------------------------------
     def on_answer(self, ask: Ask, response: Any, error: KafkaException | None, now: float) -> None:
-        """Take an answer, or why there is none. One to a request that does not matter any more is nothing."""
-        landed = self._flying.landed(ask)
-        if landed is None:
-            return
-        kind, sent_at = landed
-        if self.state in (State.LEFT, State.FATAL):
-            return
+        """Take an answer, or why there is none. One to a request that does not matter any more is nothing.
+
+        Whoever is interrupted meanwhile says it again, as a failure: what was taken in by half is asked once more.
+        """
+        reading = self._reading
+        if reading is None or reading[0] is not ask:
+            found = self._flying.find(ask)
+            if found is None:
+                return
+            reading = self._reading = ask, *found
+        _, kind, sent_at = reading
+        newer = self._flying.get(kind)
+        if newer is None or newer is ask:
+            self._flying.forget(kind)
+            if self.state not in (State.LEFT, State.FATAL):
+                self._read(kind, sent_at, ask, response, error, now)
+        self._reading = None
+
+    def _read(self, kind: Kind, sent_at: float, ask: Ask, response: Any, error: KafkaException | None, now: float) -> None:
         if error is None:
             error = _error_of(ask, response, self.options.group)
         elif isinstance(error, AuthenticationError):

@@ -147,7 +147,7 @@ class Lookups:
     def on_checked(
         self, check: EpochCheck, response: OffsetForLeaderEpochResponse | None, error: KafkaException | None, now: float
     ) -> Checked:
-        """Take ends of epochs in: positions that are right go on, the others are moved or halted."""
+        """Take ends of epochs in: positions that are right go on, the others are moved, or halted without a policy."""
         told: list[KafkaException] = []
         void: list[Position] = []
         if isinstance(error, UnsupportedVersion):  # before 0.11, or a proxy: there is nobody to ask
@@ -169,6 +169,7 @@ class Lookups:
     def _is_right(self, position: Position) -> None:
         if position.state is State.CHECKING:
             position.state = State.FETCHING
+            position.trouble = None
             position.retry.succeeded()
 
     def _check(self, position: Position, part: EpochEnd, errors: list[KafkaException], void: list[Position]) -> None:
@@ -193,7 +194,7 @@ class Lookups:
         error.diverging_offset = end
         if self._reset_policy is None:
             position.seek(position.consumed, position.consumed_epoch)
-            position.halt()
+            position.halt(error)
             errors.append(error)
             return
         log.error("%s; going on from %s", error, f"offset {end}" if end >= 0 else "where auto_offset_reset says")
@@ -230,18 +231,18 @@ class Lookups:
             elif isinstance(problem, ClusterAuthorizationFailed):
                 self._is_right(position)  # brokers before 2.3 let only their like ask for epochs
             else:
-                self._failed(position, now)
+                self._failed(position, problem, now)
                 stale |= problem.stale is Stale.METADATA
                 if not problem.retriable:
-                    position.halt()
                     errors.append(problem)
         for position, _ in unanswered.values():
-            self._failed(position, now)
+            self._failed(position, error, now)
         if rows is None:
             return [] if error is None or error.retriable else [error], True
         return errors, stale
 
-    def _failed(self, position: Position, now: float) -> None:
+    def _failed(self, position: Position, error: KafkaException | None, now: float) -> None:
+        position.trouble = error
         position.retry.failed(self._backoff, now, self._chance)
 
 

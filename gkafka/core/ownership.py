@@ -36,15 +36,17 @@ class Ownership:
     def gain(self, partitions: Iterable[TopicPartition]) -> None:
         self._terms += 1
         gained = tuple(partitions)
+        self._queue.append(Tell(Change.ASSIGNED, gained))  # first: told twice is better than never, if somebody is interrupted here
         self.owned.update(dict.fromkeys(gained, self._terms))
-        self._queue.append(Tell(Change.ASSIGNED, gained))
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
         """To be told as revoked; from now on nothing of them is delivered."""
         given = tuple(partitions)
-        self.leaving.update((partition, self.owned.pop(partition)) for partition in given)
+        self.leaving.update((partition, self.owned[partition]) for partition in given)
         if given:
             self._queue.append(Tell(Change.REVOKED, given))
+        for partition in given:
+            self.owned.pop(partition, None)
 
     def lose(self) -> None:
         """Everything is gone, at once. What the application has not heard of yet it need not hear of now."""

@@ -122,9 +122,12 @@ class Position:
         self.fetch_epoch = self.consumed_epoch = -1
         self.leave_replica()
 
-    def halt(self) -> None:
-        """Stop fetching: the application has to decide (seek, or drop the partition). What was fetched before is still handed out."""
+    def halt(self, error: KafkaException) -> None:
+        """Stop fetching: asking again changes nothing, the application has to decide (seek, or drop the partition). What was fetched before is
+        still handed out.
+        """
         self.state = State.HALTED
+        self.trouble = error
 
     def may_be_cut(self, leader_epoch: int) -> bool:
         """Is there a leader that was not asked yet whether it has what was read? Whoever wrote the last batch itself has it.

@@ -135,7 +135,7 @@ def test_a_compressed_old_message_counts_for_the_offsets_that_it_may_hold() -> N
 def test_paused_and_halted_partitions_are_not_asked_for() -> None:
     rig = Rig({0: 1, 1: 1, 2: 1})
     rig[0].paused = True
-    rig[1].halt()
+    rig[1].halt(CorruptRecordError("x"))
     assert partitions(rig.ask()) == [2]
 
 
@@ -407,7 +407,8 @@ def test_what_was_fetched_is_handed_out_before_an_offset_out_of_range_counts(pol
     assert rig[0].state is (State.HALTED if policy is None else State.RESETTING)
 
 
-def test_an_error_for_good_halts_the_partition_and_keeps_what_was_fetched() -> None:
+def test_an_error_for_good_is_told_and_the_partition_is_asked_for_again_after_a_pause() -> None:
+    """The permission may be given; what was fetched is handed out meanwhile."""
     rig = Rig({0: 1, 1: 1})
     rig.answer(rig.ask(), {0: values(5), 1: b""})
     epoch = rig[0].epoch
@@ -415,8 +416,23 @@ def test_an_error_for_good_halts_the_partition_and_keeps_what_was_fetched() -> N
     (error,) = rig.errors
     assert isinstance(error, TopicAuthorizationFailed)
     assert (error.topic, error.partition) == ("t", 0)
-    assert (rig[0].state, rig[0].epoch, rig[0].buffered) == (State.HALTED, epoch, 5)
-    assert partitions(rig.ask()) == [1]
+    assert (rig[0].state, rig[0].epoch, rig[0].buffered, rig[0].trouble) == (State.FETCHING, epoch, 5, error)
+    rig.answer(rig.ask(), {1: b""})
+    rig.now += 5
+    rig.answer(rig.ask(), {0: UNAUTHORIZED, 1: b""})
+    assert [type(e) for e in rig.errors] == [TopicAuthorizationFailed] * 2, "told for as long as it lasts"
+    rig.now += 5
+    rig.answer(rig.ask(), {0: values(3, base_offset=5), 1: b""})
+    assert (rig[0].fetch_offset, rig[0].trouble) == (8, None)
+
+
+@pytest.mark.parametrize("code", [-1, 8, 10, 29, 42, 43, 44, 76, 87, 101, 31000])
+def test_no_answer_but_those_that_only_the_application_can_settle_ends_a_partition(code: int) -> None:
+    rig = Rig(start=7)
+    rig.round(code)
+    rig.now += 5
+    rig.round(values(3, base_offset=7))
+    assert rig[0].fetch_offset == 10
 
 
 @pytest.mark.parametrize("code", [UNKNOWN_TOPIC, NOT_LEADER, FENCED, UNKNOWN_EPOCH, UNKNOWN_ID])
@@ -649,7 +665,10 @@ def test_a_look_up_that_fails_for_good_is_told() -> None:
     rig.now += 5
     rig.looked_up(rig.lookup(), {0: -1}, code=UNAUTHORIZED)
     assert isinstance(rig.errors[0], TopicAuthorizationFailed)
-    assert rig[0].state is State.HALTED
+    assert rig[0].trouble is rig.errors[0]
+    rig.now += 5
+    rig.looked_up(rig.lookup(), {0: 9})
+    assert (rig[0].consumed, rig[0].trouble) == (9, None)
 
 
 def test_a_look_up_that_meets_stale_metadata_is_made_again() -> None:
@@ -700,7 +719,7 @@ def test_the_machine_never_asks_to_be_polled_at_once_for_something_it_cannot_do(
     """B20, for consumers."""
     rig = Rig({0: 1, 1: 2, 2: -1, 3: 3})
     rig[1].buffered = 1000
-    rig[3].halt()
+    rig[3].halt(CorruptRecordError("x"))
     rig.asked()
     assert rig.poll().deadline == NEVER
 

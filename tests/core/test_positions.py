@@ -7,6 +7,7 @@ from random import Random
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.positions import Position, State
+from gkafka.exceptions import OffsetOutOfRangeError
 
 
 def position() -> Position:
@@ -43,7 +44,8 @@ def test_a_halt_keeps_what_was_fetched() -> None:
     here = position()
     here.seek(10)
     here.fetch_offset, here.buffered, before = 50, 40, here.epoch
-    here.halt()
+    here.halt(error := OffsetOutOfRangeError("x"))
+    assert here.trouble is error
     assert (here.state, here.epoch, here.buffered, here.consumed) == (State.HALTED, before, 40, 10)
     here.seek(50)
     assert here.state is State.FETCHING

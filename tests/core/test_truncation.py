@@ -152,7 +152,10 @@ def test_an_error_for_good_is_told() -> None:
     moved(rig)
     rig.checked(rig.check(), {0: (-1, -1)}, code=UNAUTHORIZED)
     assert [type(e) for e in rig.errors] == [TopicAuthorizationFailed]
-    assert rig[0].state is State.HALTED
+    assert rig[0].trouble is rig.errors[0]
+    rig.now = rig.poll().deadline
+    rig.checked(rig.check(), {0: (1, 100)})
+    assert (rig[0].state, rig[0].trouble) == (State.FETCHING, None)
 
 
 def test_brokers_that_cannot_be_asked_are_fetched_from() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from gkafka.brokererrors import error_for
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
 from gkafka.core.standing import Reason
-from gkafka.exceptions import OffsetOutOfRangeError
+from gkafka.exceptions import OffsetOutOfRangeError, TopicAuthorizationFailed
 from gkafka.managedbalancedconsumer import ManagedBalancedConsumer
 from gkafka.testing import Delay, Error, MockCluster
 from tests.public.aids import Runner, fill, read
@@ -89,6 +90,29 @@ def test_what_is_damaged_or_out_of_range_says_what_the_next_call_raises(
     text = becomes(run, consumer, Reason.HALTED)
     assert "seek()" in text
     assert isinstance(consumer.explain().partitions[T0].error, OffsetOutOfRangeError)
+
+
+def test_a_partition_that_is_refused_is_told_of_as_long_as_that_lasts_and_goes_on_afterwards(
+    client: KafkaClient, cluster: MockCluster, make: Make, run: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(client, [b"x"])
+    consumer = make(stall_warning_ms=300)
+    assert read(consumer, 1)[0].value == b"x"
+    cluster.on("Fetch", Error(29), times=None)
+    for _ in range(3):
+        with pytest.raises(TopicAuthorizationFailed):
+            consumer.consume(5000)
+    error = consumer.explain().partitions[T0].error
+    assert isinstance(error, TopicAuthorizationFailed)
+    run.until(lambda: "has stood still" in caplog.text)
+    assert "TopicAuthorizationFailed" in caplog.text, "although its known end was handed out"
+    cluster.clear_script()
+    fill(client, [b"y"])
+    run.until(lambda: reason(consumer) is Reason.READY)
+    assert read(consumer, 1)[0].value == b"y"
+    with contextlib.suppress(TopicAuthorizationFailed):  # what was met before that
+        consumer.consume(0)
+    assert consumer.explain().partitions[T0].error is None
 
 
 def test_an_open_transaction_that_hides_what_is_behind_it(client: KafkaClient, connect: Any, make_cluster: Any, run: Runner) -> None:
