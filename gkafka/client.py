@@ -153,7 +153,8 @@ class KafkaClient:
     def connect(self, timeout: float | None = None) -> None:
         """Reach the cluster now rather than at the first call that needs it. timeout: seconds.
 
-        Raises NoBrokersAvailableError naming each host and why it did not answer.
+        Raises NoBrokersAvailableError naming each host and why it did not answer; TlsError, ProxyError, ProtocolError, AuthenticationError if that
+        is what they all fail with.
         """
         self._handler.check_fork()
         _check_timeout(timeout)

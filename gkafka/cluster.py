@@ -21,14 +21,17 @@ from gkafka.core.offsets import coordinator_of, coordinator_request
 from gkafka.exceptions import (
     AuthenticationError,
     ClientClosedError,
+    ConfigurationError,
     KafkaException,
     KafkaTimeoutError,
     LeaderNotFoundError,
     NoBrokersAvailableError,
     ProtocolError,
+    ProxyError,
     RebootstrapRequired,
     SocketDisconnectedError,
     Stale,
+    TlsError,
     UnknownTopicError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
@@ -54,6 +57,8 @@ log = logging.getLogger(__name__)
 
 FIRST_TRIES = 3
 """Times that each bootstrap host is tried before a client that never had an answer gives up."""
+FINAL = (ConfigurationError, ProxyError, TlsError)
+"""What one try of a host is enough for: the next would end the same way."""
 RECEIVE_BYTES = 64 * 1024
 """The buffer_size of brokers that the metadata names, as `Broker.from_metadata` has it."""
 TICK_S = 1.0
@@ -124,7 +129,7 @@ class Cluster:
         self._lock = handler.Mutex()
         self._round = handler.Event()
         self._asking = False
-        self._failures: dict[str, tuple[int, str]] = {}
+        self._failures: dict[str, tuple[int, KafkaException]] = {}  # of each address: times that it failed in a row, and how it did last
         self._refusals = 0
         self._refusal: AuthenticationError | None = None
         self._coordinators: dict[str, int] = {}
@@ -307,8 +312,9 @@ class Cluster:
                 text = f"{address_of(broker)}: Metadata response: {wrong}"
                 error, response = ProtocolError(text, broker=address_of(broker), api="Metadata"), None
             if response is None:
-                tries, _ = self._failures.get(address_of(broker), (0, ""))
-                self._failures[address_of(broker)] = (tries + 1, f"{error}")
+                assert error is not None
+                tries = self._tries(address_of(broker)) + 1
+                self._failures[address_of(broker)] = (tries, error.with_traceback(None))
                 self._refusal = error if isinstance(error, AuthenticationError) else None
                 self._refusals += self._refusal is not None
                 if self._whom_to_ask(now) in (None, broker):  # nobody else: a broker that answers nonsense is not asked in a loop
@@ -324,7 +330,7 @@ class Cluster:
             done, self._round = self._round, self._handler.Event()
         if error is not None:
             # The first failure is told, the rest are counted: an hour without a broker must not fill a disk.
-            tries = self._failures.get(address_of(broker), (1, ""))[0]
+            tries = max(1, self._tries(address_of(broker)))
             log.log(logging.WARNING if tries == 1 else logging.DEBUG, "metadata from %s:%s: %s", broker.host, broker.port, error)
         for old in gone:
             old.close()
@@ -370,7 +376,7 @@ class Cluster:
         return self._handler.monotonic() + seconds
 
     def _wait(self, ready: Callable[[], bool], deadline: float, what: str) -> None:
-        """Poll until ready() or the deadline. Raises KafkaTimeoutError, or NoBrokersAvailableError if no host ever answered."""
+        """Poll until ready() or the deadline. Raises KafkaTimeoutError; if no host ever answered NoBrokersAvailableError, or what all fail with."""
         self._handler.start()  # raises in a forked child, and where gevent patched the process since
         if not ready():
             self._ask_zookeeper(deadline)
@@ -385,7 +391,7 @@ class Cluster:
             self._give_up_early()
             now = self._handler.monotonic()
             if now >= deadline:
-                raise KafkaTimeoutError(f"{what}: not known in time{self._why()}")
+                raise KafkaTimeoutError(f"{what}: not known in time{self._why()}") from self._likeliest()
             event.wait(max(0.001, min(deadline - now, due - now, TICK_S)))
 
     def check_open(self) -> None:
@@ -402,17 +408,42 @@ class Cluster:
             raise copy(refusal)
 
     def _give_up_early(self) -> None:
-        """A client that never reached any host says so after a few tries of each, not at the end of a long timeout."""
+        """A client that never reached any host says so after a few tries of each, not at the end of a long timeout.
+
+        What all of them fail with is raised as what it is, unless it is only that nobody is there.
+        """
         if self.metadata.version or not self._failures:
             return
-        if all(self._failures.get(f"{b.host}:{b.port}", (0, ""))[0] >= FIRST_TRIES for b in self._bootstrap):
+        if all(self._is_given_up(f"{b.host}:{b.port}") for b in self._bootstrap):
             if self._refusal is not None:
-                raise copy(self._refusal)
-            raise NoBrokersAvailableError(f"none of the hosts answered{self._why()}; check hosts=, the port and the listener's security")
+                raise copy(self._refusal) from self._refusal.__cause__
+            errors = [error for _, error in self._failures.values()]
+            if len({type(error) for error in errors}) == 1 and _is_definite(errors[0]):
+                raise self._as_one(errors) from errors[0].__cause__
+            text = f"none of the hosts answered{self._why()}; check hosts=, the port and the listener's security"
+            raise NoBrokersAvailableError(text) from self._likeliest()
+
+    def _tries(self, address: str) -> int:
+        return self._failures[address][0] if address in self._failures else 0
+
+    def _is_given_up(self, address: str) -> bool:
+        tries = self._tries(address)
+        return tries >= FIRST_TRIES or (tries > 0 and isinstance(self._failures[address][1], FINAL))
+
+    def _as_one(self, errors: list[KafkaException]) -> KafkaException:
+        one = copy(errors[0])
+        if len(errors) > 1:
+            one.args = (f"none of the hosts can be used{self._why()}", *one.args[1:])
+        return one
+
+    def _likeliest(self) -> KafkaException | None:
+        """Of what the hosts failed with: what says most. None before there was anything."""
+        errors = [error for _, error in self._failures.values()]
+        return next(filter(_is_definite, errors), errors[0] if errors else None)
 
     def _why(self) -> str:
         """Each host and its last failure, which mostly names the host itself."""
-        whys = ((address, why) for address, (_, why) in sorted(self._failures.items()))
+        whys = ((address, str(error)) for address, (_, error) in sorted(self._failures.items()))
         told = "".join(f"; {why}" if address in why.replace("[", "").replace("]", "") else f"; {address}: {why}" for address, why in whys)
         return told or f"; no answer yet from {self._addresses()}"
 
@@ -730,6 +761,11 @@ class Cluster:
             broker.close()
         for event in list(self.sleepers):
             event.set()
+
+
+def _is_definite(error: KafkaException) -> bool:
+    """Whether it says more than that nobody is there."""
+    return not error.retriable and not isinstance(error, NoBrokersAvailableError)
 
 
 def _tells_epochs(versions: Versions | None) -> bool:

@@ -148,7 +148,9 @@ class ProxyError(ConnectionFailedError):
 
 
 class NoBrokersAvailableError(KafkaException):
-    """None of the bootstrap hosts answered, after a few tries of each; the text names each and why."""
+    """None of the bootstrap hosts answered, after a few tries of each; the text names each and why, `__cause__` is what says most. What all of them
+    fail with for good is raised itself: TlsError and ProxyError after one try of each, ProtocolError.
+    """
 
 
 class LeaderNotFoundError(InvalidMetadataError):

@@ -38,6 +38,8 @@ class KafkaClient:
             self._client.connect(timeout)
         except KafkaTimeoutError as exc:
             raise NoBrokersAvailableError(f"no broker answered within {timeout:g} s: {exc}") from exc
+        except o.UNUSABLE as exc:
+            raise o.unusable(exc) from exc
         brokers = self._client.cluster.brokers
         if node_id is not None and node_id not in brokers:
             raise NoBrokersAvailableError(f"there is no broker {node_id!r}: there are {', '.join(map(str, sorted(brokers)))}")

@@ -18,7 +18,15 @@ from typing import Any, TypeVar
 import gkafka
 from gkafka.checks import check_count, check_seconds
 from gkafka.client import KafkaClient
-from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, NoBrokersAvailableError, causes
+from gkafka.exceptions import (
+    ConfigurationError,
+    ConnectionFailedError,
+    KafkaException,
+    KafkaTimeoutError,
+    NoBrokersAvailableError,
+    ProtocolError,
+    causes,
+)
 from gkafka.skins import NO_DELAY, Selecting, buffer_options
 from gkafka.wire.versions import Versions
 
@@ -219,6 +227,17 @@ def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api
             client.connect(timeout_s)
     except KafkaTimeoutError as exc:
         raise NoBrokersAvailableError(f"no broker answered within {within}={timeout_s * 1000:g}: {exc}") from exc
+    except UNUSABLE as exc:
+        raise unusable(exc) from exc
+
+
+UNUSABLE = (ConnectionFailedError, ProtocolError)
+"""What `connect` raises where each broker fails the same way, by TLS, a proxy or what it answers; kafka-python has one name for all of that."""
+
+
+def unusable(exc: KafkaException) -> NoBrokersAvailableError:
+    """The same as the error that kafka-python raises."""
+    return NoBrokersAvailableError(f"no broker can be used: {exc}", **exc.about)
 
 
 def _handler(given: Any, selector: Any) -> Any:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gkafka.exceptions import KafkaException
+from gkafka.exceptions import KafkaException, ProtocolError, TlsError, causes
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from gkafka.kafka.client_async import KafkaClient
 from gkafka.kafka.errors import KafkaConfigurationError, KafkaTimeoutError, NoBrokersAvailable
 from gkafka.kafka.options import retold
 from gkafka.testing import Delay, MockCluster
 from tests.kafka.consuming import QUICK, consume, put
-from tests.net.servers import refused_port
+from tests.net.servers import refused_port, serve
 
 BAD: list[Any] = [-1, "bad", b"x", object, [], {}, float("nan")]
 NATIVE = (
@@ -74,6 +74,16 @@ def test_hosts_are_bootstrap_servers(kind: Any) -> None:
     if kind is not KafkaClient:
         with pytest.raises(NoBrokersAvailable, match=r"check bootstrap_servers=, the port"):
             kind(bootstrap_servers=f"127.0.0.1:{refused_port()}")
+
+
+@pytest.mark.parametrize("kind", [KafkaConsumer, KafkaProducer, KafkaAdminClient])
+def test_brokers_that_cannot_be_used_are_no_brokers_here_and_the_reason_is_the_cause(kind: Any, handler: str) -> None:
+    """kafka-python has one name for it."""
+    with serve(lambda conn: (conn.recv(1000), conn.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))) as port:
+        for options, cause in (({}, ProtocolError), ({"security_protocol": "SSL"}, TlsError)):
+            with pytest.raises(NoBrokersAvailable, match=r"no broker can be used: .*(the peer speaks HTTP|not in TLS)") as caught:
+                kind(bootstrap_servers=f"127.0.0.1:{port}", handler=handler, **options)
+            assert any(isinstance(error, cause) for error in causes(caught.value))
 
 
 @pytest.mark.parametrize("kind", [KafkaConsumer, KafkaProducer])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +17,18 @@ from gkafka.exceptions import (
     KafkaException,
     KafkaTimeoutError,
     NoBrokersAvailableError,
+    ProtocolError,
+    ProxyError,
+    TlsError,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
 from gkafka.hosts import parse_hosts, parse_source_address
 from gkafka.testing import Delay, Edit, Error, MockCluster
 from tests.handlers.hub import run_script
+from tests.net.certificates import Certificates
 from tests.net.channel_peers import Conversation, closed_port, peer
+from tests.net.servers import serve
 from tests.public.aids import Clock, Runner, error_of, fill, read
 
 FOREIGN = ("gevent", "kazoo", "numpy", "pyspark", "pyarrow", "ssl", "lz4", "zstandard", "snappy", "cramjam")
@@ -164,9 +171,56 @@ def test_a_server_that_is_not_kafka_is_told_soon_with_a_hint(connect: Any) -> No
 
     with peer(http) as server, Clock() as clock:
         error = error_of(connect(f"127.0.0.1:{server.port}").connect)
-    assert isinstance(error, NoBrokersAvailableError)
+    assert isinstance(error, ProtocolError)
+    assert error.broker is not None
     assert "HTTP" in str(error)
     assert clock.seconds < 5
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[KafkaException], str]] = {
+    "a certificate that is not trusted": ({"security_protocol": "SSL"}, TlsError, "unable to get local issuer certificate"),
+    "a proxy that refuses": ({"proxy_url": "http://{address}"}, ProxyError, "status 407"),
+}
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_no_further_try_heals_is_told_after_one_as_what_it_is(connect: Any, tmp_path: Path, case: str, hosts: int) -> None:
+    context = Certificates(tmp_path).server("unknown_ca")
+    connects: list[int] = []
+
+    def refuse(conn: socket.socket) -> None:
+        connects.append(1)
+        if "proxy" in case:
+            conn.recv(1000)
+            conn.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+        else:
+            with contextlib.suppress(OSError):
+                context.wrap_socket(conn, server_side=True)
+
+    options, kind, text = REFUSED[case]
+    with serve(refuse) as port, serve(refuse) as other:
+        addresses = ",".join(f"localhost:{p}" for p in (port, other)[:hosts])
+        given = {name: value.format(address=f"127.0.0.1:{port}") for name, value in options.items()}
+        error = error_of(connect(addresses, **given).connect)
+    assert type(error) is kind
+    assert str(error).count(text) == hosts
+    assert len(connects) == hosts
+
+
+def test_a_broker_that_is_not_trusted_beside_one_that_is_not_there_is_the_cause(connect: Any, tmp_path: Path) -> None:
+    context = Certificates(tmp_path).server("unknown_ca")
+
+    def refuse(conn: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            context.wrap_socket(conn, server_side=True)
+
+    with serve(refuse) as port:
+        error = error_of(connect(f"localhost:{port},127.0.0.1:{closed_port()}", security_protocol="SSL").connect)
+    assert type(error) is NoBrokersAvailableError
+    assert "unable to get local issuer certificate" in str(error)
+    assert "refused" in str(error)
+    assert isinstance(error.__cause__, TlsError)
 
 
 def test_a_server_that_accepts_and_stays_silent_costs_the_connect_timeout_and_no_more(connect: Any, run: Runner) -> None:

@@ -124,6 +124,8 @@ def connect(client: native.KafkaClient, timeout_s: float) -> None:
         client.connect(timeout_s)
     except KafkaTimeoutError as exc:
         raise NoBrokersAvailableError(f"no broker answered within {timeout_s:g} s: {exc}") from exc
+    except o.UNUSABLE as exc:
+        raise o.unusable(exc) from exc
 
 
 def native_client(client: Any) -> native.KafkaClient:
