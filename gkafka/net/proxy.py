@@ -1,7 +1,8 @@
 """Tunnels through a proxy: SOCKS5 (RFC 1928, 1929) and HTTP CONNECT (RFC 9110, 9.3.6), over any Stream.
 
 The proxy looks the broker's name up, so brokers may have names that only it knows. TLS with the broker runs inside the tunnel: the proxy
-sees neither requests nor credentials for the broker. What a proxy answers is not trusted: it is bounded, and not passed on.
+sees neither requests nor credentials for the broker. What a proxy answers is not trusted: it is bounded, and only the words of an HTTP status
+line are passed on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from gkafka.config import Secret
+from gkafka.core.sasl import masked, printable
 from gkafka.exceptions import ConnectionFailedError, ProxyError
 from gkafka.handlers.base import Stream
 from gkafka.hosts import Proxy
@@ -20,6 +23,7 @@ from gkafka.hosts import Proxy
 __all__ = ["open_tunnel"]
 
 LONGEST_ANSWER: Final = 8192  # bytes of an HTTP proxy's headers
+LONGEST_REASON: Final = 100  # characters of its status line that an error repeats
 NO_CREDENTIALS, USERNAME_AND_PASSWORD, NOTHING_OFFERED = 0, 2, 0xFF
 NAME, IPV4, IPV6 = 3, 1, 4
 NEVER: Final = {2: "its rules do not allow the connection", 7: "it does not know CONNECT", 8: "it does not know this kind of address"}
@@ -64,16 +68,13 @@ class Talk:
             got += self._receive(view[got:])
         return bytes(heard)
 
-    def hear_until(self, end: bytes, longest: int) -> bytes:
-        """All up to and with `end`, and nothing behind it."""
-        heard = b""
+    def hear_until(self, end: bytes, longest: int, heard: bytes = b"") -> bytes:
+        """All up to and with `end`, and what came with it. heard: what there was before."""
         room = bytearray(longest)
         while end not in heard:
             if len(heard) == longest:
                 raise self.refused(f"answers with more than {longest} bytes: is it an HTTP proxy?")
             heard += room[: self._receive(memoryview(room)[: longest - len(heard)])]
-        if not heard.endswith(end):
-            raise self.refused("sends more than its answer before the broker was spoken to")
         return heard
 
     def _receive(self, view: memoryview) -> int:
@@ -147,17 +148,21 @@ def _hear_reply(talk: Talk) -> None:
 def _http(talk: Talk, proxy: Proxy, host: str, port: int) -> None:
     target = b"[%b]:%d" % (host.partition("%")[0].encode(), port) if ":" in host else b"%b:%d" % (_ascii(talk, host), port)
     talk.say(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (target, target, _authorization(proxy)))
-    status = _status(talk, talk.hear_until(b"\r\n\r\n", LONGEST_ANSWER))
+    heard = talk.hear_until(b"\r\n", LONGEST_ANSWER)
+    status, words = _status(talk, proxy, heard.partition(b"\r\n")[0])
     if 200 <= status < 300:
+        if not talk.hear_until(b"\r\n\r\n", LONGEST_ANSWER, heard).endswith(b"\r\n\r\n"):
+            raise talk.refused("sends more than its answer before the broker was spoken to")
         return
+    # What stands behind the status line of a refusal, headers and a page for people, is not waited for.
     if status == 407:
         asked = (
             "wants credentials: proxy_url='http://user:password@...'" if proxy.username is None else "refused the user name and password"
         )
-        raise talk.refused(f"{asked} (status 407)")
+        raise talk.refused(f"{asked} (status {words})")
     if status >= 500:
-        raise talk.failed(f"cannot connect (status {status})")
-    raise talk.refused(f"refused (status {status})")
+        raise talk.failed(f"cannot connect (status {words})")
+    raise talk.refused(f"refused (status {words})")
 
 
 def _authorization(proxy: Proxy) -> bytes:
@@ -166,12 +171,14 @@ def _authorization(proxy: Proxy) -> bytes:
     return b"Proxy-Authorization: Basic %b\r\n" % base64.b64encode(":".join(proxy.credentials).encode())
 
 
-def _status(talk: Talk, answer: bytes) -> int:
-    version, _, rest = answer.partition(b" ")
-    code = rest[:3]
-    if version not in (b"HTTP/1.1", b"HTTP/1.0") or not code.isdigit() or rest[3:4] not in (b" ", b"\r"):
+def _status(talk: Talk, proxy: Proxy, line: bytes) -> tuple[int, str]:
+    """The status of an answer by its first line, and the same with its reason, for an error."""
+    version, _, rest = line.partition(b" ")
+    code, reason = rest[:3], rest[4:]
+    if version not in (b"HTTP/1.1", b"HTTP/1.0") or not code.isdigit() or rest[3:4] not in (b" ", b""):
         raise talk.refused("does not answer as an HTTP proxy")
-    return int(code)
+    said = masked(reason.decode("latin-1").strip(), () if proxy.password is None else (Secret(proxy.password),))
+    return int(code), f"{int(code)} {printable(said, LONGEST_REASON)}".rstrip()
 
 
 def _ascii(talk: Talk, host: str) -> bytes:

@@ -174,9 +174,13 @@ SAYS: dict[str, list[tuple[bytes, str]]] = {
     ],
     "http": [
         (b"HTTP/1.1 200 OK\r\n\r\nsurplus", "sends more than its answer"),
-        (b"HTTP/1.1 403 Forbidden\r\n\r\n", r"refused \(status 403\)"),
-        (b"HTTP/1.1 301 Moved\r\nLocation: http://evil/\r\n\r\n", r"refused \(status 301\)"),
-        (b"HTTP/1.1 503 Later\r\n\r\n", r"cannot connect \(status 503\)"),
+        (b"HTTP/1.1 403 Forbidden\r\n\r\n", r"refused \(status 403 Forbidden\)"),
+        (b"HTTP/1.1 301 Moved\r\nLocation: http://evil/\r\n\r\n", r"refused \(status 301 Moved\)"),
+        (b"HTTP/1.1 503 Later\r\n\r\n", r"cannot connect \(status 503 Later\)"),
+        (b"HTTP/1.1 407 Log In\r\nContent-Length: 15\r\n\r\n<html>no</html>", r"wants credentials: .* \(status 407 Log In\)"),
+        (b"HTTP/1.1 403 Not\x1b You\r\nContent-Length: 15\r\n\r\n<html>no</html>", r"refused \(status 403 Not\\x1b You\)"),
+        (b"HTTP/1.1 503 Later\r\nContent-Length: 9000\r\n\r\n" + b"x" * 9000, r"cannot connect \(status 503 Later\)"),
+        (b"HTTP/1.1 403\r\nX: " + b"x" * 10000, r"refused \(status 403\)"),
         (b"HTTP/1.1 2000 OK\r\n\r\n", "does not answer as an HTTP proxy"),
         (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "does not answer as an HTTP proxy"),
         (b"\x05\x00", "closed the connection"),
@@ -197,6 +201,13 @@ def test_what_is_no_proxy_is_called_that(handler: Handler, kind: str, answer: by
     with serve(talk) as port, pytest.raises(ConnectionFailedError, match=says) as caught:
         connect(handler, "kafka.inside", 9092, by_proxy(kind, port))
     assert "evil" not in str(caught.value)
+
+
+def test_a_proxy_that_repeats_the_password_in_its_refusal_is_not_quoted(handler: Handler) -> None:
+    with serve(lambda conn: (conn.recv(1000), conn.sendall(b"HTTP/1.1 407 no hush-hush here\r\n\r\n"))) as port:
+        config = ClientConfig(proxy_url=f"http://me:hush-hush@127.0.0.1:{port}")
+        with pytest.raises(ProxyError, match=r"refused the user name and password \(status 407 no \*\*\* here\)"):
+            connect(handler, "kafka.inside", 9092, config)
 
 
 @pytest.mark.parametrize("kind", KINDS)
