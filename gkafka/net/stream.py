@@ -17,6 +17,10 @@ def open_stream(handler: Handler, host: str, port: int, *, deadline: float, conf
     that is left. Raises ConnectionFailedError naming every address that was tried and why it failed; its subclasses TlsError and ProxyError,
     without trying further addresses, if the peer's certificate, TLS itself or the proxy is at fault.
     """
+    if config.uses_tls:
+        from gkafka.net.tlscontext import contexts  # ssl is imported only by those who use it
+
+        contexts.get(handler, config)  # now: what is wrong with its files, or with the pass phrase, needs no connection to be told
     proxy = None if config.proxy_url is None else parse_proxy_url(config.proxy_url)
     addresses = _resolve(handler, host, port, deadline) if proxy is None else _resolve_proxy(handler, proxy, host, port, deadline)
     failures: list[str] = []

@@ -14,7 +14,7 @@ import ssl
 import tempfile
 import textwrap
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,10 +117,43 @@ def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig, pass_ph
         return
     with _pem("ssl_certfile", config.ssl_certfile) as cert:
         if config.ssl_keyfile is None:
-            cert.load(lambda: context.load_cert_chain(cert.path, None, pass_phrase))
+            cert.load(lambda: context.load_cert_chain(cert.path, None, pass_phrase), _key_in_it)
             return
         with _pem("ssl_keyfile", config.ssl_keyfile) as key:
-            key.load(lambda: context.load_cert_chain(cert.path, key.path, pass_phrase))
+            key.load(lambda: context.load_cert_chain(cert.path, key.path, pass_phrase), lambda pem: _certificate_of(cert) or _key(pem))
+
+
+def _key_in_it(pem: _Pem) -> str | None:
+    """What is wrong with a file that is to hold both."""
+    if pem.blocks and not any(map(_is_private, pem.blocks)):
+        return f"{pem.name}: it holds no private key: give ssl_keyfile, the PEM file of the key that belongs to the certificate"
+    return _certificate_of(pem) or _key(pem)
+
+
+def _certificate_of(pem: _Pem) -> str | None:
+    """What is wrong with the certificate of a pair."""
+    if pem.blocks and not any("CERTIFICATE" in block for block in pem.blocks):
+        return f"{pem.name}: it holds no certificate, but {_listed(pem.blocks)}"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(pem.path)
+    except ssl.SSLError:
+        return pem.is_cut_off() or f"{pem.name}: its certificate is damaged"
+    return None
+
+
+def _key(pem: _Pem) -> str | None:
+    """What is wrong with the key of a pair."""
+    if pem.blocks and not any(map(_is_private, pem.blocks)):
+        return f"{pem.name}: it holds no private key, but {_listed(pem.blocks)}"
+    return pem.is_cut_off() or (None if pem.locked else f"{pem.name}: the key is damaged, or of a kind that OpenSSL does not know")
+
+
+def _is_private(block: str) -> bool:
+    return block.endswith("PRIVATE KEY")
+
+
+def _listed(blocks: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(block.lower() for block in blocks))
 
 
 def _pass_phrase(config: ClientConfig) -> PassPhrase:
@@ -146,24 +179,62 @@ class _Pem:
     name: str
     path: str
 
-    def load(self, load: Callable[[], object]) -> None:
+    def load(self, load: Callable[[], object], looked_at: Callable[[_Pem], str | None] | None = None) -> None:
+        """looked_at: finds out what is wrong with files of the client's own, where OpenSSL does not say; None: nothing that can be seen."""
         try:
             load()
         except ssl.SSLError as exc:
-            hint = {
-                "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
-                "NO_CERTIFICATE_OR_CRL_FOUND": "the file holds no certificate in PEM form",
-                "BAD_DECRYPT": "ssl_password does not open the key",
-                "BAD_PASSWORD_READ": "ssl_password does not open the key",
-                "": "ssl_password does not open the key, or the file is damaged",  # OpenSSL 3 gives no reason for an encrypted PKCS8 key
-            }.get(exc.reason or "", f"the file is damaged, or not what the option takes ({exc.reason})")
-            raise ConfigurationError(f"{self.name}: {hint}") from exc
+            seen = None if exc.reason == "KEY_VALUES_MISMATCH" else self.is_cut_off() if looked_at is None else looked_at(self)
+            raise ConfigurationError(seen or f"{self.name}: {self._hint(exc.reason or '', looked_at is not None)}") from exc
         except OSError as exc:
             raise ConfigurationError(f"{self.name}: {exc.strerror or exc}") from exc
         except ConfigurationError:
             raise
         except ValueError as exc:  # OpenSSL takes pass phrases up to 1,024 bytes
             raise ConfigurationError(f"{self.name}: {exc}") from exc
+
+    @staticmethod
+    def _hint(reason: str, may_be_locked: bool) -> str:
+        damaged = f"the file is damaged, or not what the option takes{f' ({reason})' if reason else ''}"
+        hints = {
+            "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
+            "NO_CERTIFICATE_OR_CRL_FOUND": "the file holds no certificate in PEM form",
+        }
+        if may_be_locked:
+            wrong = "ssl_password does not open the key"
+            # OpenSSL 3 gives no reason for an encrypted PKCS8 key.
+            hints |= {"BAD_DECRYPT": wrong, "BAD_PASSWORD_READ": wrong, "": f"{wrong}, or the file is damaged"}
+        return hints.get(reason, damaged)
+
+    @property
+    def blocks(self) -> list[str]:
+        """What its blocks are, in order: CERTIFICATE, PRIVATE KEY, ..."""
+        return _lines_of(self.path, BEGIN)
+
+    @property
+    def locked(self) -> bool:
+        """Whether a key of it is encrypted."""
+        return bool(_lines_of(self.path, LOCKED))
+
+    def is_cut_off(self) -> str | None:
+        begun, ended = self.blocks, _lines_of(self.path, END)
+        if len(begun) <= len(ended):
+            return None
+        return f"{self.name}: the file is cut off: -----BEGIN {begun[-1]}----- has no end"
+
+
+BEGIN: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
+END: Final = re.compile(rb"-----END ([A-Z0-9 ]+)-----")
+LOCKED: Final = re.compile(rb"-----BEGIN (ENCRYPTED) PRIVATE KEY-----|Proc-Type: 4,(ENCRYPTED)")
+
+
+def _lines_of(path: str, mark: re.Pattern[bytes]) -> list[str]:
+    """Nothing but these words is taken out of the file, so that no traceback has more of it."""
+    try:
+        with open(path, "rb") as file:
+            return [(found[1] or found[2]).decode() if mark.groups > 1 else found[1].decode() for found in mark.finditer(file.read())]
+    except OSError:
+        return []
 
 
 def _name(option: str, value: str) -> str:

@@ -19,7 +19,9 @@ from typing import Any
 import gevent.ssl
 import greenlet
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+from gkafka import KafkaClient
 from gkafka.config import ClientConfig, Secret, build
 from gkafka.exceptions import ConfigurationError, ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError, TlsError, causes
 from gkafka.handlers import Handler, Stream, resolve_handler
@@ -411,14 +413,65 @@ def test_a_missing_client_certificate_is_named(handler: Handler, certs: Certific
         ({"ssl_certfile": "client.pem", "ssl_keyfile": "good.key"}, "the key does not belong to the certificate"),
         ({"ssl_certfile": "client.pem", "ssl_keyfile": "client.locked.key"}, "client.locked.key' is encrypted: give ssl_password"),
         ({"ssl_certfile": "client.pem", "ssl_keyfile": "client.locked.key", "ssl_password": "wrong"}, "ssl_password does not open the key"),
+        ({"ssl_certfile": "client.pem"}, "ssl_certfile='.*client.pem': it holds no private key: give ssl_keyfile"),
+        ({"ssl_certfile": "client.key"}, "ssl_certfile='.*client.key': it holds no certificate, but .*private key"),
+        (
+            {"ssl_certfile": "client.key", "ssl_keyfile": "client.key"},
+            "ssl_certfile='.*client.key': it holds no certificate, but .*private key",
+        ),
+        (
+            {"ssl_certfile": "client.pem", "ssl_keyfile": "public.pem"},
+            "ssl_keyfile='.*public.pem': it holds no private key, but public key",
+        ),
+        (
+            {"ssl_certfile": "client.pem", "ssl_keyfile": "client.pem"},
+            "ssl_keyfile='.*client.pem': it holds no private key, but certificate",
+        ),
+        (
+            {"ssl_certfile": "client.pem", "ssl_keyfile": "cut.key"},
+            "ssl_keyfile='.*cut.key': the file is cut off: -----BEGIN .*PRIVATE KEY----- has",
+        ),
+        ({"ssl_certfile": "client.pem", "ssl_keyfile": "damaged.key"}, "ssl_keyfile='.*damaged.key': the key is damaged"),
+        ({"ssl_certfile": "cut.pem", "ssl_keyfile": "client.key"}, "ssl_certfile='.*cut.pem': the file is cut off: -----BEGIN CERTIFICATE"),
+        ({"ssl_certfile": "damaged.pem", "ssl_keyfile": "client.key"}, "ssl_certfile='.*damaged.pem': its certificate is damaged"),
+        ({"ssl_cafile": "cut.pem"}, "ssl_cafile='.*cut.pem': the file is cut off: -----BEGIN CERTIFICATE----- has no end"),
+        ({"ssl_cafile": "damaged.pem"}, "ssl_cafile='.*damaged.pem': the file is damaged"),
         ({"ssl_context": 3}, "ssl_context=3: must be an ssl.SSLContext"),
     ],
 )
 def test_files_that_cannot_be_used_are_named_with_what_is_wrong(certs: Certificates, options: dict[str, Any], says: str) -> None:
+    broken_files(certs)
     paths = {k: certs.path(v) if k.endswith("file") else v for k, v in options.items()}
     with pytest.raises(ConfigurationError, match=says) as caught:
         make_context(tls_config(certs, **paths))
     assert "wrong" not in str(caught.value)  # the pass phrase
+    if not options.get("ssl_password") and "locked" not in str(options):
+        assert "ssl_password" not in str(caught.value)
+
+
+def broken_files(certs: Certificates) -> None:
+    for name in ("client.pem", "client.key"):
+        text = pathlib.Path(certs.path(name)).read_text()
+        lines = text.splitlines()
+        pathlib.Path(certs.path(name.replace("client", "cut"))).write_text("\n".join(lines[:3]))
+        pathlib.Path(certs.path(name.replace("client", "damaged"))).write_text("\n".join([lines[0], *reversed(lines[1:-1]), lines[-1], ""]))
+    key = load_pem_private_key(pathlib.Path(certs.path("client.key")).read_bytes(), None).public_key()
+    pathlib.Path(certs.path("public.pem")).write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+
+def test_a_function_for_the_pass_phrase_that_gives_none_is_told_before_any_connection(handler: Handler, certs: Certificates) -> None:
+    asked: list[int] = []
+    own = {
+        "ssl_certfile": certs.path("client.pem"),
+        "ssl_keyfile": certs.path("client.locked.key"),
+        "ssl_password": lambda: asked.append(1),
+    }
+    connects: list[int] = []
+    with serve(lambda conn: connects.append(1)) as port:
+        client = KafkaClient(f"localhost:{port}", handler=handler, security_protocol="SSL", ssl_cafile=certs.ca, **own)
+        with client, pytest.raises(ConfigurationError, match="ssl_password: the function must return the pass phrase as str, not NoneType"):
+            client.connect(5)
+    assert (len(asked), len(connects)) == (1, 0)
 
 
 # -- contexts ----------------------------------------------------------------------------------------------------------
