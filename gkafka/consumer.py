@@ -335,7 +335,8 @@ class Consumer:
         """Commit where this consumer stands, or (topic, partition) -> the next offset to consume. timeout: seconds. notes: texts that the group
         keeps with offsets; epochs: of the leaders that wrote what stands before them, where this consumer does not know better.
 
-        Raises CommitFailedError for partitions that are not this member's any more; when all else is committed, UnknownTopicOrPartition for a
+        Raises CommitFailedError for partitions that are not this member's any more, without offsets also for those that were taken from it since
+        messages were handed out last, unless all of them was committed before; when all else is committed, UnknownTopicOrPartition for a
         topic that was deleted; ConsumerStoppedException after stop(): others may have committed more since.
         """
         self._handler.check_fork()
@@ -344,7 +345,10 @@ class Consumer:
         given = None
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}
-        self._progress.commit(self._stands if given is None else given, self._timeout_s(timeout), notes=notes, epochs=epochs)
+        if given is None:
+            self._progress.commit_all(self._stands, self._timeout_s(timeout), notes=notes, epochs=epochs)
+        else:
+            self._progress.commit(given, self._timeout_s(timeout), notes=notes, epochs=epochs)
 
     def _stands(self) -> dict[TopicPartition, int]:
         return self._progress.not_at_work(self.positions())

@@ -63,6 +63,7 @@ class Progress:
         self.finished: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.seen = 0
+        self._lost: dict[TopicPartition, int] = {}  # with something that was not committed; each with `hand_outs` at that time
         self.at_work: dict[
             object, dict[TopicPartition, int]
         ] = {}  # of each call whose deserializers are at work: the first offsets that it took
@@ -88,6 +89,11 @@ class Progress:
         for firsts in list(self.at_work.values()):
             stands.update((tp, min(offset, stands[tp])) for tp, offset in firsts.items() if tp in stands)
         return stands
+
+    def lose(self, stood: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """The group has taken these away; each stood at this offset. A commit() that was to cover them says so."""
+        gone = {tp: self._engine.hand_outs for tp, (offset, _) in stood.items() if offset >= 0 and self.committed.get(tp) != offset}
+        self._lost = {**self._lost, **gone}
 
     def forget(self, partitions: Mapping[TopicPartition, object] | None = None) -> None:
         """These partitions, or all, are consumed no more."""
@@ -145,6 +151,17 @@ class Progress:
             return {tp: offset for tp, offset in wanted.items() if offset >= 0}
 
         self._in_turn(given, {"epochs": epochs or {}, "notes": notes or {}}, timeout_s, patient=patient)
+
+    def commit_all(self, where: Callable[[], Mapping[TopicPartition, int]], timeout_s: float, **beside: Any) -> None:
+        """commit() of all that the application has. Raises CommitFailedError also for what the group took away since messages were handed out
+        last, and whatever has ended the membership.
+        """
+        self.commit(where, timeout_s, **beside)
+        if self._member is not None and self._member.error is not None:
+            raise self._member.error
+        lost, self._lost = self._lost, {}
+        if lost and max(lost.values()) == self._engine.hand_outs:
+            raise self._not_mine(lost)
 
     def _in_turn(
         self, what: Callable[[], dict[TopicPartition, int]], beside: Mapping[str, Any], timeout_s: float, *, patient: bool
@@ -248,7 +265,7 @@ class Progress:
             if tp in finished and finished[tp] < offsets[tp] <= here.get(tp, -1):
                 finished[tp] = offsets[tp]  # the application has finished that; if the group has it, less would take the group back
 
-    def _not_mine(self, offsets: Mapping[TopicPartition, int]) -> CommitFailedError:
+    def _not_mine(self, offsets: Mapping[TopicPartition, object]) -> CommitFailedError:
         named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(offsets)[:10]) + (", ..." if len(offsets) > 10 else "")
         tp = min(offsets)
         return CommitFailedError(

@@ -297,8 +297,11 @@ class Share:
             finished = self._wait_for_application(stood)
             if self._commits and self._are_mine(leaving):
                 self._commit_left(finished)
-            if leaving:  # those that were lost meanwhile others may have already
-                self._call(self._config.on_revoked if self._are_mine(leaving) else self._config.on_lost, leaving)
+            kept = self._are_mine(leaving)  # those that were lost meanwhile others may have already
+            if not kept:
+                self._progress.lose(stood)
+            if leaving:
+                self._call(self._config.on_revoked if kept else self._config.on_lost, leaving)
         except BaseException as exc:
             if not self._handler.interrupted(exc):
                 self._forget(leaving)
@@ -311,7 +314,7 @@ class Share:
     def _lost(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
             lost = [tp for tp in partitions if tp in self.terms]
-            self._take_out(lost)
+            self._progress.lose(self._take_out(lost))
         self._forget(lost)
         self._call(self._config.on_lost, lost)
 

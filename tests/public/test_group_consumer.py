@@ -361,6 +361,35 @@ def test_what_is_lost_is_told_as_lost_and_nothing_of_it_is_committed(
     assert goes_back(cluster) == []
 
 
+def test_a_commit_of_everything_is_told_of_what_was_lost_since_the_last_call(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner
+) -> None:
+    filled(connect, cluster)
+    told = Told()
+    member = join(auto_commit=False, **told.listeners)
+    assert len(read_all(member, 40)) == 40
+    member.commit({FOUR[0]: 10})
+    cluster.remove_member("g", next(iter(cluster.group("g").members)))  # type: ignore[union-attr]
+    run.until(lambda: told.of("lost"))
+    error = error_of(member.commit)
+    assert isinstance(error, CommitFailedError)
+    assert "t-1, t-2, t-3." in str(error), "and t-0 had nothing to lose"
+    member.commit()
+    assert len(read_all(member, 30)) == 30
+    member.commit()
+    assert committed(cluster) == dict.fromkeys(range(4), 10)
+
+
+def test_a_commit_of_one_that_can_be_no_member_any_more_says_why(cluster: MockCluster, connect: Connect, join: Join, run: Runner) -> None:
+    filled(connect, cluster)
+    member = join(auto_commit=False, group_instance_id="i")
+    assert len(read_all(member, 40)) == 40
+    cluster.on("Heartbeat", Error(FENCED))
+    run.until(lambda: not member.positions())
+    assert isinstance(error_of(member.commit), FencedInstanceId)
+    assert committed(cluster) == {}
+
+
 @pytest.mark.parametrize("code", [ILLEGAL_GENERATION, UNKNOWN_MEMBER])
 def test_a_commit_that_is_refused_to_a_stranger_is_told_and_ends_the_membership(
     cluster: MockCluster, connect: Connect, join: Join, run: Runner, code: int
