@@ -215,7 +215,7 @@ class Broker(BrokerCalls):
                 raise ConnectionFailedError(f"{self._host}:{self._port}: the client was closed", broker=self._id)
             if now < self._retry.not_before:
                 if isinstance(self._last_error, AuthenticationError):  # told again at once: nothing is gained by waiting for another try
-                    raise copy(self._last_error)
+                    raise copy(self._last_error) from self._last_error.__cause__
                 left = self._retry.not_before - now
                 raise ConnectionFailedError(
                     f"{self._host}:{self._port}: not tried again for {left:.2f} s after: {self._last_error}", broker=self._id

@@ -32,6 +32,7 @@ from gkafka.exceptions import (
     SocketDisconnectedError,
     Stale,
     TlsError,
+    TokenEndpointError,
     UnknownTopicError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
@@ -57,7 +58,7 @@ log = logging.getLogger(__name__)
 
 FIRST_TRIES = 3
 """Times that each bootstrap host is tried before a client that never had an answer gives up."""
-FINAL = (ConfigurationError, ProxyError, TlsError)
+FINAL = (ConfigurationError, ProxyError, TlsError, TokenEndpointError)
 """What one try of a host is enough for: the next would end the same way."""
 RECEIVE_BYTES = 64 * 1024
 """The buffer_size of brokers that the metadata names, as `Broker.from_metadata` has it."""
@@ -405,7 +406,7 @@ class Cluster:
         if refusal is None and not self._asking and self._whom_to_ask(self._handler.monotonic()) is None:
             refusal = next((broker.refusal for broker in self._candidates() if broker.refusal is not None), None)
         if refusal is not None:
-            raise copy(refusal)
+            raise copy(refusal) from refusal.__cause__
 
     def _give_up_early(self) -> None:
         """A client that never reached any host says so after a few tries of each, not at the end of a long timeout.
@@ -432,7 +433,7 @@ class Cluster:
 
     def _as_one(self, errors: list[KafkaException]) -> KafkaException:
         one = copy(errors[0])
-        if len(errors) > 1:
+        if len(errors) > 1 and not isinstance(one, TokenEndpointError):  # that is the same at each host, and no host's fault
             one.args = (f"none of the hosts can be used{self._why()}", *one.args[1:])
         return one
 
@@ -765,7 +766,7 @@ class Cluster:
 
 def _is_definite(error: KafkaException) -> bool:
     """Whether it says more than that nobody is there."""
-    return not error.retriable and not isinstance(error, NoBrokersAvailableError)
+    return isinstance(error, FINAL) or not (error.retriable or isinstance(error, NoBrokersAvailableError))
 
 
 def _tells_epochs(versions: Versions | None) -> bool:

@@ -62,6 +62,7 @@ __all__ = [
     "SerializationError",
     "SocketDisconnectedError",
     "TlsError",
+    "TokenEndpointError",
     "TopicRecreatedError",
     "TransactionAbortableError",
     "TransactionAbortedError",
@@ -147,9 +148,13 @@ class ProxyError(ConnectionFailedError):
     retriable = False
 
 
+class TokenEndpointError(ConnectionFailedError):
+    """No token can be had from sasl_oauth_token_endpoint_url now: it is not reached, or says that it is in trouble. The broker has not refused."""
+
+
 class NoBrokersAvailableError(KafkaException):
     """None of the bootstrap hosts answered, after a few tries of each; the text names each and why, `__cause__` is what says most. What all of them
-    fail with for good is raised itself: TlsError and ProxyError after one try of each, ProtocolError.
+    fail with for good is raised itself: TlsError, ProxyError and TokenEndpointError after one try of each, ProtocolError.
     """
 
 

@@ -26,6 +26,7 @@ from gkafka.exceptions import (
     SerializationError,
     SocketDisconnectedError,
     TlsError,
+    TokenEndpointError,
     UnsupportedVersion,
 )
 from gkafka.handlers import Future, Handler, Stream
@@ -586,7 +587,10 @@ class Channel:
         except Unanswered:
             self._ask_otherwise(stream, Outcome.SILENT)
             return False
-        except TlsError:  # what the server says of our certificate behind the handshake is no answer to a question
+        except (
+            TlsError,
+            TokenEndpointError,
+        ):  # of our certificate, said behind the handshake; of a token: no broker's answer to a question
             raise
         except SocketDisconnectedError as exc:
             if self._frames.pristine and self._ask_otherwise(stream, Outcome.CLOSED):

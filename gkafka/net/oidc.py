@@ -10,15 +10,18 @@ import base64
 import io
 import json
 import logging
+from copy import copy
 from http.client import HTTPException, HTTPResponse
+from math import inf
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus, urlencode
 
 import gkafka
 from gkafka.config import ClientConfig, Secret, is_utf8
 from gkafka.core.sasl import masked, printable
-from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException
+from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException, TokenEndpointError
 from gkafka.handlers import Future, Handler, Stream
+from gkafka.net.authenticator import without_frames
 from gkafka.net.stream import open_stream
 from gkafka.net.tlscontext import check_tls
 from gkafka.sasloptions import token_endpoint
@@ -29,6 +32,7 @@ log = logging.getLogger(__name__)
 LONGEST_ANSWER = 1 << 18  # bytes, headers included
 FRESH = 0.8  # of a token's lifetime: after that a new one is asked for
 LIFETIME_S = 60.0  # of a token whose endpoint does not say
+AGAIN_S = 1.0  # so long a failure is told again without asking: each connection to each broker wants a token
 
 
 class Token(NamedTuple):
@@ -57,16 +61,20 @@ class TokenEndpoint:
         self._lock = handler.Mutex()
         self._token: Token | None = None
         self._asking: Future | None = None
+        self._failure: Exception | None = None
+        self._ask_again_at = -inf
         self._said = Secret()  # the client's secret that was sent last
 
     def token(self, deadline: float) -> Secret:
         """A token for an authentication that begins now. deadline: monotonic seconds.
 
-        Raises AuthenticationError if the endpoint refuses, ConnectionFailedError or KafkaTimeoutError if it cannot be had.
+        Raises AuthenticationError if the endpoint refuses, TokenEndpointError, TlsError or KafkaTimeoutError if it cannot be had.
         """
         with self._lock:
             if self._token is not None and self._handler.monotonic() < self._token.fresh_until:
                 return self._token.text
+            if self._failure is not None and self._handler.monotonic() < self._ask_again_at:
+                raise copy(self._failure) from self._failure.__cause__
             asking, mine = self._asking, self._asking is None
             if asking is None:
                 asking = self._asking = self._handler.Future()
@@ -76,11 +84,15 @@ class TokenEndpoint:
         try:
             token = self._ask(deadline)
         except BaseException as exc:
-            error = exc if isinstance(exc, Exception) else ConnectionFailedError(f"{self._where}: whoever asked it was stopped")
+            error = exc if isinstance(exc, Exception) else TokenEndpointError(f"{self._where}: whoever asked it was stopped")
+            if isinstance(exc, KafkaException):
+                self._failure, self._ask_again_at = copy(exc), self._handler.monotonic() + AGAIN_S
+                self._failure.__cause__ = exc.__cause__
+                without_frames(self._failure)
             self._asked(asking)
             asking.set_exception(error)
             raise
-        self._token = token
+        self._token, self._failure = token, None
         self._asked(asking)
         asking.set(token.text)
         return token.text
@@ -92,15 +104,16 @@ class TokenEndpoint:
 
     def _ask(self, deadline: float) -> Token:
         asked_at = self._handler.monotonic()
+        request = self._request()
         try:
             stream = open_stream(self._handler, self._host, self._port, deadline=deadline, config=self._tls)
         except KafkaException as exc:
-            raise type(exc)(f"{self._where}: {exc}") from exc
+            raise (TokenEndpointError if exc.retriable else type(exc))(f"{self._where}: {exc}") from exc
         try:
-            stream.send_all([self._request()], deadline)
+            stream.send_all([request], deadline)
             status, body = self._answer(stream, deadline)
         except (HTTPException, OSError, ValueError) as exc:
-            raise ConnectionFailedError(f"{self._where}: no answer that can be read: {type(exc).__name__}: {exc}") from exc
+            raise TokenEndpointError(f"{self._where}: no answer that can be read: {type(exc).__name__}: {exc}") from exc
         finally:
             stream.close()
         token, lifetime_s = self._read(status, body)
@@ -110,7 +123,10 @@ class TokenEndpoint:
     def _request(self) -> bytes:
         secret = self._config.sasl_oauth_client_secret
         if callable(secret):
-            secret = secret()
+            try:
+                secret = secret()
+            except Exception as exc:
+                raise AuthenticationError(f"sasl_oauth_client_secret gave no secret: {type(exc).__name__}: {exc}") from exc
         if not isinstance(secret, str) or not is_utf8(secret):
             raise AuthenticationError(f"sasl_oauth_client_secret gave no text that can be sent, but {type(secret).__name__}")
         self._said = Secret(secret)
@@ -157,7 +173,7 @@ class TokenEndpoint:
         why = ": ".join(printable(masked(word, said), 200) for word in words if isinstance(word, str))
         text = f"{self._where}: HTTP status {status}{f': {why}' if why else ''}"
         if status >= 500 or status == 429:
-            raise ConnectionFailedError(text)
+            raise TokenEndpointError(text)
         raise AuthenticationError(f"{text}; check sasl_oauth_client_id, its secret and the scope")
 
 

@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 
+from gkafka.cluster import Cluster
 from gkafka.config import ClientConfig, Secret
-from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException, TlsError
+from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException, TlsError, TokenEndpointError, causes
 from gkafka.handlers import Handler
-from gkafka.net.oidc import LONGEST_ANSWER, TokenEndpoint
+from gkafka.net.oidc import AGAIN_S, LONGEST_ANSWER, TokenEndpoint
 from gkafka.sasloptions import check_sasl
+from gkafka.testing import MockCluster, Sasl
 from tests.net.certificates import Certificates
-from tests.net.servers import serve
+from tests.net.servers import refused_port, serve
 
 CLIENT_SECRET = "s3cret of/the+client"
 
@@ -68,12 +70,13 @@ def issuer(certs: Certificates) -> Iterator[Issuer]:
 
 def config(issuer: Issuer, certs: Certificates | None, **options: Any) -> ClientConfig:
     given = {
+        "security_protocol": "SASL_SSL",
         "sasl_oauth_token_endpoint_url": f"https://localhost:{issuer.port}/oauth2/token?tenant=1",
         "sasl_oauth_client_id": "the client",
         "sasl_oauth_client_secret": Secret(CLIENT_SECRET),
         "sasl_oauth_cafile": None if certs is None else certs.ca,
     }
-    return ClientConfig(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", **{**given, **options})
+    return ClientConfig(sasl_mechanism="OAUTHBEARER", **{**given, **options})
 
 
 def endpoint(handler: Handler, issuer: Issuer, certs: Certificates, **options: Any) -> TokenEndpoint:
@@ -151,18 +154,18 @@ def test_those_who_need_a_token_at_once_wait_for_one_answer(handler: Handler, ce
         ),
         (token_answer("", "400 Bad Request", error=["x"]), AuthenticationError, "400; check"),
         (token_answer("x", "302 Found"), AuthenticationError, "302"),
-        (token_answer("x", "503 Busy", error="later"), ConnectionFailedError, "503: later"),
-        (token_answer("x", "429 Slow"), ConnectionFailedError, "429"),
+        (token_answer("x", "503 Busy", error="later"), TokenEndpointError, "503: later"),
+        (token_answer("x", "429 Slow"), TokenEndpointError, "429"),
         (token_answer(""), AuthenticationError, "no access_token"),
         (token_answer(7), AuthenticationError, "no access_token"),  # type: ignore[arg-type]
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", AuthenticationError, "no access_token"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + b"[" * 60000, AuthenticationError, "no access_token"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", ConnectionFailedError, "IncompleteRead"),
-        (b"SSH-2.0-OpenSSH\r\n", ConnectionFailedError, "BadStatusLine"),
-        (b"", ConnectionFailedError, "RemoteDisconnected"),
-        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (LONGEST_ANSWER + 1), ConnectionFailedError, f"more than {LONGEST_ANSWER} bytes"),
-        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 300, ConnectionFailedError, "100 headers"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nx", ConnectionFailedError, "no answer that can be read"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", TokenEndpointError, "IncompleteRead"),
+        (b"SSH-2.0-OpenSSH\r\n", TokenEndpointError, "BadStatusLine"),
+        (b"", TokenEndpointError, "RemoteDisconnected"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (LONGEST_ANSWER + 1), TokenEndpointError, f"more than {LONGEST_ANSWER} bytes"),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 300, TokenEndpointError, "100 headers"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nx", TokenEndpointError, "no answer that can be read"),
     ],
     ids=lambda value: value[:30].decode("latin1") if isinstance(value, bytes) else "",
 )
@@ -174,6 +177,53 @@ def test_an_answer_that_gives_no_token_is_told(
         ask(handler, endpoint(handler, issuer, certs))
     assert type(caught.value) is error
     assert CLIENT_SECRET not in str(caught.value)
+
+
+def test_an_endpoint_in_trouble_is_not_asked_by_each_connection(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
+    tokens = endpoint(handler, issuer, certs)
+    issuer.answer = token_answer("x", "503 Busy", error="later")
+    for _ in range(5):
+        with pytest.raises(TokenEndpointError, match=f"token endpoint localhost:{issuer.port}: HTTP status 503: later"):
+            ask(handler, tokens)
+    assert len(issuer.asked) == 1
+    issuer.answer = token_answer("t0ken")
+    handler.sleep(AGAIN_S)
+    assert ask(handler, tokens) == "t0ken"
+
+
+@pytest.mark.parametrize("error", [ValueError, OSError, LookupError])
+def test_a_function_for_the_secret_that_fails_is_named_and_not_the_endpoint(
+    handler: Handler, certs: Certificates, issuer: Issuer, error: type[Exception]
+) -> None:
+    def fails() -> str:
+        raise error("no vault")
+
+    with pytest.raises(AuthenticationError, match=f"^sasl_oauth_client_secret gave no secret: {error.__name__}: no vault") as caught:
+        ask(handler, endpoint(handler, issuer, certs, sasl_oauth_client_secret=fails))
+    assert type(caught.value.__cause__) is error
+    assert issuer.asked == []
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_client_names_the_endpoint_and_not_the_brokers(handler: Handler, certs: Certificates, issuer: Issuer, hosts: int) -> None:
+    """The endpoint is asked once, and nobody else is blamed."""
+    issuer.answer = token_answer("x", "503 Busy", error="later")
+    given = config(issuer, certs, security_protocol="SASL_PLAINTEXT", allow_plaintext_credentials=True)
+    with MockCluster(brokers=2, sasl=Sasl(tokens=["t0ken"])) as cluster:
+        addresses = ",".join(cluster.bootstrap.split(",")[:hosts])
+        cluster_of = Cluster(addresses, handler, config=given)
+        with pytest.raises(TokenEndpointError, match=f"token endpoint localhost:{issuer.port}: HTTP status 503: later") as caught:
+            cluster_of.connect(10)
+        cluster_of.close()
+    assert not any(address in str(caught.value) for address in addresses.split(","))
+    assert len(issuer.asked) == 1
+
+
+def test_an_endpoint_that_is_not_there_is_named_with_its_cause(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
+    url = f"https://localhost:{refused_port()}/token"
+    with pytest.raises(TokenEndpointError, match=r"token endpoint localhost:\d+: .*refused") as caught:
+        ask(handler, endpoint(handler, issuer, certs, sasl_oauth_token_endpoint_url=url))
+    assert any(isinstance(error, ConnectionRefusedError) for error in causes(caught.value))
 
 
 def test_a_token_in_chunks_is_read(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
