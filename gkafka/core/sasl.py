@@ -41,6 +41,8 @@ LONGEST_CHALLENGE = 1 << 16  # bytes; GSSAPI's tickets are the largest that brok
 LONGEST_TEXT = 300  # characters of a broker's own text that an error repeats
 RECOGNIZABLE = 8
 """So many characters of a secret in a text are no chance."""
+SHORTEST_S = 0.1
+"""No broker has a client authenticate more often than that; Kafka's own sessions last minutes."""
 EARLIEST, LATEST = 0.85, 0.95  # of a session's lifetime: when it is renewed, as the Java client does
 NO_LAYER = 1  # GSSAPI: what comes after the authentication is neither signed nor encrypted
 TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -321,7 +323,10 @@ def printable(text: str, longest: int) -> str:
 
 
 def renewal_s(lifetime_ms: int, chance: Random) -> float | None:
-    """How long after the authentication the next one is due, so that many connections do not come at once. None: never."""
+    """How long after the authentication the next one is due, so that many connections do not come at once. None: never.
+
+    SHORTEST_S at the least, whatever the broker says: a lifetime of 1 ms would keep the client, and the broker, at nothing else.
+    """
     if not lifetime_ms:
         return None
-    return lifetime_ms / 1000 * (EARLIEST + (LATEST - EARLIEST) * chance.random())
+    return max(SHORTEST_S, lifetime_ms / 1000 * (EARLIEST + (LATEST - EARLIEST) * chance.random()))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from gkafka.core.sasl import Authentication, renewal_s
+from gkafka.core.sasl import SHORTEST_S, Authentication, renewal_s
 from gkafka.exceptions import AuthenticationError, KafkaException
 from gkafka.handlers.base import Handler
 from gkafka.net.credentials import Credentials
@@ -14,6 +15,7 @@ from gkafka.wire.apis import Versions
 
 __all__ = ["Authenticator", "Exchange", "without_frames"]
 
+log = logging.getLogger(__name__)
 Exchange: TypeAlias = Callable[[Any, Authentication], Any]
 """Sends a request, or bytes that stand without a header; returns the answer, None where there is none (`Authentication.done`)."""
 
@@ -29,6 +31,7 @@ class Authenticator:
         self._credentials = credentials
         self._host = host
         self._peer = peer
+        self._told = False
 
     def authenticate(self, versions: Versions, exchange: Exchange, deadline: float) -> float | None:
         """Returns after how many seconds it is to be done again; None: never. deadline: for whoever gives the credentials, monotonic seconds.
@@ -56,6 +59,15 @@ class Authenticator:
             # SCRAM computes, GSSAPI may ask its key server: neither may keep a hub from its greenlets.
             said = self._handler.offload(authentication.take, answer) if mechanism.takes_long else authentication.take(answer)
         self.lifetime_s = authentication.lifetime_ms / 1000
+        if 0 < self.lifetime_s < SHORTEST_S:
+            log.log(
+                logging.DEBUG if self._told else logging.WARNING,
+                "%s: the broker says that this authentication lasts %d ms (session_lifetime_ms); it is renewed every %d ms and not more often",
+                self._peer,
+                authentication.lifetime_ms,
+                SHORTEST_S * 1000,
+            )
+            self._told = True
         return renewal_s(authentication.lifetime_ms, self._handler.random())
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gkafka.config import Secret
-from gkafka.core.sasl import Authentication, Gssapi, Mechanism, OAuthBearer, Plain, masked, renewal_s
+from gkafka.core.sasl import SHORTEST_S, Authentication, Gssapi, Mechanism, OAuthBearer, Plain, masked, renewal_s
 from gkafka.core.scram import FEWEST_ITERATIONS, MOST_ITERATIONS, Scram
 from gkafka.exceptions import (
     AuthenticationError,
@@ -367,6 +367,7 @@ def test_a_session_is_renewed_between_85_and_95_percent_of_it() -> None:
     assert (min(times) >= 8.5, max(times) <= 9.5) == (True, True)
     assert max(times) - min(times) > 0.9, "not all at once"
     assert renewal_s(0, chance) is None
+    assert renewal_s(1, chance) == SHORTEST_S, "whatever a broker says"
 
 
 @pytest.mark.parametrize("secret", ["s3cret/of the+client", 'it"s\\sécret', "short", "x" * 900])

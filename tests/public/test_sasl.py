@@ -375,12 +375,30 @@ def test_what_a_provider_raises_is_told_and_nothing_is_sent(connect: Connect, cl
     def fails() -> str:
         raise LookupError("no such key store")
 
-    with pytest.raises(AuthenticationError, match="LookupError: no such key store"):
-        connect(cluster, **CLEAR, sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=fails).connect()
+    client = connect(cluster, **CLEAR, sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=fails)
+    for _ in range(2):  # while the broker rests it is told again
+        with pytest.raises(
+            AuthenticationError, match="sasl_oauth_token_provider gave no credentials: LookupError: no such key store"
+        ) as caught:
+            client.connect()
+        assert isinstance(caught.value.__cause__, LookupError)
     assert cluster.count("SaslHandshake") == 0
 
 
 # -- sessions ------------------------------------------------------------------------------------------------------------
+def test_a_session_of_a_millisecond_is_no_storm(
+    run: Runner, connect: Connect, cluster: MockCluster, sasl: Sasl, caplog: pytest.LogCaptureFixture
+) -> None:
+    sasl.session_ms, sasl.grace_ms = 1, 60_000
+    client = connect(cluster, **options("PLAIN"))
+    client.connect()
+    before = sasl.renewed
+    run.sleep(1.0)
+    assert 1 <= sasl.renewed - before <= 11, "one each 100 ms"
+    told = [record for record in caplog.records if "lasts 1 ms (session_lifetime_ms)" in record.getMessage()]
+    assert [record.levelname for record in told if record.levelno > logging.DEBUG] == ["WARNING"]
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
 def test_f28_b63_a_session_is_renewed_on_the_open_connection_and_nothing_is_lost(
     run: Runner, connect: Connect, cluster: MockCluster, sasl: Sasl, mechanism: str
