@@ -110,6 +110,8 @@ class Balancing(abc.ABC):
             self._keywords.pop("auto_commit_interval_ms")  # that it has nothing to do was told now, and not at each rebalance
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_group"):  # where a traceback shows the arguments of a call that failed
+            return f"<{type(self).__name__} that was not made>"
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (consumer_group={self._group})>"
 
     # -- documented properties -----------------------------------------------------------------------------------------------

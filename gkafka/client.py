@@ -164,6 +164,7 @@ class KafkaClient:
         """A producer for any number of topics. options: the fields of `gkafka.config.ProducerConfig` (acks, linger_ms, compression...)."""
         self._handler.check_fork()
         self._cluster.check_open()
+        options = hide_secrets(options)
         from gkafka.nativeproducer import NativeProducer  # whoever only consumes, or administers, starts faster without it
 
         return NativeProducer(self._cluster, build(ProducerConfig, options, where="get_producer()"))
@@ -177,6 +178,7 @@ class KafkaClient:
         """
         self._handler.check_fork()
         self._cluster.check_open()
+        options = hide_secrets(options)
         from gkafka.consumer import Consumer  # whoever only produces starts faster, and smaller, without it
 
         for name in ("consumer_group", "group_id", "group.id"):

@@ -146,6 +146,8 @@ class Producer:
             self.start()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_running"):  # where a traceback shows the arguments of a call that failed
+            return f"<{type(self).__name__} that was not made>"
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (topic={self._topic.name}, running={self._running})>"
 
     # -- its life ------------------------------------------------------------------------------------------------------------

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from gkafka.config import NOT_UTF8, ClientConfig, Secret, is_pem_text, is_utf8, may_be_key
+from gkafka.config import (
+    NOT_UTF8,
+    ClientConfig,
+    ConsumerConfig,
+    NativeConsumerConfig,
+    ProducerConfig,
+    Secret,
+    is_pem_text,
+    is_utf8,
+    may_be_key,
+)
 from gkafka.exceptions import ConfigurationError
 
 __all__ = ["MECHANISMS", "check_sasl", "hide_secrets", "token_endpoint"]
@@ -36,6 +48,15 @@ def _spellings(kind: str) -> set[str]:
 
 SECRETS = _spellings("secret")
 PEM = _spellings("pem")
+GIVES_TOKENS = "sasl_oauth_token_provider"  # a token itself, given as text, is a mistake that nothing may show
+KNOWN = {
+    spelling.replace(".", "_")
+    for config in (ClientConfig, ConsumerConfig, NativeConsumerConfig, ProducerConfig)
+    for f in dataclasses.fields(config)
+    for spelling in (f.name, *f.metadata["aliases"])
+}
+LIKE_A_SECRET = re.compile(r"pas+_?w|pas+_?phrase|pwd|secret|token|jaas|credential|(^|_)key$", re.IGNORECASE)
+ALIKE = 0.85  # of two names: a slip of the pen in one of a secret's
 
 
 def check_sasl(config: ClientConfig) -> None:
@@ -80,14 +101,24 @@ class _Unseen:
 
 
 def _hidden(name: str, value: Any) -> Any:
-    option = name.replace(".", "_")
+    option = name.replace(".", "_").replace("-", "_")
+    if option == GIVES_TOKENS and not isinstance(value, (str, bytes, bytearray)):
+        return value
+    named_so = option in SECRETS or option == GIVES_TOKENS or _seems_secret(option)
     if isinstance(value, str):
-        is_secret = option in SECRETS or is_pem_text(value) or (option in PEM and may_be_key(value))
+        is_secret = named_so or is_pem_text(value) or (option in PEM and may_be_key(value))
         return Secret(value) if is_secret else value
     is_usable = value is None or callable(value) or isinstance(value, os.PathLike)
-    if is_usable or option not in SECRETS | PEM:
+    if is_usable or not (named_so or option in PEM):
         return value
     return type(type(value).__name__, (_Unseen,), {"__slots__": ()})()
+
+
+def _seems_secret(option: str) -> bool:
+    """Whether a name that no option has may be meant as a secret's: of another client, or mistyped."""
+    if option in KNOWN:
+        return False
+    return LIKE_A_SECRET.search(option) is not None or bool(difflib.get_close_matches(option, SECRETS, n=1, cutoff=ALIKE))
 
 
 def token_endpoint(url: str) -> SplitResult:

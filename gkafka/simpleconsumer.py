@@ -181,6 +181,8 @@ class SimpleConsumer:
         return ids
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_topic"):  # where a traceback shows the arguments of a call that failed
+            return f"<{type(self).__name__} that was not made>"
         group = self._group or None
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (topic={self._topic.name}, consumer_group={group})>"
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import gkafka
-from gkafka import KafkaClient, SslConfig, jaas
+from gkafka import KafkaClient, SslConfig, jaas, sasloptions
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, legacy
 from gkafka.kafka.client_async import KafkaClient as VersionClient
@@ -115,6 +115,63 @@ def test_a_secret_that_is_no_text_is_refused_and_not_shown(skin: Any, option: st
     told = failing(lambda: skin(**hosts, handler="threading", **tls, **{option: given}))
     assert SECRET not in told
     assert f"not {type(given).__name__}" in told
+
+
+MISNAMED = (
+    "sasl.jaas.config",
+    "ssl.keystore.password",
+    "ssl-key-password",
+    "sasl_pasword",
+    "sasl_passwrd",
+    "sasl_oauth_client_secrt",
+    "passphrase",
+    "oauth_token",
+    "api_key",
+    "SASL_PASSWORD",
+)
+"""Names that no option has, and what may stand behind them."""
+
+
+@pytest.mark.parametrize("given", [SECRET, SECRET.encode(), [SECRET]], ids=lambda given: type(given).__name__)
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient])
+@pytest.mark.parametrize("name", MISNAMED)
+def test_a_secret_under_a_name_that_is_no_options_is_not_shown(skin: Any, name: str, given: Any) -> None:
+    told = failing(lambda: skin(**{name: given}))
+    assert SECRET not in told
+    assert name in told
+
+
+@pytest.mark.parametrize("name", ["sasl_password", "sasl_pasword", "sasl.jaas.config"])
+def test_a_secret_for_a_producer_or_consumer_that_takes_none_is_not_shown(connect: Connect, cluster: MockCluster, name: str) -> None:
+    client = connect(cluster)
+    topic = client.topics["t"]
+    takers: tuple[Callable[..., Any], ...] = (
+        client.get_producer,
+        client.get_consumer,
+        topic.get_producer,
+        topic.get_sync_producer,
+        topic.get_simple_consumer,
+        lambda **options: topic.get_balanced_consumer("g", managed=True, **options),
+    )
+    for taker in takers:
+        assert SECRET not in failing(lambda taker=taker: taker(**{name: SECRET}))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("given", [SECRET, SECRET.encode()], ids=["str", "bytes"])
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient])
+def test_a_token_in_place_of_what_gives_one_is_not_shown(skin: Any, given: Any) -> None:
+    oauth = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": given}
+    told = failing(lambda: skin(**oauth))
+    assert SECRET not in told
+    assert "sasl_oauth_token_provider must be a callable that returns a token" in told
+
+
+def test_what_no_option_is_called_is_shown_unless_it_may_be_a_secret() -> None:
+    assert sasloptions.hide_secrets(
+        {"key_serializer": "x", "no_such_option": "x", "sasl_username": "x", "sasl_plain_username": "x"}
+    ) == dict.fromkeys(("key_serializer", "no_such_option", "sasl_username", "sasl_plain_username"), "x")
+    for kind in SKINS:
+        assert [name for name in kind.DEFAULT_CONFIG if sasloptions._seems_secret(name)] == []
 
 
 def test_a_files_path_of_a_wrong_type_is_still_shown() -> None:
