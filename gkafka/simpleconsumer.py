@@ -467,8 +467,8 @@ class SimpleConsumer:
     def reset_offsets(self, partition_offsets: Iterable[tuple[Partition | int, int]] | None = None) -> None:
         """Go on from other offsets; (partition, timestamp or offset) pairs, None is auto_offset_reset for all.
 
-        The value is EITHER a timestamp in ms whose message is looked up (-2 earliest, -1 latest) OR, if Kafka knows no message for it,
-        the new offset itself. What is given stands as the next offset to consume.
+        The value is EITHER a timestamp in ms, from 1,000,000,000,000 (2001) on: the first message that is not older, or the end of the log behind the last
+        one (-2 earliest, -1 latest); OR the new offset itself. What is given stands as the next offset to consume.
         Raises OffsetRequestFailedError if the look-up fails.
         """
         engine = self._running_engine()
@@ -478,6 +478,9 @@ class SimpleConsumer:
         wanted = {self._tp(partition_id_of(self._topic, p)): check_timestamp("offset", value) for p, value in pairs}
         try:
             found = self._cluster.list_offsets({(tp.topic, tp.partition): value for tp, value in wanted.items()})
+            later = [tp for tp, value in wanted.items() if value >= FIRST_TIMESTAMP_MS and not found.get(tp)]
+            if later:
+                found = {**found, **self._cluster.list_offsets(dict.fromkeys(later, OffsetType.LATEST))}
         except KafkaException as exc:
             if not exc.retriable:
                 raise
@@ -493,9 +496,7 @@ class SimpleConsumer:
             return offsets[0]
         # Timestamps of this century have 13 digits. What is smaller can only be meant as an offset: a broker would answer the first
         # record, since every record is younger than that.
-        if offsets and value >= FIRST_TIMESTAMP_MS:
-            return offsets[0]
-        return value
+        return offsets[0] if value >= FIRST_TIMESTAMP_MS else value
 
     # -- auto commit -----------------------------------------------------------------------------------------------------------
     def _setup_autocommit_worker(self) -> None:

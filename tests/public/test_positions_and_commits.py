@@ -444,6 +444,10 @@ def test_reset_offsets_takes_ends_offsets_and_timestamps(client: KafkaClient, co
     consumer.reset_offsets([(0, LATEST)])
     fill(client, [b"new"])
     assert read(consumer, 1)[0].offset == 10
+    consumer.reset_offsets([(0, 9_999_999_999_999)])
+    assert consumer.held_offsets == {0: 10}, "the end of the log: no message is that new"
+    fill(client, [b"newer"])
+    assert read(consumer, 1)[0].offset == 11
 
 
 def test_reset_offsets_that_fail_say_so(client: KafkaClient, cluster: MockCluster, connect: Any, consume: Consume) -> None:
