@@ -462,10 +462,13 @@ class Cluster:
         if now - self._listed_at > self.config.metadata_max_age_ms / 1000:
             self.update()
 
-    def wait_for_topic(self, name: str, deadline: float | None = None, check: Callable[[], object] = lambda: None) -> TopicInfo:
+    def wait_for_topic(
+        self, name: str, deadline: float | None = None, check: Callable[[], object] = lambda: None, *, anew: bool = True
+    ) -> TopicInfo:
         """The topic with at least one partition known. Raises UnknownTopicOrPartition, another error of the broker, or KafkaTimeoutError.
 
-        check: raises when the caller has no use for it any more; asked now and then, and after wake().
+        check: raises when the caller has no use for it any more; asked now and then, and after wake(). anew: if it was deleted the broker may make
+        it again, as it may make one that never was.
         """
         info = self.metadata.topic(name)
         if info is not None:
@@ -476,7 +479,7 @@ class Cluster:
         deadline = self._deadline(None) if deadline is None else deadline
         self._waiting[name] = self._waiting.get(name, 0) + 1
         try:
-            return self._wait_for_unknown_topic(name, deadline, check)
+            return self._wait_for_unknown_topic(name, deadline, check, anew)
         finally:
             self._waiting[name] -= 1
             if not self._waiting[name]:
@@ -490,9 +493,9 @@ class Cluster:
             done, self._round = self._round, self._handler.Event()
         done.set()
 
-    def _wait_for_unknown_topic(self, name: str, deadline: float, check: Callable[[], object]) -> TopicInfo:
+    def _wait_for_unknown_topic(self, name: str, deadline: float, check: Callable[[], object], anew: bool) -> TopicInfo:
         with self._lock:
-            self.metadata.add_topics([name])
+            self.metadata.add_topics([name], anew=anew)
             version = self.metadata.version
         # A topic that was just created takes a moment to reach every broker; one that is not allowed or not named well never comes.
         patience = min(deadline, self._handler.monotonic() + UNKNOWN_TOPIC_PATIENCE_S)
@@ -506,7 +509,7 @@ class Cluster:
 
         self._wait(settled, deadline, f"topic {name!r}")
         info = self.metadata.topic(name)
-        return info if info is not None else self.wait_for_topic(name, deadline, check)
+        return info if info is not None else self.wait_for_topic(name, deadline, check, anew=anew)
 
     def _topic_error(self, name: str, error: KafkaException) -> KafkaException:
         if isinstance(error, UnknownTopicOrPartition):

@@ -431,7 +431,9 @@ class ClientConfig:
         types=(bool,),
     )
     auto_create_topics: bool = option(
-        True, "asking for a topic by name lets the broker create it, where the broker allows that", types=(bool,)
+        True,
+        "asking for a topic by name, or writing to it, lets the broker create it, where the broker allows that; reading one that was deleted does not make it again",
+        types=(bool,),
     )
     hub_stall_meter: bool = option(
         False,

@@ -383,7 +383,7 @@ class Member:
         # One that is not there costs no other its time.
         for name in sorted(names, key=lambda name: (known(name) is None, name not in self._absent, name)):
             try:
-                info = self._cluster.wait_for_topic(name, begun + (AGAIN_S if name in self._absent else TOPICS_S))
+                info = self._cluster.wait_for_topic(name, begun + (AGAIN_S if name in self._absent else TOPICS_S), anew=False)
             except KafkaException as exc:
                 log.warning(
                     "group %r: the partitions of topic %r are not known, they are nobody's now: %s", self._group.options.group, name, exc

@@ -335,7 +335,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         count = len(info.partitions)
         if self._partition_counts.get(topic) != count:
             with self._cluster._lock:
-                self._cluster.metadata.add_topics([topic])
+                self._cluster.metadata.add_topics([topic], writes=True)
             with self._slow_lock:
                 self._partition_counts[topic] = count
                 if self._hash is not None:

@@ -78,6 +78,8 @@ class Metadata:
         self._max_age_s, self._backoff, self._chance, self._auto_create = max_age_s, backoff, chance, auto_create
         self._interest: set[str] = set()
         self._new: set[str] = set()  # of the interest: not answered yet
+        self._written: set[str] = set()  # of the interest: written to
+        self._known: set[str] = set()  # was there once
         self._partial: MetadataRequest | None = None
         self.listings = self._listings_asked = self._listing_wanted = 0  # answers that told all topics, and what they were to be
         self._retry = Retry()
@@ -87,14 +89,22 @@ class Metadata:
         self._rounds = 0
 
     # -- what is wanted ----------------------------------------------------------------------------------------------
-    def add_topics(self, names: Iterable[str]) -> bool:
-        """Add topics to the interest. True: at least one of them is not known yet, a refresh is wanted."""
+    def add_topics(self, names: Iterable[str], *, writes: bool = False, anew: bool = False) -> bool:
+        """Add topics to the interest. True: at least one of them is not known yet, a refresh is wanted.
+
+        A topic that was there and was deleted is made again, where that is allowed, if it is written to (writes), or if somebody asks for it by its
+        name (anew); not because it was read.
+        """
         unknown = False
         for name in names:
             known = self.topics.get(name)
             if known is None and name not in self._interest and not self._retry.failures:
                 self._retry.not_before = 0.0  # nobody has asked for it yet: the pause is for what was asked
             self._interest.add(name)
+            if writes:
+                self._written.add(name)
+            if anew:
+                self._known.discard(name)
             if known is None or known.error is not None:
                 self._new.add(name)
                 unknown = True
@@ -104,6 +114,7 @@ class Metadata:
         """Take a topic out of the interest: it was deleted, or nobody uses it any more."""
         self._interest.discard(name)
         self._new.discard(name)
+        self._written.discard(name)
         self._drop(name)
 
     def want_everything(self) -> int:
@@ -130,11 +141,16 @@ class Metadata:
             self._listings_asked += 1
             return MetadataRequest(topics=None, allow_auto_topic_creation=False)
         partial = bool(self._new) and not self._wanted and self.version > 0
-        topics = [MetadataRequestTopic(name=name) for name in sorted(self._new if partial else self._interest)]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=self._auto_create)
+        names = sorted(self._new if partial else self._interest)
+        makes = self._auto_create and any(self._may_be_made(name) for name in names)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=makes)
         if partial:
             self._partial = request
         return request
+
+    def _may_be_made(self, name: str) -> bool:
+        """Is it not there, and was it either never, or is it written to? What is read and was deleted stays so."""
+        return self.topic(name) is None and (name in self._written or name not in self._known)
 
     # -- what came -----------------------------------------------------------------------------------------------------
     def on_response(self, asked: MetadataRequest, response: MetadataResponse, now: float, *, epochs: bool = True) -> None:
@@ -213,6 +229,8 @@ class Metadata:
         elif old is not None:
             self._drop(name)
         self.topics[name] = TopicInfo(name, topic.topic_id, topic.is_internal, partitions, error)
+        if error is None and partitions:
+            self._known.add(name)
         if topic.topic_id != NO_TOPIC_ID:
             self.names_by_id[topic.topic_id] = name
 

@@ -67,6 +67,24 @@ def test_the_interest_is_asked_for_by_name_and_lets_the_broker_create_topics_onl
         assert request.allow_auto_topic_creation is auto_create
 
 
+def test_a_topic_that_was_deleted_is_made_again_only_for_who_writes_to_it_or_asks_for_it_by_name() -> None:
+    rig = Rig(auto_create=True)
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 1}))
+    gone = MetadataResponse(topics=[MetadataResponseTopic(name="t", error_code=UNKNOWN_TOPIC)])
+    rig.metadata.invalidate()
+    assert rig.round(gone).allow_auto_topic_creation is False, "it was there"
+    assert rig.round(gone).allow_auto_topic_creation is False
+    rig.metadata.forget_topic("t")
+    rig.metadata.add_topics(["t"])
+    assert rig.round(gone).allow_auto_topic_creation is False
+    rig.metadata.add_topics(["t"], writes=True)
+    assert rig.round(gone).allow_auto_topic_creation is True
+    rig.metadata.forget_topic("t")
+    rig.metadata.add_topics(["t"], anew=True)
+    assert rig.round(gone).allow_auto_topic_creation is True
+
+
 def test_a_listing_of_everything_never_creates_a_topic() -> None:
     rig = Rig(auto_create=True)
     rig.metadata.want_everything()
