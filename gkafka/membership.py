@@ -22,7 +22,6 @@ from gkafka.core.assignors import Topics
 from gkafka.core.backoff import Backoff
 from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.group import Group
-from gkafka.core.groupleader import make
 from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell, Ticket, Verdict
 from gkafka.exceptions import ForkedClientError, KafkaException, SocketDisconnectedError
@@ -370,7 +369,7 @@ class Member:
             with self._lock:
                 election = self._group.election
             if election is not None and election.topics == names:  # else the next plan asks for others
-                made = make(election.assignor, found, election.members, self._handler.interrupted)
+                made = election.make(found)
                 with self._lock:
                     self._group.divided(election, made)
         finally:

@@ -92,7 +92,7 @@ class Group(GroupMachine):
         if self.state is not State.ASSIGNING:
             return None
         assert self._protocol is not None  # ELECTED comes with it
-        return Election(self._protocol, self._members, frozenset().union(*(m.topics for m in self._members)))
+        return Election(self._protocol, self._members, frozenset().union(*(m.topics for m in self._members)), self.is_interruption)
 
     def divided(self, election: Election, made: Made) -> None:
         if self.state is not State.ASSIGNING or election.members is not self._members:

@@ -12,17 +12,32 @@ from gkafka.exceptions import AssignmentError, ProtocolError
 from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, by_topic, flattened, read_subscription
 from gkafka.wire.groups import JoinGroupResponseMember, SyncGroupRequestAssignment
 
-__all__ = ["Election", "Made", "make", "read_members"]
+__all__ = ["Election", "Made", "read_members"]
 
 VERSION = 3
 
 
 class Election(NamedTuple):
-    """What a leader has to divide, and how. topics: those whose partitions it needs."""
+    """What a leader has to divide, and how. topics: those whose partitions it needs. is_interruption(error): did what the assignor raised come from
+    outside?
+    """
 
     assignor: Assignor
     members: Sequence[GroupMember]
     topics: frozenset[str]
+    is_interruption: Callable[[BaseException], bool]
+
+    def make(self, topics: Topics) -> Made:
+        """An assignment for every member; topics that are not given are left out. If the assignor, which may be the user's, fails or returns nonsense, a
+        built-in one makes it: what the members agreed upon is how they read an assignment, not how it is made, and no partition may be without an owner.
+        An interruption is raised: the assignor is without fault.
+        """
+        assignor, members = self.assignor, self.members
+        made, failure = _tried(assignor, topics, members, self.is_interruption)
+        if failure is None:
+            return Made(_written(made, members), None)
+        instead = ASSIGNORS["cooperative-sticky" if assignor.cooperative else "range"]
+        return Made(_written(instead.assign(topics, members), members), failure)
 
 
 class Made(NamedTuple):
@@ -49,19 +64,6 @@ def _read(told: JoinGroupResponseMember) -> GroupMember:
     data = read_subscription(told.metadata, told.member_id)
     owned = flattened(data.owned_partitions)
     return GroupMember(told.member_id, data.topics, told.group_instance_id, data.user_data, owned, data.generation_id, data.rack_id or None)
-
-
-def make(assignor: Assignor, topics: Topics, members: Sequence[GroupMember], is_interruption: Callable[[BaseException], bool]) -> Made:
-    """An assignment for every member. If the assignor, which may be the user's, fails or returns nonsense, a built-in one makes it: what
-    the members agreed upon is how they read an assignment, not how it is made, and no partition may be without an owner.
-
-    is_interruption(error): did it come from outside, and is the assignor without fault? That is raised.
-    """
-    made, failure = _tried(assignor, topics, members, is_interruption)
-    if failure is None:
-        return Made(_written(made, members), None)
-    instead = ASSIGNORS["cooperative-sticky" if assignor.cooperative else "range"]
-    return Made(_written(instead.assign(topics, members), members), failure)
 
 
 def _tried(

@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from gkafka.brokererrors import COORDINATOR, AuthenticationError, BrokerError, FencedInstanceId, KafkaException, RequestTimedOut, error_for
 from gkafka.common import TopicPartition
-from gkafka.core.assignors import Topics
 from gkafka.core.backoff import Backoff
 from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.flights import Flights
-from gkafka.core.groupleader import Election, Made, make
+from gkafka.core.groupleader import Election, Made
 from gkafka.core.groupstate import (
     NEVER,
     NO_GENERATION,
@@ -217,12 +216,6 @@ class GroupMachine(abc.ABC):
     @abc.abstractmethod
     def divided(self, election: Election, made: Made) -> None:
         """What was made of that; nothing if there has been another election, or none is wanted any more."""
-
-    def give_topics(self, topics: Topics) -> None:
-        """Divide the topics that a plan asked for here and now; those that do not exist are left out."""
-        election = self.election
-        if election is not None:
-            self.divided(election, make(election.assignor, topics, election.members, self.is_interruption))
 
     # -- what it has -------------------------------------------------------------------------------------------------------
     def delivered(self, now: float) -> Mapping[TopicPartition, int]:

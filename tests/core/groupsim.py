@@ -28,6 +28,7 @@ from gkafka.wire.groups import (
     SyncGroupRequest,
 )
 from gkafka.wire.metadata import MetadataRequest
+from tests.core.dividing import divide
 
 __all__ = ["LOST", "Coordinator", "Member", "Node", "World"]
 
@@ -147,7 +148,7 @@ class Member:
             if plan.tell is not None:
                 self._called(plan.tell)
             if plan.topics is not None:
-                self.group.give_topics({topic: self.world.topics[topic] for topic in plan.topics if topic in self.world.topics})
+                divide(self.group, {topic: self.world.topics[topic] for topic in plan.topics if topic in self.world.topics})
                 continue
             if plan.tell is None:
                 assert plan.wake_at > self.now, f"{self.group.state} wants to be polled again at once"

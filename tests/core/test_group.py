@@ -19,7 +19,6 @@ from gkafka.brokererrors import (
     UnknownMemberId,
 )
 from gkafka.core.assignors import Assignment, GroupMember, Topics
-from gkafka.core.groupleader import make
 from gkafka.core.groupstate import IN_GROUP, MOVES, Change, Event, Lane, State, Verdict
 from gkafka.exceptions import AssignmentError, KafkaTimeoutError, ProtocolError, SocketDisconnectedError
 from gkafka.wire.consumerprotocol import flattened, read_assignment, read_subscription
@@ -32,6 +31,7 @@ from gkafka.wire.groups import (
     SyncGroupResponse,
 )
 from gkafka.wire.schema import Message
+from tests.core.dividing import divide
 from tests.core.grouprig import BEAT_S, COOPERATIVE, POLL_S, REBALANCE_S, SESSION_S, Rig, metadata, partitions
 
 GONE = SocketDisconnectedError("gone")
@@ -87,7 +87,7 @@ def test_the_leader_asks_for_partitions_and_tells_everybody() -> None:
     rig.join(1, leader="m", members=[("m", metadata("t")), ("n", metadata("t", "u"))])
     assert rig.topics == {"t", "u"}
     assert not rig.wants(SyncGroupRequest)
-    rig.group.give_topics({"t": [()] * 2, "u": [()]})
+    divide(rig.group, {"t": [()] * 2, "u": [()]})
     rig.poll()
     made = {a.member_id: flattened(read_assignment(a.assignment, "m").assigned_partitions) for a in rig.sync(0).assignments}
     assert made == {"m": partitions(0), "n": [*partitions(1), *partitions(0, topic="u")]}
@@ -101,7 +101,7 @@ def test_what_was_made_of_an_election_is_nothing_after_another_one() -> None:
     rig.join(1, leader="m", members=[("m", metadata("t")), ("n", metadata("t"))])
     first = rig.group.election
     assert first is not None
-    late = make(first.assignor, {"t": [()] * 2}, first.members, lambda _: False)
+    late = first.make({"t": [()] * 2})
     rig.beat(25)
     rig.join(1, leader="m", members=[("m", metadata("t"))])
     rig.group.divided(first, late)
@@ -120,7 +120,7 @@ def test_what_came_from_outside_while_an_assignor_ran_is_no_fault_of_its() -> No
     rig.join(1, leader="m", members=[("m", metadata("t"))])
     rig.group.is_interruption = lambda error: isinstance(error, KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
-        rig.group.give_topics({"t": [()]})
+        divide(rig.group, {"t": [()]})
     rig.poll()
     assert (rig.topics, rig.problems) == ({"t"}, [])
 
@@ -230,7 +230,7 @@ def test_nonsense_of_an_assignor_is_told_and_leaves_nothing_without_an_owner(mad
     rig.polled()
     rig.find()
     rig.join(1, leader="m", members=[("m", metadata("t", "u")), ("n", metadata("t"))])
-    rig.group.give_topics({"t": [()] * 2, "u": [()]})
+    divide(rig.group, {"t": [()] * 2, "u": [()]})
     rig.poll()
     (problem,) = rig.problems
     assert isinstance(problem, AssignmentError)
@@ -245,7 +245,7 @@ def test_a_cooperative_assignor_that_takes_from_one_and_gives_to_another_is_refu
     rig.polled()
     rig.find()
     rig.join(1, leader="m", members=[("m", metadata("t")), ("n", metadata("t", owned=partitions(0, 1), generation=0))])
-    rig.group.give_topics({"t": [()] * 2})
+    divide(rig.group, {"t": [()] * 2})
     rig.poll()
     assert "gave t-0 to 'm' while another member has it" in str(rig.problems[0])
 
@@ -255,7 +255,7 @@ def test_a_good_assignor_of_the_user_is_taken() -> None:
     rig.polled()
     rig.find()
     rig.join(1, leader="m", members=[("m", metadata("t")), ("n", metadata("t"))])
-    rig.group.give_topics({"t": [()] * 2})
+    divide(rig.group, {"t": [()] * 2})
     rig.poll()
     made = {a.member_id: flattened(read_assignment(a.assignment, "m").assigned_partitions) for a in rig.sync(1).assignments}
     assert (made, rig.problems) == ({"m": partitions(1), "n": partitions(0)}, [])
@@ -269,7 +269,7 @@ def test_metadata_of_another_member_that_are_garbage_are_told_and_the_others_sha
     rig.join(1, leader="m", members=[("m", metadata("t")), ("odd", garbage)])
     assert isinstance(rig.problems[0], ProtocolError)
     assert "'odd'" in str(rig.problems[0])
-    rig.group.give_topics({"t": [()] * 3})
+    divide(rig.group, {"t": [()] * 3})
     rig.poll()
     made = {a.member_id: flattened(read_assignment(a.assignment, "m").assigned_partitions) for a in rig.sync(0).assignments}
     assert made == {"m": partitions(0, 1, 2), "odd": []}

@@ -23,6 +23,7 @@ from gkafka.core.groupstate import Address, Ask, GroupOptions, Lane, State
 from gkafka.exceptions import ConnectionFailedError, KafkaException, KafkaTimeoutError, SocketDisconnectedError, UnsupportedVersion
 from gkafka.wire.apis import decode_response, encode_request
 from gkafka.wire.versions import Versions
+from tests.core.dividing import divide
 
 __all__ = ["ConsumerDriver", "Driver"]
 
@@ -101,7 +102,7 @@ class Driver:
             self.history.append((plan.tell.change.value, sorted(tp.partition for tp in plan.tell.partitions)))
             self.group.told(plan.tell)
         elif plan.topics is not None:
-            self.group.give_topics({topic: [()] * self._topics[topic] for topic in plan.topics if topic in self._topics})
+            divide(self.group, {topic: [()] * self._topics[topic] for topic in plan.topics if topic in self._topics})
         else:
             self._receive(min(0.05, max(0.0, plan.wake_at - now)))
 

@@ -25,11 +25,28 @@ PREAMBLE = """
             os._exit(0)
         # One write, one read: in a patched process os.close() is late, and gevent's os.waitpid() now and then misses its child.
         return os.read(r, 65536).decode()
+
+    def untold(calls):
+        # Of these calls by name: what does not raise a ForkedClientError that says what to do at once, and what comes of it.
+        found = []
+        for name, call in calls.items():
+            begun = time.monotonic()
+            try:
+                call()
+                found.append(f"{name}: nothing")
+            except ForkedClientError as exc:
+                if time.monotonic() - begun > 0.5:
+                    found.append(f"{name}: late")
+                if str(os.getppid()) not in str(exc) or "after the fork" not in str(exc):
+                    found.append(f"{name}: {exc}")
+            except BaseException as exc:
+                found.append(f"{name}: {exc!r}")
+        return found
 """
 
 
 def script(body: str, handler: str, patched: bool = False, *, hooks: bool = True, timeout: float = 60) -> list[str]:
-    """The lines that a program prints. HANDLER and in_child are there for its body.
+    """The lines that a program prints. HANDLER, in_child and untold are there for its body.
 
     hooks False: no register_at_fork hook of gkafka runs, as under uWSGI.
     """

@@ -23,8 +23,7 @@ CALLS = """
     pending = producer.produce("t", b"300")
 
     def child():
-        told = []
-        for name, call in {
+        told = untold({
             "produce": lambda: producer.produce("t", b"child"),
             "produce again": lambda: producer.produce("t", b"child"),
             "flush": lambda: producer.flush(5),
@@ -62,18 +61,7 @@ CALLS = """
             "brokers": lambda: client.brokers,
             "stats": lambda: client.stats(),
             "new consumer": lambda: topic.get_simple_consumer(),
-        }.items():
-            begun = time.monotonic()
-            try:
-                call()
-                told.append(f"{name}: nothing")
-            except ForkedClientError as exc:
-                if time.monotonic() - begun > 0.5:
-                    told.append(f"{name}: late")
-                if str(os.getppid()) not in str(exc) or "after the fork" not in str(exc):
-                    told.append(f"{name}: {exc}")
-            except BaseException as exc:
-                told.append(f"{name}: {exc!r}")
+        })
         return "; ".join(told) or "all told"
 
     print(in_child(child))
@@ -168,8 +156,7 @@ CONSUMERS = """
     next(other)
 
     def child():
-        told = []
-        for name, call in {
+        told = untold({
             "connect": lambda: client.connect(),
             "client.partitions": lambda: client.partitions("t"),
             "admin": lambda: client.admin(),
@@ -216,16 +203,7 @@ CONSUMERS = """
             "sender.send": lambda: sender.send("t", b"child"),
             "sender.flush": lambda: sender.flush(),
             "sender.partitions_for": lambda: sender.partitions_for("t"),
-        }.items():
-            begun = time.monotonic()
-            try:
-                call()
-                told.append(f"{name}: nothing")
-            except ForkedClientError:
-                if time.monotonic() - begun > 0.5:
-                    told.append(f"{name}: late")
-            except BaseException as exc:
-                told.append(f"{name}: {exc!r}")
+        })
         for mine in (native, simple, other):  # what a child ends is its own
             begun = time.monotonic()
             mine.close() if mine is other else mine.stop()

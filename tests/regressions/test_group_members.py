@@ -15,6 +15,7 @@ from gkafka.core.groupstate import Change, State, Verdict
 from gkafka.exceptions import SocketDisconnectedError
 from gkafka.wire.consumerprotocol import flattened, read_subscription
 from gkafka.wire.groups import FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from tests.core.dividing import divide
 from tests.core.grouprig import BEAT_S, COOPERATIVE, SESSION_S, Rig, metadata, partitions
 
 GONE = SocketDisconnectedError("gone")
@@ -169,7 +170,7 @@ def test_b52_a_topic_that_vanishes_stops_neither_the_others_nor_the_group() -> N
     rig.polled()
     rig.find()
     rig.join(1, leader="m", members=[("m", metadata("t", "gone"))])
-    rig.group.give_topics({"t": [()]})
+    divide(rig.group, {"t": [()]})
     rig.poll()
     rig.sync(0)
     rig.told()
@@ -226,7 +227,7 @@ STEPS: dict[str, Callable[[Rig], object]] = {
     "found": lambda rig: rig.find(),
     "given an id": lambda rig: rig.refuse(JoinGroupRequest, 79, member_id="m"),
     "elected": lambda rig: rig.join(1, leader="m", members=[("m", metadata("t"))]),
-    "assigned": lambda rig: (rig.group.give_topics({"t": [()]}), rig.poll()),
+    "assigned": lambda rig: (divide(rig.group, {"t": [()]}), rig.poll()),
     "synced": lambda rig: rig.sync(0),
     "told": lambda rig: rig.told(),
     "asked to join again": lambda rig: rig.beat(27),
