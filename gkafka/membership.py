@@ -182,7 +182,8 @@ class Member:
                 return f"this can be no member any more: {type(group.error).__name__}: {group.error}"
             text = _STATES.get(group.state, group.state.value)
             where = "" if group.coordinator is not None else "; the coordinator is being looked for"
-            return f"{text}, generation {group.generation}, member {group.member_id or 'not named yet'}{where}"
+            last = "" if group.trouble is None else f"; tried again after {type(group.trouble).__name__}: {group.trouble}"
+            return f"{text}, generation {group.generation}, member {group.member_id or 'not named yet'}{where}{last}"
 
     def stats(self) -> dict[str, Any]:
         """Where it stands, and how often that has changed."""

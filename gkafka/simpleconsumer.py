@@ -205,7 +205,6 @@ class SimpleConsumer:
     @property
     def held_offsets(self) -> dict[int, int]:
         """Partition id -> the offset of the last message consumed (documented: held offset); -2 where there is none."""
-        self._handler.check_fork()
         engine = self._engine
         stands = self._stood_at if engine is None else _by_id(engine.positions())
         return {p: offset - 1 if (offset := stands.get(p, -1)) > 0 else NOTHING_CONSUMED for p in self.partitions}

@@ -139,6 +139,7 @@ class GroupMachine(abc.ABC):
         self._problems: list[KafkaException] = []
         self._flying: Flights[Kind, Ask] = Flights(Kind, backoff, chance)
         self._reading: tuple[Ask, Kind, float] | None = None  # whose answer is being taken in
+        self._troubles: dict[Kind, KafkaException] = {}  # what the last request of a kind met, until one succeeds
         self.is_interruption: Callable[[BaseException], bool] = lambda _: False  # did what an assignor raised come from outside?
 
     @property
@@ -327,6 +328,11 @@ class GroupMachine(abc.ABC):
     def _begin(self, reason: str) -> None:
         """It will join: nothing of the last try matters any more."""
 
+    @property
+    def trouble(self) -> KafkaException | None:
+        """What a request met that is tried again."""
+        return next(iter(self._troubles.values()), None)
+
     # -- requests
     @abc.abstractmethod
     def _asks(self, now: float) -> list[Ask | None]:
@@ -402,6 +408,7 @@ class GroupMachine(abc.ABC):
         read, read_failure = self._readers[kind]
         if error is None:
             self._flying.succeeded(kind)
+            self._troubles.pop(kind, None)
             read(self, answer)
         else:
             read_failure(self, answer, error)
@@ -414,6 +421,7 @@ class GroupMachine(abc.ABC):
 
     def _pause(self, kind: Kind, error: KafkaException, now: float) -> None:
         until = self._flying.pause(kind, now)
+        self._troubles[kind] = error
         log.debug("group %r, member %r: %s; again in %.3f s", self.options.group, self._name, error, until - now)
 
     def _look_at_coordinator(self, error: KafkaException, asked: Address | None) -> None:

@@ -443,6 +443,7 @@ def test_an_instance_id_that_is_not_free_is_waited_for_as_long_as_a_session() ->
     began = rig.now
     while rig.group.state is not State.FATAL:
         rig.beat(0, code=UnreleasedInstanceId.code)
+        assert isinstance(rig.group.trouble, UnreleasedInstanceId) or rig.group.error is not None
         if rig.wants(ConsumerGroupHeartbeatRequest):
             ask, request = rig.take(ConsumerGroupHeartbeatRequest)
             assert request.member_epoch == -2, "it may be its own last life that has it"

@@ -115,6 +115,17 @@ def test_a_partition_that_is_refused_is_told_of_as_long_as_that_lasts_and_goes_o
     assert consumer.explain().partitions[T0].error is None
 
 
+def test_what_keeps_a_member_from_joining_is_named(client: KafkaClient, cluster: MockCluster, make: Make, run: Runner) -> None:
+    cluster.on("JoinGroup", Error(14), times=None)
+    consumer = make("t", group="g")
+    consumer.consume(0)
+    run.until(lambda: "tried again after GroupLoadInProgress" in consumer.explain().group)
+    cluster.clear_script()
+    fill(client, [b"x"])
+    assert read(consumer, 1)[0].value == b"x"
+    assert "tried again" not in consumer.explain().group
+
+
 def test_an_open_transaction_that_hides_what_is_behind_it(client: KafkaClient, connect: Any, make_cluster: Any, run: Runner) -> None:
     cluster = make_cluster(topics={"t": 1})
     with connect(cluster) as other:
