@@ -29,7 +29,7 @@ from gkafka.common import OffsetType
 from gkafka.config import ConsumerConfig, check_keywords
 from gkafka.exceptions import KafkaException, PartitionOwnedError, ZooKeeperError
 from gkafka.hosts import parse_zookeeper
-from gkafka.membershipprotocol import leader_id, share_of
+from gkafka.membershipprotocol import flaw_of, leader_id, share_of
 from gkafka.partition import Partition
 from gkafka.zookeeper import Registry, check_client, check_path, close_client, open_client
 
@@ -149,6 +149,7 @@ class BalancedConsumer(Balancing):
         self._stale = True
         self._wake = self._handler.Event()
         cluster.sleepers.add(self._wake)
+        self._flaw = ""  # of how the membership protocol divides, as it was told last
         self._worker: Any = None
         cluster.adopt(self)  # whole: the client ends it
         if auto_start:
@@ -249,7 +250,8 @@ class BalancedConsumer(Balancing):
             return "the connection to ZooKeeper broke, and it has not said since that the session goes on"
         if not self._may_deliver():
             return f"ZooKeeper has not said in time that member {self._consumer_id} still stands there"
-        return f"member {self._consumer_id} stands in ZooKeeper with {len(self._claimed)} partitions"
+        flaw = f"; {self._flaw}" if self._flaw else ""
+        return f"member {self._consumer_id} stands in ZooKeeper with {len(self._claimed)} partitions{flaw}"
 
     def _share(self) -> set[int]:
         return self._claimed.copy()
@@ -393,8 +395,14 @@ class BalancedConsumer(Balancing):
 
     def _decide_partitions(self, participants: list[str]) -> set[Partition]:
         """This member's share (documented). Raises ConfigurationError for what a membership protocol must not return."""
-        known = self._topic.partitions
-        return {known[p] for p in share_of(self._membership_protocol, sorted(participants), known, self._consumer_id)}
+        known, everybody = self._topic.partitions, sorted(participants)
+        mine = share_of(self._membership_protocol, everybody, known, self._consumer_id)
+        flaw = flaw_of(self._membership_protocol, everybody, known)
+        if flaw != self._flaw:
+            self._flaw = flaw
+            if flaw:
+                log.error("group %s: %s; with members %s", self._group, flaw, everybody)
+        return {known[p] for p in mine}
 
     def _get_held_partitions(self) -> set[Partition]:
         """The partitions that this member owns, as ZooKeeper has it (documented)."""

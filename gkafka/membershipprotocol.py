@@ -8,6 +8,7 @@ clients can share a group.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ __all__ = [
     "check_protocol",
     "decide_partitions_range",
     "decide_partitions_roundrobin",
+    "flaw_of",
     "share_of",
 ]
 
@@ -98,3 +100,17 @@ def share_of(protocol: GroupMembershipProtocol, participants: list[Any], partiti
                 f"membership_protocol {name!r} chose {partition!r}, which is none of the partitions {sorted(partitions)}"
             )
     return {partition.id for partition in decided}
+
+
+def flaw_of(protocol: GroupMembershipProtocol, participants: list[Any], partitions: Mapping[int, Partition]) -> str:
+    """What is wrong with how a protocol of one's own divides: partitions of nobody, or of two members. "" if nothing is."""
+    if protocol in (RangeProtocol, RoundRobinProtocol):
+        return ""
+    try:
+        owners = Counter(p for id_ in participants for p in share_of(protocol, participants, partitions, id_))
+    except ConfigurationError as exc:
+        return str(exc)
+    of_nobody, of_many = sorted(partitions.keys() - owners.keys()), sorted(p for p, count in owners.items() if count > 1)
+    flaws = [f"gives partitions {of_nobody} to nobody"] if of_nobody else []
+    flaws += [f"gives partitions {of_many} to more than one member, so that some wait for them for ever"] if of_many else []
+    return f"membership_protocol {protocol.protocol_name.decode(errors='replace')!r} {' and '.join(flaws)}" if flaws else ""

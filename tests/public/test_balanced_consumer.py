@@ -366,6 +366,18 @@ def test_a_rebalance_that_fails_does_not_end_the_lease(join: Join, zoo: Zoo, cli
     assert sorted(member.partitions) == [0, 1]
 
 
+def test_a_protocol_that_leaves_partitions_to_nobody_is_told(join: Join, zoo: Zoo, caplog: pytest.LogCaptureFixture) -> None:
+    def decide(participants: Any, partitions: Any, consumer_id: Any) -> Any:
+        return {p for p in decide_partitions_range(participants, partitions, consumer_id) if p.id != 2}
+
+    member = join(membership_protocol=GroupMembershipProtocol(b"consumer", b"mine", None, decide))
+    assert sorted(member.partitions) == [0, 1, 3]
+    member._stale = True
+    member._beat()
+    assert caplog.text.count("'mine' gives partitions [2] to nobody") == 1, "once"
+    assert "[2] to nobody" in member.explain().group
+
+
 def test_a_callback_that_consumes_does_not_stand_still(join: Join, run: Runner) -> None:
     got: list[Any] = []
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gkafka import KafkaClient, Partition
 from gkafka.exceptions import ConfigurationError
-from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, RoundRobinProtocol, check_protocol, share_of
+from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, RoundRobinProtocol, check_protocol, flaw_of, share_of
 from gkafka.testing import MockCluster
 
 Connect = Callable[..., KafkaClient]
@@ -53,6 +53,18 @@ def test_all_partitions_have_one_owner_and_nobody_has_two_more_than_another(
     shares = ids(protocol, leaders, sorted(members))
     assert sorted(p for share in shares for p in share) == list(range(len(leaders)))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_a_division_that_leaves_out_or_gives_twice_is_named() -> None:
+    known = partitions([1, 1, 1])
+
+    def flaw(decide: Any) -> str:
+        return flaw_of(GroupMembershipProtocol(b"consumer", b"mine", None, decide), ["a", "b"], known)
+
+    assert flaw(RangeProtocol.decide_partitions) == ""
+    assert flaw(lambda members, parts, me: [parts[0]] if me == "a" else [parts[2]]).endswith("gives partitions [1] to nobody")
+    assert "[0, 1, 2] to more than one member" in flaw(lambda members, parts, me: parts.values())
+    assert "ZeroDivisionError" in flaw(lambda members, parts, me: 1 / 0 if me == "b" else parts.values())
 
 
 @pytest.mark.parametrize(
