@@ -292,7 +292,8 @@ class BalancedConsumer(Balancing):
         session = registry.session
         if not registry.is_registered() or session != self._session:
             if self._session is not None:
-                log.warning("group %s: the session of %s has ended, its partitions are given up", self._group, self._consumer_id)
+                what = "the session has ended" if session != self._session else "its node in ZooKeeper was deleted"
+                log.warning("group %s, member %s: %s, its partitions are given up", self._group, self._consumer_id, what)
             self._lease_until = 0.0
             self._claimed = set()
             self._lose()
