@@ -225,6 +225,7 @@ class Registry:
         self._client, self._topic, self._member, self._asked_s = client, topic, member, session_s
         self._ids = f"/consumers/{group}/ids"
         self._owners = f"/consumers/{group}/owners/{topic}"
+        self._odd: list[str] = []  # what was found there and is no claim
         errors = _kazoo().exceptions
         self._exists, self._no_node = errors.NodeExistsError, errors.NoNodeError
         self._watch: Callable[[Any], None] = lambda event: on_event()
@@ -338,11 +339,16 @@ class Registry:
 
     def _claims(self) -> dict[int, set[str]]:
         claims: dict[int, set[str]] = {}
-        for name in self._children(self._owners):
+        odd: list[str] = []
+        for name in sorted(self._children(self._owners)):
             if (found := OWNER.fullmatch(name)) is not None:
                 claims.setdefault(int(found[1]), set()).add(name)
             else:
-                log.warning("%s holds %r, which is no partition: left alone", self._owners, name[:100])
+                odd.append(name[:100])
+        if odd != self._odd:  # asked several times a second: what is new is told
+            self._odd = odd
+            if odd:
+                log.warning("%s holds %s, which is no partition: left alone", self._owners, odd[:10])
         return claims
 
     # -- calls -------------------------------------------------------------------------------------------------------------

@@ -487,13 +487,17 @@ def test_a_commit_that_is_under_way_is_waited_for_before_its_partition_is_given_
     committing.result()
 
 
-def test_what_is_no_owners_name_keeps_no_partition_unowned(join: Join, zoo: Zoo, keeper: ZooClient) -> None:
+def test_what_is_no_owners_name_keeps_no_partition_unowned(
+    join: Join, zoo: Zoo, keeper: ZooClient, caplog: pytest.LogCaptureFixture
+) -> None:
     keeper.ensure_path_async(OWNERS)
     names = ["1--1", "x-1", "-1", "1-01", "1-+1", "1-1 ", "1-\u0661", "1", "1-99999999999"]
     for name in names:
         zoo.put(f"{OWNERS}/{name}", b"x")
     member = join()
     assert sorted(member.partitions) == [0, 1, 2, 3]
+    beat(member)
+    assert caplog.text.count("left alone") == 1
     member.stop()
     assert sorted(zoo.children(OWNERS)) == sorted(names), "they are left alone"
 
