@@ -344,7 +344,7 @@ class SimpleConsumer:
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""
-        wanted = None if max_messages is None else check_count("max_messages", max_messages, low=0, high=(1 << 63) - 1)
+        wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
         limit_ms = self._timeout_ms if timeout_ms is None else check_seconds("timeout_ms", timeout_ms, low=-1)
         return self._next(wanted, True, limit_ms, None)
 
