@@ -49,6 +49,7 @@ LONGEST = (
     "tests/examples/live/test_flights_live.py",
     "tests/live/test_managed_consumer.py",
     "tests/examples/live/test_demo_live.py",
+    "tests/gevent/live/test_30_soak.py",
     "tests/gevent/live/test_25_signals.py",
     "tests/gevent/live/test_16_gunicorn.py",
     "tests/gevent/live/test_32_interpreters.py",

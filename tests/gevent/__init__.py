@@ -34,7 +34,7 @@ imported, on OS threads. A stall is judged with the garbage collector off; what 
 | 27 | no lock is held when a greenlet switches out | `test_27_no_lock_held.py` U P |
 | 28 | the handlers' contract | `tests/handlers/test_contract.py`, `test_greenlets.py`, `tests/net/test_stream.py` U T, and P by `test_28_contract.py` |
 | 29 | kazoo's handler is of the client's kind; ZooKeeper stalls nobody | `live/test_29_kazoo.py` U P T |
-| 30 | a thousand writers, four members, restarts and kills | `live/test_30_soak.py`: a minute U; **ten minutes U and P: `make soak`** |
+| 30 | a thousand writers, four members, restarts and kills | `live/test_30_soak.py`: a minute U, in `make test`; **ten minutes U and P: `make soak`** |
 | 31 | the application computes for less and for more than a session | `live/test_31_cpu_bound.py` U P: a session of 6 s; **of 45 s with 10 s and 60 s of work: `make soak`** |
 | 32 | no GIL: refused with what to do; other interpreters keep the contract | `test_32_without_the_gil.py`; `live/test_32_interpreters.py`: the contract; **all of tests/handlers: `make soak`** |
 | 33 | Spark's workers: threads, delivered when the task ends | `live/test_33_spark.py` |
@@ -49,7 +49,6 @@ What `make test` leaves out, and who plays it; all else above is in `make test`.
 | `live/test_01_sync_sends.py` | thorough | P L: U stands for them |
 | `live/test_01_collected.py` | thorough | U: P stands for it |
 | `live/test_24_listeners.py` | thorough | 100 callbacks of 0.2 s of CPU; 40 are in `make test` |
-| `live/test_30_soak.py` | thorough | a minute, U |
 | `live/test_30_soak.py` | soak | ten minutes, U and P |
 | `live/test_31_cpu_bound.py` | soak | a session of 45 s, 10 s and 60 s of work |
 | `live/test_32_interpreters.py` | thorough | the contract on all interpreters but the first |
