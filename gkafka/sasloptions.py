@@ -175,8 +175,9 @@ def _check_tokens(config: ClientConfig) -> None:
         )
     if provider is not None:
         if not callable(provider) and not callable(getattr(provider, "token", None)):
+            kind = "str" if isinstance(provider, str) else type(provider).__name__
             raise ConfigurationError(
-                f"sasl_oauth_token_provider must be a callable that returns a token, or have a method token(), not {type(provider).__name__}"
+                f"sasl_oauth_token_provider must be a callable that returns a token, or have a method token(), not {kind}"
             )
         beside = [name for name in (*ENDPOINT, "sasl_oauth_scope", "sasl_oauth_cafile") if getattr(config, name) is not None]
         if beside:

@@ -85,9 +85,9 @@ def test_a_topic_that_is_not_there_is_looked_up_once_for_a_generation(
     looks: list[str] = []
     wait = Cluster.wait_for_topic
 
-    def noted(self: Cluster, name: str, *args: Any) -> Any:
+    def noted(self: Cluster, name: str, *args: Any, **options: Any) -> Any:
         looks.append(name)
-        return wait(self, name, *args)
+        return wait(self, name, *args, **options)
 
     keep_group(cluster, ("b", metadata("nowhere", "t")), ("c", metadata("anywhere")))
     topic = client.topics["t"]
