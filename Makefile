@@ -8,9 +8,9 @@ BUILT  := $(VENV)/.built
 SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/records/*.pxi gkafka/records/*.h)
 
 # Tests that start Apache Kafka, Spark or the demo; all others are pure. Pure ones often wait, so six run at a time; those with Kafka wait
-# for brokers, and run in four processes with brokers of their own: what shares brokers together, the longest ones first (tests/turns.py).
+# for brokers, and run in three processes with brokers of their own: what shares brokers together, the longest ones first (tests/turns.py).
 WITH_KAFKA := $(wildcard tests/faults/live tests/spark/live tests/gevent/live tests/examples/live tests/live)
-LIVE := $(PY) -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder $(WITH_KAFKA)
+LIVE := $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(WITH_KAFKA)
 PURE := $(PY) -m pytest -q -n 6 --dist loadfile -o faulthandler_timeout=180 $(addprefix --ignore=,$(WITH_KAFKA))
 # Those of them that need no broker at all, not even one in their own process.
 NO_BROKER := $(addprefix tests/,core wire records protocol handlers net reference mutants) $(wildcard tests/test_*.py)

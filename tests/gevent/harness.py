@@ -232,15 +232,17 @@ def fewest_per_s(gaps: list[float], window_s: float = 0.1) -> float:
 def assert_no_stall(run: Callable[[], object], limit_ms: float, *, ticks_per_s: float = 0) -> list[Stalls]:
     """Run it beside a ticker, twice or three times: two runs without a CPU gap above the limit, and two without a wall gap of 30 ms more.
 
-    What stalls the hub does so in every run, and noise does not; so CPU and wall are counted apart, and no CPU gap may be twice the limit. ticks_per_s:
-    so often the ticker had its turn in each tenth of a second of the runs that count for the wall.
+    What stalls the hub does so in every run, and noise does not (what a host takes from a virtual core counts as CPU, too); so CPU and wall are counted
+    apart, and a CPU gap of twice the limit may come in one run. ticks_per_s: so often the ticker had its turn in each tenth of a second of the runs
+    that count for the wall.
     """
     connect("127.0.0.1:1").close()  # a program's first client loads what all others use
     runs: list[Stalls] = []
     idle = free = 0
     while min(idle, free) < GOOD_RUNS and len(runs) < RUNS:
         runs.append(beside_a_ticker(run))
-        assert runs[-1].cpu_max <= 2 * limit_ms, f"the hub was kept busy for more than twice {limit_ms:g} ms: {runs[-1]}"
+        wild = [run for run in runs if run.cpu_max > 2 * limit_ms]
+        assert len(wild) < 2, f"the hub was kept busy for more than twice {limit_ms:g} ms: {wild}"
         idle += runs[-1].cpu_max <= limit_ms
         free += runs[-1].wall_max <= limit_ms + 1000 * NOISE_S and runs[-1].fewest_per_s >= ticks_per_s
     seen = "\n".join(map(str, runs))
