@@ -233,7 +233,7 @@ def test_f28_a_client_without_the_certificate_that_is_wanted_is_told(kafka: TlsK
 
 
 def test_f28_tls_on_a_port_of_clear_text_is_called_that(kafka: TlsKafka, dial: Callable[..., KafkaClient]) -> None:
-    assert "is this port a PLAINTEXT listener?" in str(refusal(dial("plain")), NoBrokersAvailableError)
+    assert "is this port a PLAINTEXT listener?" in str(refusal(dial("plain"), NoBrokersAvailableError))
     assert_nothing_of_kafka(kafka.relays["plain"])
 
 
