@@ -1,15 +1,18 @@
 """Exactly once: a task's rows, and the mark that they are written, go into one Kafka transaction. No pyspark here.
 
 The transactional id names the query and the task partition, so that InitProducerId fences an attempt that Spark has given up and aborts what it left
-open. The mark is an offset that a group of the same name commits inside the transaction: the number of the micro-batch plus one. It says what happened
-also where nobody heard the answer to EndTxn: that is never guessed, but read. A task whose mark says that it is done writes nothing again.
+open. The mark is an offset that a group of the same name commits inside the transaction: the number of the micro-batch plus one, with what was written as
+its metadata. It says what happened also where nobody heard the answer to EndTxn: that is never guessed, but read. A task whose mark says that it is done
+writes nothing again, and refuses what is not what it has written.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,11 +35,13 @@ TRANSACTION_TIMEOUT_MS = 300000
 """Longer than the Java producer's minute: it is the longest that a task may take. No more than transaction.max.timeout.ms, 15 minutes by default."""
 ABORT_S = 5.0
 """How long a task that has failed takes to abort its transaction: left open it would hold up readers until its timeout, or the next attempt."""
-ROWS = "rows="
+LONGEST_NAMES = 1000
+"""Of the topics' names in a mark; a checksum stands for longer ones. Brokers take 4,096 bytes of metadata."""
+WRITTEN = re.compile(r"rows=(\d+) bytes=(\d+) topics=(\S+)")
 
 
 class RowsChangedError(KafkaException):
-    """A task that is replayed is not what it was when it was written: it has other rows, or later micro-batches were written since."""
+    """A task that is replayed is not what it was when it was written: it has other rows or topics, or later micro-batches were written since."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +62,56 @@ class Task:
         return f"task {self.partition} of micro-batch {self.batch}"
 
 
+class Written(NamedTuple):
+    """What a task has written: rows, bytes of their keys and values, and the names of their topics with a comma between them."""
+
+    rows: int
+    size: int
+    topics: str
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows of {self.size} bytes for {self.topics}"
+
+
 class Mark(NamedTuple):
-    """batch: the micro-batch that was written last, -1 for none. rows: how many it was, None where nobody knows."""
+    """batch: the micro-batch that was written last, -1 for none. written: what that was, None where nobody knows."""
 
     batch: int
-    rows: int | None
+    written: Written | None
+
+
+@dataclass
+class Meter:
+    """What passes through it. topic: where all rows go, None where each says so. Neither the order of the rows nor how they are cut counts."""
+
+    topic: str | None
+    rows: int = 0
+    size: int = 0
+    topics: set[str] = field(default_factory=set)
+
+    def pass_on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, measured."""
+        for batch in batches:
+            self._take(batch)
+            yield batch
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+        self.rows += batch.num_rows
+        for name in ("key", "value"):
+            if name in batch.schema.names:
+                self.size += pc.sum(pc.binary_length(batch.column(name).cast(pa.large_binary()))).as_py() or 0
+        self.topics.update([self.topic] if self.topic is not None else filter(None, pc.unique(batch.column("topic")).to_pylist()))
+
+    @property
+    def written(self) -> Written:
+        """All of it."""
+        names = ",".join(sorted(self.topics))
+        return Written(
+            self.rows, self.size, names if len(names) <= LONGEST_NAMES else f"{len(self.topics)}-topics-{zlib.crc32(names.encode()):08x}"
+        )
 
 
 def write_once(options: SinkOptions, batches: Iterable[pa.RecordBatch], task: Task) -> Tally:
@@ -74,7 +124,9 @@ def write_once(options: SinkOptions, batches: Iterable[pa.RecordBatch], task: Ta
         try:
             producer.init_transactions()
             mark = read_mark(client, task.name)
-            tally = _skip(rows, mark, task) if mark.batch >= task.batch else _write(client, producer, options, rows, task)
+            meter = Meter(options.topic)
+            is_there = mark.batch >= task.batch
+            tally = _skip(meter, rows, mark, task) if is_there else _write(client, producer, options, meter, rows, task)
         except BaseException:
             give_up(producer, ABORT_S)
             raise
@@ -88,8 +140,8 @@ def read_mark(client: KafkaClient, name: str) -> Mark:
     newest = max(found.values(), key=lambda committed: committed.offset, default=None)
     if newest is None or newest.offset < 0:
         return Mark(-1, None)
-    told = newest.metadata.removeprefix(ROWS)
-    return Mark(newest.offset - 1, int(told) if told.isdigit() else None)
+    told = WRITTEN.fullmatch(newest.metadata)
+    return Mark(newest.offset - 1, Written(int(told[1]), int(told[2]), told[3]) if told is not None else None)
 
 
 def _some(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
@@ -107,31 +159,44 @@ def _producer(client: KafkaClient, options: SinkOptions, task: Task) -> NativePr
     )
 
 
-def _skip(rows: Iterable[pa.RecordBatch], mark: Mark, task: Task) -> Tally:
-    """Take the rows and do nothing with them: they are in Kafka."""
+def _skip(meter: Meter, rows: Iterable[pa.RecordBatch], mark: Mark, task: Task) -> Tally:
+    """Take the rows and do nothing with them: they are in Kafka. Raises RowsChangedError if these are others."""
     tally = Tally(replayed=True)
     if mark.batch > task.batch:
         raise RowsChangedError(
             f"{task}: micro-batch {mark.batch} has been written since under the name {task.name!r}, so that nobody knows whether this one was: its checkpoint "
             "was put back or made anew, or two queries have one jobId; give the query another transactionalIdPrefix or jobId, or delete that group"
         )
-    count = sum(batch.num_rows for batch in rows)
-    if mark.rows not in (None, count):
+    for _ in meter.pass_on(rows):
+        pass
+    before, now = mark.written, meter.written
+    if before is not None and before.topics != now.topics:
         raise RowsChangedError(
-            f"{task} was written with {mark.rows} rows and is replayed with {count}: the rows are cut into other tasks than before, so "
-            "writing or skipping them would lose some or write some twice; exactlyOnce needs the same rows in the same task: set "
-            "spark.sql.adaptive.streaming.stateless.enabled=false, avoid repartition(n) without a column, and compare the topic with the source "
+            f"{task}, under the name {task.name!r}, was written for topic {before.topics} and is now to be written for {now.topics}, which would be "
+            "skipped: give each write its own jobId, new in each run that writes other rows; a query whose topic has changed goes on with another "
+            f"transactionalIdPrefix (or delete the group {task.name!r} to have this micro-batch written once more)"
+        )
+    if before not in (None, now):
+        raise RowsChangedError(
+            f"{task} was written with {before} and is replayed with {now}: these are other rows, or rows cut into other tasks than before, so "
+            "writing or skipping them would lose some or write some twice; exactlyOnce needs the same rows in the same task: a jobId is for one set of "
+            "rows; of a query set spark.sql.adaptive.streaming.stateless.enabled=false, leave minPartitions and maxRecordsPerPartition as they were, "
+            "avoid repartition(n) without a column, and compare the topic with the source "
             f"before this micro-batch is written by hand (delete the group {task.name!r} to have it written again)"
         )
-    log.info("%s: its %d rows were written before", task, count)
+    log.info("%s: its %d rows were written before", task, now.rows)
     return tally
 
 
-def _write(client: KafkaClient, producer: NativeProducer, options: SinkOptions, rows: Iterable[pa.RecordBatch], task: Task) -> Tally:
+def _write(
+    client: KafkaClient, producer: NativeProducer, options: SinkOptions, meter: Meter, rows: Iterable[pa.RecordBatch], task: Task
+) -> Tally:
     producer.begin_transaction()
-    tally = write_rows(producer, options, rows)
+    tally = write_rows(producer, options, meter.pass_on(rows))
     somewhere = next(iter(tally.last_offsets))[0]
-    producer.send_offsets({(somewhere, 0): (task.batch + 1, f"{ROWS}{tally.records}")}, task.name)
+    written = meter.written
+    note = f"rows={written.rows} bytes={written.size} topics={written.topics}"
+    producer.send_offsets({(somewhere, 0): (task.batch + 1, note)}, task.name)
     try:
         producer.commit_transaction()
     except (KafkaTimeoutError, FencedError) as exc:

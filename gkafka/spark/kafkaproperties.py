@@ -337,7 +337,8 @@ def _hosts(name: str, text: str) -> str:
     try:
         parse_hosts(text)
     except ConfigurationError as exc:  # told when the read is planned, under the name that the user wrote
-        raise ConfigurationError(f"kafka.{name}={text!r}: {exc}") from exc
+        shown = "" if "@" in text else f"={text!r}"  # what stands before it may be a password
+        raise ConfigurationError(f"kafka.{name}{shown}: {exc}") from exc
     return text.strip()
 
 

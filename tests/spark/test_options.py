@@ -551,3 +551,9 @@ def test_what_either_kind_of_read_takes_passes_where_it_is_not_known_which_it_is
 def test_a_group_that_is_given_for_access_alone_points_to_the_one_for_progress() -> None:
     assert "commitGroup names a group" in stream(**{"kafka.group.id": "g"}).warnings[0]
     assert stream(commitGroup="g").warnings == ()
+
+
+def test_what_stands_before_an_at_sign_among_the_hosts_is_in_no_error() -> None:
+    told = refusal(kafka__bootstrap__servers="u:HUNTER2@h:9092")
+    assert told.startswith("kafka.bootstrap.servers: hosts: '...@h:9092' is not host:port")
+    assert "HUNTER2" not in told

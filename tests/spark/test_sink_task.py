@@ -216,7 +216,8 @@ def test_a_task_is_written_in_one_transaction_with_its_mark(cluster: MockCluster
     tally = once(options, [numbered(0, 100), numbered(100, 50)])
     assert (tally.records, tally.replayed) == (150, False)
     assert stored(cluster, committed=True) == expected(0, 150)
-    assert mark(cluster, options) == (7, 150)
+    lengths = sum(len(f"k{i}v{i}") for i in range(150))
+    assert mark(cluster, options) == (7, (150, lengths, "pair"))
     assert TASK.name == "gkafka-spark-query-3"
     assert cluster.transaction(TASK.name) is not None
 
@@ -248,8 +249,24 @@ def test_the_next_micro_batch_and_another_task_are_written(cluster: MockCluster,
 
 def test_a_replay_with_other_rows_is_an_error_and_nothing_is_skipped_silently(cluster: MockCluster, options: Any) -> None:
     once(options, [numbered(0, 100)])
-    with pytest.raises(RowsChangedError, match=r"^task 3 of micro-batch 7 was written with 100 rows and is replayed with 101"):
+    with pytest.raises(
+        RowsChangedError, match=r"^task 3 of micro-batch 7 was written with 100 rows of \d+ bytes for pair and is replayed with 101 "
+    ):
         once(options, [numbered(0, 101)])
+    with pytest.raises(RowsChangedError, match="a jobId is for one set of rows"):
+        once(options, [numbered(1000, 100)])
+
+
+def test_a_replay_for_another_topic_is_an_error_and_not_skipped_silently(cluster: MockCluster, options: Any) -> None:
+    once(options, [numbered(0, 100)])
+    cluster.create_topic("other", 1)
+    with pytest.raises(RowsChangedError, match=r"was written for topic pair and is now to be written for other, .*jobId"):
+        write_once(options(topic="other", exactlyOnce="transactional"), [numbered(0, 100)], TASK)
+
+
+def test_a_replay_in_another_order_and_cut_otherwise_is_the_same(cluster: MockCluster, options: Any) -> None:
+    once(options, [numbered(0, 100)])
+    assert once(options, [numbered(50, 50), numbered(0, 50)]).replayed
 
 
 def test_a_task_without_rows_asks_the_brokers_nothing(cluster: MockCluster, options: Any) -> None:
@@ -285,7 +302,7 @@ def test_an_attempt_that_was_given_up_is_fenced_by_the_next(cluster: MockCluster
     with pytest.raises((FencedError, KafkaException)):
         write_once(options(topic="pair", exactlyOnce="transactional"), rows(), TASK)
     assert stored(cluster, committed=True) == expected(0, 200)
-    assert mark(cluster, options) == (7, 200)
+    assert mark(cluster, options) == (7, (200, 1380, "pair"))
 
 
 def test_a_zombie_at_its_commit_finds_the_mark_of_its_successor(
@@ -315,7 +332,7 @@ def test_a_lost_answer_to_the_commit_is_not_guessed_but_read(cluster: MockCluste
     once(options, [numbered(0, 100)], kafka__delivery__timeout__ms="300", kafka__request__timeout__ms="200")
     timer.join()
     assert stored(cluster, committed=True) == expected(0, 100)
-    assert mark(cluster, options) == (7, 100)
+    assert mark(cluster, options) == (7, (100, 580, "pair"))
 
 
 def test_a_commit_that_never_came_through_fails_the_task(cluster: MockCluster, options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
