@@ -193,7 +193,14 @@ def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]
 
 def from_spark(found: Any) -> Offsets:
     """The reverse. Raises ConfigurationError where a checkpoint holds something else."""
-    return parse_offsets("an offset in the checkpoint", json.dumps(found))
+    offsets = parse_offsets("an offset in the checkpoint", json.dumps(found))
+    for at, offset in offsets.items():
+        if offset < 0:
+            raise ConfigurationError(
+                f"the checkpoint holds offset {offset} for {_name(at)}, which no query writes: it was edited, or is damaged; put a whole one in its place, or "
+                "begin with a new checkpointLocation"
+            )
+    return offsets
 
 
 def moves_with_the_end(start: Limit) -> bool:

@@ -19,6 +19,7 @@ from gkafka.spark.offsets import (
     Limit,
     Specific,
     check_limits,
+    from_spark,
     parse_offsets,
     parse_partitions,
     parse_timestamp,
@@ -205,3 +206,9 @@ def test_a_start_behind_the_end_is_only_a_warning_where_data_may_be_lost(caplog:
     with caplog.at_level(logging.WARNING):
         assert ranges_between({T0: 9, T1: 0}, {T0: 5, T1: 1}, fail_on_data_loss=False) == [OffsetRange("t", 1, 0, 1)]
     assert "resolved start offset 9" in caplog.text
+
+
+@pytest.mark.parametrize("offset", [-1, -2])
+def test_a_checkpoint_that_was_edited_is_told_as_one(offset: int) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^the checkpoint holds offset {offset} for t-1, .*checkpointLocation"):
+        from_spark({"t": {"0": 5, "1": offset}})
