@@ -22,7 +22,16 @@ from gkafka.javanames import CLIENT_NAMES
 from gkafka.sasloptions import check_sasl
 from gkafka.spark.values import whole_number
 
-__all__ = ["CLIENT_NO_EFFECT", "CLIENT_READERS", "KafkaProperties", "client_options", "translate", "typed"]
+__all__ = [
+    "CLIENT_NO_EFFECT",
+    "CLIENT_READERS",
+    "PROPERTIES",
+    "KafkaProperties",
+    "client_options",
+    "known_properties",
+    "translate",
+    "typed",
+]
 
 FETCH_BYTES = 1 << 20
 IDLE_MS = 300000  # brokers close a connection after 9 or 10 minutes
@@ -287,6 +296,12 @@ def client_options(
     return values, client, warnings
 
 
+def known_properties(readers: Iterable[str], no_effect: Iterable[str], refused: Iterable[str]) -> frozenset[str]:
+    """All that have a meaning, or are refused by name: what an option may have been meant as whose "kafka." was forgotten."""
+    own = {field.name.replace("_", ".") for field in dataclasses.fields(ClientConfig)} - {name.replace("_", ".") for name in NOT_FROM_TEXT}
+    return frozenset({*readers, *no_effect, *refused, *NOT_HERE, *JAVA_NAMES, *own})
+
+
 # -- one property ------------------------------------------------------------------------------------------------------
 def _client_option(name: str, others: Iterable[str]) -> str:
     """The field of ClientConfig that a property means. Raises ConfigurationError with what to do instead."""
@@ -483,3 +498,4 @@ READERS: dict[str, Callable[[str, str], Any]] = {
     "fetch.max.wait.ms": _wait_ms,
 }
 """Those of what reads."""
+PROPERTIES = known_properties(READERS, NO_EFFECT, REFUSED)

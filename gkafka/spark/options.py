@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gkafka.exceptions import ConfigurationError
 from gkafka.spark import offsets, values
-from gkafka.spark.kafkaproperties import KafkaProperties, translate
+from gkafka.spark.kafkaproperties import PROPERTIES, KafkaProperties, translate
 from gkafka.spark.offsets import Earliest, Latest, Limit, TopicPartition
 
 __all__ = [
@@ -175,7 +175,7 @@ def parse_either(options: Mapping[str, str]) -> SourceOptions:
 
 
 def _checked(options: Mapping[str, str]) -> dict[str, str]:
-    values.check_names(options, (option.name for option in OPTIONS.values()))
+    values.check_names(options, (option.name for option in OPTIONS.values()), PROPERTIES, topic="subscribe")
     return dict(options)
 
 

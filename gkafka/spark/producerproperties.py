@@ -13,9 +13,18 @@ from typing import Any
 from gkafka.common import IsolationLevel
 from gkafka.config import ProducerConfig
 from gkafka.spark import kafkaproperties as reading
-from gkafka.spark.kafkaproperties import CLIENT_NO_EFFECT, CLIENT_READERS, FETCH_BYTES, IDLE_MS, KafkaProperties, client_options, typed
+from gkafka.spark.kafkaproperties import (
+    CLIENT_NO_EFFECT,
+    CLIENT_READERS,
+    FETCH_BYTES,
+    IDLE_MS,
+    KafkaProperties,
+    client_options,
+    known_properties,
+    typed,
+)
 
-__all__ = ["PRODUCER_NAMES", "WriteProperties", "translate_for_writing"]
+__all__ = ["PRODUCER_NAMES", "PROPERTIES", "WriteProperties", "translate_for_writing"]
 
 PRODUCER_NAMES = {
     "acks": "acks",
@@ -112,3 +121,4 @@ READERS: dict[str, Callable[[str, str], Any]] = {
     **{name: _reader(option) for name, option in PRODUCER_NAMES.items()},
     **{name: _reader("compression_level") for name in LEVELS},
 }
+PROPERTIES = known_properties(READERS, NO_EFFECT, REFUSED)

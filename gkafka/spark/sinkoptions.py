@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gkafka.checks import check_topic_name
 from gkafka.exceptions import ConfigurationError
 from gkafka.spark import values
-from gkafka.spark.producerproperties import WriteProperties, translate_for_writing
+from gkafka.spark.producerproperties import PROPERTIES, WriteProperties, translate_for_writing
 
 __all__ = ["SINK_OPTIONS", "SinkOptions", "parse_sink", "sink_options_table"]
 
 PREFIX = "gkafka-spark"
+MAX_IN_FLIGHT = 5  # of a producer that keeps the order of what it sends again
 SINK_OPTIONS = {
     "kafka.bootstrap.servers": ("", "host:port of one or more brokers, comma separated; required"),
     "topic": ("", "where all rows go; without it the column `topic` says it for each row"),
@@ -55,7 +57,7 @@ class SinkOptions:
 def parse_sink(options: Mapping[str, str]) -> SinkOptions:
     """The options of a write, checked. Keys in any case. Raises ConfigurationError naming the option, its value and what it may be."""
     options = given = values.lowered(options)  # both: no traceback shows the secrets of what was given
-    values.check_names(given, [*SINK_OPTIONS, *FROM_SPARK])
+    values.check_names(given, [*SINK_OPTIONS, *FROM_SPARK], PROPERTIES, topic="topic")
     transactional = values.one_of(given, "exactlyOnce", ("none", "transactional"), "none") == "transactional"
     parsed = SinkOptions(
         topic=_topic(given),
@@ -76,6 +78,11 @@ def _topic(given: Mapping[str, str]) -> str | None:
 
 
 def _check_together(given: Mapping[str, str], parsed: SinkOptions) -> None:
+    if parsed.kafka.producer.get("max_in_flight", 1) > MAX_IN_FLIGHT and _is_idempotent(parsed.kafka.producer):
+        raise ConfigurationError(
+            f"kafka.max.in.flight.requests.per.connection={parsed.kafka.producer['max_in_flight']}: must be {MAX_IN_FLIGHT} or less, or give "
+            "kafka.enable.idempotence=false (KIP-98)"
+        )
     if not parsed.transactional:
         for name in ("transactionalIdPrefix", "jobId"):
             if name.lower() in given:
@@ -83,9 +90,12 @@ def _check_together(given: Mapping[str, str], parsed: SinkOptions) -> None:
         if "transaction_timeout_ms" in parsed.kafka.producer:
             raise ConfigurationError("kafka.transaction.timeout.ms means nothing without exactlyOnce=transactional")
         return
-    producer = parsed.kafka.producer
-    if producer.get("acks", "all") not in ("all", "-1", -1) or producer.get("enable_idempotence") is False:
+    if not _is_idempotent(parsed.kafka.producer):
         raise ConfigurationError("exactlyOnce=transactional needs kafka.acks=all and kafka.enable.idempotence=true: leave both out")
+
+
+def _is_idempotent(producer: Mapping[str, Any]) -> bool:
+    return producer.get("acks", "all") in ("all", "-1", -1) and producer.get("enable_idempotence") is not False
 
 
 def sink_options_table() -> str:

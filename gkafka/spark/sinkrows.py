@@ -45,6 +45,11 @@ class TopicRows(NamedTuple):
 def check_written_columns(schema: StructType, topic: str | None) -> None:
     """topic: the option. Raises ConfigurationError in the JVM connector's words, and with the next step."""
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    twice = [name for name in TYPES if sum(field.name == name for field in schema.fields) > 1]
+    if twice:
+        raise ConfigurationError(
+            f"{len(schema.fields)} columns, of which more than one is {twice[0]!r}: name or select the one to be written"
+        )
     if topic is None and "topic" not in kinds:
         raise ConfigurationError("topic option required when no 'topic' attribute is present. Use the topic option for setting a topic.")
     if "value" not in kinds:

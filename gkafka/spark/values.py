@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from gkafka.config import Secret, may_be_key
@@ -33,7 +33,7 @@ MAX_LONG = (1 << 63) - 1
 
 
 SECRET_ENDINGS = ("password", "secret", "jaas.config", "proxy.url")
-"""Of the names of kafka.* properties whose values nothing shows; a dot may be an underscore."""
+"""Of the names of properties whose values nothing shows; a dot may be an underscore."""
 
 
 def lowered(options: Mapping[str, Any]) -> dict[str, str]:
@@ -44,9 +44,9 @@ def lowered(options: Mapping[str, Any]) -> dict[str, str]:
 def _hidden(name: str, value: Any) -> str:
     if isinstance(value, Secret):
         return value
-    text, dotted = str(value), name.replace("_", ".")
-    is_key = dotted.startswith("kafka.ssl.") and may_be_key(text)
-    return Secret(text) if dotted.startswith("kafka.") and (is_key or dotted.endswith(SECRET_ENDINGS)) else text
+    text, dotted = str(value), name.replace("_", ".").removeprefix("kafka.")  # which may have been forgotten
+    is_key = dotted.startswith("ssl.") and may_be_key(text)
+    return Secret(text) if is_key or dotted.endswith(SECRET_ENDINGS) else text
 
 
 def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:
@@ -54,17 +54,22 @@ def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
 
 
-def check_names(given: Mapping[str, str], known: Iterable[str], *, where: str = "format('gkafka')") -> None:
-    """known: names as users write them. Raises ConfigurationError for another one that is no kafka.*, with the nearest."""
+def check_names(given: Mapping[str, str], known: Iterable[str], properties: Container[str], *, topic: str) -> None:
+    """known: names as users write them; properties: those of kafka.*, without it. topic: the option that names one.
+
+    Raises ConfigurationError for another one that is no kafka.*, with what is likely to have been meant.
+    """
     names = {name.lower(): name for name in known}
     for key in given:
         if key not in names and not key.startswith("kafka."):
-            raise ConfigurationError(f"unknown option {key!r} for {where}{_near(key, names)}")
+            raise ConfigurationError(f"unknown option {key!r} for format('gkafka'){_meant(key, names, properties, topic)}")
 
 
-def _near(key: str, names: Mapping[str, str]) -> str:
-    if f"kafka.{key}" in names:
-        return f"; did you mean {f'kafka.{key}'!r}?"
+def _meant(key: str, names: Mapping[str, str], properties: Container[str], topic: str) -> str:
+    if key == "path":
+        return f"; load() and save() take no path: name the topic by .option({topic!r}, ...)"
+    if f"kafka.{key}" in names or key.replace("_", ".") in properties:
+        return f"; did you mean {'kafka.' + key.replace('_', '.')!r}?"
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.7)
     return f"; did you mean {names[near[0]]!r}?" if near else "; docs/spark.md lists them"
 

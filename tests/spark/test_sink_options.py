@@ -106,6 +106,10 @@ def test_exactly_once_has_names() -> None:
     [
         ({"kafka.bootstrap.servers": " "}, "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"),
         ({"topc": "t"}, "unknown option 'topc' for format('gkafka'); did you mean 'topic'?"),
+        ({"linger.ms": "5"}, "unknown option 'linger.ms' for format('gkafka'); did you mean 'kafka.linger.ms'?"),
+        ({"sasl_password": "x"}, "unknown option 'sasl_password' for format('gkafka'); did you mean 'kafka.sasl.password'?"),
+        ({"path": "t"}, "save() take no path: name the topic by .option('topic', ...)"),
+        ({"kafka.max.in.flight.requests.per.connection": "6"}, "=6: must be 5 or less, or give kafka.enable.idempotence=false (KIP-98)"),
         ({"topic": "a b"}, "'a b'"),
         ({"topic": ""}, "topic='': must not be empty"),
         ({"includeHeaders": "1"}, "includeHeaders='1': must be 'true' or 'false'"),
@@ -142,6 +146,7 @@ def test_what_cannot_be_is_refused_by_name(given: dict[str, str], text: str) -> 
     ("schema", "topic", "text"),
     [
         ("value string", None, "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."),
+        ("value string, key string, value binary", "t", "3 columns, of which more than one is 'value': name or select the one"),
         ("key string", "t", "Required attribute 'value' not found; the columns are key"),
         ("value bigint", "t", "value attribute unsupported type bigint. value must be a(n) string or binary: select cast(value as string)"),
         ("value string, key int", "t", "key attribute unsupported type int. key must be a(n) string or binary"),
