@@ -37,12 +37,33 @@ ELSEWHERE = "name another TARGET, or another cluster: --to-bootstrap-server"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-class Plan(NamedTuple):
-    """What is copied where. start: where a partition begins of which the group has committed nothing. most: records, None for all.
+class Asked(NamedTuple):
+    """What the command line says. start: where a partition begins of which the group has committed nothing. most: records, None for all.
 
-    exact: each step is one transaction with the group's offsets. same: partitions stay as they are; else the key says which. consumer, producer:
-    their options; at_once: records that are taken together.
+    partitions: none for all. transactions: None for what the clusters allow.
     """
+
+    source: str
+    target: str
+    group: str | None
+    start: Start
+    partitions: tuple[int, ...]
+    most: int | None
+    follow: bool
+    partition_by: str
+    transactions: bool | None
+
+
+class Means(NamedTuple):
+    """What it is done with. consumer, producer: their options; at_once: records that are taken together."""
+
+    consumer: dict[str, Any]
+    producer: dict[str, Any]
+    at_once: int
+
+
+class Plan(NamedTuple):
+    """What is copied where. exact: each step is one transaction with the group's offsets. same: partitions stay as they are; else the key says which."""
 
     source: str
     target: str
@@ -53,9 +74,7 @@ class Plan(NamedTuple):
     follow: bool
     exact: bool
     same: bool
-    consumer: dict[str, Any]
-    producer: dict[str, Any]
-    at_once: int
+    means: Means
 
 
 @click.command(name="copy", short_help="Copy records between topics or clusters.")
@@ -127,22 +146,9 @@ def copy(
         reader = stack.enter_context(connect(ctx, uses=read, auto_create_topics=False))
         writer = stack.enter_context(connect(ctx, "to", uses=(PRODUCER,), auto_create_topics=False)) if two else reader
         settings = settings_of(ctx, uses=read)
-        plan = _plan(
-            reader,
-            writer,
-            source,
-            target,
-            group,
-            start,
-            partitions,
-            max_messages,
-            not until_end,
-            partition_by,
-            transactions,
-            _consumer_options(settings),
-            _producer_options(settings_of(ctx, "to", uses=(PRODUCER,)) if two else settings, compression),
-            settings.at_once(AT_ONCE),
-        )
+        asked = Asked(source, target, group, start, partitions, max_messages, not until_end, partition_by, transactions)
+        producer = _producer_options(settings_of(ctx, "to", uses=(PRODUCER,)) if two else settings, compression)
+        plan = _plan(reader, writer, asked, Means(_consumer_options(settings), producer, settings.at_once(AT_ONCE)))
         try:
             _copy(reader, writer, plan, counts)
         except BaseException:
@@ -153,41 +159,28 @@ def copy(
 
 
 # -- what is to be done ----------------------------------------------------------------------------------------------------
-def _plan(
-    reader: KafkaClient,
-    writer: KafkaClient,
-    source: str,
-    target: str,
-    group: str | None,
-    start: Start,
-    partitions: tuple[int, ...],
-    most: int | None,
-    follow: bool,
-    partition_by: str,
-    transactions: bool | None,
-    consumer: dict[str, Any],
-    producer: dict[str, Any],
-    at_once: int,
-) -> Plan:
-    from_ = all_partitions(reader, [source], partitions)
+def _plan(reader: KafkaClient, writer: KafkaClient, asked: Asked, means: Means) -> Plan:
+    """Raises ToolError for what the two clusters, or the two topics, do not allow."""
+    source, target = asked.source, asked.target
+    from_ = all_partitions(reader, [source], asked.partitions)
     to = partitions_of(writer, target)
     one_cluster = writer is reader or _same_cluster(reader, writer)
     if one_cluster and source == target:
         raise ToolError(ONTO_ITSELF.format(source), hint=ELSEWHERE)
-    if transactions and not one_cluster:
+    if asked.transactions and not one_cluster:
         raise ToolError(
             "--transactions within one cluster only: no transaction spans two",
             hint="the same without --transactions: records may be there twice after a crash",
         )
     as_many = len(to) == len(reader.partitions(source))
-    if partition_by == "number" and not {tp.partition for tp in from_} <= set(to):
+    if asked.partition_by == "number" and not {tp.partition for tp in from_} <= set(to):
         raise ToolError(
             f"topic {target!r} has {counted(len(to), 'partition')}, and {source!r} has {len(reader.partitions(source))}",
             hint="the same with --partition-by key, or give the target as many: kafka-tools topics partitions TOPIC TOTAL",
         )
-    exact = group is not None and one_cluster and (_has_transactions(writer) if transactions is None else transactions)
-    same = partition_by == "number" or (partition_by == "auto" and as_many)
-    return Plan(source, target, from_, group, start, most, follow, exact, same, consumer, producer, at_once)
+    exact = asked.group is not None and one_cluster and (_has_transactions(writer) if asked.transactions is None else asked.transactions)
+    same = asked.partition_by == "number" or (asked.partition_by == "auto" and as_many)
+    return Plan(source, target, from_, asked.group, asked.start, asked.most, asked.follow, exact, same, means)
 
 
 def _start(settings: Settings, said: Start | None, group: str | None, no_group: bool) -> Start:
@@ -270,7 +263,7 @@ def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) 
 
 
 def _consumer(client: KafkaClient, plan: Plan) -> Consumer:
-    consumer = client.get_consumer(group=plan.group, **plan.consumer)
+    consumer = client.get_consumer(group=plan.group, **plan.means.consumer)
     starts = starts_of(client, plan.partitions, plan.start)
     if plan.group is not None:
         committed = {tp: consumer.committed(tp) for tp in plan.partitions}
@@ -281,9 +274,9 @@ def _consumer(client: KafkaClient, plan: Plan) -> Consumer:
 
 def _producer(client: KafkaClient, plan: Plan) -> NativeProducer:
     if not plan.exact:
-        return client.get_producer(**plan.producer)
+        return client.get_producer(**plan.means.producer)
     # Of the group's name: a second copy with the same group ends the first one, and nothing is there twice.
-    producer = client.get_producer(transactional_id=f"kafka-tools-copy-{plan.group}", **plan.producer)
+    producer = client.get_producer(transactional_id=f"kafka-tools-copy-{plan.group}", **plan.means.producer)
     producer.init_transactions()
     return producer
 
@@ -357,7 +350,7 @@ class Step:
             messages = self._take()
 
     def _take(self) -> list[Any]:
-        most = self._plan.at_once if self._left is None else min(self._left, self._plan.at_once)
+        most = self._plan.means.at_once if self._left is None else min(self._left, self._plan.means.at_once)
         messages = self._consumer.consume_batch(most, SLICE_MS)
         if self._ends:
             messages = [m for m in messages if m.offset < self._ends[TopicPartition(m.topic, m.partition_id)]]
