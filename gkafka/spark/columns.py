@@ -39,6 +39,8 @@ def kafka_schema(include_headers: bool = False) -> StructType:
 def check_columns(schema: StructType) -> None:
     """A schema of the user's may be any part of ours, in any order. Raises ConfigurationError."""
     for column in schema.fields:
+        if sum(other.name == column.name for other in schema.fields) > 1:
+            raise ConfigurationError(f"schema: column {column.name!r} is there twice: name it once, and select it twice")
         if not column.nullable and column.name in ("key", "value", "headers"):
             raise ConfigurationError(f"schema: column {column.name!r} may be null in Kafka: leave NOT NULL out")
         kind: Any = FIELDS.get(column.name)

@@ -171,6 +171,8 @@ def test_columns_that_are_never_null_may_be_declared_so(cluster: MockCluster, re
 def test_a_schema_that_is_not_a_part_of_ours_is_refused(reading: Reading) -> None:
     with pytest.raises(ConfigurationError, match="column 'val' is not one of key, value, topic"):
         reading(StructType([StructField("val", StringType())])).tasks()
+    with pytest.raises(ConfigurationError, match="column 'offset' is there twice: name it once, and select it twice"):
+        reading(part("offset", "value", "offset")).tasks()
     with pytest.raises(ConfigurationError, match="column 'value' is binary, not string: read it so and cast it"):
         reading(StructType([StructField("value", StringType())])).tasks()
 

@@ -254,3 +254,5 @@ def test_errors_reach_the_user_with_their_class_and_text(topic: NewTopic, frame:
         frame("gkafka", subscribe=topic(), startingOffset="earliest")
     with pytest.raises(ERRORS, match=r"schema: column 'val' is not one of"):
         frame("gkafka", subscribe=topic(), schema="val binary").count()
+    with pytest.raises(ERRORS, match=r"schema: column 'value' is there twice"):
+        frame("gkafka", subscribe=topic(), schema="value binary, offset long, value binary").count()
