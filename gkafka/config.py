@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -73,6 +73,34 @@ class Secret(str):
 
     def reveal(self) -> str:
         return str.__str__(self)
+
+
+class Options:
+    """What the dataclasses below have in common, once for all of them: `dataclasses` would write and compile it anew for each, with 100 options
+    the better part of this module's import. All options are keyword arguments; those that are not given have their defaults."""
+
+    __slots__ = ()
+
+    def __init__(self, **values: Any) -> None:
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]  # each class that is made is a dataclass
+            object.__setattr__(self, f.name, values.pop(f.name, f.default))
+        if values:
+            raise TypeError(f"{type(self).__name__}() has no option {', '.join(map(repr, values))}")
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value, f in self._each() if f.repr)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(value == getattr(other, name) for name, value, _ in self._each())
+
+    def __hash__(self) -> int:
+        return hash(tuple(value for _, value, _ in self._each()))
+
+    def _each(self) -> Iterator[tuple[str, Any, dataclasses.Field[Any]]]:
+        return ((f.name, getattr(self, f.name), f) for f in dataclasses.fields(self))  # type: ignore[arg-type]
 
 
 def option(
@@ -296,8 +324,8 @@ def options_table(cls: type[Any], *, beyond: type[Any] | None = None) -> str:
     return "\n".join(rows)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
+@dataclasses.dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class ClientConfig(Options):
     """Connections and metadata: the keyword-only options of KafkaClient."""
 
     client_id: str = option("gkafka", "name shown in the broker's logs and quotas", types=(str,))
@@ -452,8 +480,8 @@ class ClientConfig:
         return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerConfig:
+@dataclasses.dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class ProducerConfig(Options):
     """client.get_producer(**options)."""
 
     acks: Any = option(
@@ -537,8 +565,8 @@ class ProducerConfig:
     interceptors: Any = option((), "list of gkafka.interceptors.ProducerInterceptor, in the order to call them", types=(list, tuple))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerConfig:
+@dataclasses.dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class ConsumerConfig(Options):
     """What the fetching machinery takes: pykafka's documented keywords of SimpleConsumer map onto these."""
 
     fetch_message_max_bytes: int = option(
@@ -584,7 +612,7 @@ class ConsumerConfig:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class NativeConsumerConfig(ConsumerConfig):
     """client.get_consumer(**options): these beside those of ConsumerConfig."""
 

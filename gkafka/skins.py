@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         StickyAssignor,
         Topics,
     )
-    from gkafka.core.transaction import GroupMetadata
+    from gkafka.core.txnrequests import GroupMetadata
 
 __all__ = [
     "ASSIGNORS",
@@ -54,7 +54,7 @@ LAZY = {
     "Assignor": "gkafka.core.assignors",
     "CooperativeStickyAssignor": "gkafka.core.assignors",
     "GroupMember": "gkafka.core.assignors",
-    "GroupMetadata": "gkafka.core.transaction",
+    "GroupMetadata": "gkafka.core.txnrequests",
     "RangeAssignor": "gkafka.core.assignors",
     "RoundRobinAssignor": "gkafka.core.assignors",
     "StickyAssignor": "gkafka.core.assignors",

@@ -7,10 +7,13 @@ whose test does not so much as mention the option.
 from __future__ import annotations
 
 import ast
+import copy
 import dataclasses
 import inspect
+import pickle
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -244,6 +247,25 @@ def test_every_option_is_observed_and_every_line_is_about_an_option() -> None:
         assert there - listed == set(), f"{name}: no test observes these; write one that fails if the option does nothing, and name it here"
         assert listed - there == set(), f"{name}: these options are not there"
     assert set(OBSERVED) == set(options())
+
+
+@pytest.mark.parametrize("config", [ClientConfig, ProducerConfig, ConsumerConfig, NativeConsumerConfig])
+def test_options_are_written_once_compared_by_value_and_changed_by_making_others(config: type[Any]) -> None:
+    """What the dataclasses have of `Options`: one function for all of them, not one written and compiled for each."""
+    assert not {"__init__", "__repr__", "__eq__", "__hash__"} & set(vars(config))
+    first = dataclasses.fields(config)[0].name
+    one, other = config(), config(**{first: "another"})
+    assert (one == config(), hash(one) == hash(config()), one == other, one == 5) == (True, True, False, False)
+    assert dataclasses.replace(one, **{first: "another"}) == copy.copy(other) == pickle.loads(pickle.dumps(other)) == other
+    assert f"{config.__name__}({first}='another', " in repr(other)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(one, first, "another")
+    with pytest.raises(TypeError, match=r"has no option 'linger'"):
+        config(linger=5)
+
+
+def test_what_is_secret_is_in_no_repr_of_options() -> None:
+    assert "pass" not in repr(ClientConfig(sasl_password="pass", sasl_username="u")).replace("password", "").replace("passphrase", "")
 
 
 @pytest.mark.parametrize(("owner", "option"), [(owner, option) for owner, table in OBSERVED.items() for option in table])

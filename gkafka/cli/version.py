@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -39,11 +40,18 @@ def facts() -> dict[str, Any]:
     return {
         "gkafka": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "platform": platform.platform(),
+        "platform": _platform(),
         "accelerator": IMPLEMENTATION,
         "codecs": {name: available(name) for name in CODECS},
         "libraries": {name: _installed(name) for name, _ in LIBRARIES},
     }
+
+
+def _platform() -> str:
+    if not sys.platform.startswith("linux"):
+        return platform.platform()
+    system = platform.uname()  # platform.platform() says the same, and starts a process to ask for the processor, which it does not say
+    return f"{system.system}-{system.release}-{system.machine}-with-{''.join(platform.libc_ver())}"
 
 
 def _installed(package: str) -> str | None:

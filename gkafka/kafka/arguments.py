@@ -121,10 +121,10 @@ def _checking(cls: type[T], rules: Iterable[tuple[str, Rule]]) -> type[T]:
 def _rules_of(method: Callable[..., Any], rules: Iterable[tuple[str, Rule]]) -> dict[str, tuple[Rule, bool]]:
     """Parameter -> its rule, and whether it may be None."""
     found = {}
-    for name, parameter in inspect.signature(method).parameters.items():
-        kind = str(parameter.annotation)
+    for name, annotation in method.__annotations__.items():  # as texts; inspect.signature() takes ten times as long
+        kind = str(annotation)
         for pattern, rule in rules:
-            if re.fullmatch(rf"{pattern}( \| None)?", kind):
+            if name != "return" and re.fullmatch(rf"{pattern}( \| None)?", kind):
                 found[name] = rule, kind.endswith("| None")
                 break
     return found

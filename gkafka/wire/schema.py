@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
@@ -71,6 +72,7 @@ class VersionRange(NamedTuple):
     high: int
 
     @classmethod
+    @cache  # the tables have a few dozen of them, thousands of times
     def parse(cls, text: str) -> VersionRange:
         """ "4+", "0-12", "8" or "none"."""
         if text == "none":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -99,6 +101,13 @@ def test_the_version(tool: Tool) -> None:
     assert told.code == 0
     for what in ("gkafka", "python", "accelerator", "codecs", "click", "zstandard"):
         assert f"\n{what} " in f"\n{told.out}"
+
+
+def test_the_version_starts_no_process_to_name_the_platform() -> None:
+    code = "import sys; from gkafka.cli.app import main; main(['version', '--json']); print('subprocess' in sys.modules)"
+    told, _, started = run(sys.executable, "-c", code).stdout.strip().rpartition("\n")
+    assert started == "False" or not sys.platform.startswith("linux")
+    assert json.loads(told)["platform"] == platform.platform()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -12,6 +12,7 @@ import pytest
 import gkafka.kafka
 from gkafka.kafka.errors import KafkaConfigurationError
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartitionReplica
+from tests.handlers.hub import run_script
 
 
 def test_every_name_is_that_of_its_home() -> None:
@@ -27,6 +28,17 @@ def test_the_modules_that_import_kafka_brings_along_are_its_attributes() -> None
     assert here <= set(dir(gkafka.kafka))
     for name in here:
         assert getattr(gkafka.kafka, name).__name__ == f"gkafka.kafka.{name}"
+
+
+def test_importing_the_two_clients_loads_no_engine_and_nothing_of_tls_http_or_greenlets() -> None:
+    engines = ("gkafka.consumer", "gkafka.nativeconsumer", "gkafka.nativeproducer", "gkafka.membership", "gkafka.core.transaction")
+    heavy = ("ssl", "http", "email", "urllib.request", "asyncio", "subprocess", "gevent", "kazoo", "numpy", "pyarrow", "lz4", "zstandard")
+    out = run_script(f"""
+        import sys
+        from gkafka.kafka import KafkaConsumer, KafkaProducer
+        print([name for name in {(*engines, *heavy)} if name in sys.modules])
+    """)
+    assert out.strip() == "[]"
 
 
 def test_a_name_that_is_not_there_is_told() -> None:

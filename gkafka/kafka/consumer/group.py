@@ -6,12 +6,11 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
-from gkafka.consumer import Consumer
 from gkafka.exceptions import (
     ConsumerStoppedException,
     CorruptRecordError,
@@ -46,6 +45,9 @@ from gkafka.kafka.serializer import as_function, end
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
+
+if TYPE_CHECKING:
+    from gkafka.consumer import Consumer  # loaded by client.get_consumer(): whoever only imports this class starts without it
 
 __all__ = ["KafkaConsumer"]
 
