@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from hypothesis import strategies as st
 
 from gkafka.exceptions import KafkaException
 from tests.effort import quick_and_thorough, tried
+from tests.fuzz import __main__ as fuzzing
 from tests.fuzz.__main__ import run
 from tests.fuzz.targets import CORPUS, TARGETS, Target, corpus, survives
 
@@ -68,6 +70,28 @@ def test_what_would_be_a_finding_is_one() -> None:
     assert list(tally.foreign.values()) == [b"\xff"]
     slow = run(Target(lambda _: sum(range(5_000_000)), lambda: [b"abc"]), "none", executions=1, seconds=50, seed=1)
     assert len(slow.slow) == 1
+
+
+def test_what_never_ends_is_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_(_: bytes) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(fuzzing, "HANG_S", 0.1)
+    tally = run(Target(run_, lambda: [b"abc"], lambda *_: b"x"), "none", executions=1, seconds=5, seed=1)
+    assert tally.hangs == [b"x"]
+
+
+def test_a_run_that_stands_still_for_a_while_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped while somebody measures: wherever it was, what it was busy with is no finding."""
+
+    def stopped(*_: object) -> bytes:
+        time.sleep(0.2)
+        return b"x"
+
+    monkeypatch.setattr(fuzzing, "HANG_S", 0.1)
+    tally = run(Target(lambda data: data, lambda: [b"abc"], stopped), "none", executions=2, seconds=5, seed=1)
+    assert (tally.executions, tally.hangs, tally.slow) == (2, [], [])
 
 
 def test_mutants_are_the_same_for_the_same_seed() -> None:
