@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka.broker import CONTROL, OFFSETS, Broker
 from gkafka.checks import check_name, check_text, check_topic_name
-from gkafka.config import ClientConfig, check_security
+from gkafka.config import ClientConfig, check_security, check_socket_options
 from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo
 from gkafka.core.offsets import coordinator_of, coordinator_request
@@ -101,6 +101,7 @@ class Cluster:
             **(ssl_config.client_options() if ssl_config is not None else {}),
         )
         check_security(self.config)
+        check_socket_options(self.config)
         check_sasl(self.config)
         if self.config.proxy_url is not None:
             parse_proxy_url(self.config.proxy_url)

@@ -26,6 +26,7 @@ __all__ = [
     "check",
     "check_keywords",
     "check_security",
+    "check_socket_options",
     "ineffective_tls_option",
     "is_pem_text",
     "is_utf8",
@@ -132,7 +133,8 @@ def check(name: str, value: Any, meta: Mapping[str, Any], *, whole: bool = False
     if value is None and (meta["none"] or (meta["choices"] is not None and None in meta["choices"])):
         return value
     if meta["choices"] is not None:
-        if value not in meta["choices"] or isinstance(value, bool):  # True == 1, and is not meant so
+        # True == 1, and is not meant so. What is no text or number need not be comparable at all.
+        if not isinstance(value, (str, int, float)) or isinstance(value, bool) or value not in meta["choices"]:
             raise ConfigurationError(
                 f"{name}={value!r}: must be one of {', '.join(map(repr, meta['choices']))}{_near(value, meta['choices'])}"
             )
@@ -304,6 +306,19 @@ def _check_beside_context(config: ClientConfig) -> None:
             )
 
 
+def check_socket_options(config: ClientConfig) -> None:
+    """Raise ConfigurationError for what setsockopt() cannot take, whatever the system knows."""
+    for one in config.socket_options:
+        if not (isinstance(one, (tuple, list)) and len(one) == 3 and _c_int(one[0]) and _c_int(one[1])):
+            raise ConfigurationError(f"socket_options: {one!r}: must be (level, option, value), as socket.setsockopt() takes them")
+        if not (_c_int(one[2]) or isinstance(one[2], (bytes, bytearray))):
+            raise ConfigurationError(f"socket_options: {one!r}: the value must be a number of 32 bits, or bytes")
+
+
+def _c_int(value: Any) -> bool:
+    return isinstance(value, int) and -(1 << 31) <= value < 1 << 31
+
+
 def options_table(cls: type[Any], *, beyond: type[Any] | None = None) -> str:
     """The Markdown table of an options dataclass: what docs/options.md shows. beyond: a base, whose options are left out."""
     known = {f.name for f in dataclasses.fields(beyond)} if beyond is not None else set()
@@ -378,7 +393,10 @@ class ClientConfig(Options):
         pem=True,
     )
     ssl_ciphers: str | None = option(
-        None, "the ciphers of TLS 1.2 that are offered, in OpenSSL's form; those of TLS 1.3 are always offered", none=True, types=(str,)
+        None,
+        "the ciphers of TLS 1.2 that are offered, in OpenSSL's form; never one without a certificate or encryption; those of TLS 1.3 are always offered",
+        none=True,
+        types=(str,),
     )
     ssl_check_hostname: bool = option(
         True, "check the host name in the broker's certificate; False takes `allow_unverified_tls` and a warning", types=(bool,)

@@ -23,7 +23,7 @@ from gkafka.config import (
 )
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["MECHANISMS", "check_sasl", "hide_secrets", "token_endpoint"]
+__all__ = ["MECHANISMS", "check_sasl", "hide_secrets", "token_endpoint", "wrong_extension"]
 
 PASSWORD = ("sasl_username", "sasl_password")
 ENDPOINT = ("sasl_oauth_token_endpoint_url", "sasl_oauth_client_id", "sasl_oauth_client_secret")
@@ -38,6 +38,8 @@ MECHANISMS: dict[str, tuple[str, ...]] = {
 """The options that each mechanism takes."""
 REUSABLE = ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
 """Mechanisms that send what a listener could use again. SCRAM and GSSAPI send proofs."""
+EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 UNSET = ClientConfig()
 
 
@@ -125,9 +127,11 @@ def token_endpoint(url: str) -> SplitResult:
     """The parts of a token endpoint's URL. Raises ConfigurationError: what is not https would tell the client's secret, or read files."""
     try:
         parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as exc:
-        raise ConfigurationError(f"sasl_oauth_token_endpoint_url: {exc}") from exc
+        port = parts.port
+    except ValueError:  # its text repeats what may be a password
+        raise ConfigurationError("sasl_oauth_token_endpoint_url: its host or its port is none") from None
+    if port == 0:
+        raise ConfigurationError("sasl_oauth_token_endpoint_url: its port must be one from 1 to 65535")
     if parts.scheme != "https" or not parts.hostname:
         raise ConfigurationError(
             f"sasl_oauth_token_endpoint_url: must be an https URL, as 'https://login.example/oauth2/token', not one of {parts.scheme or 'no'!r} scheme"
@@ -166,7 +170,19 @@ def _check_password(config: ClientConfig, mechanism: str) -> None:
         raise ConfigurationError("sasl_username and sasl_password must hold no NUL character")
 
 
+def wrong_extension(name: Any, value: Any) -> str | None:
+    """Why an extension of a token cannot be sent (KIP-342); its value is not told."""
+    if not isinstance(name, str) or name == "auth" or not EXTENSION_NAME.fullmatch(name):
+        return f"{name!r}: a name has letters alone, and is not 'auth'"
+    if not isinstance(value, str) or not EXTENSION_VALUE.fullmatch(value):
+        return f"{name!r}: its value is no text, is empty or holds characters that cannot be sent"
+    return None
+
+
 def _check_tokens(config: ClientConfig) -> None:
+    for name, value in (config.sasl_oauth_extensions or {}).items():
+        if wrong := wrong_extension(name, value):
+            raise ConfigurationError(f"sasl_oauth_extensions: {wrong}")
     provider = config.sasl_oauth_token_provider
     if provider is None and config.sasl_oauth_token_endpoint_url is None:
         raise ConfigurationError(

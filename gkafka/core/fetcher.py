@@ -342,18 +342,21 @@ class Fetcher:
         errors: list[KafkaException] = []
         stale = False
         answered: set[TopicPartition] = set()
+        unasked: list[tuple[str, int]] = []
         for topic in response.responses:
             name = topic.topic or asked.names.get(topic.topic_id, "")
             for data in topic.partitions:
                 entry = asked.partitions.get((name, data.partition_index))  # type: ignore[call-overload]  # equal to a TopicPartition
                 if entry is None or entry[0].tp in answered:
-                    log.warning("broker %s answered for %s-%d, which was not asked for", asked.broker_id, name, data.partition_index)
+                    unasked.append((name, data.partition_index))
                     continue
                 position, epoch = entry
                 answered.add(position.tp)
                 # Is an answer for this position still wanted? Not after a seek, or when the partition is not read any more.
                 if position.epoch == epoch and position.state is State.FETCHING and self.positions.get(position.tp) is position:
                     stale |= self._take(position, data, asked, now, batches, errors)
+        if unasked:  # one line, however many there are, and whatever the broker calls them
+            log.warning("broker %s answered for %.100r-%d, which was not asked for (%d such)", asked.broker_id, *unasked[0], len(unasked))
         if not may_leave_out:
             for tp in asked.partitions.keys() - answered:
                 # A broker that leaves a partition out would be asked again at once, and again.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka.config import Secret
 from gkafka.exceptions import AuthenticationError, ProtocolError, UnsupportedVersion, error_for
+from gkafka.sasloptions import wrong_extension
 from gkafka.wire.sasl import (
     FRAMED,
     SaslAuthenticateRequest,
@@ -46,8 +47,6 @@ SHORTEST_S = 0.1
 EARLIEST, LATEST = 0.85, 0.95  # of a session's lifetime: when it is renewed, as the Java client does
 NO_LAYER = 1  # GSSAPI: what comes after the authentication is neither signed nor encrypted
 TOKEN = re.compile(r"[\x21-\x7e]+")
-EXTENSION_NAME = re.compile(r"[A-Za-z]+")
-EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class Mechanism(abc.ABC):
@@ -135,10 +134,8 @@ class OAuthBearer(Mechanism):
 def checked_extensions(extensions: Mapping[str, str]) -> Mapping[str, str]:
     """The extensions, if they can stand in a message. The error names their keys only."""
     for key, value in extensions.items():
-        if key == "auth" or not EXTENSION_NAME.fullmatch(key):
-            raise AuthenticationError(f"OAUTHBEARER extension {key!r}: a name has letters alone, and is not 'auth'")
-        if not EXTENSION_VALUE.fullmatch(value):
-            raise AuthenticationError(f"OAUTHBEARER extension {key!r}: its value is empty or holds characters that cannot be sent")
+        if wrong := wrong_extension(key, value):
+            raise AuthenticationError(f"OAUTHBEARER extension {wrong}")
     return extensions
 
 
@@ -289,14 +286,14 @@ class Authentication:
 
 def masked(text: str, secrets: Iterable[Secret]) -> str:
     """A peer's text without our secrets: as they are, as JSON writes them, in base64 wherever they stand in it, whole or cut off."""
+    forms: set[str] = set()
     for secret in filter(None, secrets):
         plain = secret.reveal()
-        forms = {plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1], *_in_base64(plain.encode(errors="replace"))}
-        for form in sorted(forms, key=len, reverse=True):
-            text = text.replace(form, "***")
-        for form in forms:
-            text = _without_beginning(text, form)
-    return text
+        forms |= {plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1], *_in_base64(plain.encode(errors="replace"))}
+    # All of them whole, before any beginning: that of one may be the beginning of another, whose end would stay.
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, "***")
+    return _without_beginnings(text, forms)
 
 
 def _in_base64(plain: bytes) -> set[str]:
@@ -305,15 +302,21 @@ def _in_base64(plain: bytes) -> set[str]:
     return {text[begin:-1] for text, begin in zip(shifted, (0, 2, 3), strict=True) if len(text) - begin > RECOGNIZABLE}
 
 
-def _without_beginning(text: str, secret: str) -> str:
-    """Where so much of it that it is no chance stands in the text, and then something else."""
-    head = secret[:RECOGNIZABLE]
-    at = text.find(head) if len(head) == RECOGNIZABLE else -1
-    while at >= 0:
-        end = at + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(secret, text[at:], strict=False)))
-        text = f"{text[:at]}***{text[end:]}"
-        at = text.find(head, at + 3)
+def _without_beginnings(text: str, forms: Iterable[str]) -> str:
+    """Where so much of one that it is no chance stands in the text, and then something else."""
+    forms = [form for form in forms if len(form) >= RECOGNIZABLE]
+    for head in {form[:RECOGNIZABLE] for form in forms}:
+        alike = [form for form in forms if form.startswith(head)]
+        at = text.find(head)
+        while at >= 0:
+            end = at + max(_in_common(form, text[at:]) for form in alike)
+            text = f"{text[:at]}***{text[end:]}"
+            at = text.find(head, at + 3)
     return text
+
+
+def _in_common(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def printable(text: str, longest: int) -> str:

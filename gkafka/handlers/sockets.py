@@ -60,6 +60,7 @@ def numeric(host: str, port: int) -> list[Address] | None:
 def lookup(getaddrinfo: Callable[..., Any], host: str, port: int) -> list[Address]:
     """Ask a resolver. Raises ConnectionFailedError."""
     try:
+        host.encode("idna")  # as the resolver does: gevent's writes what it raises in there to the terminal, before we hear of it
         found = unique(getaddrinfo(host, port, 0, socket.SOCK_STREAM))
     except (OSError, ValueError) as exc:
         raise resolve_error(host, port, exc) from exc

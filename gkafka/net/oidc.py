@@ -11,14 +11,14 @@ import io
 import json
 import logging
 from copy import copy
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from math import inf
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus, urlencode
 
 import gkafka
 from gkafka.config import ClientConfig, Secret, is_utf8
-from gkafka.core.sasl import masked, printable
+from gkafka.core.sasl import TOKEN, masked, printable
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException, TokenEndpointError
 from gkafka.handlers import Future, Handler, Stream
 from gkafka.net.authenticator import without_frames
@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 LONGEST_ANSWER = 1 << 18  # bytes, headers included
 FRESH = 0.8  # of a token's lifetime: after that a new one is asked for
 LIFETIME_S = 60.0  # of a token whose endpoint does not say
+LONGEST_TEXT = 200  # characters of its own words that an error repeats
 AGAIN_S = 1.0  # so long a failure is told again without asking: each connection to each broker wants a token
 
 
@@ -109,13 +110,18 @@ class TokenEndpoint:
             stream = open_stream(self._handler, self._host, self._port, deadline=deadline, config=self._tls)
         except KafkaException as exc:
             raise (TokenEndpointError if exc.retriable else type(exc))(f"{self._where}: {exc}") from exc
+        unreadable = ""
         try:
             stream.send_all([request], deadline)
             status, body = self._answer(stream, deadline)
-        except (HTTPException, OSError, ValueError) as exc:
+        except OSError as exc:
             raise TokenEndpointError(f"{self._where}: no answer that can be read: {type(exc).__name__}: {exc}") from exc
+        except (HTTPException, ValueError) as exc:
+            unreadable = f"{type(exc).__name__}: {self._shown(str(exc))}"
         finally:
             stream.close()
+        if unreadable:  # raised here: what it comes from repeats what the endpoint said
+            raise TokenEndpointError(f"{self._where}: no answer that can be read: {unreadable}")
         token, lifetime_s = self._read(status, body)
         log.debug("%s: a new token, for %s s", self._where, lifetime_s)
         return Token(token, asked_at + FRESH * lifetime_s)
@@ -152,7 +158,11 @@ class TokenEndpoint:
     def _answer(self, stream: Stream, deadline: float) -> tuple[int, bytes]:
         response = HTTPResponse(_Socket(stream, deadline), method="POST")  # type: ignore[arg-type]
         response.begin()
-        return response.status, response.read()
+        # Never all at once: http.client takes as much memory as the answer says that it has.
+        body = response.read(LONGEST_ANSWER)
+        if response.length:
+            raise IncompleteRead(body, response.length)
+        return response.status, body
 
     def _read(self, status: int, body: bytes) -> tuple[Secret, float]:
         told = _json(body)
@@ -161,6 +171,8 @@ class TokenEndpoint:
         token, lifetime = told.get("access_token"), told.get("expires_in", LIFETIME_S)
         if not isinstance(token, str) or not token:
             raise AuthenticationError(f"{self._where}: its answer holds no access_token")
+        if not TOKEN.fullmatch(token):
+            raise AuthenticationError(f"{self._where}: its access_token holds characters that no token has, as spaces or line breaks")
         try:
             seconds = float(lifetime)
         except (TypeError, ValueError, OverflowError):
@@ -168,13 +180,19 @@ class TokenEndpoint:
         return Secret(token), min(max(0.0, seconds), 86400.0)
 
     def _refuse(self, status: int, told: dict[str, Any]) -> None:
-        said = [self._said, Secret(quote_plus(self._said.reveal()))]
         words = [told.get(name) for name in ("error", "error_description")]
-        why = ": ".join(printable(masked(word, said), 200) for word in words if isinstance(word, str))
+        why = ": ".join(self._shown(word) for word in words if isinstance(word, str))
         text = f"{self._where}: HTTP status {status}{f': {why}' if why else ''}"
         if status >= 500 or status == 429:
             raise TokenEndpointError(text)
+        if 300 <= status < 400:
+            raise AuthenticationError(f"{text}; no redirect is followed: give as sasl_oauth_token_endpoint_url where it leads to")
         raise AuthenticationError(f"{text}; check sasl_oauth_client_id, its secret and the scope")
+
+    def _shown(self, text: str) -> str:
+        """The endpoint's words, without what it may have repeated of the client's secret."""
+        said = self._said.reveal()
+        return printable(masked(text, [self._said, Secret(quote_plus(said))]), LONGEST_TEXT)
 
 
 def _json(body: bytes) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import ssl
+import stat
 import tempfile
 import textwrap
 from collections import OrderedDict
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gkafka.config import ClientConfig, Secret, is_pem_text, may_be_key
+from gkafka.config import NOT_UTF8, ClientConfig, Secret, is_pem_text, is_utf8, may_be_key
 from gkafka.exceptions import ConfigurationError
 from gkafka.handlers.base import Handler
 
@@ -66,8 +67,10 @@ def _ask_later() -> str:
 
 
 def _users_context(context: Any) -> ssl.SSLContext:
-    if not isinstance(context, ssl.SSLContext) and not hasattr(context, "wrap_bio"):
+    if isinstance(context, type) or not (isinstance(context, ssl.SSLContext) or hasattr(context, "wrap_bio")):
         raise ConfigurationError(f"ssl_context={context!r}: must be an ssl.SSLContext")
+    if getattr(context, "protocol", None) == ssl.PROTOCOL_TLS_SERVER:
+        raise ConfigurationError("ssl_context: it is a server's: make it with ssl.create_default_context() or ssl.PROTOCOL_TLS_CLIENT")
     return context  # type: ignore[no-any-return]
 
 
@@ -92,7 +95,8 @@ def _trusting(config: ClientConfig) -> ssl.SSLContext:
 
 def _set_ciphers(context: ssl.SSLContext, ciphers: str) -> None:
     try:
-        context.set_ciphers(ciphers)
+        # "ALL" has ciphers without a certificate and without encryption; at @SECLEVEL=0 OpenSSL takes them, and nobody is checked any more.
+        context.set_ciphers(f"{ciphers}:!aNULL:!eNULL")
     except (ssl.SSLError, ValueError) as exc:
         raise ConfigurationError(f"ssl_ciphers={ciphers!r}: must be a list of ciphers in OpenSSL's form; none of these is known") from exc
 
@@ -247,6 +251,8 @@ def _name(option: str, value: str) -> str:
 def _pem(option: str, value: str) -> Iterator[_Pem]:
     name = _name(option, value)
     if is_pem_text(value):
+        if not is_utf8(value):  # Python's own error would hold the text
+            raise ConfigurationError(f"{name}: {NOT_UTF8}")
         with _file_of(_in_lines(value)) as path:
             yield _Pem(name, path)
         return
@@ -295,6 +301,10 @@ def _new_file() -> tuple[int, str, bool]:
 
 def _check_file(option: str, path: str) -> None:
     try:
+        if _is_pipe(os.stat(path).st_mode):
+            raise ConfigurationError(
+                f"{option}={path!r}: not a file that can be read again and again: what a pipe gives can be the option's text"
+            )
         with open(path, "rb") as file:
             start = file.read(65536)
     except FileNotFoundError as exc:
@@ -305,6 +315,11 @@ def _check_file(option: str, path: str) -> None:
         raise ConfigurationError(f"{option}={path!r}: {exc}") from exc
     if b"-----BEGIN " not in start:
         raise ConfigurationError(f"{option}={path!r}: not a PEM file. PKCS12 and Java key stores have to be converted: {CONVERT[option]}")
+
+
+def _is_pipe(mode: int) -> bool:
+    """What may keep whoever opens it for ever, and gives what it has only once."""
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode)
 
 
 ONE_LINE: Final = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)[ \t]+([A-Za-z0-9+/= \t]+)[ \t](-----END [A-Z0-9 ]+-----)")

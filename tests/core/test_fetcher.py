@@ -505,6 +505,18 @@ def test_what_was_not_asked_for_and_what_comes_twice_is_dropped() -> None:
     assert rig[1].fetch_offset == 0
 
 
+def test_what_was_not_asked_for_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker's name for it was a line of the log, and each partition one more."""
+    rig = Rig()
+    rows = [data(number, values(1)) for number in range(1, 50)]
+    evil = FetchableTopicResponse(topic="evil\nERROR all is lost\x1b[31m" + "x" * 5000, partitions=rows)
+    rig.take(rig.ask(), FetchResponse(responses=[evil]), None)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.isprintable()
+    assert len(told) < 250
+    assert "'evil\\nERROR" in told
+
+
 def test_an_answer_by_topic_id_is_understood_also_when_the_topic_has_another_id_by_now() -> None:
     rig = Rig()
     asked = rig.ask()

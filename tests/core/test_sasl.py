@@ -370,6 +370,17 @@ def test_a_session_is_renewed_between_85_and_95_percent_of_it() -> None:
     assert renewal_s(1, chance) == SHORTEST_S, "whatever a broker says"
 
 
+def test_secrets_that_begin_alike_are_masked_to_their_ends() -> None:
+    """A token endpoint is told a secret as it is, and as a form writes it: of the second one the end was left."""
+    secrets = [Secret("s3cret of/the+client"), Secret("s3cret+of%2Fthe%2Bclient"), Secret("s3cret of another")]
+    assert masked("".join(f"<{secret.reveal()}>" for secret in secrets), secrets) == "<***><***><***>"
+    coded = masked(base64.b64encode(b"the+client:s3cret+of%2Fthe%2Bclient").decode(), secrets)
+    assert coded.startswith("dGhlK2NsaWVudDp***")
+    assert len(coded) < 22
+    assert masked("no s3cret+of%2Fthe%2Bcl here", secrets) == "no *** here"
+    assert masked("no s3cret of ano here", secrets) == "no *** here"
+
+
 @pytest.mark.parametrize("secret", ["s3cret/of the+client", 'it"s\\sécret', "short", "x" * 900])
 def test_what_a_peer_repeats_of_a_secret_is_masked_however_it_writes_it(secret: str) -> None:
     hidden = [Secret(secret)]

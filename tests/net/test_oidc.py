@@ -7,6 +7,8 @@ import json
 import pathlib
 import socket
 import time
+import traceback
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +19,7 @@ from gkafka.config import ClientConfig, Secret
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException, TlsError, TokenEndpointError, causes
 from gkafka.handlers import Handler
 from gkafka.net.oidc import AGAIN_S, LONGEST_ANSWER, TokenEndpoint
-from gkafka.sasloptions import check_sasl
+from gkafka.sasloptions import check_sasl, token_endpoint
 from gkafka.testing import MockCluster, Sasl
 from tests.net.certificates import Certificates
 from tests.net.servers import refused_port, serve
@@ -153,7 +155,7 @@ def test_those_who_need_a_token_at_once_wait_for_one_answer(handler: Handler, ce
             r"invalid client secret '\*\*\*'",
         ),
         (token_answer("", "400 Bad Request", error=["x"]), AuthenticationError, "400; check"),
-        (token_answer("x", "302 Found"), AuthenticationError, "302"),
+        (token_answer("x", "302 Found"), AuthenticationError, "302; no redirect is followed: give as sasl_oauth_token_endpoint_url"),
         (token_answer("x", "503 Busy", error="later"), TokenEndpointError, "503: later"),
         (token_answer("x", "429 Slow"), TokenEndpointError, "429"),
         (token_answer(""), AuthenticationError, "no access_token"),
@@ -177,6 +179,63 @@ def test_an_answer_that_gives_no_token_is_told(
         ask(handler, endpoint(handler, issuer, certs))
     assert type(caught.value) is error
     assert CLIENT_SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFF\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1234567890\r\n{}",
+    ],
+    ids=["length-1e20", "length-1e11", "chunk-2e56", "chunk-7e10"],
+)
+def test_a_length_that_an_endpoint_claims_takes_no_memory(handler: Handler, certs: Certificates, issuer: Issuer, answer: bytes) -> None:
+    """It was an OverflowError, a MemoryError, or that much of memory."""
+    issuer.answer = answer
+    tracemalloc.start()
+    try:
+        with pytest.raises(TokenEndpointError, match=f"token endpoint localhost:{issuer.port}: no answer that can be read: IncompleteRead"):
+            ask(handler, endpoint(handler, issuer, certs))
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [b"XTTP ", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"HTTP/1.1 \x1b[31m\x85 "],
+    ids=["no-http", "chunk", "controls"],
+)
+@pytest.mark.parametrize(
+    "said", [CLIENT_SECRET, "s3cret+of%2Fthe%2Bclient", base64.b64encode(b"the+client:s3cret+of%2Fthe%2Bclient").decode()]
+)
+def test_what_is_no_answer_is_told_on_one_line_and_repeats_no_secret(
+    handler: Handler, certs: Certificates, issuer: Issuer, begin: bytes, said: str
+) -> None:
+    issuer.answer = begin + f"{said}\r\n\r\n".encode()
+    with pytest.raises(TokenEndpointError, match="no answer that can be read") as caught:
+        ask(handler, endpoint(handler, issuer, certs))
+    assert str(caught.value).isprintable()
+    told = "".join(traceback.format_exception(caught.value)) + repr(list(causes(caught.value)))
+    middle = len(said) // 2
+    assert said[-12:] not in told
+    assert said[middle - 5 : middle + 5] not in told
+
+
+@pytest.mark.parametrize("token", ["a\nb", "a\x01auth=Bearer b", "\u00e4", "\ud800", " "])
+def test_a_token_that_cannot_be_sent_is_the_endpoints_and_is_asked_for_anew(
+    handler: Handler, certs: Certificates, issuer: Issuer, token: str
+) -> None:
+    """It was kept for its life, and told as if a function of the user's had given it."""
+    issuer.answer = token_answer(token)
+    tokens = endpoint(handler, issuer, certs)
+    with pytest.raises(AuthenticationError, match=f"token endpoint localhost:{issuer.port}: its access_token holds characters"):
+        ask(handler, tokens)
+    issuer.answer = token_answer("t0ken")
+    handler.sleep(AGAIN_S)
+    assert ask(handler, tokens) == "t0ken"
 
 
 def test_an_endpoint_in_trouble_is_not_asked_by_each_connection(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
@@ -260,6 +319,8 @@ def test_the_secret_goes_to_nobody_whose_certificate_is_not_trusted(handler: Han
         "https://login.example/to ken",
         "https://login.example/token\r\nHost: other",
         "https://login.example:notaport/",
+        "https://login.example:0/",
+        "https://login.example:70000/",
         "https://[::1/token",
         "https://log\u0456n.example/",
     ],
@@ -274,6 +335,13 @@ def test_a_url_that_would_tell_the_secret_or_is_none_is_refused_before_anything_
     )
     with pytest.raises(ConfigurationError, match="sasl_oauth_token_endpoint_url"):
         check_sasl(given)
+
+
+@pytest.mark.parametrize("url", ["https://me:hushhush", "https://me:hush\u2100hush@login.example/", "https://[hushhush]/"])
+def test_a_url_that_holds_a_password_is_refused_without_it(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^sasl_oauth_token_endpoint_url: ") as caught:
+        token_endpoint(url)
+    assert "hush" not in "".join(traceback.format_exception(caught.value)).replace(url, "")
 
 
 @pytest.mark.parametrize("missing", ["sasl_oauth_token_endpoint_url", "sasl_oauth_client_id", "sasl_oauth_client_secret"])

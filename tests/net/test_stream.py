@@ -242,9 +242,11 @@ def test_a_name_that_does_not_exist_is_named_with_the_reason(handler: Handler, r
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 70 + ".example", "nul\0.example"])
-def test_a_name_that_cannot_be_one_is_an_error_of_ours(handler: Handler, host: str) -> None:
+def test_a_name_that_cannot_be_one_is_an_error_of_ours(handler: Handler, host: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """And of nobody else: a broker that tells such names wrote a traceback of gevent's to the terminal with each try."""
     with pytest.raises(ConnectionFailedError, match="cannot resolve the host name"):
         connect(handler, 9092, host=host)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_name_without_addresses_is_an_error(handler: Handler, resolver: dict[str, Any]) -> None:

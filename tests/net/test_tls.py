@@ -225,6 +225,22 @@ def test_ssl_ciphers_are_those_that_are_offered(handler: Handler, certs: Certifi
     assert [name for name in offered if not name.startswith("TLS_")] == ["ECDHE-ECDSA-AES256-GCM-SHA384"]
 
 
+@pytest.mark.parametrize("ciphers", ["ALL:@SECLEVEL=0", "ALL:eNULL:@SECLEVEL=0"])
+def test_ssl_ciphers_bring_in_none_that_checks_nobody(handler: Handler, certs: Certificates, ciphers: str) -> None:
+    """A server without a certificate was let in: anonymous ciphers have none to check."""
+    anonymous = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    anonymous.maximum_version = ssl.TLSVersion.TLSv1_2
+    anonymous.set_ciphers("aNULL:@SECLEVEL=0")
+    with tls_server(anonymous) as port, pytest.raises(TlsError, match="refused the handshake"):
+        connect(handler, port, tls_config(certs, ssl_ciphers=ciphers))
+
+
+@pytest.mark.parametrize("ciphers", ["aNULL", "eNULL:@SECLEVEL=0"])
+def test_ssl_ciphers_of_which_none_checks_the_broker_are_refused(certs: Certificates, ciphers: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"ssl_ciphers='{ciphers}'"):
+        make_context(tls_config(certs, ssl_ciphers=ciphers))
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_an_address_is_looked_for_among_the_addresses_of_the_certificate(
     handler: Handler, certs: Certificates, monkeypatch: pytest.MonkeyPatch, host: str
@@ -437,6 +453,8 @@ def test_a_missing_client_certificate_is_named(handler: Handler, certs: Certific
         ({"ssl_cafile": "cut.pem"}, "ssl_cafile='.*cut.pem': the file is cut off: -----BEGIN CERTIFICATE----- has no end"),
         ({"ssl_cafile": "damaged.pem"}, "ssl_cafile='.*damaged.pem': the file is damaged"),
         ({"ssl_context": 3}, "ssl_context=3: must be an ssl.SSLContext"),
+        ({"ssl_context": ssl.SSLContext}, "ssl_context=<class 'ssl.SSLContext'>: must be an ssl.SSLContext"),
+        ({"ssl_context": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}, "ssl_context: it is a server's"),
     ],
 )
 def test_files_that_cannot_be_used_are_named_with_what_is_wrong(certs: Certificates, options: dict[str, Any], says: str) -> None:
@@ -447,6 +465,25 @@ def test_files_that_cannot_be_used_are_named_with_what_is_wrong(certs: Certifica
     assert "wrong" not in str(caught.value)  # the pass phrase
     if not options.get("ssl_password") and "locked" not in str(options):
         assert "ssl_password" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["ssl_cafile", "ssl_crlfile", "ssl_certfile", "ssl_keyfile"])
+def test_a_pipe_is_refused_and_not_waited_for(certs: Certificates, option: str, tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    given = {"ssl_certfile": certs.path("client.pem"), option: str(tmp_path / "pipe")}
+    with pytest.raises(ConfigurationError, match=rf"{option}='.*pipe': not a file that can be read again and again"):
+        make_context(tls_config(certs, **given))
+
+
+@pytest.mark.parametrize("option", ["ssl_cafile", "ssl_crlfile", "ssl_certfile", "ssl_keyfile"])
+def test_a_text_in_a_wrong_encoding_is_told_and_not_shown(certs: Certificates, option: str) -> None:
+    """It was a UnicodeEncodeError, which holds the text."""
+    text = certs.text("client.key")
+    text = f"{text[:90]}\udcc3{text[90:]}"
+    given = {"ssl_certfile": certs.path("client.pem"), option: Secret(text)}
+    with pytest.raises(ConfigurationError, match=rf"{option} \(PEM text\): it holds halves of characters") as caught:
+        make_context(tls_config(certs, **given))
+    assert not [error for error in causes(caught.value) if isinstance(error, UnicodeError)]
 
 
 def broken_files(certs: Certificates) -> None:

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import pytest
 
 from gkafka import KafkaClient
@@ -18,6 +19,12 @@ from gkafka.spark.options import parse
 from gkafka.testing import MockCluster
 from tests.net.certificates import PASS_PHRASE, Certificates
 from tests.net.test_proxy import variables
+
+
+class Incomparable:
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("compared")
+
 
 NAN, INF = float("nan"), float("inf")
 
@@ -67,6 +74,15 @@ def refused(call: Callable[[], Any], *words: str) -> None:
         ({"keepalive_idle_s": 10**12}, "keepalive_idle_s="),
         ({"socket_timeout_ms": 10**400}, "socket_timeout_ms="),
         ({"client_id": "\ud800"}, "client_id="),
+        ({"security_protocol": numpy.array([1, 2])}, "security_protocol=array"),
+        ({"security_protocol": Incomparable()}, "security_protocol="),
+        ({"socket_options": ("",)}, "socket_options: ''"),
+        ({"socket_options": ((1, 2),)}, "socket_options: (1, 2)"),
+        ({"socket_options": ((1, 2, 3, 4),)}, "socket_options: (1, 2, 3, 4)"),
+        ({"socket_options": ((1.5, 2, 3),)}, "socket_options: (1.5, 2, 3)"),
+        ({"socket_options": ((1, 2, "x"),)}, "the value must be a number of 32 bits, or bytes"),
+        ({"socket_options": ((1, 2, None),)}, "the value must be a number of 32 bits, or bytes"),
+        ({"socket_options": ((1, 2, 1 << 40),)}, "the value must be a number of 32 bits, or bytes"),
         ({"client_id": "x" * 40000}, "40000 bytes"),
     ],
 )
