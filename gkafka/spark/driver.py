@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from gkafka.admin.requests import metadata_request
 from gkafka.client import KafkaClient
@@ -26,7 +26,7 @@ from gkafka.spark.planner import OffsetRange, split
 from gkafka.topicdict import KNOWN_INTERNAL
 from gkafka.wire.metadata import MetadataResponse, MetadataResponseTopic
 
-__all__ = ["Asked", "plan"]
+__all__ = ["Asked", "Start", "plan"]
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,13 @@ def plan(options: SourceOptions) -> list[OffsetRange]:
     tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
     log.info("%d tasks for %d partitions: %s", len(tasks), len(ranges), ", ".join(map(str, tasks[:100])))
     return tasks
+
+
+class Start(NamedTuple):
+    """Where a stream without a checkpoint begins. ends: the partitions whose start is where they end now, and so elsewhere a moment later."""
+
+    offsets: Offsets
+    ends: frozenset[TopicPartition]
 
 
 class Asked:
@@ -62,11 +69,18 @@ class Asked:
 
         return self._tried("partitions and offsets", attempt)
 
-    def start(self) -> Offsets:
+    def start(self) -> Start:
         """Where a stream without a checkpoint begins."""
 
-        def attempt(client: KafkaClient) -> Offsets:
-            return self._resolve(client, self._options.start, _partitions(client, self._options), starting=True)
+        def attempt(client: KafkaClient) -> Start:
+            ends: set[TopicPartition] = set()
+
+            def list_offsets(wanted: Mapping[TopicPartition, int]) -> Offsets:
+                ends.update(at for at, timestamp in wanted.items() if timestamp == OffsetType.LATEST)
+                return self._list_offsets(client, wanted)
+
+            found = resolve(self._options.start, _partitions(client, self._options), list_offsets, starting=True)
+            return Start(found, frozenset(ends))
 
         return self._tried("the first offsets", attempt)
 

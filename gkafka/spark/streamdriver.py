@@ -12,9 +12,18 @@ from typing import NamedTuple
 from gkafka.exceptions import KafkaException, UnknownTopicOrPartition
 from gkafka.skins import Handler
 from gkafka.spark.admission import TriggerDelay, rate_limit, waiting
-from gkafka.spark.driver import Asked
+from gkafka.spark.driver import Asked, Start
 from gkafka.spark.groupcommits import GroupCommits
-from gkafka.spark.offsets import Offsets, TopicPartition, moves_with_the_end, name_list, present_ranges, stream_ranges
+from gkafka.spark.offsets import (
+    AtTimestamp,
+    AtTimestamps,
+    Offsets,
+    TopicPartition,
+    moves_with_the_end,
+    name_list,
+    present_ranges,
+    stream_ranges,
+)
 from gkafka.spark.options import SourceOptions
 from gkafka.spark.planner import OffsetRange, split
 
@@ -54,7 +63,7 @@ class StreamDriver:
         self._asked = Asked(options)
         self._delay = TriggerDelay(stream.min_offsets, stream.max_delay_ms / 1000) if stream.min_offsets is not None else None
         self._commits = GroupCommits(options, handler) if stream.commit_group is not None else None
-        self._initial: Offsets | None = None
+        self._start: Start | None = None  # of a query without a checkpoint
         self._is_under_way = False  # a batch was planned, or its end was told
         self._position: Offsets | None = None  # the end of the last batch that was planned
         self._target: Offsets | None = None  # where Trigger.AvailableNow ends
@@ -69,17 +78,15 @@ class StreamDriver:
 
     def initial(self) -> Offsets:
         """Where a query without a checkpoint begins; the same each time."""
-        if self._initial is None:
-            found = self._asked.start()
+        if self._start is None:
+            offsets, ends = self._asked.start()
             if self._target is not None:
-                found = {
-                    at: min(offset, self._target[at]) if self._looks_at_the_end else offset
-                    for at, offset in found.items()
-                    if at in self._target
+                offsets = {
+                    at: min(offset, self._target[at]) if at in ends else offset for at, offset in offsets.items() if at in self._target
                 }
-            self._initial = found
-            log.info("initial offsets: %s", found)
-        return self._initial
+            self._start = Start(offsets, ends)
+            log.info("initial offsets: %s", offsets)
+        return self._start.offsets
 
     def next_end(self, start: Offsets | None, *, everything: bool, limit: int | None = None) -> Offsets:
         """The end of the next batch; `start` itself if there is none now.
@@ -89,10 +96,11 @@ class StreamDriver:
         """
         begin = start if start is not None else self._own_position()
         self._note_progress(begin)
-        if self._is_to_be_empty():
+        first = self._first if moves_with_the_end(self._options.start) else None
+        if first is not None and first.offsets.keys() <= first.ends:
             self._is_under_way = True
             return begin
-        ends = self._ends_for(begin)
+        ends = self._ends_for(begin) if first is None else _first_ends(first, self._ends_for(begin))
         self._is_under_way, self._target_is_told = True, self._target is not None
         if everything:
             return ends
@@ -103,19 +111,18 @@ class StreamDriver:
 
     def latest_known(self) -> Offsets | None:
         """The latest offsets, as the last batch's end was found from them; None if there are none."""
-        known = self._target or (self._ends.found if self._ends is not None else self._initial)
+        known = self._target or (self._ends.found if self._ends is not None else self._start and self._start.offsets)
         return known or None
 
     def tasks(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """The Spark tasks of a batch. Raises DataLossError, AvailableNowError, KafkaException."""
         # Spark 4.0 and 4.1 begin a restart with tasks(x, x): x is the end of the last batch in the log, committed or not. That is no batch, and who
         # has not asked for the initial offsets may yet do so, for a first batch that is planned again.
-        is_planned_again, self._position = self._is_first, end
-        self._is_under_way = self._initial is not None
-        if is_planned_again:
+        planned_again, self._position = self._first, end
+        self._is_under_way = self._start is not None
+        if planned_again is not None:
             log.info("the first batch is planned again after a restart, with the end %s", end)
-            # Its start is what is the initial offset now, of partitions that came since, too.
-            start = end if self._looks_at_the_end else {at: offset for at, offset in start.items() if at in end}
+            start = self._first_start(planned_again, end)
         if self._target_is_told:
             self._check_target(end)
         added = self._asked.earliest(end.keys() - start.keys())
@@ -130,22 +137,26 @@ class StreamDriver:
 
     # -- the first batch ---------------------------------------------------------------------------------------------------
     @property
-    def _looks_at_the_end(self) -> bool:
-        return moves_with_the_end(self._options.start)
+    def _first(self) -> Start | None:
+        """Where the query begins, if this call is about its first batch, as this process sees it first.
 
-    @property
-    def _is_first(self) -> bool:
-        """Is this call about the first batch of a query, as this process sees it first?"""
-        return self._initial is not None and not self._is_under_way
-
-    def _is_to_be_empty(self) -> bool:
-        """Is this the first batch of a query whose start is found from the end of its partitions?
-
-        A checkpoint keeps the end of batch 0, but not its start: after a crash in it Spark asks for the initial offsets again, and by then they
-        would be others: what came in between would never be read. So that batch is empty, and its end is the start, which the checkpoint keeps.
-        (The JVM connector keeps its initial offsets in a file of its own; the Python API tells nobody where the checkpoint is.)
+        A checkpoint keeps the end of batch 0, but not its start: after a crash in it Spark asks for the initial offsets again, and of a partition that
+        begins where it ends that would be another one by then: what came in between would never be read. So batch 0 has nothing of such a partition,
+        and its end there is the start, which the checkpoint keeps. (The JVM connector keeps its initial offsets in a file of its own; the Python API
+        tells nobody where the checkpoint is.)
         """
-        return self._is_first and self._looks_at_the_end
+        return None if self._is_under_way else self._start
+
+    def _first_start(self, now: Start, end: Offsets) -> Offsets:
+        """The start of the first batch, whose end is in the checkpoint. now: where the query would begin by now, partitions that came since included."""
+        option = self._options.start
+        # It began where it ended, for no record had the timestamp. The first that has it came later, and is for a later batch.
+        may_come_later = isinstance(option, (AtTimestamp, AtTimestamps)) and option.latest
+        return {
+            at: end[at] if at in now.ends or (may_come_later and offset > end[at]) else offset
+            for at, offset in now.offsets.items()
+            if at in end
+        }
 
     def _own_position(self) -> Offsets:
         return self._position if self._position is not None else self.initial()
@@ -216,6 +227,11 @@ class StreamDriver:
     def _note_progress(self, reached: Offsets) -> None:
         if self._commits is not None:
             self._commits.offer(reached, wait=self._target is not None and reached == self._target)
+
+
+def _first_ends(first: Start, ends: Offsets) -> Offsets:
+    """The end of the first batch: nothing of partitions that begin where they end, or that came since."""
+    return {at: first.offsets[at] if at in first.ends else offset for at, offset in ends.items() if at in first.offsets}
 
 
 def _behind(found: Offsets, known: Offsets) -> list[TopicPartition]:

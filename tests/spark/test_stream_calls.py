@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import json
 import logging
@@ -21,7 +20,7 @@ from gkafka.handlers import ThreadingHandler
 from gkafka.spark.offsets import DataLossError
 from gkafka.spark.source import GKafkaDataSource, kafka_schema
 from gkafka.spark.streamdriver import AvailableNowError
-from gkafka.spark.streamreader import GKafkaStreamReader, _nothing_collected
+from gkafka.spark.streamreader import GKafkaStreamReader
 from gkafka.testing import Close, Error, MockCluster
 from tests.records.handmade import TRANSACTIONAL, marker, values
 from tests.spark.streaming import Checkpoint, OldQuery, Query
@@ -81,18 +80,6 @@ def test_a_readers_constructor_never_raises_and_each_of_its_calls_does() -> None
             call()
     reader.commit({})
     reader.stop()
-
-
-@pytest.mark.parametrize("is_on", [True, False])
-def test_what_is_imported_for_a_query_is_not_searched_for_garbage_meanwhile(is_on: bool) -> None:
-    was_on = gc.isenabled()
-    try:
-        (gc.enable if is_on else gc.disable)()
-        with _nothing_collected():
-            assert not gc.isenabled()
-        assert gc.isenabled() is is_on
-    finally:
-        (gc.enable if was_on else gc.disable)()
 
 
 def test_offsets_are_the_jvm_connectors_in_order(cluster: MockCluster, streaming: Streaming) -> None:
@@ -166,6 +153,61 @@ def test_a_crash_in_the_first_batch_of_a_query_that_begins_at_the_end_loses_noth
     second = streaming(first.checkpoint, kind=kind, **given)
     second.run()
     assert second.values() == [b"after the start"]
+
+
+IN_PART = [
+    {"startingOffsets": '{"pair":{"0":-1,"1":-2}}'},
+    {"startingTimestamp": "5000", "startingOffsetsByTimestampStrategy": "latest"},
+    {"startingOffsetsByTimestamp": '{"pair":{"0":5000,"1":4999}}', "startingOffsetsByTimestampStrategy": "latest"},
+]
+"""Partition 0 begins at its end, 1 at its beginning."""
+
+
+def old_and_new(cluster: MockCluster) -> None:
+    produce(cluster, [{"value": b"old", "timestamp": 1000}], "pair")
+    produce(cluster, [{"value": b"new", "timestamp": 5000, "partition": 1}], "pair")
+
+
+@pytest.mark.parametrize("given", IN_PART)
+def test_trigger_once_of_a_query_that_begins_at_the_end_of_one_partition_reads_the_others(
+    cluster: MockCluster, streaming: Streaming, given: dict[str, str]
+) -> None:
+    old_and_new(cluster)
+    query = streaming(subscribe="pair", once=True, **given)
+    query.run(1)
+    assert query.values() == [b"new"]
+    assert json.loads(query.checkpoint.offsets[0]) == {"pair": {"0": 1, "1": 1}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("given", IN_PART)
+@pytest.mark.parametrize("timestamp", [10, 9000])  # with the latter the partition would begin at that record by now
+def test_a_crash_in_the_first_batch_of_a_query_that_begins_at_the_end_of_one_partition_loses_nothing(
+    cluster: MockCluster, streaming: Streaming, kind: type[Query], given: dict[str, str], timestamp: int
+) -> None:
+    old_and_new(cluster)
+    first = streaming(subscribe="pair", kind=kind, **given)
+    first.reader.initialOffset()
+    produce(cluster, [{"value": b"after the start", "timestamp": timestamp}], "pair")
+    assert first.plan()
+    produce(cluster, [{"value": b"after the plan", "timestamp": timestamp}], "pair")
+    second = streaming(first.checkpoint, subscribe="pair", kind=kind, **given)
+    second.run()
+    assert [row["value"] for row in second.rows[0]] == [b"new"]
+    assert second.values() == [b"new", b"after the start", b"after the plan"]
+
+
+def test_a_topic_that_comes_before_the_first_batch_of_a_query_at_the_end_is_read_whole(cluster: MockCluster, streaming: Streaming) -> None:
+    given = {"subscribe": None, "subscribePattern": "^(pair|late)", **IN_PART[1]}
+    old_and_new(cluster)
+    first = streaming(**given)
+    first.reader.initialOffset()
+    cluster.create_topic("late", 1)
+    produce(cluster, [{"value": b"late", "timestamp": 10}], "late")
+    assert first.plan()
+    second = streaming(first.checkpoint, **given)
+    second.run()
+    assert second.values() == [b"new", b"late"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,6 +15,11 @@ from tests.spark.streaming import Checkpoint, OldQuery, Query
 
 Place = tuple[int, int]
 PARTITIONS = 3
+STARTS = {
+    "earliest": {"startingoffsets": "earliest"},
+    "latest": {"startingoffsets": "latest"},
+    "no record is as new": {"startingtimestamp": str(1 << 50), "startingoffsetsbytimestampstrategy": "latest"},
+}
 
 events = st.one_of(
     st.tuples(st.just("produce"), st.integers(0, PARTITIONS - 1), st.integers(1, 5)),
@@ -37,7 +42,7 @@ class History:
         self.restart(0, 0)
 
     def restart(self, old: int, cap: int, *, available_now: bool = False) -> None:
-        options = {"subscribe": "t", "kafka.bootstrap.servers": self.cluster.bootstrap, "startingoffsets": self.start, "offsetcachems": "0"}
+        options = {"subscribe": "t", "kafka.bootstrap.servers": self.cluster.bootstrap, "offsetcachems": "0", **STARTS[self.start]}
         if cap:
             options["maxoffsetspertrigger"] = str(cap)
         self.query = (OldQuery if old else Query)(options, self.checkpoint, available_now=available_now)
@@ -59,7 +64,7 @@ class History:
 
     def plan(self) -> bool:
         if self.first is None:  # where the query begins is settled now
-            self.first = {p: self.ends[p] if self.start == "latest" and p < self.partitions else 0 for p in range(PARTITIONS)}
+            self.first = {p: self.ends[p] if self.start != "earliest" and p < self.partitions else 0 for p in range(PARTITIONS)}
         return self.query.plan()
 
     def batch(self, *, is_committed: bool = True) -> None:
@@ -99,7 +104,7 @@ class History:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(start=st.sampled_from(["earliest", "latest"]), events=st.lists(events, max_size=14))
+@given(start=st.sampled_from(list(STARTS)), events=st.lists(events, max_size=14))
 def test_every_record_is_read_once_whatever_happens(start: str, events: list[tuple[str, int, int]]) -> None:
     with MockCluster(topics={"t": 1}, auto_create=False) as cluster, mock.patch("gkafka.spark.streamdriver.PARTITIONS_S", 0.0):
         try:
