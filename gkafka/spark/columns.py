@@ -9,6 +9,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from gkafka.exceptions import ConfigurationError
+from gkafka.spark.loading import nothing_collected
 from gkafka.spark.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def read_task(options: SourceOptions, schema: StructType, partition: InputPartit
     task: OffsetRange | None = partition.value if partition is not None else None
     if task is None:  # what Spark makes of an empty list of partitions
         return
-    from gkafka.spark.fetch import read
+    with nothing_collected():
+        from gkafka.spark.fetch import read
 
     not_null = [column.name for column in schema.fields if not column.nullable]
     yield from read(options, task, schema.fieldNames(), not_null)

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from gkafka.spark.columns import FIELDS, check_columns, kafka_schema, read_task
+from gkafka.spark.loading import nothing_collected
 from gkafka.spark.options import parse, parse_either
 
 if TYPE_CHECKING:
@@ -38,17 +39,20 @@ class GKafkaDataSource(DataSource):
         return GKafkaReader(dict(self.options), schema)
 
     def streamReader(self, schema: StructType) -> GKafkaStreamReader:
-        from gkafka.spark.streamreader import GKafkaStreamReader
+        with nothing_collected():
+            from gkafka.spark.streamreader import GKafkaStreamReader
 
         return GKafkaStreamReader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> GKafkaWriter:
-        from gkafka.spark.sink import GKafkaWriter
+        with nothing_collected():
+            from gkafka.spark.sink import GKafkaWriter
 
         return GKafkaWriter(dict(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> GKafkaStreamWriter:
-        from gkafka.spark.sink import GKafkaStreamWriter
+        with nothing_collected():
+            from gkafka.spark.sink import GKafkaStreamWriter
 
         return GKafkaStreamWriter(dict(self.options), schema, overwrite)
 
@@ -61,7 +65,8 @@ class GKafkaReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        from gkafka.spark.driver import plan
+        with nothing_collected():
+            from gkafka.spark.driver import plan
 
         options = parse(self._options)
         check_columns(self._schema)

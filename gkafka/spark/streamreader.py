@@ -7,8 +7,6 @@ arguments.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from gkafka.spark.columns import check_columns, read_task
+from gkafka.spark.loading import nothing_collected
 from gkafka.spark.offsets import from_spark, to_spark
 from gkafka.spark.options import parse_stream
 
@@ -84,7 +83,7 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _query(self, *, tells_start: bool = True) -> StreamDriver:
         if self._driver is None:
-            with _nothing_collected():
+            with nothing_collected():
                 from gkafka.skins import resolve_handler
                 from gkafka.spark.streamdriver import StreamDriver
 
@@ -103,18 +102,3 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- in a worker -------------------------------------------------------------------------------------------------------
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_task(parse_stream(self._options), self._schema, partition)
-
-
-@contextlib.contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """For imports: what they make stays, and to collect garbage meanwhile is to look through all of pyspark and pyarrow, a third of the time.
-
-    Each query waits for this: Spark starts a process for it.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
