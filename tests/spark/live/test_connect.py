@@ -23,9 +23,18 @@ ROOT = Path(gkafka.__file__).parent.parent
 pytestmark = pytest.mark.timeout(300)
 
 USE = """
-def use(spark, servers, topic, folder, *, rows, streams=True):
-    batch = spark.read.format("gkafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
-    assert batch.load().count() == rows
+def use(spark, servers, topic, copy, folder, *, rows, streams=True):
+    def read(name):
+        return spark.read.format("gkafka").option("kafka.bootstrap.servers", servers).option("subscribe", name).load()
+
+    sink = {"kafka.bootstrap.servers": servers, "topic": copy}
+    once = {**sink, "exactlyOnce": "transactional"}
+    found = read(topic).select("key", "value", "partition")
+    assert found.count() == rows
+    found.write.format("gkafka").options(**sink).mode("append").save()
+    for _ in range(2):
+        found.write.format("gkafka").options(**once, jobId=topic).mode("append").save()
+    assert read(copy).count() == 2 * rows
     gkafka.spark.sql_view(spark, "records", subscribe=topic, **{"kafka.bootstrap.servers": servers})
     assert spark.sql("select count(*) from records where offset < 5").collect()[0][0] == 10
     if not streams:
@@ -37,11 +46,22 @@ def use(spark, servers, topic, folder, *, rows, streams=True):
     assert query.awaitTermination(120)
     assert spark.read.parquet(folder + "/out").select("partition", "offset").distinct().count() == rows
     assert gkafka.spark.lag(query.lastProgress)["maxOffsetsBehindLatest"] == 0
+    spark.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    writer = stream.select("key", "value", "partition").writeStream.format("gkafka").options(**once)
+    query = writer.option("checkpointLocation", folder + "/copying").trigger(availableNow=True).start()
+    assert query.awaitTermination(120) and read(copy).count() == 3 * rows
+    counts = stream.groupBy("partition").count().selectExpr("cast(count as string) as value", "partition")
+    given = {"checkpointLocation": folder + "/counting", "trigger": {"availableNow": True}}
+    query = gkafka.spark.write_stream(counts, once, mode="update", jobId=topic + "-counts", **given)
+    assert query.awaitTermination(120)
+    last = [row.value for row in read(copy).orderBy("offset").collect()][-4:]
+    assert sorted(map(bytes, last)) == [b"25", b"25", b"50", b"50"]
 """
 
 CLASSIC = """
 import os, sys
-servers, topic, folder, path = sys.argv[1:]
+servers, topic, copy, folder, path = sys.argv[1:]
 sys.path.insert(0, path)
 from pyspark.sql import SparkSession
 import gkafka.spark
@@ -49,14 +69,14 @@ assert gkafka.__file__.startswith(path)
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").getOrCreate()
 spark.sparkContext.addPyFile(path)
 gkafka.spark.register(spark)
-use(spark, servers, topic, folder, rows=100, streams=path in os.environ["PYTHONPATH"])
+use(spark, servers, topic, copy, folder, rows=100, streams=path in os.environ["PYTHONPATH"])
 spark.stop()
 print("USED")
 """
 
 CONNECT = """
 import os, sys
-servers, topic, folder, path = sys.argv[1:]
+servers, topic, copy, folder, path = sys.argv[1:]
 if path:
     sys.path.insert(0, path)
 from pyspark.sql import SparkSession
@@ -67,7 +87,7 @@ spark = builder.getOrCreate()
 if path:
     spark.addArtifacts(path, pyfile=True)
 gkafka.spark.register(spark)
-use(spark, servers, topic, folder, rows=100, streams=not path)
+use(spark, servers, topic, copy, folder, rows=100, streams=not path)
 spark.stop()
 print("USED")
 """
@@ -82,10 +102,10 @@ sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr
 
 @pytest.fixture
 def used(kafka: KafkaCluster, topic: NewTopic, tmp_path: Path) -> Callable[..., None]:
-    """Runs a program that reads 100 records in a batch, in a stream and by SQL."""
+    """Runs a program that reads 100 records in a batch, in a stream and by SQL, and writes them in a batch and in streams."""
 
     def run(program: str, path: str, python_path: str) -> None:
-        name = topic()
+        name, copy = topic(), topic()
         write(kafka, name, count=100)
         (tmp_path / "sitecustomize.py").write_text(NOT_INSTALLED)
         environment = {
@@ -95,7 +115,7 @@ def used(kafka: KafkaCluster, topic: NewTopic, tmp_path: Path) -> Callable[..., 
             "PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path), python_path])),
         }
         done = subprocess.run(
-            [sys.executable, "-c", USE + program, kafka.hosts, name, str(tmp_path), path],
+            [sys.executable, "-c", USE + program, kafka.hosts, name, copy, str(tmp_path), path],
             env=environment,
             cwd=tmp_path,
             timeout=280,
@@ -123,5 +143,5 @@ def test_connect_with_gkafka_installed_at_the_server(used: Callable[..., None]) 
     used(CONNECT, "", str(ROOT))
 
 
-def test_connect_with_a_zip_as_an_artifact_reads_batches(used: Callable[..., None], tmp_path: Path) -> None:
+def test_connect_with_a_zip_as_an_artifact_reads_and_writes_batches(used: Callable[..., None], tmp_path: Path) -> None:
     used(CONNECT, gkafka.spark.pyfiles_zip(tmp_path / "gkafka.zip"), "")
