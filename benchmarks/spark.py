@@ -99,9 +99,13 @@ def stream(bench: Bench) -> Iterator[Figure]:
     run = bench.session("stream")
     yield bench.ratio("stream read AvailableNow (addBatch), to the JVM connector", run, "gkafka", "kafka", 1.2, 1.5, of="add_batch")
     yield bench.ratio("the same with start and end of the query", run, "gkafka", "kafka", None, 1.5)
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    run = bench.session("stream", env={"PYSPARK_PYTHON": str(LAUNCHER), "PATH": path})
+    run = bench.session("stream", env=found_compiled())
     yield bench.ratio("the same where PySpark is found compiled (examples/spark_python.sh)", run, "gkafka", "kafka", None, 1.5)
+
+
+def found_compiled() -> dict[str, str]:
+    """The environment of a session whose Python processes find PySpark compiled."""
+    return {"PYSPARK_PYTHON": str(LAUNCHER), "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
 
 
 def codecs(bench: Bench) -> Iterator[Figure]:
@@ -179,6 +183,11 @@ def cold(bench: Bench) -> Iterator[Figure]:
         jvm = bench.session("cold", sources="kafka")
         note = failed([jvm]) or f"the JVM connector {jvm['seconds']:.1f} s"
     yield Figure("first read of a session", measured, 6, "s", len(runs), note, at_least=False)
+    runs = [bench.session("cold", sources="gkafka", env=found_compiled()) for _ in range(bench.effort.rounds)]
+    note = failed(runs)
+    measured = None if note else statistics.median(run["seconds"] for run in runs)
+    what = "the same where PySpark is found compiled (examples/spark_python.sh)"
+    yield Figure(what, measured, None, "s", len(runs), note, at_least=False)
     seconds = [_import_s() for _ in range(max(5, bench.effort.rounds))]
     yield Figure("import gkafka.spark", statistics.median(seconds) * 1000, 150, "ms", len(seconds), at_least=False)
 
