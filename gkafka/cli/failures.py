@@ -100,7 +100,8 @@ def tell(error: Exception, command: str = "kafka-tools") -> None:
 def _lines(error: Exception, command: str) -> list[str]:
     if isinstance(error, click.UsageError):
         place = error.ctx.command_path if error.ctx is not None else "kafka-tools"
-        return [f"{place}: {error.format_message()}", f"  next: {place} --help"]
+        text = error.format_message().replace("\n\t", " ")  # click lists the choices of what is missing on lines of their own
+        return [f"{place}: {text}", f"  next: {place} --help"]
     if isinstance(error, click.ClickException):
         hint = error.hint if isinstance(error, ToolError) else f"{command} --help"
         return [f"kafka-tools: {error.format_message()}", f"  next: {hint}"]

@@ -137,6 +137,10 @@ def test_completion_offers_commands_and_options(words: str, offered: list[str]) 
             "kafka-tools lag: No such option '--wach'. Did you mean '--watch'?\n  next: kafka-tools lag --help\n",
         ),
         (["topics", "create"], "kafka-tools topics create: Missing argument 'TOPIC...'.\n  next: kafka-tools topics create --help\n"),
+        (
+            ["completion"],
+            "kafka-tools completion: Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish\n  next: kafka-tools completion --help\n",
+        ),
         (["lag", "--count", "2"], "kafka-tools lag: --count is for --watch: give that, too\n  next: kafka-tools lag --help\n"),
         (["\x1b[31mtopics"], "kafka-tools: No such command '\\x1b[31mtopics'. Did you mean 'topics'?\n  next: kafka-tools --help\n"),
     ],

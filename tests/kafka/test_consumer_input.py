@@ -144,6 +144,35 @@ def test_an_unknown_topic_or_partition_is_told(consumer: Make, make_cluster: Mak
     assert reading.assignment() == {FIRST}
 
 
+def test_without_a_group_commits_are_refused_by_both_names(consumer: Make, cluster: MockCluster) -> None:
+    reading = consumer(cluster, "t", **QUICK)
+    for call in (reading.commit, reading.commit_async, lambda: reading.committed(FIRST)):
+        with pytest.raises(IllegalStateError, match="without a group: give group_id") as caught:
+            call()
+        assert isinstance(caught.value, AssertionError)  # which 1.4 raises
+
+
+def test_iterating_with_nothing_to_read_is_told_and_does_not_wait_for_ever(consumer: Make, cluster: MockCluster) -> None:
+    put(cluster, b"0", b"1")
+    reading = consumer(cluster, **QUICK)
+
+    def refused() -> None:
+        for step in (lambda: next(reading), lambda: next(iter(reading)), lambda: list(reading)):
+            with pytest.raises(IllegalStateError, match=r"nothing is read: call subscribe\(\) or assign\(\) first") as caught:
+                step()
+            assert isinstance(caught.value, AssertionError)
+
+    refused()
+    reading.assign([FIRST])
+    assert next(reading).offset == 0
+    reading.unsubscribe()
+    refused()
+    reading.subscribe(["t"])
+    assert next(reading).value == b"0"
+    reading.close()
+    assert list(reading) == []
+
+
 @pytest.mark.parametrize("timeout_ms", [-1, "1", None, True, float("nan")])
 def test_poll_refuses_a_timeout_that_is_none(consumer: Make, cluster: MockCluster, timeout_ms: Any) -> None:
     """Behaviour 293."""

@@ -370,7 +370,9 @@ class KafkaConsumer:
             raise
 
     def _records(self) -> Iterator[Any]:
-        """Records until none came for consumer_timeout_ms, or close()."""
+        """Records until none came for consumer_timeout_ms, or close(). Raises IllegalStateError (an AssertionError) where nothing can come."""
+        if self._subscribed is None and not self._assigned and not self._closed:
+            raise ImpossibleState("nothing is read: call subscribe() or assign() first, or give topics to KafkaConsumer()")
         patience = self.config["consumer_timeout_ms"] / 1000
         clock = self._handler.monotonic
         until = clock() + patience
@@ -494,7 +496,7 @@ class KafkaConsumer:
     def _committing(self) -> Consumer | None:
         self._check_usable()
         if self.config["group_id"] is None:
-            raise IllegalStateError("commit() without a group: give group_id")
+            raise ImpossibleState("commit() without a group: give group_id")
         return self._consumer
 
     def committed(self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None) -> Any:
@@ -502,7 +504,7 @@ class KafkaConsumer:
         self._check_open()
         tp = check_partition(partition)
         if self.config["group_id"] is None:
-            raise IllegalStateError("committed() without a group: give group_id")
+            raise ImpossibleState("committed() without a group: give group_id")
         return self._lookups.committed(tp, with_metadata=metadata, timeout_ms=timeout_ms)
 
     def group_metadata(self) -> GroupMetadata:
