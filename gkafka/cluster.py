@@ -310,7 +310,7 @@ class Cluster:
                 gone = self._begin_anew(error)
             if response is not None and not response.brokers:
                 error, response = NoBrokersAvailableError(f"{broker.host}:{broker.port} told of no broker"), None
-            if response is not None and (wrong := _no_address(response)) is not None:
+            if response is not None and (wrong := _impossible(response)) is not None:
                 text = f"{address_of(broker)}: Metadata response: {wrong}"
                 error, response = ProtocolError(text, broker=address_of(broker), api="Metadata"), None
             if response is None:
@@ -777,11 +777,15 @@ def _tells_epochs(versions: Versions | None) -> bool:
     return versions is None or versions.supports(MetadataRequest.API, RELIABLE_EPOCHS)
 
 
-def _no_address(response: MetadataResponse) -> str | None:
-    """What is wrong with where the brokers are said to be."""
+def _impossible(response: MetadataResponse) -> str | None:
+    """What no broker can mean: where another one is said to be, a partition below 0."""
     for told in response.brokers:
         if not is_address(told.host, told.port):
             return f"broker {told.node_id} is said to be at {told.host!r} port {told.port}, which is no address"
+    for topic in response.topics:
+        lowest = min((partition.partition_index for partition in topic.partitions), default=0)
+        if lowest < 0:
+            return f"topic {str(topic.name)[:100]!r} is said to have a partition {lowest}"
     return None
 
 

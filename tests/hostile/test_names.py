@@ -100,6 +100,23 @@ def test_a_coordinator_at_an_address_that_is_none_is_looked_for_again(
         assert_clean([str(error), *messages(caplog)])
 
 
+def test_metadata_with_a_partition_that_is_none_are_refused(handler: str) -> None:
+    """Records without a key went to it, and produce() raised a ValueError from then on."""
+
+    def more(_request: Any, answer: Any) -> Any:
+        for topic in answer.topics:
+            topic.partitions.append(type(topic.partitions[0])(partition_index=-(2**31), leader_id=1))
+        return answer
+
+    with cluster_for_life() as cluster, client_of(cluster, handler) as client:
+        cluster.on("Metadata", Edit(more), times=None)
+        assert f"Metadata response: topic '{TOPIC}' is said to have a partition -2147483648" in str(error_of(client.update_cluster))
+        cluster.clear_script()
+        connected_within(client, 3)
+        with client.get_producer() as producer:
+            assert producer.produce(TOPIC, b"x").result(5).partition == 0
+
+
 def _find(cluster: MockCluster, client: KafkaClient, told: dict[str, Any]) -> KafkaException:
     cluster.on("FindCoordinator", Edit(coordinator(**told)), times=1)
     return error_of(client.cluster.get_group_coordinator, "other")
