@@ -119,9 +119,14 @@ class Lookups:
     ) -> tuple[list[KafkaException], bool]:
         """Take offsets in. Returns (errors for the application, whether the metadata is out of date)."""
         rows = None if response is None else [(TopicPartition(t.name, p.partition_index), p) for t in response.topics for p in t.partitions]
-        return self._settle(lookup.partitions, State.RESETTING, rows, error, now, "ListOffsets", self._start)
+        return self._settle(
+            lookup.partitions, State.RESETTING, rows, error, now, "ListOffsets", lambda position, part: self._start(position, part, now)
+        )
 
-    def _start(self, position: Position, part: ListOffsetsPartitionResponse) -> None:
+    def _start(self, position: Position, part: ListOffsetsPartitionResponse, now: float) -> None:
+        if part.found < 0 and position.reset_to in (-1, -2):  # a log has both ends; who denies it is not asked again at once
+            self._failed(position, None, now)
+            return
         position.retry.succeeded()
         if part.found >= 0:
             position.seek(part.found, part.leader_epoch, position.leader_epoch)

@@ -380,6 +380,23 @@ def test_an_offset_out_of_range_is_looked_up_by_the_policy(policy: int) -> None:
     assert rig.ask().request.topics[0].partitions[0].fetch_offset == 80
 
 
+@pytest.mark.parametrize("policy", [EARLIEST, LATEST])
+def test_a_broker_that_denies_that_a_log_has_ends_is_not_asked_in_a_loop(policy: int) -> None:
+    """It was asked 3,500 times a second."""
+    rig = Rig(start=50, reset_policy=policy)
+    rig.round(OUT_OF_RANGE)
+    asked = 0
+    for _ in range(100):
+        for lookup in rig.poll().lookups:
+            rig.looked_up(lookup, {0: -5})
+            asked += 1
+        rig.now += 0.01
+    assert asked <= 3
+    rig.now += 1.0
+    rig.looked_up(rig.lookup(), {0: 80})
+    assert rig[0].fetch_offset == 80
+
+
 def test_without_a_policy_an_offset_out_of_range_is_an_error_that_halts() -> None:
     """B32."""
     rig = Rig(start=50, reset_policy=None)
