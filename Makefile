@@ -7,24 +7,6 @@ READY  := $(VENV)/.ready
 BUILT  := $(VENV)/.built
 SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/records/*.pxi gkafka/records/*.h)
 
-# Tests that start Apache Kafka, Spark or the demo; all others are pure. Pure ones often wait, so six run at a time; those with Kafka wait
-# for brokers, and run in three processes with brokers of their own: what shares brokers together, the longest ones first (tests/turns.py).
-WITH_KAFKA := $(wildcard tests/faults/live tests/spark/live tests/gevent/live tests/examples/live tests/live)
-LIVE := $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(WITH_KAFKA)
-PURE := $(PY) -m pytest -q -n 6 --dist loadfile -o faulthandler_timeout=180 $(addprefix --ignore=,$(WITH_KAFKA))
-# Those of them that need no broker at all, not even one in their own process.
-NO_BROKER := $(addprefix tests/,core wire records protocol handlers net reference mutants) $(wildcard tests/test_*.py)
-# What failed beside others is run once more, alone: waits have deadlines, and a busy machine may miss one. Both runs are shown.
-AGAIN := $(PY) -m pytest -q --last-failed --last-failed-no-failures none
-# Without what is marked thorough: more seeds and more examples of what is also tried in short (tests/effort.py); and only that, without the
-# longest of these, which `make soak` plays alone.
-QUICK := -m "not thorough and not soak"
-THOROUGH := -m "thorough and not soak"
-# The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers
-# that write down what is asked of them; without what is thorough.
-TWICE := tests/public tests/regressions tests/spark
-OTHERWISE := GKAFKA_IMPL=python GKAFKA_HANDLERS=recording
-
 # The part of the demo's site that `make test` crawls.
 TEST_PAGES := 40
 
@@ -52,24 +34,22 @@ $(BUILT): $(READY) $(SOURCES)
 	@$(PY) -c 'from gkafka.records import IMPLEMENTATION as name; print("gkafka.records:", name)'
 	@touch $@
 
+# The examples with a cache of their own: what was found under other options is found anew, 12 seconds each time.
 lint: $(BUILT)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -m mypy --disable-error-code import-untyped --no-warn-unused-ignores examples/*.py examples/crawl_pipeline/*.py
+	$(PY) -m mypy --cache-dir .mypy_cache/examples --disable-error-code import-untyped --no-warn-unused-ignores examples/*.py examples/crawl_pipeline/*.py
 
 check: lint  ## lint, types and the tests that need no broker, without the thorough ones (2 minutes)
-	GKAFKA_IMPL=cython $(PURE) $(QUICK) $(NO_BROKER) || GKAFKA_IMPL=cython $(AGAIN) $(QUICK) $(NO_BROKER)
+	$(PY) -m tests.stages check
 
 test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
-	GKAFKA_IMPL=cython $(PURE) $(QUICK) tests || GKAFKA_IMPL=cython $(AGAIN) $(QUICK) tests
-	$(OTHERWISE) $(PURE) $(QUICK) $(TWICE) || $(OTHERWISE) $(AGAIN) $(QUICK) $(TWICE)
-	$(LIVE) $(QUICK) || $(AGAIN) $(QUICK) $(WITH_KAFKA)
+	$(PY) -m tests.stages test
 	$(PY) examples/crawl_pipeline/run.py --max-pages $(TEST_PAGES) --cap 4000 --kill-after 4000 --out demo-out/test
 
 thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short
-	GKAFKA_IMPL=cython $(PURE) $(THOROUGH) tests || GKAFKA_IMPL=cython $(AGAIN) $(THOROUGH) tests
-	$(LIVE) $(THOROUGH) || $(AGAIN) $(THOROUGH) $(WITH_KAFKA)
+	$(PY) -m tests.stages thorough
 
 mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)
 	$(PY) tests/mutants/run.py

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["INSTALL", "MissingToolError", "cache_folder", "jars", "tool"]
+__all__ = ["INSTALL", "MissingToolError", "cache_folder", "jars", "locked", "tool"]
 
 INSTALL = "apt-get install openjdk-17-jdk-headless maven"
 RESOLVE_S = 600.0
@@ -54,7 +54,7 @@ def jars(name: str, artifacts: Sequence[str], *, transitive: bool = True) -> lis
     if not place.is_dir():
         mvn = tool("mvn")
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(place.with_name(f"{name}.lock")):
+        with locked(place.with_name(f"{name}.lock")):
             if not place.is_dir():  # another run may have brought it while this one waited for the lock
                 _resolve(mvn, place, artifacts, transitive)
     found = sorted(place.glob("*.jar"))
@@ -64,7 +64,7 @@ def jars(name: str, artifacts: Sequence[str], *, transitive: bool = True) -> lis
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # released by the close, also by the kernel when the process is killed
         yield

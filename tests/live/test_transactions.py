@@ -46,15 +46,17 @@ def seen(hosts: str, topic: str, partitions: int = PARTITIONS, *, committed: boo
     deadline = time.monotonic() + DEADLINE_S
     while open_ones:
         assert time.monotonic() < deadline, f"no end of {topic} after {DEADLINE_S:g} s"
-        for message in consumer.consume(1000, 0.5):
-            partition = message.partition()
-            assert partition is not None
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                open_ones.discard(partition)
-            else:
-                values[partition].append(message.value() or b"")
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        partition = message.partition()
+        assert partition is not None
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            open_ones.discard(partition)
+        else:
+            values[partition].append(message.value() or b"")
     consumer.close()
     return values
 
