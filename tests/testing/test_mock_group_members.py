@@ -316,7 +316,7 @@ def test_a_consumer_that_goes_silent_loses_its_partitions(cluster: MockCluster, 
     cluster.wait_for(lambda: set(places(10)) <= set(alive.found), 20)
     cluster.clear_script()
     silent.halt()
-    silent.consumer.close(autocommit=False)
+    silent.consumer.close(autocommit=False, timeout_ms=500)
 
 
 def test_gkafka_shares_a_group_with_other_peoples_consumers(
