@@ -255,7 +255,7 @@ class Member:
                 self._send(ask)
             if not plan.asks or self._group.state in (State.LEFT, State.FATAL):
                 break
-        self._ended = self._group.state in (State.LEFT, State.FATAL)
+        self._ended = self._group.is_over
         self._changed.set()
         return plan.wake_at
 

@@ -190,6 +190,11 @@ class GroupMachine(abc.ABC):
         """Has its callback not returned yet?"""
         return tell is self._have.running
 
+    @property
+    def is_over(self) -> bool:
+        """Nothing is to be asked or told any more; what is told last may still be under way."""
+        return self.state is State.LEFT or (self.state is State.FATAL and not self._have.is_waiting)
+
     def is_under_way(self, ask: Ask) -> bool:
         """Is its answer waited for, or half taken in?"""
         return any(other is ask for other in self._unread())

@@ -29,6 +29,11 @@ class Ownership:
         return self.running is None and not self._queue
 
     @property
+    def is_waiting(self) -> bool:
+        """Is there something to tell when what is being told now has returned?"""
+        return bool(self._queue)
+
+    @property
     def any(self) -> bool:
         """Is there anything to be lost?"""
         return bool(self.owned or self.leaving)

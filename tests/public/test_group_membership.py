@@ -174,6 +174,31 @@ def test_a_membership_that_cannot_be_is_told_at_each_call(client: KafkaClient, c
     member.stop()
 
 
+def test_what_is_lost_for_good_while_a_callback_runs_is_told_when_that_returns(
+    client: KafkaClient, cluster: MockCluster, run: Runner
+) -> None:
+    """Nothing was told any more: the application went on as if it had the partitions."""
+    codes = keep_group(cluster)
+    told: list[str] = []
+
+    def assigned(consumer: Any, partitions: Any) -> None:
+        codes.append(NOT_ALLOWED)
+        run.until(lambda: "no member any more" in str(consumer.explain().group))
+        told.append("assigned")
+
+    member = client.get_consumer(
+        "t",
+        "g",
+        assignors=["range"],
+        heartbeat_interval_ms=50,
+        on_assigned=assigned,
+        on_lost=lambda consumer, partitions: told.append("lost"),
+    )
+    assert isinstance(until_error(member), GroupAuthorizationFailed)
+    run.until(lambda: told == ["assigned", "lost"])
+    member.stop()
+
+
 def until_error(member: Any) -> Any:
     for _ in range(int(LIMIT_S / 0.2)):
         try:
