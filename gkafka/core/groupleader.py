@@ -33,6 +33,8 @@ class Election(NamedTuple):
         An interruption is raised: the assignor is without fault.
         """
         assignor, members = self.assignor, self.members
+        if not members:  # a coordinator's mistake: there is nobody to divide anything among, which no assignor has to expect
+            return Made([], None)
         made, failure = _tried(assignor, topics, members, self.is_interruption)
         if failure is None:
             return Made(_written(made, members), None)

@@ -14,6 +14,7 @@ from gkafka.core.assignors import ASSIGNORS, Assignment, CooperativeStickyAssign
 from gkafka.core.assignors.base import java_hash, java_order
 from gkafka.core.assignors.general import General
 from gkafka.core.assignors.racks import Racks
+from gkafka.core.groupleader import Election
 from tests.effort import seeds, tried
 
 STICKY, COOPERATIVE = ASSIGNORS["sticky"], ASSIGNORS["cooperative-sticky"]
@@ -217,6 +218,13 @@ def _once(owned: dict[str, dict[TopicPartition, None]]) -> dict[str, dict[TopicP
 
 
 # -- Java's order --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_the_leader_of_nobody_divides_nothing(name: str) -> None:
+    """A coordinator that makes a member one makes a mistake of its own; it was an error of the assignor's."""
+    election = Election(ASSIGNORS[name], [], frozenset("t"), lambda _: False)
+    assert election.make({"t": [()] * 3}) == ([], None)
+
+
 def test_strings_hash_as_in_java() -> None:
     assert [java_hash(text) for text in ("", "a", "consumer", "é€", "\U0001f600")] == [0, 97, 3727197174, 15587, 1772899]
     assert java_order(["t10", "b", "a", "q", "consumer-1", "a"]) == ["a", "q", "t10", "b", "consumer-1"]
