@@ -25,7 +25,7 @@ from gkafka.core.fetcher import Asked, EpochCheck, Fetcher, Lookup
 from gkafka.core.positions import State
 from gkafka.exceptions import ConsumerStoppedException, ForkedClientError, KafkaException, KafkaTimeoutError
 from gkafka.explaining import Watchdog
-from gkafka.turn import Turn
+from gkafka.handlers.turn import Turn
 
 if TYPE_CHECKING:
     from gkafka.broker import Broker
@@ -248,6 +248,15 @@ class FetchDriver:
         if self.watchdog is not None and now >= self._watch_at:
             self._watch_at = now + TICK_S
             self.watchdog.look(self, now)
+
+    def read_for(self, deadline: float) -> bool:
+        """With OS threads, who waits for records of a single leader takes its answers in, so that no reader has to wake anybody. False: it cannot."""
+        if self._handler.cooperative or len(self.shares) > 1:
+            return False
+        share = self.shares[0]
+        asked = list(share.fetcher.busy)
+        entry = share.under_way.get(asked[0]) if len(asked) == 1 else None
+        return entry is not None and entry[1].read_until(self.filled.is_set, deadline, beside=1)
 
     @property
     def is_full(self) -> bool:

@@ -354,7 +354,8 @@ class NativeConsumer:
         elif any(q.is_open for q in list(self._order)):
             return
         self._handler.check_fork()
-        self._filled.wait(seconds)
+        if not self._driver.read_for(self._handler.monotonic() + seconds):
+            self._filled.wait(seconds)
         self._handler.checkpoint()  # who filled it used this turn of the hub; what the application does now may take as long
 
     def _take(self, wanted: int) -> list[Message]:

@@ -122,6 +122,9 @@ class ProducerDriver:
         self._carriers: dict[int, Channel] = {}  # id of one that flies -> the connection it was handed to
         self._look_at = 0.0
         self._answers: deque[tuple[Outgoing, Any, KafkaException | None]] = deque()  # to what flies, not taken in yet
+        self._half_taken = False
+        self._half_told: list[Settled] | None = None  # by a caller that read its answer itself
+        self._mends = False
         self._telling_at = 0.0
         self._answered_at = 0.0
         self._wake = self._handler.Event()
@@ -256,6 +259,7 @@ class ProducerDriver:
             return  # somebody is driving: later
         self._turn[TURN] = me
         try:
+            self._mends = True
             del self._interrupted[: len(notes)]
             undo, self._undo = self._undo, None
             if undo is not None:
@@ -265,6 +269,7 @@ class ProducerDriver:
             self._ask_again()
             self._relax()
         finally:
+            self._mends = False
             self._give_turn(me)
         self.finish()
 
@@ -292,8 +297,12 @@ class ProducerDriver:
         with self.lock:
             self._flushers.difference_update(gone)
             self.sender.flushing = bool(self._flushers)
-            if self.cooperative:  # else outcomes are told by who cannot be interrupted
-                self.sender.untold()
+            if self.cooperative:
+                self.sender.untold(list(self.sender.telling.values()))
+            elif self._half_told is not None:
+                telling = map(self.sender.telling.get, (settled.batch for settled in self._half_told))
+                self.sender.untold([entry for entry in telling if entry is not None])
+            self._half_told, self._half_taken = None, False
             self.sender.restore(self._flying)
             opened = {(b.topic, b.partition): b for b in self._appender.open_batches()}
             for key, batch in list(self.accumulator.open.items()):
@@ -432,12 +441,23 @@ class ProducerDriver:
                 batch.waits = []
             batch.waits.append(wake)
         try:
-            if not batch.done:
-                parker.park(min(deadline, self._handler.monotonic() + TICK_S))
+            until = min(deadline, self._handler.monotonic() + TICK_S)
+            if not batch.done and not self._read_for(batch, until):
+                parker.park(until)
         finally:
             if batch.waits:  # who woke this one took it out
                 with contextlib.suppress(ValueError):
                     batch.waits.remove(wake)
+
+    def _read_for(self, batch: Batch, deadline: float) -> bool:
+        """With OS threads, who waits for a batch that travels alone takes its answer in, so that no reader has to wake anybody. False: it cannot."""
+        if self.cooperative:
+            return False
+        for outgoing in list(self._flying):
+            if outgoing.batches[0] is batch and len(outgoing.batches) == 1:
+                carrier = self._carriers.get(id(outgoing))
+                return carrier is not None and carrier.read_until(lambda: batch.done, deadline)
+        return False
 
     def end_with(self, fatal: KafkaException) -> None:
         """Nothing can be sent any more: everything fails with this."""
@@ -479,10 +499,15 @@ class ProducerDriver:
             with self.lock:
                 if not self._answers:
                     return
+                if self._half_taken:  # a caller that read its answer itself was interrupted in here: mend() first
+                    self._wake.set()
+                    return
+                self._half_taken = True
                 outgoing, response, error = self._answers[0]
                 divided = self._settle(outgoing, response, error) if self._is_flying(outgoing) else []
                 self._land(outgoing)
                 self._answers.popleft()
+                self._half_taken = False
             self._after_answer(outgoing, error, divided)
 
     def _is_wanted(self, error: KafkaException | None) -> bool:
@@ -577,18 +602,21 @@ class ProducerDriver:
         """One completion for each batch that was settled: waiters wake, callbacks are queued for the worker, memory is given back."""
         if not self.sender.ended:
             return
-        if self._handler.interruptible() and self._worker is not None and self._worker.is_alive():
-            self._wake.set()  # it is done in one piece or not at all
-            return
+        may_be_cut = self._handler.interruptible() and self._worker is not None and self._worker.is_alive()
         self._telling_at = self._handler.monotonic()
         settled: list[Settled] = []
         try:
             with self.lock:
+                if may_be_cut:
+                    if self._interrupted or self._mends or self._half_told is not None:
+                        self._wake.set()  # the worker puts right what was cut first
+                        return
+                    self._half_told = self.sender.ended
                 settled = self.sender.take_ended()
             for outcome in settled:
                 self._tell(outcome)
         except BaseException:  # a greenlet was killed while a log took its time, or a signal's exception hit it: the worker goes on
-            if not self.cooperative:
+            if not (self.cooperative or may_be_cut):
                 with self.lock:
                     self.sender.told(settled)
             self.suspect()
@@ -598,6 +626,8 @@ class ProducerDriver:
             for outcome in settled:
                 if outcome.batch.done:
                     self.settled_records += outcome.batch.count
+            if may_be_cut:
+                self._half_told = None
         if settled:
             if not self.outcome.is_set():
                 self.outcome.set()

@@ -28,7 +28,7 @@ from gkafka.exceptions import ConfigurationError, KafkaException, UnsupportedVer
 from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
 from gkafka.groupoffsets import starts_of
 from gkafka.membership import Member, rebalance_timeout_s
-from gkafka.turn import Turn
+from gkafka.handlers.turn import Turn
 from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest
 
 if TYPE_CHECKING:

@@ -457,10 +457,10 @@ class Sender:
         for settled in taken:
             self.telling.pop(settled.batch, None)
 
-    def untold(self) -> None:
-        """Who was telling was interrupted: all of that is left to the next."""
+    def untold(self, telling: Iterable[Telling]) -> None:
+        """Who was telling these was interrupted: they are left to the next."""
         again = {id(settled.batch) for settled in self.ended}
-        self.ended[:0] = [telling.outcome for batch, telling in self.telling.items() if id(batch) not in again]
+        self.ended[:0] = [entry.outcome for entry in telling if id(entry.outcome.batch) not in again]
 
     @property
     def owes(self) -> bool:

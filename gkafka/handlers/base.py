@@ -100,6 +100,12 @@ class Stream(abc.ABC):
     def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
         """Wait for bytes and put them at the start of view: how many; 0 when the peer will send no more."""
 
+    def wait_readable(self, deadline: float) -> bool:
+        """Wait until recv_into() has something to say at once; False: it had not by the deadline. Takes no byte: whoever is interrupted in it has
+        lost none. True also where only recv_into() can tell.
+        """
+        return True
+
     @abc.abstractmethod
     def try_send(self, buffers: Sequence[Buffer]) -> int:
         """Hand over what the kernel takes at once: how many bytes, 0 if it takes none. Never waits; one system call on TCP.

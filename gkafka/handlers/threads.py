@@ -204,6 +204,19 @@ class ThreadStream(Stream):
                 self._reader = None
             self._leave()
 
+    def wait_readable(self, deadline: float) -> bool:
+        self._enter()
+        try:
+            if self._readable is None:
+                self._readable = self._waiting_for(self._fd, False)
+            self._wait(self._readable, deadline, "answer")
+            self._drained = False
+            return True
+        except KafkaTimeoutError:
+            return False
+        finally:
+            self._leave()
+
     def try_send(self, buffers: Sequence[Buffer]) -> int:
         self._enter()
         try:

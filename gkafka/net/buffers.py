@@ -113,22 +113,27 @@ class FrameReader:
         self._small_up_to = min(SMALL, stage_bytes)
         self._start = 0  # of what is in the stage and not yet cut
         self._end = 0
-        self._cutting = False  # the size of a frame is known, the frame is not there yet
+        self._size = -1  # of the frame that is being cut; -1: it is not known yet
+        self._buffer: bytearray | mmap.mmap | None = None  # of a large one that is being received, and how much of it is there
+        self._got = 0
 
     @property
     def pristine(self) -> bool:
         """Nothing of an unfinished frame has arrived."""
-        return not self._cutting and self._start == self._end
+        return self._size < 0 and self._start == self._end
 
     def read(self) -> memoryview:
-        """The next frame, without its size. Read-only; it stays as it is for as long as anything refers to it."""
-        self._fill(4)
-        start = self._start
-        size = self._size_of(self._stage[start : start + 4])
-        self._start = start + 4
-        self._cutting = True
-        frame = self._small(size) if size <= self._small_up_to else self._large(size)
-        self._cutting = False
+        """The next frame, without its size. Read-only; it stays as it is for as long as anything refers to it.
+
+        What receive() raises comes through; the next call goes on with what has arrived until then.
+        """
+        if self._size < 0:
+            self._fill(4)
+            start = self._start
+            self._size = self._size_of(self._stage[start : start + 4])
+            self._start = start + 4
+        frame = self._small(self._size) if self._size <= self._small_up_to else self._large(self._size)
+        self._size = -1
         return frame
 
     def _small(self, size: int) -> memoryview:
@@ -138,15 +143,19 @@ class FrameReader:
         return memoryview(bytes(self._stage[start : start + size]))
 
     def _large(self, size: int) -> memoryview:
-        buffer = self._pool.take(size)
-        got = min(size, self._end - self._start)
-        buffer[:got] = self._stage[self._start : self._start + got]
-        self._start += got
-        while got < size:
-            if isinstance(buffer, bytearray) and got == len(buffer):
-                buffer += bytes(min(_capacity(size), 2 * got) - got)
-            with memoryview(buffer) as view, view[got:size] as rest:
-                got += self._receive(rest)
+        buffer = self._buffer
+        if buffer is None:
+            buffer = self._pool.take(size)
+            got = min(size, self._end - self._start)
+            buffer[:got] = self._stage[self._start : self._start + got]
+            self._start += got
+            self._buffer, self._got = buffer, got
+        while self._got < size:
+            if isinstance(buffer, bytearray) and self._got == len(buffer):
+                buffer += bytes(min(_capacity(size), 2 * self._got) - self._got)
+            with memoryview(buffer) as view, view[self._got : size] as rest:
+                self._got += self._receive(rest)
+        self._buffer = None
         if isinstance(buffer, bytearray):
             self._pool.keep(buffer)
         return memoryview(buffer)[:size].toreadonly()

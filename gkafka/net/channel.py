@@ -2,6 +2,7 @@
 
     caller: send() > encode > one non-blocking send                       (what is left over: the writer worker)
     reader: connect > negotiate > authenticate > send what was queued > frame > decode > on_done
+    caller that waits, while the reader stands aside (net/reading.py): frame > decode > on_done
 
 What may be asked and what an answer belongs to is decided by `core.connection`; here are the socket, the workers and the clock.
 """
@@ -35,6 +36,7 @@ from gkafka.net.buffers import STAGE, BufferPool, FrameReader
 from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.net.guesses import Guesses
 from gkafka.net.outbox import OnDone, Out, Outbox
+from gkafka.net.reading import LOOK_S, Reading
 from gkafka.net.session import Session
 from gkafka.net.stream import open_stream
 from gkafka.wire.apis import Message, Versions
@@ -70,6 +72,10 @@ class Queued:
     @property
     def deadline(self) -> float:
         return self.at + self.timeout_s
+
+
+class NotYet(Exception):
+    """The rest of an answer did not come in the time that a caller has for it."""
 
 
 class End:
@@ -146,9 +152,12 @@ class Channel:
         self._stream: Stream | None = None
         self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
         self._doubted = False  # what the broker was taken for has no version for a request: given up when nothing is under way
+        self._reading = Reading(handler)
+        self._guest_until: float | None = None  # a caller reads, and has so much time
         self._started = False
         self._unclaimed = [None]
         self._answering: Sent | None = None  # what the reader took out and has not told yet
+        self._untold: Sent | None = None  # what a caller took out in its place, and was interrupted
         self._abandoned = False
         self._opened = False
         self._sends = False  # opened, and not waiting for a re-authentication
@@ -211,6 +220,8 @@ class Channel:
                         self._backlog.append(Queued(request, on_done, now, timeout_s, max_version, expects_response))
                 if frame is not None:
                     self._send_frame(frame, None if expects_response else on_done)
+                    if self._reading.is_aside:
+                        self._reading.sent(self._connection.in_flight)
                 elif self._doubted and not self._connection.in_flight:
                     self._break(self._asked_again(request.API.name))  # at once, and not when the reader looks
             except BaseException:  # a signal handler's: a number may be taken, half a frame may have gone out, and nothing may follow it
@@ -234,6 +245,28 @@ class Channel:
 
         self.send(request, done, timeout_s=timeout_s, max_version=max_version)
         return future
+
+    def read_until(self, is_done: Callable[[], bool], deadline: float, *, beside: int = 0) -> bool:
+        """In a caller that waits for an answer anyway: take in what comes until is_done(), or until the deadline. False: the reader does so and wakes
+        who waits; the caller has to wait in another way.
+
+        beside: so many requests are under way all the time, as a consumer's next fetch is. Whoever is interrupted while bytes are taken in ends the
+        connection, as one that is while it sends.
+        """
+        reading = self._reading
+        if not reading.is_aside or self._broken is not None or self._closed:
+            reading.want(beside)
+            return False
+        me = object()
+        try:
+            return self._read_as_guest(me, is_done, deadline)
+        except BaseException:
+            if reading.has(me):
+                self._cut_short()
+            raise
+        finally:
+            reading.give(me)
+            reading.leave(self._connection.in_flight)
 
     def wait_open(self, deadline: float) -> None:
         """Wait until the connection is open. Raises the error that closed it, or KafkaTimeoutError at the deadline (monotonic seconds)."""
@@ -381,6 +414,44 @@ class Channel:
         else:
             self._shut(SocketDisconnectedError(f"{self.peer}: the writer was stopped by {type(exc).__name__}", broker=self._about))
 
+    # -- a caller in the reader's place
+    def _read_as_guest(self, me: object, is_done: Callable[[], bool], deadline: float) -> bool:
+        reading, stream = self._reading, self._stream
+        assert stream is not None
+        while not is_done():
+            now = self._handler.monotonic()
+            if now >= deadline:
+                return True
+            if not reading.is_aside or self._broken is not None:
+                return False
+            until = min(deadline, now + LOOK_S)
+            reading.expect(until)
+            try:
+                if self._frames.pristine and not stream.wait_readable(until):
+                    self._next_look()
+                    continue
+                if not reading.take(me, now):
+                    return False
+                self._guest_until = until
+                self._answer(self._frames.read())
+            except NotYet:
+                pass
+            except Exception as exc:
+                interruption = self._handler.interruption(exc)
+                if interruption is not None:
+                    raise interruption from None
+                self._answering = None  # who asked was told
+                self._break(exc if isinstance(exc, KafkaException) else self._reader_failed(exc))
+                return False
+            self._guest_until = None
+            reading.give(me)
+        return True
+
+    def _cut_short(self) -> None:
+        """A caller was interrupted while it took in what came: nobody knows how far it got. The reader ends the connection, and tells whose answer that was."""
+        self._untold = self._answering
+        self._break(SocketDisconnectedError(f"{self.peer}: a caller was interrupted while it read", broker=self._about))
+
     # -- the reader worker
     def _run(self) -> None:
         error: KafkaException | None = None
@@ -393,13 +464,17 @@ class Channel:
             while True:
                 self._answer(self._frames.read())
                 self._handler.checkpoint()
+                self._reading.stand_aside(self._count_in_flight, self._is_over)
+                if self._reading.torn:
+                    self._cut_short()
+                    raise self._lost(None)
         except Exception as exc:
             interruption = self._handler.interruption(exc)
             if interruption is not None:
                 error = self._stopped_by(interruption)
                 raise interruption from None
             error = exc if isinstance(exc, KafkaException) else self._reader_failed(exc)
-            self._answering = None  # whoever asked was told, or is one of those who will be
+            self._answering = self._untold  # whoever else asked was told, or is one of those who will be
         except BaseException as exc:
             error = self._stopped_by(exc)
             raise
@@ -449,8 +524,15 @@ class Channel:
             self._send_what_waits()
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s: %s v%s answered in %.3f s", self.peer, sent.api.name, sent.version, self._handler.monotonic() - sent.sent_at)
+        self._reading.answered(len(frame))
         self._tell(sent.token, message, None)
         self._answering = None
+
+    def _count_in_flight(self) -> int:
+        return self._connection.in_flight
+
+    def _is_over(self) -> bool:
+        return self._closed or self._abandoned or self._broken is not None
 
     def _note_answering(self, sent: Sent) -> None:
         self._answering = sent
@@ -487,9 +569,12 @@ class Channel:
         while True:
             self._handler.check_fork()
             until = self._next_look()
+            guest_until = self._guest_until
             try:
-                received = stream.recv_into(view, until)
+                received = stream.recv_into(view, until if guest_until is None else min(until, guest_until))
             except KafkaTimeoutError:
+                if guest_until is not None and self._handler.monotonic() >= guest_until:
+                    raise NotYet from None
                 continue
             except OSError as exc:
                 interruption = self._handler.interruption(exc)

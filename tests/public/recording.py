@@ -273,6 +273,10 @@ class RecordingStream(Stream):
         self._recorder.waiting("Stream.recv_into")
         return self._inner.recv_into(view, deadline)
 
+    def wait_readable(self, deadline: float) -> bool:
+        self._recorder.waiting("Stream.wait_readable")
+        return self._inner.wait_readable(deadline)
+
     def send_all(self, buffers: Sequence[Any], deadline: float | None = None) -> None:
         self._recorder.waiting("Stream.send_all")
         self._inner.send_all(buffers, deadline)

@@ -1,0 +1,134 @@
+"""Who reads from a connection: its reader worker or, while that stands aside, a caller who waits for an answer anyway.
+
+Who sends one request and waits for its answer would otherwise pay for waking two threads, and for the interpreter's lock that goes from one to
+the other: more than all else that such a call costs. So the reader, after an answer that somebody waited for, stands aside for a while:
+
+    caller: waits in vain for the turn > is woken by the reader           (and has said that it would read itself)
+    reader: hands up that answer > stands aside
+    caller: sends > waits for bytes > takes the turn > hands up its own answer
+    reader: nobody came for what is due, or several requests are under way > reads again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gkafka.handlers import Handler
+from gkafka.handlers.turn import Turn
+
+__all__ = ["LOOK_S", "Reading"]
+
+SMALL_ANSWER = 16 * 1024
+"""Bytes. What is larger is received beside the caller, who has something to do meanwhile."""
+WATCH_S = 0.005
+"""How often the reader looks while it stands aside: so long may an answer wait that nobody came for."""
+IDLE_S = 0.1
+"""Without an answer for so long it reads again: it is the one that notices the connection's end."""
+LOOK_S = 0.1
+"""A caller that waits for bytes looks so often whether there is another reason to stop."""
+STUCK_S = 2.0
+"""Who has had the turn for so long was interrupted, and again before it could give it back."""
+
+
+class Reading:
+    """The turn to read of one connection, and whether its reader stands aside. Not with greenlets: their reader costs a switch.
+
+    answers: how many were handed up. is_aside: callers may read.
+    """
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._turn = Turn()
+        self._turn.take(self)
+        self._wanted = -1  # requests that may be under way beside what a caller waited for in vain; -1: none did
+        self._beside = 0
+        self._expected_until = 0.0  # a caller waits for bytes, until then at the latest
+        self._begun = 0.0
+        self._back = handler.Event()
+        self.is_aside = False
+        self.answers = 0
+        self.torn = False
+
+    # -- callers
+    def want(self, beside: int) -> None:
+        """A caller waits for what the reader does; it would rather read itself. beside: requests that are under way all the time."""
+        self._wanted = beside
+
+    def expect(self, until: float) -> None:
+        """A caller waits for bytes."""
+        self._expected_until = until
+
+    def take(self, me: object, now: float) -> bool:
+        """May the caller read? From here on, until it gives the turn back, what is half done is so for good if it is interrupted."""
+        if self._turn.take(me):
+            self._begun = now
+            return True
+        return False
+
+    def give(self, me: object) -> None:
+        """It has read."""
+        self._turn.give(me)
+
+    def has(self, me: object) -> bool:
+        """Is it the caller's turn?"""
+        return self._turn.holder is me
+
+    def leave(self, under_way: int) -> None:
+        """The caller waits no longer: somebody else has to read what is still to come."""
+        self._expected_until = 0.0
+        if under_way > self._beside:
+            self.call_back()
+
+    def call_back(self) -> None:
+        """Let the reader read, at once."""
+        self._back.set()
+
+    def sent(self, under_way: int) -> None:
+        """One more request went out."""
+        if under_way > self._beside + 1:
+            self.call_back()
+
+    # -- the reader
+    def answered(self, size: int) -> None:
+        """Whoever reads handed up an answer of so many bytes."""
+        self.answers += 1
+        if size > SMALL_ANSWER:
+            self._wanted = -1
+            if self.is_aside:
+                self.call_back()
+
+    def stand_aside(self, under_way: Callable[[], int], is_over: Callable[[], bool]) -> None:
+        """Leave the reading to callers, if one of them asked for it and nobody else waits for what is under way. Returns when the reader has the turn.
+
+        under_way(): requests without an answer; is_over(): is there nothing to be read any more?
+        """
+        beside, self._wanted = self._wanted, -1
+        if beside < 0 or under_way() > beside:
+            return
+        self._beside = beside
+        self._back.clear()
+        self._turn.give(self)
+        self.is_aside = True
+        try:
+            self._watch(under_way, is_over)
+        finally:
+            self.is_aside = False
+            self._take_back(is_over)
+
+    def _watch(self, under_way: Callable[[], int], is_over: Callable[[], bool]) -> None:
+        monotonic = self._handler.monotonic
+        answers, since = self.answers, monotonic()
+        while not self._back.wait(WATCH_S) and not is_over():
+            now = monotonic()
+            if self.answers != answers:
+                answers, since = self.answers, now
+            elif now >= self._expected_until and (under_way() or now - since > IDLE_S):
+                return
+
+    def _take_back(self, is_over: Callable[[], bool]) -> None:
+        while not self._turn.take(self):
+            if is_over() or self._handler.monotonic() - self._begun > STUCK_S:
+                self.torn = True
+                self._turn.take_over(self)
+                return
+            self._handler.sleep(WATCH_S)
