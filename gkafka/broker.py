@@ -203,6 +203,9 @@ class Broker(BrokerCalls):
 
         Raises ConnectionFailedError while the pause after a failure lasts; the AuthenticationError again if it was one.
         """
+        channel = self._channels.get(role)
+        if channel is not None and not channel.closed:
+            return channel
         with self._lock:
             channel = self._channels.get(role)
             if channel is not None and not channel.closed:

@@ -223,11 +223,17 @@ class ProducerDriver:
 
     def _drive_once(self) -> float:
         now = self._beat = self._handler.monotonic()
+        metadata, outgoing = self._cluster.metadata, None
         with self.lock:
-            plan = self.sender.poll(now, self._ready_at)
+            if metadata.due(now) > now and not self.sender.ended:
+                outgoing = self.sender.send_alone(now, self._ready_at)
+            if outgoing is None:
+                plan = self.sender.poll(now, self._ready_at)
+        if outgoing is not None:
+            self._send(outgoing)
+            return min(metadata.due(now), now + self._config.delivery_timeout_ms / 1000)
         if self.sender.ended:
             self.finish()
-        metadata = self._cluster.metadata
         if plan.want_metadata:
             metadata.invalidate()
         due = self._cluster.poll() if plan.want_metadata or metadata.due(now) <= now else plan.deadline
@@ -337,11 +343,11 @@ class ProducerDriver:
                 self._seal(batch, version)
             except Exception as exc:
                 failed.append((batch, self._not_sealed(batch, exc)))
-        doubt = self._doubt(channel, failed)
-        if doubt is not None:
-            self._answered(outgoing, doubt)
-            return
         if failed:
+            doubt = self._doubt(channel, failed)
+            if doubt is not None:
+                self._answered(outgoing, doubt)
+                return
             outgoing = self._without(outgoing, failed)
             if not outgoing.batches:
                 self._answered(outgoing, None)
@@ -381,6 +387,7 @@ class ProducerDriver:
             if flight.sequence >= 0:
                 batch.restamp(producer_id, epoch, flight.sequence)
             return
+        transactional = self.sender.transaction is not None
         seal: Callable[[], None]
         if magic < 2:
             seal = partial(batch.seal_legacy, magic, self._codec, self._level)
@@ -392,7 +399,7 @@ class ProducerDriver:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=flight.sequence,
-                transactional=self.sender.transaction is not None,
+                transactional=transactional,
             )
         if self.cooperative and batch.size >= OFFLOAD_BYTES.get(self._codec, 1 << 62):
             self._handler.offload(seal)  # compressing takes long: away from the hub (records.compression drops the interpreter's lock)
@@ -432,6 +439,9 @@ class ProducerDriver:
         """
         if not self.started:
             self.start()  # who was to start it could not
+        until = min(deadline, self._handler.monotonic() + TICK_S)
+        if not self.cooperative and self._read_for(batch if index is None else batch.part(index), until):
+            return
         parker = self._handler.parker()
         wake = parker.wake
         with self.lock:
@@ -441,8 +451,7 @@ class ProducerDriver:
                 batch.waits = []
             batch.waits.append(wake)
         try:
-            until = min(deadline, self._handler.monotonic() + TICK_S)
-            if not batch.done and not self._read_for(batch, until):
+            if not batch.done:
                 parker.park(until)
         finally:
             if batch.waits:  # who woke this one took it out
@@ -451,8 +460,6 @@ class ProducerDriver:
 
     def _read_for(self, batch: Batch, deadline: float) -> bool:
         """With OS threads, who waits for a batch that travels alone takes its answer in, so that no reader has to wake anybody. False: it cannot."""
-        if self.cooperative:
-            return False
         for outgoing in list(self._flying):
             if outgoing.batches[0] is batch and len(outgoing.batches) == 1:
                 carrier = self._carriers.get(id(outgoing))

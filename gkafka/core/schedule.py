@@ -63,6 +63,12 @@ class Schedule:
         while touched:
             self.place(touched.popitem(last=False)[0], now)
 
+    def is_plain(self, key: Key) -> bool:
+        """Is there nothing to take in, but for this partition?"""
+        touched = self._accumulator.touched
+        waits = self._paused or self.held or self.homeless or self.gate is not None
+        return not waits and self._metadata.version == self._version and (not touched or (len(touched) == 1 and key in touched))
+
     def _end_lingers(self, now: float, hasty: bool) -> None:
         lingering = self._accumulator.lingering
         while lingering:

@@ -182,6 +182,34 @@ class Sender:
         # Who leads the partitions of a broker that is away may change before it is tried again.
         return Poll(requests, ask, settled, bool(schedule.homeless or pauses), min([self._deadline(now), *pauses]))
 
+    def send_alone(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> Outgoing | None:
+        """The request of a batch that need not linger, if it is all that is unsettled: what poll() would answer, without a look at what there might be
+        beside it. None: ask poll().
+
+        So it is with who waits for each record before the next one.
+        """
+        acc, schedule = self.accumulator, self._schedule
+        if len(acc.unsettled) != 1 or self.transaction is not None or self.numbering.state not in (Idempotence.OFF, Idempotence.READY):
+            return None
+        batch = next(iter(acc.unsettled))
+        key = (batch.topic, batch.partition)
+        if acc.open.get(key) is not batch or (self._linger_s and key not in acc.hurried) or not schedule.is_plain(key):
+            return None
+        queue, leader = acc.queues.get(key), self._metadata.leader(*key)
+        if leader is None or (queue is not None and queue.retry.failures):
+            return None
+        broker_id = leader[0]
+        if not self._has_room(broker_id, now) or ready_at(broker_id) > now or now >= batch.created + self._delivery_timeout_s:
+            return None
+        if self._roll(*key) is None:
+            return None
+        acc.rolled(batch)
+        acc.touched.clear()
+        sent = self._send_next(acc.active[key])
+        self.in_flight[broker_id] = self.in_flight.get(broker_id, 0) + 1
+        self.sent_requests += 1
+        return Outgoing(broker_id, [sent])
+
     def _may_send(self, queue: PartitionQueue) -> bool:
         """May the next batch of the partition go out beside what is on the wire? (Not during the pause after a failure.)
 

@@ -166,6 +166,7 @@ class ThreadStream(Stream):
             sock.setblocking(True)
         self._waiting_for = selected or by_kernel
         self._readable: Readiness | None = None
+        self._awaited: Readiness | None = None
         self._writable: Readiness | None = None
 
     def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
@@ -207,9 +208,9 @@ class ThreadStream(Stream):
     def wait_readable(self, deadline: float) -> bool:
         self._enter()
         try:
-            if self._readable is None:
-                self._readable = self._waiting_for(self._fd, False)
-            self._wait(self._readable, deadline, "answer")
+            if self._awaited is None:  # not recv_into()'s own: another worker may be in there meanwhile
+                self._awaited = self._waiting_for(self._fd, False)
+            self._wait(self._awaited, deadline, "answer")
             self._drained = False
             return True
         except KafkaTimeoutError:
@@ -299,7 +300,7 @@ class ThreadStream(Stream):
             self._end()
 
     def _end(self) -> None:
-        for readiness in (self._readable, self._writable):
+        for readiness in (self._readable, self._awaited, self._writable):
             if readiness is not None:
                 readiness.close()
         self._sock.close()

@@ -253,11 +253,10 @@ class Channel:
         beside: so many requests are under way all the time, as a consumer's next fetch is. Whoever is interrupted while bytes are taken in ends the
         connection, as one that is while it sends.
         """
-        reading = self._reading
-        if not reading.is_aside or self._broken is not None or self._closed:
+        reading, me = self._reading, object()
+        if self._is_over() or not reading.come(me):
             reading.want(beside)
             return False
-        me = object()
         try:
             return self._read_as_guest(me, is_done, deadline)
         except BaseException:
@@ -265,8 +264,7 @@ class Channel:
                 self._cut_short()
             raise
         finally:
-            reading.give(me)
-            reading.leave(self._connection.in_flight)
+            reading.leave(me, self._connection.in_flight)
 
     def wait_open(self, deadline: float) -> None:
         """Wait until the connection is open. Raises the error that closed it, or KafkaTimeoutError at the deadline (monotonic seconds)."""
@@ -564,16 +562,16 @@ class Channel:
 
     def _receive(self, view: memoryview) -> int:
         """At least one byte. Raises what ends the connection: the peer closed, time is over, `close()`, a fork."""
-        stream = self._stream
+        stream, guest_until = self._stream, self._guest_until
         assert stream is not None
         while True:
-            self._handler.check_fork()
-            until = self._next_look()
-            guest_until = self._guest_until
+            if guest_until is None:
+                self._handler.check_fork()
+            until = self._next_look() if guest_until is None else guest_until  # a caller looks around where it waits
             try:
-                received = stream.recv_into(view, until if guest_until is None else min(until, guest_until))
+                received = stream.recv_into(view, until)
             except KafkaTimeoutError:
-                if guest_until is not None and self._handler.monotonic() >= guest_until:
+                if guest_until is not None:
                     raise NotYet from None
                 continue
             except OSError as exc:

@@ -40,6 +40,7 @@ class Reading:
         self._handler = handler
         self._turn = Turn()
         self._turn.take(self)
+        self._place = Turn()  # of the one caller that waits for bytes
         self._wanted = -1  # requests that may be under way beside what a caller waited for in vain; -1: none did
         self._beside = 0
         self._expected_until = 0.0  # a caller waits for bytes, until then at the latest
@@ -51,11 +52,17 @@ class Reading:
 
     # -- callers
     def want(self, beside: int) -> None:
-        """A caller waits for what the reader does; it would rather read itself. beside: requests that are under way all the time."""
+        """A caller waits for what another one reads; it would rather read itself. beside: requests that are under way all the time."""
         self._wanted = beside
+        if self.is_aside:  # whoever reads stops when it has its own answer, and wakes nobody to go on
+            self.call_back()
+
+    def come(self, me: object) -> bool:
+        """May the caller wait for bytes? One may; and not a signal handler on top of it."""
+        return self.is_aside and self._place.take(me)
 
     def expect(self, until: float) -> None:
-        """A caller waits for bytes."""
+        """The caller waits for bytes."""
         self._expected_until = until
 
     def take(self, me: object, now: float) -> bool:
@@ -73,8 +80,10 @@ class Reading:
         """Is it the caller's turn?"""
         return self._turn.holder is me
 
-    def leave(self, under_way: int) -> None:
+    def leave(self, me: object, under_way: int) -> None:
         """The caller waits no longer: somebody else has to read what is still to come."""
+        self._turn.give(me)
+        self._place.give(me)
         self._expected_until = 0.0
         if under_way > self._beside:
             self.call_back()

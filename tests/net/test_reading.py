@@ -1,0 +1,357 @@
+"""Who waits for an answer takes it in, in the reader's place: when that is, and that nothing is lost by it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gkafka.config import ClientConfig
+from gkafka.exceptions import KafkaException, KafkaTimeoutError, SocketDisconnectedError
+from gkafka.handlers import ThreadingHandler
+from gkafka.net.channel import Channel
+from gkafka.net.reading import SMALL_ANSWER
+from gkafka.testing import Delay, MockCluster
+from gkafka.wire.metadata import MetadataRequest
+from tests.net.channel_peers import Conversation, peer
+
+WAIT_S = 10.0
+Make = Callable[..., Channel]
+
+
+class Cut(BaseException):
+    """What a signal handler raises."""
+
+
+class Answer:
+    """What on_done was called with: of one request. by: the thread that called it."""
+
+    def __init__(self) -> None:
+        self.response: Any = None
+        self.error: KafkaException | None = None
+        self.times = 0
+        self.by: threading.Thread | None = None
+
+    def __call__(self, response: Any, error: KafkaException | None) -> None:
+        self.response, self.error, self.by = response, error, threading.current_thread()
+        self.times += 1
+
+    def is_there(self) -> bool:
+        return self.times > 0
+
+    def wait(self) -> None:
+        until = time.monotonic() + WAIT_S
+        while not self.times:
+            assert time.monotonic() < until, "no answer came"
+            time.sleep(0.001)
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    made: list[Channel] = []
+    handler = ThreadingHandler()
+
+    def new(port: int, **options: Any) -> Channel:
+        made.append(Channel(handler, "127.0.0.1", port, ClientConfig(**options)))
+        made[-1].wait_open(handler.monotonic() + WAIT_S)
+        return made[-1]
+
+    yield new
+    for channel in made:
+        channel.close()
+        assert channel.join(WAIT_S)
+    handler.stop()
+
+
+def port_of(cluster: MockCluster) -> int:
+    return cluster.brokers[1][1]
+
+
+def ask(channel: Channel, timeout_s: float = WAIT_S) -> Answer:
+    answer = Answer()
+    channel.send(MetadataRequest(topics=[]), answer, timeout_s=timeout_s)
+    return answer
+
+
+def soon(seconds: float = WAIT_S) -> float:
+    return time.monotonic() + seconds
+
+
+def call(channel: Channel) -> Answer:
+    """One request, waited for as an engine waits."""
+    answer = ask(channel)
+    if not channel.read_until(answer.is_there, soon()):
+        answer.wait()
+    return answer
+
+
+def aside(channel: Channel) -> None:
+    """Make calls until the reader stands aside."""
+    until = soon()
+    while not channel._reading.is_aside:
+        assert time.monotonic() < until, "the reader never stood aside"
+        call(channel)
+        time.sleep(0.0005)
+
+
+def test_who_waits_for_one_answer_after_the_other_takes_them_in(make: Make) -> None:
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        first = call(channel)
+        assert first.by is not threading.current_thread(), "nobody had said that it would wait"
+        aside(channel)
+        mine = [call(channel).by is threading.current_thread() for _ in range(200)]
+        assert sum(mine) > 150
+        assert channel.in_flight == 0
+
+
+def test_an_answer_that_nobody_waits_for_is_read_by_the_reader(make: Make) -> None:
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        answer = ask(channel)
+        answer.wait()
+        assert answer.error is None
+        assert answer.by is not threading.current_thread()
+
+
+def test_several_requests_at_once_are_the_readers_again(make: Make) -> None:
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        answers = [ask(channel) for _ in range(50)]
+        for answer in answers:
+            answer.wait()
+        assert [answer.times for answer in answers] == [1] * 50
+        assert not any(answer.error for answer in answers)
+
+
+def test_many_callers_of_one_connection_each_get_their_answer(make: Make) -> None:
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        answers: list[Answer] = []
+
+        def work() -> None:
+            for _ in range(100):
+                answers.append(call(channel))
+
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert len(answers) == 600
+        assert {(answer.times, answer.error) for answer in answers} == {(1, None)}
+
+
+def test_a_caller_whose_time_is_over_leaves_the_answer_to_the_reader(make: Make) -> None:
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        cluster.on("Metadata", Delay(0.3))
+        answer, begun = ask(channel), time.monotonic()
+        assert channel.read_until(answer.is_there, soon(0.05))
+        assert time.monotonic() - begun < 0.25
+        assert not answer.times
+        answer.wait()
+        assert answer.error is None
+
+
+def test_half_an_answer_is_gone_on_with_by_who_reads_next(make: Make) -> None:
+    """The caller's time ends in the middle of a frame."""
+    gate = threading.Event()
+
+    def halves(connection: Conversation) -> None:
+        connection.negotiate()
+        while True:
+            request = connection.read()
+            if not gate.is_set():
+                connection.answer(request, request.api.response())
+                continue
+            from gkafka.wire.apis import encode_response
+
+            frame = b"".join(encode_response(request.api.response(), request.version, request.correlation_id))
+            connection.send(frame[:7])
+            time.sleep(0.3)
+            connection.send(frame[7:])
+            gate.clear()
+
+    with peer(halves) as server:
+        channel = make(server.port)
+        aside(channel)
+        gate.set()
+        answer = ask(channel)
+        assert channel.read_until(answer.is_there, soon(0.1))
+        assert not answer.times
+        answer.wait()
+        assert answer.error is None
+        assert call(channel).error is None
+
+
+def test_who_is_interrupted_while_it_waits_has_taken_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        stream = channel._stream
+        assert stream is not None
+
+        def cut(deadline: float) -> bool:
+            raise Cut
+
+        with monkeypatch.context() as patch:
+            patch.setattr(stream, "wait_readable", cut)
+            answer = ask(channel)
+            with pytest.raises(Cut):
+                channel.read_until(answer.is_there, soon())
+        answer.wait()
+        assert (answer.times, answer.error) == (1, None)
+        assert not channel.closed
+
+
+@pytest.mark.parametrize("where", ["read", "take", "decode", "done"])
+def test_who_is_interrupted_while_it_reads_ends_the_connection_and_everybody_is_told(
+    make: Make, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        me, told = threading.current_thread(), Answer()
+
+        def cut_off(whole: Callable[..., Any]) -> Callable[..., Any]:
+            def cut(*args: Any, **kwargs: Any) -> Any:
+                result = whole(*args, **kwargs)
+                if threading.current_thread() is me:
+                    raise Cut
+                return result
+
+            return cut
+
+        def done(response: Any, error: KafkaException | None) -> None:
+            told(response, error)
+            if where == "done" and error is None:
+                raise Cut
+
+        target = {"read": channel._frames, "take": channel._connection, "decode": channel._connection}
+        with monkeypatch.context() as patch:
+            if where in target:
+                patch.setattr(target[where], where, cut_off(getattr(target[where], where)))
+            channel.send(MetadataRequest(topics=[]), done, timeout_s=WAIT_S)
+            with pytest.raises(Cut):
+                channel.read_until(told.is_there, soon())
+        assert channel.join(WAIT_S)
+        assert channel.closed
+        assert isinstance(told.error, SocketDisconnectedError)
+        assert told.times == (2 if where == "done" else 1), "its error once more, as `send` says"
+
+
+def test_a_request_whose_time_is_over_ends_the_connection_while_callers_read(make: Make) -> None:
+    with peer(lambda connection: (connection.negotiate(), _answer_first(connection, 200), connection.stay_silent())) as server:
+        channel = make(server.port)
+        aside(channel)
+        while channel._reading.answers < 200:
+            call(channel)
+        answer = ask(channel, timeout_s=0.3)
+        begun = time.monotonic()
+        while not answer.times:
+            channel.read_until(answer.is_there, soon(5))
+            time.sleep(0.001)
+            assert time.monotonic() - begun < 3
+        assert isinstance(answer.error, KafkaTimeoutError)
+        assert channel.join(WAIT_S)
+
+
+def _answer_first(connection: Conversation, count: int) -> None:
+    for _ in range(count):
+        request = connection.read()
+        connection.answer(request, request.api.response())
+
+
+def test_a_peer_that_goes_away_is_noticed_by_the_caller(make: Make) -> None:
+    with peer(lambda connection: (connection.negotiate(), _answer_first(connection, 200))) as server:
+        channel = make(server.port)
+        aside(channel)
+        while channel._reading.answers < 200:
+            call(channel)
+        answer = ask(channel)
+        channel.read_until(answer.is_there, soon())
+        answer.wait()
+        assert isinstance(answer.error, SocketDisconnectedError)
+
+
+def test_garbage_in_place_of_an_answer_ends_the_connection_and_is_named(make: Make) -> None:
+    def lie(connection: Conversation) -> None:
+        connection.negotiate()
+        _answer_first(connection, 200)
+        connection.read()
+        connection.send(b"\x00\x00\x00\x08" + bytes(8))
+
+    with peer(lie) as server:
+        channel = make(server.port)
+        aside(channel)
+        while channel._reading.answers < 200:
+            call(channel)
+        answer = ask(channel)
+        channel.read_until(answer.is_there, soon())
+        answer.wait()
+        assert "correlation id 0" in str(answer.error)
+        assert channel.join(WAIT_S)
+
+
+def test_close_ends_a_caller_that_reads(make: Make) -> None:
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        cluster.on("Metadata", Delay(5))
+        answer = ask(channel)
+        threading.Timer(0.1, channel.close).start()
+        begun = time.monotonic()
+        channel.read_until(answer.is_there, soon())
+        answer.wait()
+        assert time.monotonic() - begun < 3
+        assert isinstance(answer.error, SocketDisconnectedError)
+
+
+def test_after_a_large_answer_the_reader_reads(make: Make) -> None:
+    with MockCluster(topics={f"topic-{n:04d}-with-a-long-name": 8 for n in range(200)}) as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        answer = Answer()
+        channel.send(MetadataRequest(topics=None), answer, timeout_s=WAIT_S)
+        if not channel.read_until(answer.is_there, soon()):
+            answer.wait()
+        assert len(answer.response.topics) == 200
+        until = soon()
+        while channel._reading.is_aside:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        assert SMALL_ANSWER < 200 * 8 * 20
+
+
+def test_without_calls_the_reader_comes_back_by_itself(make: Make) -> None:
+    """It is the one that notices the connection's end."""
+    gone = threading.Event()
+
+    def leave(connection: Conversation) -> None:
+        connection.negotiate()
+        try:
+            while not gone.is_set():
+                request = connection.read()
+                connection.answer(request, request.api.response())
+        finally:
+            connection.reset()
+
+    with peer(leave) as server:
+        channel = make(server.port)
+        aside(channel)
+        until = soon()
+        while channel._reading.is_aside:
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        gone.set()
+        ask(channel)
+        assert channel.join(WAIT_S)
+        assert channel.closed
