@@ -276,6 +276,8 @@ class NativeProducer(ColumnCalls, TransactionCalls):
 
     def check_process(self) -> None:
         """Raises ForkedClientError in a forked child; with on_fork="recreate" the producer goes on there by itself."""
+        if self._pid == os.getpid():  # and so is the handler's
+            return
         while self._pid != os.getpid() and self.config.on_fork == "recreate" and not self._closed:
             self._renew()
         self._handler.check_fork()
@@ -540,8 +542,9 @@ class NativeProducer(ColumnCalls, TransactionCalls):
                 hurried = self._driver.accumulator.hurry(batch)
             if hurried:
                 self._driver.kick()
+        now = 0.0
         while not batch.part(index).done:
-            if self._handler.monotonic() >= deadline:
+            if now >= deadline:
                 raise KafkaTimeoutError(
                     f"{batch.topic}-{batch.partition}: no result within {limit:g} s; the record is still being delivered",
                     topic=batch.topic,
@@ -549,6 +552,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
                 )
             self._driver.wait_for(batch, deadline, index)
             self.check_process()
+            now = self._handler.monotonic()
 
     def send_now(self) -> None:
         """Let no batch linger any longer."""

@@ -223,16 +223,17 @@ class ProducerDriver:
 
     def _drive_once(self) -> float:
         now = self._beat = self._handler.monotonic()
-        metadata, outgoing = self._cluster.metadata, None
+        metadata, sender, alone = self._cluster.metadata, self.sender, None
+        due = metadata.due(now)
         with self.lock:
-            if metadata.due(now) > now and not self.sender.ended:
-                outgoing = self.sender.send_alone(now, self._ready_at)
-            if outgoing is None:
-                plan = self.sender.poll(now, self._ready_at)
-        if outgoing is not None:
-            self._send(outgoing)
-            return min(metadata.due(now), now + self._config.delivery_timeout_ms / 1000)
-        if self.sender.ended:
+            if due > now and not sender.ended:
+                alone = sender.send_alone(now, self._ready_at)
+            if alone is None:
+                plan = sender.poll(now, self._ready_at)
+        if alone is not None:
+            self._send(alone)
+            return min(due, now + self._config.delivery_timeout_ms / 1000)
+        if sender.ended:
             self.finish()
         if plan.want_metadata:
             metadata.invalidate()
@@ -549,7 +550,10 @@ class ProducerDriver:
 
     def _is_flying(self, outgoing: Outgoing) -> bool:
         """Was it handed to a connection, and has not landed yet? What has was given up by mend(), and its answer comes too late."""
-        return any(other is outgoing for other in self._flying)  # one with the same batches that is equal may be under way by now
+        for other in self._flying:  # noqa: SIM110  # a generator takes longer than the answer to the only request
+            if other is outgoing:  # one with the same batches that is equal may be under way by now
+                return True
+        return False
 
     def _land(self, outgoing: Outgoing) -> None:
         """It is not under way any more."""

@@ -22,6 +22,7 @@ from gkafka.exceptions import KafkaTimeoutError, ProtocolError, UnsupportedVersi
 from gkafka.wire.apis import Api, Versions, decode_response, encode_request, parse_api_versions
 from gkafka.wire.apiversions import ApiVersionsRequest
 from gkafka.wire.offsets import ListOffsetsRequest
+from gkafka.wire.templates import BatchRequest
 
 __all__ = ["MOVES", "TOLD", "UNTOLD", "Ask", "Connection", "Event", "Outcome", "Sent", "State", "frame_size"]
 
@@ -371,7 +372,10 @@ class Connection:
         if self.state is not State.OPEN or self.versions is None:
             raise RuntimeError(f"{self.peer}: a request for a connection that is {self.state.value}")
         version = self.versions.pick_for(request, max_version=max_version)
-        frame = encode_request(request, version, self._next_id, self._client_id)
+        if type(request) is BatchRequest:
+            frame = request.encode(version, self._next_id, self._client_id)
+        else:
+            frame = encode_request(request, version, self._next_id, self._client_id)
         correlation_id = self._take_id()
         if expects_response:
             self._expect(Sent(request.API, version, correlation_id, token, now, timeout_s))

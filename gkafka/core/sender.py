@@ -41,6 +41,7 @@ from gkafka.exceptions import (
     ProtocolError,
 )
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from gkafka.wire.templates import BatchRequest, ProduceTemplate
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ log = logging.getLogger(__name__)
 
 NEVER = float("inf")
 MAX_THROTTLE_S = 30.0
+MOST_TEMPLATES = 10_000
+"""Partitions of which a request is kept; each takes about 1 KB."""
 NOT_SENT = (ConnectionFailedError, LeaderNotFoundError)
 """The batch has not left: no connection was made to its leader, or there is none."""
 MAYBE_WRITTEN = (UnknownError, RequestTimedOut, NetworkException, NotEnoughReplicasAfterAppend, KafkaStorageError, UnknownBrokerError)
@@ -148,6 +151,7 @@ class Sender:
         self.telling: dict[Batch, Telling] = {}
         self.splits = 0
         self._throttled: dict[int, float] = {}
+        self._templates: dict[Key, ProduceTemplate] = {}
         self._schedule = Schedule(accumulator, metadata, linger_s=linger_s, may_send=self._may_send)
 
     def set_gate(self, gate: Callable[[Key], bool]) -> None:
@@ -292,8 +296,23 @@ class Sender:
         batch.extra.before, batch.extra.persisted = batch.extra.persisted, "maybe"
         return batch
 
-    def request(self, outgoing: Outgoing) -> ProduceRequest:
+    def request(self, outgoing: Outgoing) -> ProduceRequest | BatchRequest:
         """The produce request for batches that are sealed by now."""
+        if len(outgoing.batches) == 1 and isinstance(outgoing.batches[0].wire, memoryview):
+            return self._request_of_one(outgoing.batches[0])
+        return self.full_request(outgoing)
+
+    def _request_of_one(self, batch: Batch) -> BatchRequest:
+        queue: PartitionQueue = batch.extra.queue
+        template = self._templates.get(queue.key)
+        if template is None or (template.topic_id is not queue.topic_id and template.topic_id != queue.topic_id):
+            if len(self._templates) >= MOST_TEMPLATES:
+                self._templates.clear()
+            template = self._templates[queue.key] = ProduceTemplate(self.full_request(Outgoing(-1, [batch])))
+        return BatchRequest(template, batch.wire)
+
+    def full_request(self, outgoing: Outgoing) -> ProduceRequest:
+        """The same as a message, which knows what it holds."""
         topics: dict[str, TopicProduceData] = {}
         for batch in outgoing.batches:
             topic = topics.get(batch.topic)
@@ -471,12 +490,12 @@ class Sender:
 
     def take_ended(self) -> list[Settled]:
         """The outcomes since the last call. They are owed until `told`."""
-        ended = self.ended
+        ended, unsettled = self.ended, self.accumulator.unsettled
         for settled in ended:
             self.telling.setdefault(settled.batch, Telling(settled, []))
         self.ended = []
         for settled in ended:
-            self.accumulator.settled(settled.batch)
+            unsettled.pop(settled.batch, None)
         return ended
 
     def told(self, taken: list[Settled]) -> None:

@@ -127,17 +127,20 @@ class FrameReader:
 
         What receive() raises comes through; the next call goes on with what has arrived until then.
         """
-        if self._size < 0:
-            self._fill(4)
+        size = self._size
+        if size < 0:
+            if self._end - self._start < 4:
+                self._fill(4)
             start = self._start
-            self._size = self._size_of(self._stage[start : start + 4])
+            size = self._size = self._size_of(self._stage[start : start + 4])
             self._start = start + 4
-        frame = self._small(self._size) if self._size <= self._small_up_to else self._large(self._size)
+        frame = self._small(size) if size <= self._small_up_to else self._large(size)
         self._size = -1
         return frame
 
     def _small(self, size: int) -> memoryview:
-        self._fill(size)
+        if self._end - self._start < size:
+            self._fill(size)
         start = self._start
         self._start = start + size
         return memoryview(bytes(self._stage[start : start + size]))
