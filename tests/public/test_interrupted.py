@@ -265,6 +265,54 @@ def test_a_call_may_be_interrupted_while_connections_break_and_brokers_refuse(ma
     shoot(cluster, seed, disturb=disturb)
 
 
+def readers_aside(producer: Any) -> bool:
+    """Would who waits now take its answer in itself?"""
+    brokers = list(producer._cluster._brokers.values())
+    return any(channel._reading.is_aside for broker in brokers for channel in list(broker._channels.values()))
+
+
+class OneByOne(Life):
+    """A producer that waits for each record, and so takes the answers in itself."""
+
+    aside = 0
+
+    def run(self, rounds: int) -> None:
+        for _ in range(rounds):
+            begun = time.monotonic()
+            while not readers_aside(self.producer) and time.monotonic() - begun < PROMPT_S:
+                self.one_by_one(1)
+            self.aside += readers_aside(self.producer)
+            self.act(lambda: self.one_by_one(8), 1600)
+        where = self.gun.shots[self.begun :]
+        self.goes_on(where)
+        self.ends(where)
+
+    def one_by_one(self, records: int) -> None:
+        for _ in range(records):
+            self.produce(1)
+            self.accepted[-1][2].result(LIMIT_S)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("seed", seeds(10, quick=2))
+def test_who_takes_its_answers_in_itself_may_be_interrupted_at_any_line(
+    make_cluster: Any, run: Runner, seed: int, idempotent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without idempotence what was under way goes again when its connection ends: nothing is lost, a record may be there twice."""
+    cluster, gun, chance, aside = make_cluster(topics={"t": PARTITIONS}), Gun(), Random(seed), 0
+    for number in range(LIVES):
+        life = OneByOne(cluster, gun, chance, number, linger_ms=0, enable_idempotence=idempotent)
+        life.run(6)
+        aside += life.aside
+        if idempotent:
+            life.check_log()
+        else:
+            assert {value for _, value, _ in life.accepted} <= {record.value for record in stored(cluster, partitions=range(PARTITIONS))}
+    assert aside > LIVES, "its reader hardly ever stood aside"
+    assert {shot.partition(":")[0] for shot in gun.shots} >= {"net/channel.py", "producerdriver.py"}
+    assert not [line for line in caplog.records if line.levelname in ("ERROR", "CRITICAL")], caplog.text
+
+
 # -- one step at a time ----------------------------------------------------------------------------------------------------
 def at_each_line(act: Callable[[int, Gun], None], *, at_least: int) -> None:
     """act(n, gun) shoots at line number n, until there is none."""
