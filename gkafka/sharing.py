@@ -27,8 +27,8 @@ from gkafka.core.standing import Reason
 from gkafka.exceptions import ConfigurationError, KafkaException, UnsupportedVersion
 from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
 from gkafka.groupoffsets import starts_of
-from gkafka.membership import Member, rebalance_timeout_s
 from gkafka.handlers.turn import Turn
+from gkafka.membership import Member, rebalance_timeout_s
 from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest
 
 if TYPE_CHECKING:

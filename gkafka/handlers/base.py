@@ -106,6 +106,9 @@ class Stream(abc.ABC):
         """
         return True
 
+    def left(self) -> None:  # noqa: B027  # only a call of a thread ends unnoticed
+        """The calling worker is in none of these calls: for who was interrupted in one of them, which may not have noticed its end."""
+
     @abc.abstractmethod
     def try_send(self, buffers: Sequence[Buffer]) -> int:
         """Hand over what the kernel takes at once: how many bytes, 0 if it takes none. Never waits; one system call on TCP.

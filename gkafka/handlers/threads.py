@@ -258,6 +258,9 @@ class ThreadStream(Stream):
             if deadline is not None and left <= SLICE_S:
                 raise KafkaTimeoutError(f"{self.peer}: no {what} by the deadline")
 
+    def left(self) -> None:
+        self._leave()
+
     def shutdown(self) -> None:
         try:
             self._sock.shutdown(socket.SHUT_RDWR)

@@ -262,6 +262,8 @@ class Channel:
         except BaseException:
             if reading.has(me):
                 self._cut_short()
+            elif self._stream is not None:
+                self._stream.left()
             raise
         finally:
             reading.leave(me, self._connection.in_flight)
@@ -463,9 +465,10 @@ class Channel:
                 self._answer(self._frames.read())
                 self._handler.checkpoint()
                 self._reading.stand_aside(self._count_in_flight, self._is_over)
-                if self._reading.torn:
+                if self._reading.torn and self._broken is None:
                     self._cut_short()
-                    raise self._lost(None)
+                if self._broken is not None:  # what is in the buffers may be half of what came
+                    raise self._broken
         except Exception as exc:
             interruption = self._handler.interruption(exc)
             if interruption is not None:

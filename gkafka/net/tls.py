@@ -170,6 +170,9 @@ class TlsStream(Stream):
             has_some = self._tls.pending() or self._incoming.pending
         return bool(has_some) or self._stream.wait_readable(deadline)
 
+    def left(self) -> None:
+        self._stream.left()
+
     def _decrypt(self, target: memoryview) -> int | None:
         """What can be decrypted now, as much as fits; 0 at the end, None if more ciphertext is needed."""
         total = 0

@@ -48,10 +48,13 @@ class Run:
         else:
             requests = rig.sender.poll(rig.now, self.ready_at.__getitem__).requests
         # Of two brokers, and of two partitions of a request, either may be first.
-        requests = [Outgoing(r.broker_id, sorted(r.batches, key=lambda b: b.partition)) for r in sorted(requests, key=lambda r: r.broker_id)]
+        requests = [
+            Outgoing(r.broker_id, sorted(r.batches, key=lambda b: b.partition)) for r in sorted(requests, key=lambda r: r.broker_id)
+        ]
         self.flying += requests
         self.seen += [
-            (r.broker_id, [(self.name(b), b.extra.sequence, b.extra.order, b.attempts, b.extra.persisted) for b in r.batches]) for r in requests
+            (r.broker_id, [(self.name(b), b.extra.sequence, b.extra.order, b.attempts, b.extra.persisted) for b in r.batches])
+            for r in requests
         ]
 
     def step(self) -> None:

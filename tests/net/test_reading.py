@@ -136,8 +136,7 @@ def test_many_callers_of_one_connection_each_get_their_answer(make: Make) -> Non
         answers: list[Answer] = []
 
         def work() -> None:
-            for _ in range(100):
-                answers.append(call(channel))
+            answers.extend(call(channel) for _ in range(100))
 
         threads = [threading.Thread(target=work) for _ in range(6)]
         for thread in threads:

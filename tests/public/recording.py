@@ -277,6 +277,9 @@ class RecordingStream(Stream):
         self._recorder.waiting("Stream.wait_readable")
         return self._inner.wait_readable(deadline)
 
+    def left(self) -> None:
+        self._inner.left()
+
     def send_all(self, buffers: Sequence[Any], deadline: float | None = None) -> None:
         self._recorder.waiting("Stream.send_all")
         self._inner.send_all(buffers, deadline)
