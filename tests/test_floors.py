@@ -65,7 +65,6 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "topic",
             "topicdict",
             "transactions",
-            "turn",
             "utils",
             "zookeeper",
         ),
