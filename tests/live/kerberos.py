@@ -19,7 +19,7 @@ from tests.live.kafka import KafkaCluster
 __all__ = ["INSTALL", "REALM", "KerberosKafka", "KeyServer", "missing"]
 
 REALM = "GKAFKA.TEST"
-INSTALL = "apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc && pip install 'gkafka[gssapi]'"
+INSTALL = "apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc && make venv"
 TOOLS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit", "klist")
 PATHS = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 START_S = 20.0
