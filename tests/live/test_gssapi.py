@@ -15,6 +15,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import AuthenticationError, SaslAuthenticationFailed
 from gkafka.kafka import KafkaConsumer, KafkaProducer
+from tests.frames import is_ours
 from tests.live.kafka import MissingToolError
 from tests.live.kerberos import INSTALL, KerberosKafka, KeyServer, missing
 from tests.live.pool import skip_if_told
@@ -198,7 +199,9 @@ def test_no_ticket_is_in_the_log_of_everything_nor_in_errors(
         except AuthenticationError as error:
             assert not good
             trace = traceback.TracebackException.from_exception(error, capture_locals=True)
-            texts = [repr(frame.locals) for frame in trace.stack if "/tests/" not in frame.filename] + list(trace.format_exception_only())
+            ours = [repr(frame.locals) for frame in trace.stack if is_ours(frame)]
+            assert ours
+            texts = ours + list(trace.format_exception_only())
     texts += [caplog.text, repr(client.stats()), repr(client._config)]
     sent = relay.all_sent
     at = sent.index(b"GSSAPI") + 200  # inside the ticket, which is 500 bytes and more

@@ -22,6 +22,7 @@ from gkafka.exceptions import (
     UnsupportedSaslMechanism,
 )
 from gkafka.kafka import KafkaConsumer, KafkaProducer
+from tests.frames import is_ours
 from tests.live.kafka import MissingToolError
 from tests.live.pool import skip_if_told
 from tests.live.renewals import play
@@ -304,9 +305,9 @@ def test_b65_no_secret_in_the_log_of_everything_nor_in_errors(
         except AuthenticationError as error:
             assert not good
             trace = traceback.TracebackException.from_exception(error, capture_locals=True)
-            texts += [
-                repr(frame.locals) for frame in trace.stack if "/gkafka/" in frame.filename and "/tests/" not in frame.filename
-            ] + list(trace.format_exception_only())
+            ours = [repr(frame.locals) for frame in trace.stack if is_ours(frame)]
+            assert ours
+            texts += ours + list(trace.format_exception_only())
             raise
     texts += [caplog.text, repr(client.stats()), repr(client._config)]
     assert "SASL_SSL" in texts[-1]

@@ -16,6 +16,7 @@ from gkafka.handlers import Handler, resolve_handler
 from gkafka.net.channel import Channel
 from gkafka.testing import MockCluster, Sasl
 from gkafka.wire.metadata import MetadataRequest
+from tests.frames import is_ours
 from tests.handlers.hub import assert_no_stall
 from tests.net.servers import serve
 
@@ -56,7 +57,7 @@ def test_no_frame_of_an_authentication_error_knows_a_secret(handler: Handler, me
     while link is not None:
         frames += traceback.TracebackException.from_exception(link, capture_locals=True).stack
         link = link.__cause__
-    ours = [frame for frame in frames if "/gkafka/" in frame.filename and "/tests/" not in frame.filename]
+    ours = [frame for frame in frames if is_ours(frame)]
     assert any("authenticator" in frame.filename or "channel" in frame.filename for frame in ours), "the error of the exchange, not a copy"
     assert not any("s3cret" in repr(frame.locals) for frame in ours)
 

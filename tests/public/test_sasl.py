@@ -29,6 +29,7 @@ from gkafka.exceptions import (
 )
 from gkafka.handlers import resolve_handler
 from gkafka.testing import Close, Delay, Drop, Error, MockCluster, Sasl
+from tests.frames import is_ours
 from tests.public.aids import LIMIT_S, Runner
 from tests.public.conftest import Connect
 
@@ -651,7 +652,7 @@ def test_b65_no_secret_is_in_logs_errors_or_objects(
     except AuthenticationError as error:
         assert not good
         trace = traceback.TracebackException.from_exception(error, capture_locals=True)
-        ours = [frame for frame in trace.stack if "/gkafka/" in frame.filename and "/tests/" not in frame.filename]
+        ours = [frame for frame in trace.stack if is_ours(frame)]
         assert ours
         texts += ["".join(trace.format_exception_only()), *(repr(frame.locals) for frame in ours)]
         with contextlib.suppress(TypeError):
@@ -669,6 +670,6 @@ def test_a_wrong_option_beside_a_secret_does_not_show_it(cluster: MockCluster, n
     with pytest.raises(ConfigurationError) as caught:
         KafkaClient(cluster.bootstrap, **{name: PASSWORD, "no_such_option": 1})
     trace = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
-    shown_locals = [repr(frame.locals) for frame in trace.stack if "/gkafka/" in frame.filename and "/tests/" not in frame.filename]
+    shown_locals = [repr(frame.locals) for frame in trace.stack if is_ours(frame)]
     assert len(shown_locals) >= 2
     assert PASSWORD not in "".join(shown_locals) + str(caught.value)
