@@ -18,14 +18,14 @@ class AbortFilter:
     """
 
     def __init__(self, aborted: Iterable[tuple[int, int]], control_type: Callable[[Any, Any], int]) -> None:
-        self._waiting = sorted(aborted, key=lambda pair: pair[1])
+        self._waiting = sorted(aborted, key=lambda pair: pair[1], reverse=True)  # the next one is the last: a broker may name 100,000
         self._open: set[int] = set()
         self._control_type = control_type
 
     def hides(self, buffer: memoryview, header: BatchHeader) -> bool:
         """Must this batch not be delivered? Batches come in the order of the log. Control batches are always hidden."""
-        while self._waiting and self._waiting[0][1] <= header.last_offset:
-            self._open.add(self._waiting.pop(0)[0])
+        while self._waiting and self._waiting[-1][1] <= header.last_offset:
+            self._open.add(self._waiting.pop()[0])
         if header.is_control:
             if self._control_type(buffer, header) == 0:
                 self._open.discard(header.producer_id)

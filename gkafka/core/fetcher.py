@@ -20,7 +20,7 @@ from gkafka.core.backoff import Backoff
 from gkafka.core.fetchsession import Delta, FetchSession, Wanted
 from gkafka.core.lookups import Checked, EpochCheck, Lookup, Lookups
 from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
-from gkafka.core.positions import Position, State
+from gkafka.core.positions import Position, Rests, State
 from gkafka.exceptions import CorruptRecordError, KafkaException, RecordTooLarge, TopicRecreatedError
 from gkafka.wire.epochs import OffsetForLeaderEpochResponse
 from gkafka.wire.fetch import BY_NAME, FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData
@@ -116,15 +116,16 @@ class Fetcher:
         self._min_bytes, self._max_bytes, self._wait_max_ms = min_bytes, max_bytes, wait_max_ms
         self.partition_max_bytes, self.queued_max_messages = partition_max_bytes, queued_max_messages
         self.read_committed, self.reset_policy = read_committed, reset_policy
-        self._biggest_partition_bytes, self._backoff, self._chance = biggest_partition_bytes, backoff, chance
+        self._biggest_partition_bytes, self._rests = biggest_partition_bytes, Rests(backoff, chance)
         self._rack, self._lease_s = rack, lease_s
         self.positions: dict[TopicPartition, Position] = {}
         self.busy: dict[int, Asked] = {}
         self.sessions: dict[int, FetchSession] = {}
-        self.lookups = Lookups(metadata, read_committed=read_committed, reset_policy=reset_policy, backoff=backoff, chance=chance)
+        self.lookups = Lookups(metadata, read_committed=read_committed, reset_policy=reset_policy, rests=self._rests)
         self._turn = 0
         self._not_before: dict[int, float] = {}
         self._plain_until: dict[int, float] = {}
+        self._unasked: dict[int, int] = {}  # by broker: answers in a row that told of what was not asked for
 
     def tune(self, min_bytes: int, wait_max_ms: int, partition_max_bytes: int) -> None:
         """Ask for this from the next fetch on. What grew for a record that did not fit stays as large."""
@@ -355,19 +356,30 @@ class Fetcher:
                 # Is an answer for this position still wanted? Not after a seek, or when the partition is not read any more.
                 if position.epoch == epoch and position.state is State.FETCHING and self.positions.get(position.tp) is position:
                     stale |= self._take(position, data, asked, now, batches, errors)
-        if unasked:  # one line, however many there are, and whatever the broker calls them
-            log.warning("broker %s answered for %.100r-%d, which was not asked for (%d such)", asked.broker_id, *unasked[0], len(unasked))
-        if not may_leave_out:
+        if unasked or asked.broker_id in self._unasked:
+            self._tell_unasked(asked.broker_id, unasked)
+        if unasked:
+            session.lost()  # it does not hold what we believe that it holds
+        if unasked or not may_leave_out:
             for tp in asked.partitions.keys() - answered:
                 # A broker that leaves a partition out would be asked again at once, and again.
-                asked.partitions[tp][0].retry.failed(self._backoff, now, self._chance)
+                self._rests.failed(asked.partitions[tp][0], None, now)
         return batches, errors, stale
+
+    def _tell_unasked(self, broker_id: int, unasked: list[tuple[str, int]]) -> None:
+        """The first answer of a row is told, in one line, whatever the broker calls what it answered for; the rest are counted."""
+        if not unasked:
+            times = self._unasked.pop(broker_id)
+            log.info("broker %s answers for what it is asked for again, after %d answers that did not", broker_id, times)
+            return
+        times = self._unasked[broker_id] = self._unasked.get(broker_id, 0) + 1
+        level = logging.WARNING if times == 1 else logging.DEBUG
+        log.log(level, "broker %s answered for %.100r-%d, which was not asked for (%d such)", broker_id, *unasked[0], len(unasked))
 
     def _unanswered(self, asked: Asked, error: KafkaException | None, now: float) -> list[KafkaException]:
         """Nothing came of it. Returns what the application is to be told."""
         for position, _ in asked.partitions.values():
-            position.retry.failed(self._backoff, now, self._chance)
-            position.trouble = error
+            self._rests.failed(position, error, now)
             if position.replica == asked.broker_id:
                 self._back_to_leader(position, now)
         return [] if error is None or error.retriable else [error]
@@ -389,12 +401,12 @@ class Fetcher:
             if error is not None:
                 return self._refused(position, data, error, asked.broker_id, now, errors)
         position.high_watermark, position.stable = data.high_watermark, data.last_stable_offset
-        position.trouble = None
-        if position.retry.failures:
-            position.retry.succeeded()
         stale = data.preferred_read_replica >= 0 and self._redirected(position, data.preferred_read_replica, asked.broker_id, now)
         if data.records is None or not len(data.records):
+            if position.retry.failures:
+                self._was_read(position)
             return stale
+        before = len(batches)
         try:
             self._split(position, memoryview(data.records), data, position.tp == asked.first, batches)
         except RecordTooLarge as exc:
@@ -402,8 +414,18 @@ class Fetcher:
             errors.append(exc)
         except KafkaException as exc:
             # What came before the damage is valid and is handed out; the error follows it and names the place.
+            if len(batches) > before:
+                self._was_read(position)
             self.fail(position, _placed(exc, position), now, errors)
+        else:
+            if position.retry.failures:
+                self._was_read(position)
         return stale
+
+    def _was_read(self, position: Position) -> None:
+        failures = self._rests.was_read(position)
+        if failures > 1:
+            log.info("%s-%d: read again, after %d failures in a row", *position.tp, failures)
 
     def _redirected(self, position: Position, replica: int, by: int, now: float) -> bool:
         """The leader names a follower to fetch from. Returns whether the metadata, which do not know it, are out of date."""
@@ -461,8 +483,7 @@ class Fetcher:
     def fail(self, position: Position, error: KafkaException, now: float, errors: list[KafkaException]) -> None:
         """The bytes at the position cannot be read: tell the application, and fetch them once more after a pause (B44)."""
         errors.append(error)
-        position.trouble = error
-        position.retry.failed(self._backoff, now, self._chance)
+        self._rests.failed(position, error, now)
 
     def _refused(
         self, position: Position, data: PartitionData, error: KafkaException, broker_id: int, now: float, errors: list[KafkaException]
@@ -471,8 +492,7 @@ class Fetcher:
             # What a follower says is not definite, not even that an offset is out of range: it may lag behind.
             self._back_to_leader(position, now)
             return error.stale is Stale.METADATA
-        position.trouble = error
-        position.retry.failed(self._backoff, now, self._chance)
+        self._rests.failed(position, error, now)
         if isinstance(error, OffsetOutOfRangeError):
             if not position.is_drained:
                 return False  # what was fetched is handed out first; then the broker is asked again
@@ -481,19 +501,21 @@ class Fetcher:
                 errors.append(error)
             else:
                 name, partition = position.tp
-                log.warning(
+                log.log(
+                    logging.WARNING if position.retry.failures == 1 else logging.DEBUG,  # the rest are summed up when it is read again
                     "%s-%d: offset %d is out of range, starting from %s",
                     name,
                     partition,
                     position.fetch_offset,
                     POLICIES[self.reset_policy],
                 )
-                position.reset(self.reset_policy)
+                position.look_up(self.reset_policy)
+                self._rests.was_shown_on(position)
             return False
         if data.current_leader.leader_id >= 0:
             leader = data.current_leader
             if self.metadata.leader_moved(*position.tp, leader.leader_id, leader.leader_epoch):
-                position.retry.succeeded()
+                self._rests.was_shown_on(position)
                 return False
         if not error.retriable:
             errors.append(error)  # and asked again: the permission may be given, the broker mended; it is told as long as it lasts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.brokererrors import ClusterAuthorizationFailed, Stale, UnsupportedVersion, error_for
 from gkafka.common import TopicPartition
-from gkafka.core.positions import Position, State
+from gkafka.core.positions import Position, Rests, State
 from gkafka.exceptions import KafkaException, LogTruncationError
 from gkafka.wire.epochs import (
     EpochEnd,
@@ -29,9 +29,6 @@ from gkafka.wire.offsets import (
 )
 
 if TYPE_CHECKING:
-    from random import Random
-
-    from gkafka.core.backoff import Backoff
     from gkafka.core.metadata import Metadata
 
 __all__ = ["Asked", "Checked", "EpochCheck", "Lookup", "Lookups"]
@@ -74,9 +71,9 @@ class Lookups:
     reset_policy: -2, -1 or None (raise), for a log that was cut. truncations: how many were met.
     """
 
-    def __init__(self, metadata: Metadata, *, read_committed: bool, reset_policy: int | None, backoff: Backoff, chance: Random) -> None:
+    def __init__(self, metadata: Metadata, *, read_committed: bool, reset_policy: int | None, rests: Rests) -> None:
         self._metadata, self._read_committed, self._reset_policy = metadata, read_committed, reset_policy
-        self._backoff, self._chance = backoff, chance
+        self._rests = rests
         self._asking: dict[TopicPartition, Asked] = {}
         self.truncations = 0
 
@@ -125,13 +122,11 @@ class Lookups:
 
     def _start(self, position: Position, part: ListOffsetsPartitionResponse, now: float) -> None:
         if part.found < 0 and position.reset_to in (-1, -2):  # a log has both ends; who denies it is not asked again at once
-            self._failed(position, None, now)
-            return
-        position.retry.succeeded()
-        if part.found >= 0:
-            position.seek(part.found, part.leader_epoch, position.leader_epoch)
+            self._rests.failed(position, None, now)
+        elif part.found >= 0:
+            position.move(part.found, part.leader_epoch, position.leader_epoch)
         else:  # no record has the timestamp or a later one: the end of the log is where such a record will be
-            position.reset(-1)
+            position.look_up(-1)
 
     # -- whether the log was cut -----------------------------------------------------------------------------------------
     def checks(self, broker_id: int, positions: list[Position]) -> EpochCheck:
@@ -175,7 +170,6 @@ class Lookups:
         if position.state is State.CHECKING:
             position.state = State.FETCHING
             position.trouble = None
-            position.retry.succeeded()
 
     def _check(self, position: Position, part: EpochEnd, errors: list[KafkaException], void: list[Position]) -> None:
         if part.leader_epoch > position.fetch_epoch:
@@ -192,21 +186,21 @@ class Lookups:
         """The log ends before the position, or has another history. end: where that begins, -1 if the leader cannot tell."""
         if 0 <= position.consumed <= end:
             log.info("%s-%d: the log was cut at offset %d, before what was fetched was consumed: fetching it again", *position.tp, end)
-            position.seek(position.consumed, position.consumed_epoch if position.consumed_epoch != position.fetch_epoch else epoch)
+            position.move(position.consumed, position.consumed_epoch if position.consumed_epoch != position.fetch_epoch else epoch)
             return
         self.truncations += 1
         error = LogTruncationError(_lost(position, end), topic=position.tp.topic, partition=position.tp.partition, offset=position.consumed)
         error.diverging_offset = end
         if self._reset_policy is None:
-            position.seek(position.consumed, position.consumed_epoch)
+            position.move(position.consumed, position.consumed_epoch)
             position.halt(error)
             errors.append(error)
             return
         log.error("%s; going on from %s", error, f"offset {end}" if end >= 0 else "where auto_offset_reset says")
         if end >= 0:
-            position.seek(end, epoch)
+            position.move(end, epoch)
         else:
-            position.reset(self._reset_policy)
+            position.look_up(self._reset_policy)
 
     # -- both --------------------------------------------------------------------------------------------------------------
     def _settle(
@@ -236,19 +230,15 @@ class Lookups:
             elif isinstance(problem, ClusterAuthorizationFailed):
                 self._is_right(position)  # brokers before 2.3 let only their like ask for epochs
             else:
-                self._failed(position, problem, now)
+                self._rests.failed(position, problem, now)
                 stale |= problem.stale is Stale.METADATA
                 if not problem.retriable:
                     errors.append(problem)
         for position, _ in unanswered.values():
-            self._failed(position, error, now)
+            self._rests.failed(position, error, now)
         if rows is None:
             return [] if error is None or error.retriable else [error], True
         return errors, stale
-
-    def _failed(self, position: Position, error: KafkaException | None, now: float) -> None:
-        position.trouble = error
-        position.retry.failed(self._backoff, now, self._chance)
 
 
 def _lost(position: Position, end: int) -> str:

@@ -17,13 +17,17 @@ from gkafka.core.backoff import Retry
 from gkafka.core.metadata import NO_TOPIC_ID
 
 if TYPE_CHECKING:
+    from random import Random
     from uuid import UUID
 
     from gkafka.brokererrors import KafkaException
+    from gkafka.core.backoff import Backoff
 
-__all__ = ["Position", "State"]
+__all__ = ["Position", "Rests", "State"]
 
 NOBODY = -1
+FREE_STEPS = 3
+"""Failures in a row after which it is gone on at once, where it was told how."""
 
 
 class State(enum.Enum):
@@ -92,11 +96,16 @@ class Position:
         self.trouble: KafkaException | None = None
 
     def seek(self, offset: int, epoch: int = -1, leader_epoch: int = -1) -> None:
-        """Start from this offset. What was fetched before is void.
+        """Start from this offset, at once: somebody wants it so. What was fetched before is void.
 
         epoch: of the leader that wrote what stands before it, if that is known: it is checked before the first fetch, unless leader_epoch says
         whose word it is.
         """
+        self.move(offset, epoch, leader_epoch)
+        self.retry.succeeded()
+
+    def move(self, offset: int, epoch: int = -1, leader_epoch: int = -1) -> None:
+        """The same because a broker says so: what failed before is not forgotten by that."""
         self.state = State.FETCHING
         self.fetch_offset = self.consumed = offset
         self.fetch_epoch = self.consumed_epoch = epoch
@@ -104,16 +113,19 @@ class Position:
         self.epoch += 1
         self.buffered = 0
         self.trouble = None
-        self.retry.succeeded()
 
     def reset(self, timestamp: int) -> None:
-        """Start from what ListOffsets answers for this timestamp (-2 earliest, -1 latest, else ms)."""
+        """Start from what ListOffsets answers for this timestamp (-2 earliest, -1 latest, else ms), at once: somebody wants it so."""
+        self.look_up(timestamp)
+        self.trouble = None
+        self.retry.succeeded()
+
+    def look_up(self, timestamp: int) -> None:
+        """The same because a broker says so: what failed before is not forgotten by that."""
         self.state = State.RESETTING
         self.reset_to = timestamp
         self.epoch += 1
         self.buffered = 0
-        self.trouble = None
-        self.retry.succeeded()
 
     def begin_anew(self, topic_id: UUID) -> None:
         """The offset was one of another topic: in this one it says nothing, and must not be committed."""
@@ -148,3 +160,32 @@ class Position:
     def is_drained(self) -> bool:
         """Was everything that was fetched handed out?"""
         return self.consumed >= self.fetch_offset
+
+
+class Rests:
+    """How long positions rest after failures: the one place that says so.
+
+    Only what shows that a partition can be read ends the row of its failures: the answer of a fetch, and the application, which seeks. What only
+    says where to go on (a start that was looked up, a leader that was named, a log that was found whole) does not: two such answers can lead to each
+    other for ever. The first few of them cost no rest.
+    """
+
+    def __init__(self, backoff: Backoff, chance: Random) -> None:
+        self._backoff, self._chance = backoff, chance
+
+    def failed(self, position: Position, error: KafkaException | None, now: float) -> None:
+        """The last try came to nothing. error: None if nobody says why."""
+        position.trouble = error
+        position.retry.failed(self._backoff, now, self._chance)
+
+    def was_shown_on(self, position: Position) -> None:
+        """It failed, and was told where to go on: at once, unless that has led to nothing some times."""
+        if position.retry.failures <= FREE_STEPS:
+            position.retry.not_before = 0.0
+
+    def was_read(self, position: Position) -> int:
+        """Returns how many failures there were before."""
+        failures = position.retry.failures
+        position.trouble = None
+        position.retry.succeeded()
+        return failures

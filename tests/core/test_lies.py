@@ -1,0 +1,114 @@
+"""A broker that lies to a consumer costs neither a storm of requests nor a full log, and is forgiven when it tells the truth."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import pytest
+
+from gkafka import records
+from gkafka.core.aborts import AbortFilter
+from gkafka.core.backoff import Backoff
+from gkafka.core.fetcher import Asked
+from gkafka.exceptions import CorruptRecordError
+from gkafka.records import BatchHeader
+from gkafka.wire.fetch import LeaderIdAndEpoch
+from tests.core.fetchrig import EARLIEST, NOT_LEADER, OUT_OF_RANGE, Rig, bad_magic, data, offsets
+from tests.records.handmade import TRANSACTIONAL, values
+
+NO_OFFSET = 2**63 - 1
+LASTS_S = 60.0
+MANY = 160
+"""More answers than pauses that grow to a second leave room for in that time."""
+
+
+def rig_of(start: int | None = 0) -> Rig:
+    return Rig(start=start, backoff=Backoff(0.005, 1.0), reset_policy=EARLIEST)
+
+
+def play(rig: Rig, lie: Callable[[Asked], object], found: int = NO_OFFSET, lasts_s: float = LASTS_S) -> int:
+    """The broker answers whatever is asked at once. Returns how often it did, or MANY if there was no end to it."""
+    end, answers = rig.now + lasts_s, 0
+    while rig.now < end and answers < MANY:
+        plan = rig.poll()
+        for lookup in plan.lookups:
+            rig.looked_up(lookup, {0: found})
+        for asked in plan.fetches:
+            lie(asked)
+        answers += len(plan.lookups) + len(plan.fetches)
+        if not (plan.lookups or plan.fetches):
+            rig.now = min(end, plan.deadline)
+    return answers
+
+
+def told(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= level]
+
+
+@pytest.mark.parametrize("found", [NO_OFFSET, 0], ids=["a start that is none", "a good start that is out of range"])
+def test_an_offset_that_is_out_of_range_for_ever_is_asked_for_ever_more_rarely(found: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    rig = rig_of(start=None)
+    answers = play(rig, lambda asked: rig.answer(asked, {0: OUT_OF_RANGE}), found)
+    assert 20 < answers < MANY, "a pair of them every second"
+    assert len(told(caplog)) == 1, "the first is told"
+    play(rig, lambda asked: rig.answer(asked, {0: b""}), 0, lasts_s=0.001 + rig[0].retry.not_before - rig.now)
+    assert "t-0: read again, after" in told(caplog, logging.INFO)[-1]
+    assert rig[0].retry.failures == 0
+
+
+def test_the_first_offset_that_is_out_of_range_costs_no_pause() -> None:
+    rig = rig_of(start=700)
+    rig.answer(rig.ask(), {0: OUT_OF_RANGE})
+    rig.looked_up(rig.lookup(), {0: 5})
+    assert offsets(rig.round(values(3, base_offset=5))) == [5, 6, 7]
+
+
+@pytest.mark.parametrize("sessions", [False, True])
+def test_a_fetch_that_is_answered_for_other_partitions_is_asked_ever_more_rarely(sessions: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    rig = rig_of()
+    answers = play(rig, lambda asked: rig.answer(asked, {7: b""}, session_id=9 if sessions else 0))
+    assert 20 < answers < MANY
+    assert len(told(caplog)) == 1, "the first is told"
+    rig.now = rig[0].retry.not_before
+    asked = rig.ask()
+    assert asked.request.topics, "what the broker believes to be the session is not ours: everything is named again"
+    rig.answer(asked, {0: b""})
+    assert f"after {answers} answers that did not" in " ".join(told(caplog, logging.INFO))
+
+
+def test_leaders_that_send_to_each_other_for_ever_are_asked_ever_more_rarely() -> None:
+    rig = rig_of()
+    epochs = iter(range(10, 10_000))
+
+    def elsewhere(asked: Asked) -> None:
+        hint = LeaderIdAndEpoch(leader_id=3 - asked.broker_id, leader_epoch=next(epochs))
+        rig.answer(asked, {0: data(0, NOT_LEADER, current_leader=hint)})
+
+    assert 20 < play(rig, elsewhere) < MANY
+
+
+def test_a_leader_that_is_named_is_asked_without_a_pause() -> None:
+    rig = rig_of()
+    rig.answer(rig.ask(), {0: data(0, NOT_LEADER, current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=2))})
+    assert rig.ask().broker_id == 2
+
+
+def test_bytes_that_cannot_be_read_are_asked_for_ever_more_rarely() -> None:
+    rig = rig_of()
+    assert 20 < play(rig, lambda asked: rig.answer(asked, {0: bad_magic(0)})) < MANY
+    assert all(isinstance(error, CorruptRecordError) for error in rig.errors)
+
+
+def test_200000_aborted_transactions_of_one_answer_take_a_moment() -> None:
+    """Each was taken off the front of a list."""
+    many = 200_000
+    began = time.process_time()
+    hidden = AbortFilter([(i, i) for i in range(many)], records.control_type)
+    batch = values(1, base_offset=many, producer_id=many - 1, attributes=TRANSACTIONAL)
+    header: BatchHeader = records.scan(batch)[0]
+    assert hidden.hides(memoryview(batch), header)
+    assert time.process_time() - began < 2
