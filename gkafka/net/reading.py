@@ -41,7 +41,8 @@ class Reading:
         self._turn = Turn()
         self._turn.take(self)
         self._place = Turn()  # of the one caller that waits for bytes
-        self._wanted = -1  # requests that may be under way beside what a caller waited for in vain; -1: none did
+        self._wanted = -1  # requests that may be under way beside what a caller waits for, since the last answer; -1: none does
+        self._asked = -1  # the same of one that waited for that answer
         self._beside = 0
         self._expected_until = 0.0  # a caller waits for bytes, until then at the latest
         self._begun = 0.0
@@ -101,25 +102,26 @@ class Reading:
     def answered(self, size: int) -> None:
         """Whoever reads handed up an answer of so many bytes."""
         self.answers += 1
-        if size > SMALL_ANSWER:
-            self._wanted = -1
-            if self.is_aside:
-                self.call_back()
+        is_small = size <= SMALL_ANSWER
+        self._asked, self._wanted = self._wanted if is_small else -1, -1
+        if self.is_aside and not is_small:
+            self.call_back()
 
     def stand_aside(self, under_way: Callable[[], int], is_over: Callable[[], bool]) -> None:
         """Leave the reading to callers, if one of them asked for it and nobody else waits for what is under way. Returns when the reader has the turn.
 
         under_way(): requests without an answer; is_over(): is there nothing to be read any more?
         """
-        beside, self._wanted = self._wanted, -1
-        if beside < 0 or under_way() > beside:
+        # Who began to wait since the answer was handed up was told to wait for the reader.
+        if self._asked < 0 or self._wanted >= 0 or under_way() > self._asked:
             return
-        self._beside = beside
+        self._beside, self._asked = self._asked, -1
         self._back.clear()
         self._turn.give(self)
         self.is_aside = True
         try:
-            self._watch(under_way, is_over)
+            if self._wanted < 0:  # and so was who came just before: want() looks the other way round
+                self._watch(under_way, is_over)
         finally:
             self.is_aside = False
             self._take_back(is_over)
