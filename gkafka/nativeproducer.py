@@ -276,7 +276,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
 
     def check_process(self) -> None:
         """Raises ForkedClientError in a forked child; with on_fork="recreate" the producer goes on there by itself."""
-        if self._pid == os.getpid():  # and so is the handler's
+        if self._pid == os.getpid() and not self._driver.cooperative:  # else the handler's hub may be gone
             return
         while self._pid != os.getpid() and self.config.on_fork == "recreate" and not self._closed:
             self._renew()
