@@ -256,7 +256,8 @@ class FetchDriver:
         share = self.shares[0]
         asked = list(share.fetcher.busy)
         entry = share.under_way.get(asked[0]) if len(asked) == 1 else None
-        return entry is not None and entry[1].read_until(self.filled.is_set, deadline, beside=1)
+        seen = self.fetches  # another caller may clear `filled` before this one sees it
+        return entry is not None and entry[1].read_until(lambda: self.filled.is_set() or self.fetches != seen, deadline, beside=1)
 
     @property
     def is_full(self) -> bool:

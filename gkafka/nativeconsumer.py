@@ -354,8 +354,9 @@ class NativeConsumer:
         elif any(q.is_open for q in list(self._order)):
             return
         self._handler.check_fork()
-        if not self._driver.read_for(self._handler.monotonic() + seconds):
-            self._filled.wait(seconds)
+        deadline = self._handler.monotonic() + seconds
+        if not self._driver.read_for(deadline):
+            self._filled.wait(max(0.0, deadline - self._handler.monotonic()))
         self._handler.checkpoint()  # who filled it used this turn of the hub; what the application does now may take as long
 
     def _take(self, wanted: int) -> list[Message]:

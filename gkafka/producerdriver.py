@@ -124,6 +124,7 @@ class ProducerDriver:
         self._answers: deque[tuple[Outgoing, Any, KafkaException | None]] = deque()  # to what flies, not taken in yet
         self._half_taken = False
         self._half_told: list[Settled] | None = None  # by a caller that read its answer itself
+        self._half_told_at = 0.0
         self._mends = False
         self._telling_at = 0.0
         self._answered_at = 0.0
@@ -461,7 +462,7 @@ class ProducerDriver:
 
     def _read_for(self, batch: Batch, deadline: float) -> bool:
         """With OS threads, who waits for a batch that travels alone takes its answer in, so that no reader has to wake anybody. False: it cannot."""
-        for outgoing in list(self._flying):
+        for outgoing in list(self._flying) if self._acks else ():  # without an answer nothing comes to be read
             if outgoing.batches[0] is batch and len(outgoing.batches) == 1:
                 carrier = self._carriers.get(id(outgoing))
                 return carrier is not None and carrier.read_until(lambda: batch.done, deadline)
@@ -508,7 +509,7 @@ class ProducerDriver:
                 if not self._answers:
                     return
                 if self._half_taken:  # a caller that read its answer itself was interrupted in here: mend() first
-                    self._wake.set()
+                    self.suspect()  # perhaps once more: it was interrupted again before it could
                     return
                 self._half_taken = True
                 outgoing, response, error = self._answers[0]
@@ -622,7 +623,7 @@ class ProducerDriver:
                     if self._interrupted or self._mends or self._half_told is not None:
                         self._wake.set()  # the worker puts right what was cut first
                         return
-                    self._half_told = self.sender.ended
+                    self._half_told, self._half_told_at = self.sender.ended, self._telling_at
                 settled = self.sender.take_ended()
             for outcome in settled:
                 self._tell(outcome)
@@ -654,7 +655,8 @@ class ProducerDriver:
             return True
         now = self._handler.monotonic()
         left_untold = self.cooperative and self.sender.telling and now - self._telling_at > STUCK_S
-        return bool(left_untold or (self._turn and now - self._beat > STUCK_S))
+        half_told = self._half_told is not None and now - self._half_told_at > STUCK_S
+        return bool(left_untold or half_told or (self._turn and now - self._beat > STUCK_S))
 
     def _tell(self, outcome: Settled) -> None:
         batch = outcome.batch

@@ -20,6 +20,7 @@ from gkafka.config import ClientConfig
 from gkafka.core.connection import Connection, Outcome, Sent, State
 from gkafka.core.sasl import Authentication
 from gkafka.exceptions import (
+    ForkedClientError,
     KafkaException,
     KafkaTimeoutError,
     ProtocolError,
@@ -31,6 +32,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.handlers import Future, Handler, Stream
+from gkafka.handlers.signals import inside_handler
 from gkafka.net.authenticator import Authenticator, without_frames
 from gkafka.net.buffers import STAGE, BufferPool, FrameReader
 from gkafka.net.credentials import Credentials, make_credentials
@@ -199,7 +201,8 @@ class Channel:
         """Send a request, or queue it until the connection is open and has room for it. Never waits.
 
         on_done(response, None) or on_done(None, error) is called exactly once, by a worker of the channel or by who closes it, never from
-        inside this call; it must not block. (Once more with its error if a signal handler's exception ended it, or came just before.) expects_response=False (acks=0): on_done(None, None) once the kernel has the bytes. timeout_s: from now to the
+        inside this call; it must not block. (Once more with its error if a signal handler's exception ended it, or came just before, or if the handler waits
+        for this connection itself.) expects_response=False (acks=0): on_done(None, None) once the kernel has the bytes. timeout_s: from now to the
         answer; when it is over, the connection is closed.
         Raises ForkedClientError in another process than the one that made the channel.
         """
@@ -254,7 +257,9 @@ class Channel:
         connection, as one that is while it sends.
         """
         reading, me = self._reading, object()
-        if self._is_over() or not reading.come(me):
+        if self._is_over() or not reading.come(me, self._handler.monotonic()):
+            if reading.is_below:  # it goes on only after this call, and nobody else can read meanwhile
+                self._cut_short()
             reading.want(beside)
             return False
         try:
@@ -327,6 +332,8 @@ class Channel:
             self._shut(error)
         except ReentrantCallError:
             self._abandoned = True
+        if self._reading.is_below and inside_handler():
+            self._cut_short()
 
     def abandon(self) -> None:
         """For finalizers: its owner is gone. Only sets a flag; the reader sees it when it wakes, within a second, and closes."""
@@ -422,26 +429,32 @@ class Channel:
             now = self._handler.monotonic()
             if now >= deadline:
                 return True
-            if not reading.is_aside or self._broken is not None:
+            if self._broken is not None:
                 return False
             until = min(deadline, now + LOOK_S)
-            reading.expect(until)
+            if not reading.expect(me, until):
+                return False
             try:
                 if self._frames.pristine and not stream.wait_readable(until):
                     self._next_look()
                     continue
+                self._handler.check_fork()
                 if not reading.take(me, now):
                     return False
                 self._guest_until = until
                 self._answer(self._frames.read())
             except NotYet:
                 pass
+            except ForkedClientError:
+                raise
             except Exception as exc:
                 interruption = self._handler.interruption(exc)
                 if interruption is not None:
                     raise interruption from None
-                self._answering = None  # who asked was told
+                if reading.has(me):
+                    self._answering = None  # who asked was told
                 self._break(exc if isinstance(exc, KafkaException) else self._reader_failed(exc))
+                reading.give(me)
                 return False
             self._guest_until = None
             reading.give(me)
@@ -450,6 +463,7 @@ class Channel:
     def _cut_short(self) -> None:
         """A caller was interrupted while it took in what came: nobody knows how far it got. The reader ends the connection, and tells whose answer that was."""
         self._untold = self._answering
+        self._reading.torn = True
         self._break(SocketDisconnectedError(f"{self.peer}: a caller was interrupted while it read", broker=self._about))
 
     # -- the reader worker
@@ -464,7 +478,7 @@ class Channel:
             while True:
                 self._answer(self._frames.read())
                 self._handler.checkpoint()
-                self._reading.stand_aside(self._count_in_flight, self._is_over)
+                self._reading.stand_aside(self._count_in_flight, self._look_aside)
                 if self._reading.torn and self._broken is None:
                     self._cut_short()
                 if self._broken is not None:  # what is in the buffers may be half of what came
@@ -532,6 +546,12 @@ class Channel:
     def _count_in_flight(self) -> int:
         return self._connection.in_flight
 
+    def _look_aside(self) -> bool:
+        """While callers read: what they have no time to look at. True: there is nothing to be read any more."""
+        if self._session is not None:
+            self._look_at_session(self._session, self._handler.monotonic(), 0.0)
+        return self._is_over() or self._reading.torn
+
     def _is_over(self) -> bool:
         return self._closed or self._abandoned or self._broken is not None
 
@@ -575,6 +595,7 @@ class Channel:
                 received = stream.recv_into(view, until)
             except KafkaTimeoutError:
                 if guest_until is not None:
+                    self._next_look()
                     raise NotYet from None
                 continue
             except OSError as exc:

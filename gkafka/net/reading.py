@@ -5,13 +5,16 @@ the other: more than all else that such a call costs. So the reader, after an an
 
     caller: waits in vain for the turn > is woken by the reader           (and has said that it would read itself)
     reader: hands up that answer > stands aside
-    caller: sends > waits for bytes > takes the turn > hands up its own answer
-    reader: nobody came for what is due, or several requests are under way > reads again
+    caller: sends > waits for bytes > takes the turn > hands up its own answer, and what came before it
+    reader: nobody comes for what is due > reads again
+
+While a caller waits for bytes the reader does not come back: the bytes would be gone when the caller looks, and it would wait on for nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from gkafka.handlers import Handler
 from gkafka.handlers.turn import Turn
@@ -27,13 +30,13 @@ IDLE_S = 0.1
 LOOK_S = 0.1
 """A caller that waits for bytes looks so often whether there is another reason to stop."""
 STUCK_S = 2.0
-"""Who has had the turn for so long was interrupted, and again before it could give it back."""
+"""A caller that signals may interrupt, and that has had the turn for so long, was interrupted, and again before it could say so."""
 
 
 class Reading:
     """The turn to read of one connection, and whether its reader stands aside. Not with greenlets: their reader costs a switch.
 
-    answers: how many were handed up. is_aside: callers may read.
+    answers: how many were handed up. is_aside: callers may read. torn: one of them was interrupted while it did, or goes on only after the reader.
     """
 
     def __init__(self, handler: Handler) -> None:
@@ -45,7 +48,9 @@ class Reading:
         self._asked = -1  # the same of one that waited for that answer
         self._beside = 0
         self._expected_until = 0.0  # a caller waits for bytes, until then at the latest
-        self._begun = 0.0
+        self._stuck_at = inf
+        self._by = 0
+        self._dozes = False  # the reader looks less often: a caller waits, and nothing comes
         self._back = handler.Event()
         self.is_aside = False
         self.answers = 0
@@ -58,39 +63,53 @@ class Reading:
         if self.is_aside:  # whoever reads stops when it has its own answer, and wakes nobody to go on
             self.call_back()
 
-    def come(self, me: object) -> bool:
+    def come(self, me: object, now: float) -> bool:
         """May the caller wait for bytes? One may; and not a signal handler on top of it."""
-        return self.is_aside and self._place.take(me)
+        if not self.is_aside:
+            return False
+        if not self._place.take(me):
+            if now - self._expected_until < STUCK_S or not self._expected_until:
+                return False
+            self._place.take_over(me)  # from who was interrupted on its way
+        return True
 
-    def expect(self, until: float) -> None:
-        """The caller waits for bytes."""
-        self._expected_until = until
+    def expect(self, me: object, until: float) -> bool:
+        """The caller would wait for bytes until then. False: it has to leave."""
+        self._expected_until = until + WATCH_S  # before it looks: who comes back does so in the other order
+        return self.is_aside and self._place.holder is me
 
     def take(self, me: object, now: float) -> bool:
         """May the caller read? From here on, until it gives the turn back, what is half done is so for good if it is interrupted."""
         if self._turn.take(me):
-            self._begun = now
+            self._by = self._handler.current_id()
+            self._stuck_at = now + STUCK_S if self._handler.interruptible() else inf
             return True
         return False
 
     def give(self, me: object) -> None:
         """It has read."""
         self._turn.give(me)
+        if not self.is_aside:
+            self._back.set()
 
     def has(self, me: object) -> bool:
         """Is it the caller's turn?"""
         return self._turn.holder is me
 
+    @property
+    def is_below(self) -> bool:
+        """Does the calling thread read already, below the signal handler that it is in?"""
+        return self._turn.holder not in (None, self) and self._by == self._handler.current_id()
+
     def leave(self, me: object, under_way: int) -> None:
         """The caller waits no longer: somebody else has to read what is still to come."""
-        self._turn.give(me)
         self._place.give(me)
         self._expected_until = 0.0
-        if under_way > self._beside:
+        if under_way > self._beside or self._dozes:
             self.call_back()
 
     def call_back(self) -> None:
-        """Let the reader read, at once."""
+        """Let the reader read, at once; or when the caller leaves that waits for bytes."""
         self._back.set()
 
     def sent(self, under_way: int) -> None:
@@ -110,7 +129,7 @@ class Reading:
     def stand_aside(self, under_way: Callable[[], int], is_over: Callable[[], bool]) -> None:
         """Leave the reading to callers, if one of them asked for it and nobody else waits for what is under way. Returns when the reader has the turn.
 
-        under_way(): requests without an answer; is_over(): is there nothing to be read any more?
+        under_way(): requests without an answer; is_over(): is there nothing to be read any more? It is asked again and again.
         """
         # Who began to wait since the answer was handed up was told to wait for the reader.
         if self._asked < 0 or self._wanted >= 0 or under_way() > self._asked:
@@ -122,24 +141,43 @@ class Reading:
         try:
             if self._wanted < 0:  # and so was who came just before: want() looks the other way round
                 self._watch(under_way, is_over)
+            self.is_aside = False
+            while self._handler.monotonic() < self._expected_until and not is_over():  # a caller came just now
+                self.is_aside = True
+                self._watch(under_way, is_over)
+                self.is_aside = False
         finally:
             self.is_aside = False
-            self._take_back(is_over)
+            self._take_back()
 
     def _watch(self, under_way: Callable[[], int], is_over: Callable[[], bool]) -> None:
         monotonic = self._handler.monotonic
         answers, since = self.answers, monotonic()
-        while not self._back.wait(WATCH_S) and not is_over():
-            now = monotonic()
-            if self.answers != answers:
-                answers, since = self.answers, now
-            elif now >= self._expected_until and (under_way() or now - since > IDLE_S):
+        pause = WATCH_S
+        while True:
+            called = self._back.wait(pause)
+            self._back.clear()
+            self._dozes = False
+            if is_over():
                 return
+            now = monotonic()
+            news = self.answers != answers
+            if news:
+                answers, since = self.answers, now
+            quiet = now - since > IDLE_S
+            if now < self._expected_until:
+                self._dozes = quiet  # before it looks: who leaves does so in the other order
+                pause = max(WATCH_S, self._expected_until - now) if quiet else WATCH_S
+            elif called or quiet or (not news and under_way()):
+                return
+            else:
+                pause = WATCH_S
 
-    def _take_back(self, is_over: Callable[[], bool]) -> None:
+    def _take_back(self) -> None:
         while not self._turn.take(self):
-            if is_over() or self._handler.monotonic() - self._begun > STUCK_S:
+            if self.torn or self._handler.monotonic() >= self._stuck_at:
                 self.torn = True
                 self._turn.take_over(self)
                 return
-            self._handler.sleep(WATCH_S)
+            self._back.wait(WATCH_S)  # who reads gives the turn back, and says so
+            self._back.clear()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gkafka.config import ClientConfig
-from gkafka.exceptions import KafkaException, KafkaTimeoutError, SocketDisconnectedError
+from gkafka.exceptions import ForkedClientError, KafkaException, KafkaTimeoutError, SocketDisconnectedError
 from gkafka.handlers import ThreadingHandler
 from gkafka.net.channel import Channel
 from gkafka.net.reading import SMALL_ANSWER
@@ -354,3 +354,168 @@ def test_without_calls_the_reader_comes_back_by_itself(make: Make) -> None:
         ask(channel)
         assert channel.join(WAIT_S)
         assert channel.closed
+
+
+def test_half_an_answer_and_then_nothing_is_a_request_whose_time_is_over(make: Make) -> None:
+    """A caller that waits on and on has the turn nearly all the time."""
+
+    def stall(connection: Conversation) -> None:
+        connection.negotiate()
+        _answer_first(connection, 200)
+        connection.read()
+        connection.send(b"\x00\x00")
+        connection.stay_silent()
+
+    with peer(stall) as server:
+        channel = make(server.port)
+        aside(channel)
+        while channel._reading.answers < 200:
+            call(channel)
+        answer, begun = ask(channel, timeout_s=0.3), time.monotonic()
+        while not answer.times:
+            channel.read_until(answer.is_there, soon(1))
+            assert time.monotonic() - begun < 3
+        assert isinstance(answer.error, KafkaTimeoutError)
+        assert time.monotonic() - begun < 1
+
+
+def test_a_caller_that_waits_hands_up_what_comes_before_its_own_answer(make: Make) -> None:
+    """The reader that came back then took the bytes away from under its poll(): the caller waited on for nothing."""
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        cluster.on("Metadata", Delay(0.3))
+        last, answers = Answer(), []
+
+        def wait() -> None:
+            answers.append(ask(channel))
+            channel.read_until(last.is_there, soon())
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        until = soon()
+        while not channel._reading._expected_until:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        answers += [ask(channel) for _ in range(4)]
+        channel.send(MetadataRequest(topics=[]), last, timeout_s=WAIT_S)
+        waiting.join(WAIT_S)
+        assert {answer.by for answer in (*answers, last)} == {waiting}
+
+
+def test_a_session_is_renewed_while_callers_read(make: Make) -> None:
+    class Due:
+        renew_at, renewing, renewals = 0.0, False, 0
+
+        def renew(self, versions: Any, timeout_s: float) -> None:
+            self.renew_at, self.renewals = float("inf"), self.renewals + 1
+
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        due: Any = Due()
+        channel._session = due
+        until = soon(1)
+        while not due.renewals and time.monotonic() < until:
+            call(channel)
+        channel._session = None
+        assert due.renewals == 1
+
+
+def test_close_while_a_caller_hands_up_an_answer_tells_it_once(make: Make) -> None:
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        told, inside, go_on = Answer(), threading.Event(), threading.Event()
+
+        def done(response: Any, error: KafkaException | None) -> None:
+            if error is None:
+                inside.set()
+                go_on.wait(WAIT_S)
+            told(response, error)
+
+        def work() -> None:
+            channel.send(MetadataRequest(topics=[]), done, timeout_s=WAIT_S)
+            channel.read_until(told.is_there, soon())
+
+        caller = threading.Thread(target=work)
+        caller.start()
+        assert inside.wait(WAIT_S)
+        assert not caller.daemon
+        channel.close()
+        assert not channel.join(0.2), "it is being told yet"
+        go_on.set()
+        caller.join(WAIT_S)
+        assert channel.join(WAIT_S)
+        assert (told.times, told.error) == (1, None)
+        assert told.by is caller
+
+
+def test_who_waits_on_top_of_itself_ends_the_connection_and_is_told_soon(make: Make) -> None:
+    """A signal handler that calls the client while the main thread hands an answer up: that goes on only after the handler."""
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        inner, took = Answer(), []
+
+        def done(response: Any, error: KafkaException | None) -> None:
+            if threading.current_thread() is me and not took:
+                begun = time.monotonic()
+                took.append(begun)
+                channel.send(MetadataRequest(topics=[]), inner, timeout_s=WAIT_S)
+                if not channel.read_until(inner.is_there, soon()):
+                    inner.wait()
+                took.append(time.monotonic() - begun)
+
+        me = threading.current_thread()
+        channel.send(MetadataRequest(topics=[]), done, timeout_s=WAIT_S)
+        channel.read_until(lambda: len(took) > 1, soon())
+        assert took[1] < 1
+        assert isinstance(inner.error, SocketDisconnectedError)
+
+
+def test_a_process_that_was_forked_takes_no_byte(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler may fork, on top of a caller that waits; in the child that goes on when the handler returns."""
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+
+        def forked() -> None:
+            if threading.current_thread() is me:
+                raise ForkedClientError("created in pid 1, used in pid 2")
+
+        me, answer = threading.current_thread(), ask(channel)
+        with monkeypatch.context() as patch:
+            patch.setattr(channel._handler, "check_fork", forked)
+            with pytest.raises(ForkedClientError):
+                channel.read_until(answer.is_there, soon())
+        answer.wait()
+        assert (answer.times, answer.error) == (1, None)
+
+
+def test_who_is_interrupted_twice_leaves_no_answer_untold(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second time before it could end the connection."""
+    with MockCluster() as cluster:
+        channel = make(port_of(cluster))
+        aside(channel)
+        me, answer = threading.current_thread(), Answer()
+        decode, cut_short = channel._connection.decode, channel._cut_short
+
+        def cut(*args: Any) -> Any:
+            if threading.current_thread() is me:
+                raise Cut
+            return decode(*args)
+
+        def cut_again() -> None:
+            if threading.current_thread() is me:
+                raise Cut
+            cut_short()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(channel._connection, "decode", cut)
+            patch.setattr(channel, "_cut_short", cut_again)
+            channel.send(MetadataRequest(topics=[]), answer, timeout_s=WAIT_S)
+            with pytest.raises(Cut):
+                channel.read_until(answer.is_there, soon())
+            answer.wait()
+        assert isinstance(answer.error, SocketDisconnectedError)

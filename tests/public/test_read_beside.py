@@ -1,0 +1,54 @@
+"""Callers that read their answers themselves, and what else goes on in the client meanwhile."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.public.aids import LIMIT_S, Runner
+
+
+@pytest.fixture
+def client(connect: Any, make_cluster: Any, run: Runner) -> Any:
+    if run.name != "threading":
+        pytest.skip("with greenlets the reader reads")
+    return connect(make_cluster(topics={"t": 2}))
+
+
+def test_without_acks_nobody_waits_for_bytes(client: Any) -> None:
+    """On a connection whose reader stands aside for another producer."""
+    acked, unacked = client.get_producer(), client.get_producer(acks=0)
+    took: list[float] = []
+    for _ in range(200):
+        acked.produce("t", b"a", partition=0).result(LIMIT_S)
+        begun = time.monotonic()
+        unacked.produce("t", b"b", partition=1).result(LIMIT_S)
+        took.append(time.monotonic() - begun)
+    assert sorted(took)[190] < 0.05
+
+
+def test_a_step_that_was_cut_short_without_a_note_is_mended(client: Any) -> None:
+    """Two signals, one right behind the other: the second came before the note of the first."""
+    producer = client.get_producer()
+    producer.produce("t", b"a", partition=0).result(LIMIT_S)
+    producer._driver._half_taken = True
+    producer.produce("t", b"b", partition=0).result(LIMIT_S)
+    assert not producer._driver._half_taken
+
+
+def test_consume_keeps_its_time_when_its_connection_ends_meanwhile(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = client.get_consumer()
+    consumer.assign({("t", 0): 0})
+    assert consumer.consume_batch(1, 50) == []
+
+    def in_vain(deadline: float) -> bool:
+        time.sleep(0.8)
+        return False
+
+    monkeypatch.setattr(consumer._engine._driver, "read_for", in_vain)
+    begun = time.monotonic()
+    assert consumer.consume_batch(1, 1000) == []
+    assert time.monotonic() - begun < 1.5
+    consumer.stop()
