@@ -36,10 +36,6 @@ __all__ = ["ThreadingHandler"]
 T = TypeVar("T")
 SMALL_ANSWER = 4096  # bytes
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)  # without it (Windows) sockets are non-blocking
-ALL_OF_IT = getattr(socket, "MSG_WAITALL", 0)
-LARGE = 1 << 16
-"""Bytes that are asked for. What is larger is the rest of an answer, of which nobody can use a part: the kernel gathers it, and the interpreter's lock
-is waited for once."""
 KERNEL_WAIT_S = 0.9
 """So long recv() itself waits for bytes: a poll() before it would be a second wait for the interpreter's lock, at the worst moment."""
 RECEIVE_TIMEOUT = struct.pack("@ll", 0, int(KERNEL_WAIT_S * 1e6))
@@ -181,10 +177,7 @@ class ThreadStream(Stream):
                 raise RuntimeError(f"{self.peer}: another worker reads from this stream already")
             self._reader = me
             while True:
-                large = len(view) > LARGE
-                wait = (
-                    (self._drained or large) and self._kernel_waits and (deadline is None or deadline - time.monotonic() >= KERNEL_WAIT_S)
-                )
+                wait = self._drained and self._kernel_waits and (deadline is None or deadline - time.monotonic() >= KERNEL_WAIT_S)
                 if self._drained and not wait:
                     if self._readable is None:
                         self._readable = self._waiting_for(self._fd, False)
@@ -193,7 +186,7 @@ class ThreadStream(Stream):
                 if self._closing:
                     raise self._closed_here()
                 try:
-                    received = int(self._recv_into(view, 0, ALL_OF_IT if large else 0) if wait else self._recv_into(view, 0, DONT_WAIT))
+                    received = int(self._recv_into(view) if wait else self._recv_into(view, 0, DONT_WAIT))
                 except BlockingIOError:
                     self._drained = True
                     continue
