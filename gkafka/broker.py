@@ -64,6 +64,7 @@ class Broker(BrokerCalls):
         config: ClientConfig | None = None,
         buffers: BufferPool | None = None,
         credentials: Credentials | None = None,
+        on_unreachable: Callable[[], None] | None = None,
     ) -> None:
         self._id = id_
         self._host = host.decode() if isinstance(host, bytes) else host
@@ -83,6 +84,7 @@ class Broker(BrokerCalls):
         self._backoff = Backoff(self._config.reconnect_backoff_ms / 1000, self._config.reconnect_backoff_max_ms / 1000)
         self._chance = handler.random()
         self._retry = Retry()
+        self._on_unreachable = on_unreachable  # what was told of where it is may be wrong
         self._last_error: KafkaException | None = None
         self._channels: dict[object, Channel] = {}
         self._request_handlers: dict[object, BrokerRequests] = {}
@@ -192,6 +194,11 @@ class Broker(BrokerCalls):
         return self._retry.not_before
 
     @property
+    def is_failing(self) -> bool:
+        """Did the last try to reach it fail, and is no connection open?"""
+        return self._retry.failures > 0 and not any(channel.opened and not channel.closed for channel in list(self._channels.values()))
+
+    @property
     def refusal(self) -> AuthenticationError | None:
         """Why the broker did not take this client, until it may be tried again."""
         error = self._last_error
@@ -251,6 +258,8 @@ class Broker(BrokerCalls):
                 # Without the frames that it was raised in: they hold the requests that were under way, and whoever made those.
                 self._last_error = error.with_traceback(None)
                 self._retry.failed(self._backoff, self._handler.monotonic(), self._chance)
+        if error is not None and not channel.was_open and self._on_unreachable is not None:
+            self._on_unreachable()
 
     def send(
         self,

@@ -115,10 +115,6 @@ class Cluster:
         if zookeeper_hosts is not None:
             parse_zookeeper("zookeeper_hosts", zookeeper_hosts)  # what can be no address is told now
         self._zookeeper_hosts = None if zookeeper_hosts is None else check_text("zookeeper_hosts", zookeeper_hosts)
-        self._bootstrap: list[Broker] = []
-        if self._zookeeper_hosts is None:
-            self._begin_with(parse_hosts(check_text("hosts", hosts) if isinstance(hosts, bytes) else hosts))
-        self._made_of = hosts, exclude_internal_topics
         self._chance = handler.random()
         self.metadata = Metadata(
             max_age_s=self.config.metadata_max_age_ms / 1000,
@@ -126,6 +122,10 @@ class Cluster:
             chance=self._chance,
             auto_create=self.config.auto_create_topics,
         )
+        self._bootstrap: list[Broker] = []
+        if self._zookeeper_hosts is None:
+            self._begin_with(parse_hosts(check_text("hosts", hosts) if isinstance(hosts, bytes) else hosts))
+        self._made_of = hosts, exclude_internal_topics
         self._topics = TopicDict(self, exclude_internal_topics)
         self._brokers: dict[int, Broker] = {}
         self._lock = handler.Mutex()
@@ -175,6 +175,7 @@ class Cluster:
             config=c,
             buffers=self._buffers,
             credentials=self._credentials,
+            on_unreachable=self.metadata.invalidate,
         )
 
     def __repr__(self) -> str:
@@ -293,9 +294,10 @@ class Cluster:
         return list(dict.fromkeys([*self._brokers.values(), *self._bootstrap]))
 
     def _whom_to_ask(self, now: float) -> Broker | None:
-        known = [b for b in self._brokers.values() if b.ready_at <= now]
-        pool = known or [b for b in self._bootstrap if b.ready_at <= now]
-        return min(pool, key=lambda b: (*b.load, self._chance.random()), default=None)
+        """A broker that is known, if one can be reached; else those and the hosts that were given (KIP-899): what was told may be wrong."""
+        pool = [b for b in self._brokers.values() if b.ready_at <= now and not b.is_failing]
+        pool = pool or [b for b in self._candidates() if b.ready_at <= now]
+        return min(pool, key=lambda b: (b.is_failing, *b.load, self._chance.random()), default=None)
 
     def _next_candidate(self, now: float) -> float:
         return min((b.ready_at for b in self._candidates()), default=now + TICK_S)
@@ -336,6 +338,10 @@ class Cluster:
             log.log(logging.WARNING if tries == 1 else logging.DEBUG, "metadata from %s:%s: %s", broker.host, broker.port, error)
         for old in gone:
             old.close()
+        if isinstance(error, UnsupportedVersion):
+            # Every broker has Metadata. What this one said of its versions is believed as long as the connection is open, so that nothing could be asked
+            # on it ever again.
+            broker.drop_channel(CONTROL)
         done.set()
         for event in list(self.sleepers):
             event.set()  # a producer that waits for a leader need not sleep out its turn

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from gkafka.brokererrors import OffsetOutOfRangeError, Stale, error_for
+from gkafka.brokererrors import NotLeaderForPartition, OffsetOutOfRangeError, Stale, UnknownLeaderEpoch, error_for
 from gkafka.common import TopicPartition
 from gkafka.core.aborts import AbortFilter
 from gkafka.core.backoff import Backoff
@@ -424,6 +424,7 @@ class Fetcher:
 
     def _was_read(self, position: Position) -> None:
         failures = self._rests.was_read(position)
+        self.metadata.end_dispute(*position.tp)
         if failures > 1:
             log.info("%s-%d: read again, after %d failures in a row", *position.tp, failures)
 
@@ -517,6 +518,8 @@ class Fetcher:
             if self.metadata.leader_moved(*position.tp, leader.leader_id, leader.leader_epoch):
                 self._rests.was_shown_on(position)
                 return False
+        if isinstance(error, (NotLeaderForPartition, UnknownLeaderEpoch)):
+            self.metadata.dispute(*position.tp, position.leader_epoch, now)
         if not error.retriable:
             errors.append(error)  # and asked again: the permission may be given, the broker mended; it is told as long as it lasts
         return error.stale is Stale.METADATA

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gkafka.brokererrors import ClusterAuthorizationFailed, Stale, UnsupportedVersion, error_for
+from gkafka.brokererrors import ClusterAuthorizationFailed, NotLeaderForPartition, Stale, UnknownLeaderEpoch, UnsupportedVersion, error_for
 from gkafka.common import TopicPartition
 from gkafka.core.positions import Position, Rests, State
 from gkafka.exceptions import KafkaException, LogTruncationError
@@ -231,6 +231,8 @@ class Lookups:
                 self._is_right(position)  # brokers before 2.3 let only their like ask for epochs
             else:
                 self._rests.failed(position, problem, now)
+                if isinstance(problem, (NotLeaderForPartition, UnknownLeaderEpoch)):
+                    self._metadata.dispute(*tp, position.leader_epoch, now)
                 stale |= problem.stale is Stale.METADATA
                 if not problem.retriable:
                     errors.append(problem)

@@ -6,6 +6,7 @@ outcome. Whoever needs a topic adds it to the interest and asks the owner to pol
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,12 +23,18 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_TOPIC_ID", "BrokerInfo", "Metadata", "PartitionInfo", "TopicInfo"]
 
+log = logging.getLogger(__name__)
+
 NO_TOPIC_ID = ZERO_UUID
 NEVER = float("inf")
 CALM_S = 2.0
 """Refreshes that are this far apart have nothing to do with each other."""
 STORM_S = 0.5
 """Longest pause after a refresh that settled everything."""
+DISPUTED_S = 30.0
+"""How long the leader that an epoch names must have refused it before an older one is believed: much longer than an election takes to get around."""
+DISPUTE_ENDS_S = 10.0
+"""A refusal this long after the one before it has nothing to do with it: whoever is refused asks again every second."""
 
 
 class BrokerInfo(NamedTuple):
@@ -60,6 +67,14 @@ class TopicInfo(NamedTuple):
     error: BrokerError | None
 
 
+class Dispute(NamedTuple):
+    """An epoch that the leader it names has refused: since when, and when it last did."""
+
+    epoch: int
+    since: float
+    last: float
+
+
 class Metadata:
     """Brokers, topics and leaders, and the plan of refreshing them.
 
@@ -82,6 +97,7 @@ class Metadata:
         self._known: set[str] = set()  # was there once
         self._partial: MetadataRequest | None = None
         self.listings = self._listings_asked = self._listing_wanted = 0  # answers that told all topics, and what they were to be
+        self._disputes: dict[tuple[str, int], Dispute] = {}
         self._retry = Retry()
         self._updated_at = -NEVER
         self._wanted = False
@@ -168,7 +184,7 @@ class Metadata:
         if asked.topics is None:
             self.listings = self._listings_asked
         for name, topic in told.items():
-            self._take(name, topic, epochs)
+            self._take(name, topic, epochs, now)
         self.version += 1
         if asked is self._partial:
             self._new = {name for name in self._new if name not in wanted or self._unsettled(name)}
@@ -210,7 +226,7 @@ class Metadata:
             return topic.error.retriable
         return any(p.leader < 0 for p in topic.partitions.values())
 
-    def _take(self, name: str, topic: MetadataResponseTopic, epochs: bool) -> None:
+    def _take(self, name: str, topic: MetadataResponseTopic, epochs: bool, now: float) -> None:
         error = error_for(topic.error_code, topic=name, api="Metadata")
         partitions = {
             p.partition_index: PartitionInfo(
@@ -225,7 +241,7 @@ class Metadata:
         }
         old = self.topics.get(name)
         if old is not None and error is None and old.topic_id == topic.topic_id:
-            partitions = {i: self._newer(old.partitions.get(i), p) for i, p in partitions.items()}
+            partitions = {i: self._newer(name, old.partitions.get(i), p, now) for i, p in partitions.items()}
         elif old is not None:
             self._drop(name)
         self.topics[name] = TopicInfo(name, topic.topic_id, topic.is_internal, partitions, error)
@@ -234,16 +250,44 @@ class Metadata:
         if topic.topic_id != NO_TOPIC_ID:
             self.names_by_id[topic.topic_id] = name
 
-    @staticmethod
-    def _newer(old: PartitionInfo | None, new: PartitionInfo) -> PartitionInfo:
-        # A broker that lags behind may still tell an older leader: the epoch decides (KIP-320).
-        if old is not None and old.leader >= 0 and 0 <= new.leader_epoch < old.leader_epoch:
+    def _newer(self, name: str, old: PartitionInfo | None, new: PartitionInfo, now: float) -> PartitionInfo:
+        # A broker that lags behind may still tell an older leader: the epoch decides (KIP-320). But a broker may once have told an epoch that never was.
+        if old is None or old.leader < 0 or not 0 <= new.leader_epoch < old.leader_epoch:
+            self._disputes.pop((name, new.id), None)  # somebody tells it, too, or a newer one
+            return new
+        if old.leader not in self.brokers:
+            self.dispute(name, new.id, old.leader_epoch, now)
+        dispute = self._disputes.get((name, new.id))
+        if dispute is None or dispute.epoch != old.leader_epoch or now - dispute.last > DISPUTE_ENDS_S or now - dispute.since < DISPUTED_S:
             return old
+        del self._disputes[name, new.id]
+        text = "%s-%d: broker %d, said to lead since epoch %d, has refused that for %.0f s, and no broker says so any more: going on with epoch %d"
+        log.warning(text, name, new.id, old.leader, old.leader_epoch, now - dispute.since, new.leader_epoch)
         return new
+
+    def dispute(self, topic: str, partition: int, epoch: int, now: float) -> None:
+        """The leader that is named by this epoch says that it is not the leader, or knows of no such epoch.
+
+        If it goes on to say so, and all metadata are older, the epoch was a lie. A leader that is not reached, or that took the epoch since, disputes
+        nothing: then what is older is stale (KIP-320).
+        """
+        known = self.topics.get(topic)
+        info = known.partitions.get(partition) if known is not None else None
+        if info is None or info.leader_epoch != epoch:
+            return
+        before = self._disputes.get((topic, partition))
+        goes_on = before is not None and before.epoch == epoch and now - before.last <= DISPUTE_ENDS_S
+        self._disputes[topic, partition] = Dispute(epoch, before.since if before is not None and goes_on else now, now)
+
+    def end_dispute(self, topic: str, partition: int) -> None:
+        """A leader took its epoch, after all."""
+        self._disputes.pop((topic, partition), None)
 
     def _drop(self, name: str) -> None:
         old = self.topics.pop(name, None)
         if old is not None:
+            for partition in old.partitions:
+                self._disputes.pop((name, partition), None)
             self.names_by_id.pop(old.topic_id, None)
 
     # -- look-ups --------------------------------------------------------------------------------------------------------

@@ -144,9 +144,9 @@ class Position:
     def may_be_cut(self, leader_epoch: int) -> bool:
         """Is there a leader that was not asked yet whether it has what was read? Whoever wrote the last batch itself has it.
 
-        A leader without an epoch, as while there is none, settles nothing: the one after it is asked (B29).
+        A leader without an epoch, as while there is none, settles nothing: the one after it is asked (B29). Neither does one whose epoch was a lie.
         """
-        return 0 <= self.fetch_epoch < leader_epoch and self.leader_epoch < leader_epoch
+        return 0 <= self.fetch_epoch < leader_epoch and self.leader_epoch != leader_epoch
 
     def follow(self, replica: int, until: float) -> None:
         """Fetch from this follower until then."""

@@ -362,7 +362,14 @@ class Sender:
             if outcome is not None:
                 settled.append(outcome)
             stale |= problem is not None and (problem.stale is Stale.METADATA or error is not None)
+            if isinstance(problem, NotLeaderForPartition):
+                self._dispute(batch, outgoing.broker_id, now)
         return settled, stale
+
+    def _dispute(self, batch: Batch, broker_id: int, now: float) -> None:
+        leader = self._metadata.leader(batch.topic, batch.partition)
+        if leader is not None and leader[0] == broker_id:
+            self._metadata.dispute(batch.topic, batch.partition, leader[1], now)
 
     def _answers(self, outgoing: Outgoing, response: ProduceResponse) -> dict[tuple[str, int], tuple[int, int, KafkaException | None]]:
         answers: dict[tuple[str, int], tuple[int, int, KafkaException | None]] = {}

@@ -12,10 +12,13 @@ from gkafka import records
 from gkafka.core.aborts import AbortFilter
 from gkafka.core.backoff import Backoff
 from gkafka.core.fetcher import Asked
+from gkafka.core.metadata import Metadata
 from gkafka.exceptions import CorruptRecordError
 from gkafka.records import BatchHeader
 from gkafka.wire.fetch import LeaderIdAndEpoch
-from tests.core.fetchrig import EARLIEST, NOT_LEADER, OUT_OF_RANGE, Rig, bad_magic, data, offsets
+from gkafka.wire.metadata import MetadataRequest
+from tests.core import fakes
+from tests.core.fetchrig import EARLIEST, NOT_LEADER, OUT_OF_RANGE, UNKNOWN_EPOCH, Rig, bad_magic, data, offsets
 from tests.records.handmade import TRANSACTIONAL, values
 
 NO_OFFSET = 2**63 - 1
@@ -112,3 +115,90 @@ def test_200000_aborted_transactions_of_one_answer_take_a_moment() -> None:
     header: BatchHeader = records.scan(batch)[0]
     assert hidden.hides(memoryview(batch), header)
     assert time.process_time() - began < 2
+
+
+# -- an epoch that never was -----------------------------------------------------------------------------------------------
+LIE = 2**31 - 1
+
+
+def tell(metadata: Metadata, epoch: int, now: float, leader: int = 1, **about: int) -> int:
+    """A metadata answer. Returns the epoch that is believed after it."""
+    metadata.on_response(MetadataRequest(topics=None), fakes.told({0: leader}, epoch=epoch, **about), now)
+    return metadata.topics["t"].partitions[0].leader_epoch
+
+
+@pytest.mark.parametrize("written_in", [1, -1], ids=["what was read has an epoch", "it has none"])
+def test_an_epoch_that_its_own_leader_refuses_for_long_was_a_lie(written_in: int, caplog: pytest.LogCaptureFixture) -> None:
+    """UNKNOWN_LEADER_EPOCH for ever: the partition was never read again. What was read last is checked under the epoch that is believed then."""
+    rig = rig_of()
+    rig.round(values(3))
+    rig[0].fetch_epoch = rig[0].consumed_epoch = written_in
+    tell(rig.metadata, LIE, rig.now)
+    began, believed = rig.now, LIE
+    while believed == LIE:
+        assert rig.now < began + LASTS_S
+        plan = rig.poll()
+        for check in plan.checks:
+            rig.checked(check, {0: (-1, -1)}, code=UNKNOWN_EPOCH)
+        for asked in plan.fetches:
+            rig.answer(asked, {0: UNKNOWN_EPOCH})
+        rig.now = min(rig.now + 1, plan.deadline)
+        believed = tell(rig.metadata, 5, rig.now)
+    assert 30 <= rig.now - began <= 35
+    assert [text for text in told(caplog) if "has refused that for 3" in text]
+    rig.now = max(rig.now, rig[0].retry.not_before)
+    if written_in >= 0:
+        rig.checked(rig.check(), {0: (1, 3)})
+    assert offsets(rig.round(values(1, base_offset=3))) == [3]
+
+
+def test_a_producer_meets_such_an_epoch_too() -> None:
+    rig = fakes.Rig()
+    tell(rig.metadata, LIE, rig.now, leader=2)
+    rig.full()
+    began, believed = rig.now, LIE
+    while believed == LIE:
+        assert rig.now < began + LASTS_S
+        for outgoing in rig.sent():
+            assert outgoing.broker_id == 2
+            rig.answer(outgoing, NOT_LEADER)
+        rig.now += 1
+        believed = tell(rig.metadata, 5, rig.now)
+    assert rig.now - began >= 30
+    rig.now += 2
+    assert [outgoing.broker_id for outgoing in rig.sent()] == [1]
+
+
+def test_an_epoch_whose_leader_is_no_broker_was_a_lie() -> None:
+    metadata = fakes.metadata({0: 1})
+    tell(metadata, LIE, 1.0, leader=99)
+    believed = [tell(metadata, 5, now) for now in map(float, range(2, 40))]
+    assert believed.index(5) == 30
+
+
+@pytest.mark.parametrize("peace", ["nobody asks the leader", "it took the epoch", "another broker tells the epoch", "it says so rarely"])
+def test_older_epochs_are_stale_as_long_as_the_newest_is_not_refused_for_long(peace: str) -> None:
+    """A broker that lags behind would send a consumer back to a leader that was replaced (KIP-320)."""
+    metadata = fakes.metadata({0: 1})
+    tell(metadata, 7, 0.0, leader=2)
+    for second in range(1, 100):
+        now = float(second)
+        if peace == "it says so rarely":
+            if second % 11 == 0:
+                metadata.dispute("t", 0, 7, now)
+        elif peace != "nobody asks the leader":
+            metadata.dispute("t", 0, 7, now)
+        if second % 29 == 0 and peace == "it took the epoch":
+            metadata.end_dispute("t", 0)
+        if second % 29 == 0 and peace == "another broker tells the epoch":
+            tell(metadata, 7, now, leader=2)
+        assert tell(metadata, 6, now) == 7
+    assert metadata.leader("t", 0) == (2, 7)
+
+
+def test_a_refusal_of_another_epoch_disputes_nothing() -> None:
+    metadata = fakes.metadata({0: 1})
+    tell(metadata, 7, 0.0, leader=2)
+    for second in range(1, 100):
+        metadata.dispute("t", 0, 6, float(second))
+        assert tell(metadata, 6, float(second)) == 7
