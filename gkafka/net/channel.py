@@ -437,6 +437,8 @@ class Channel:
             try:
                 if self._frames.pristine and not stream.wait_readable(until):
                     self._next_look()
+                    if until < deadline:
+                        return False  # nothing comes for long: the reader waits with fewer looks
                     continue
                 self._handler.check_fork()
                 if not reading.take(me, now):
