@@ -384,7 +384,7 @@ def test_a_caller_that_waits_hands_up_what_comes_before_its_own_answer(make: Mak
     with MockCluster() as cluster:
         channel = make(port_of(cluster))
         aside(channel)
-        cluster.on("Metadata", Delay(0.3))
+        cluster.on("Metadata", Delay(0.05))
         last, answers = Answer(), []
 
         def wait() -> None:
