@@ -28,7 +28,7 @@ WATCH_S = 0.005
 IDLE_S = 0.1
 """Without an answer for so long it reads again: it is the one that notices the connection's end."""
 LOOK_S = 0.1
-"""A caller that waits for bytes looks so often whether there is another reason to stop."""
+"""A caller to whom nothing comes for so long leaves the waiting to the reader, which looks around less often."""
 STUCK_S = 2.0
 """A caller that signals may interrupt, and that has had the turn for so long, was interrupted, and again before it could say so."""
 
