@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import random
 import re
 import signal
 import socket
 import subprocess
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO
 
 from tests.live.guardian import Guardian
 from tests.live.maven import tool
@@ -41,27 +45,55 @@ class StartError(RuntimeError):
         self.clash = clash
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on, from below the range that the kernel gives to outgoing connections.
+class Ports:
+    """Ports of the loopback from below the range that the kernel gives to outgoing connections, each for one process of the tests alone.
 
-    Another process may take one before it is used: whoever starts with them tries again with others.
+    A byte of a file for each port, locked as long as the process lives: a broker that is killed finds its ports free when it comes back, and two
+    that start at once never have the same. Other programs may still take one: whoever starts with it tries again with others.
     """
-    chosen: list[int] = []
-    held: list[socket.socket] = []
-    try:
-        while len(chosen) < count:
-            port = random.randint(20000, 32000)
-            sock = socket.socket()
-            held.append(sock)
-            try:
-                sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            chosen.append(port)
-    finally:
-        for sock in held:
-            sock.close()
-    return chosen
+
+    _RANGE = range(20000, 32000)
+
+    def __init__(self) -> None:
+        self._chance = random.SystemRandom()  # `random` itself may be seeded, alike in each process
+        self._file: IO[bytes] | None = None
+        self._owner = 0
+        self._given: set[int] = set()
+        self._lock = threading.Lock()
+
+    def free(self, count: int) -> list[int]:
+        """So many that nobody listens on, and that nobody was given."""
+        chosen: list[int] = []
+        with self._lock:
+            while len(chosen) < count:
+                port = self._chance.choice(self._RANGE)
+                if port not in self._given and self._reserved(port) and _unused(port):
+                    self._given.add(port)
+                    chosen.append(port)
+        return chosen
+
+    def _reserved(self, port: int) -> bool:
+        if self._owner != os.getpid():
+            self._file = (Path(tempfile.gettempdir()) / f"gkafka-ports-{os.getuid()}").open("ab")
+            self._owner = os.getpid()
+        assert self._file is not None
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        except OSError:
+            return False
+        return True
+
+
+def _unused(port: int) -> bool:
+    with socket.socket() as sock:
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+free_ports = Ports().free
 
 
 def wait_for(jvm: Jvm, ready: Callable[[], bool], *, what: str, timeout: float) -> None:

@@ -369,6 +369,9 @@ class KafkaCluster:
         for node in self.nodes:
             node.jvm.start()
         self._wait(self.nodes, START_S)
+        for node in self.nodes:  # one may serve clients without a port for its controller
+            if node.jvm.clashed:
+                raise node.jvm.failed("does not have all its listeners")
 
     def _record_classes(self, flag: str) -> None:
         """Run a broker of this release once, with a topic, and end it as the JVM wants it to write down what it has loaded."""
