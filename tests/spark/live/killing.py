@@ -164,14 +164,14 @@ def from_topic(spark: SparkSession, hosts: str, topic: str, **options: str) -> D
     return reader.option("startingOffsets", "earliest").options(**options).load()
 
 
-def to_parquet(frame: DataFrame, folder: Path, **trigger: Any) -> StreamingQuery:
+def to_parquet(frame: DataFrame, folder: Path, *, trigger: Mapping[str, Any]) -> StreamingQuery:
     """Spark's own sink, which is exact: what it holds, the source has read."""
     writer = frame.select("topic", "partition", "offset").writeStream.format("parquet").option("path", str(folder / "rows"))
     return writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(**trigger).start()
 
 
 def to_topic(
-    frame: DataFrame, folder: Path, hosts: str, topic: str, exactly_once: str, *, kill: str = "", **trigger: Any
+    frame: DataFrame, folder: Path, hosts: str, topic: str, exactly_once: str, *, kill: str = "", trigger: Mapping[str, Any]
 ) -> StreamingQuery:
     """Each record tells where it was read from, as b"partition:offset"."""
     rows = frame.selectExpr("concat_ws(':', partition, offset) as value", "partition")
@@ -199,9 +199,9 @@ def main() -> None:
     spark.dataSource.register(KilledDataSource)
     trigger = {"processingTime": "300 milliseconds"}
     frame = from_topic(spark, hosts, topic, maxOffsetsPerTrigger="40")
-    begun(to_topic(frame, Path(folder, "transactional"), hosts, once, "transactional", **trigger))
-    begun(to_topic(frame, Path(folder, "none"), hosts, plain, "none", **trigger))
-    begun(to_parquet(frame, Path(folder, "parquet"), **trigger))
+    begun(to_topic(frame, Path(folder, "transactional"), hosts, once, "transactional", trigger=trigger))
+    begun(to_topic(frame, Path(folder, "none"), hosts, plain, "none", trigger=trigger))
+    begun(to_parquet(frame, Path(folder, "parquet"), trigger=trigger))
     spark.streams.awaitAnyTermination()
 
 
