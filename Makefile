@@ -6,7 +6,7 @@ PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 BUILT  := $(VENV)/.built
 GSSAPI := $(VENV)/.gssapi
-SOURCES := setup.py pyproject.toml $(wildcard gkafka/records/*.pyx gkafka/records/*.pxi gkafka/records/*.h)
+SOURCES := setup.py pyproject.toml $(wildcard gkafka/*/*.pyx gkafka/records/*.pxi gkafka/records/*.h)
 
 # The part of the demo's site that `make test` crawls.
 TEST_PAGES := 40
@@ -92,5 +92,5 @@ soak: $(BUILT)  ## what has no end, tried longest: 10,000 random schedules of gr
 
 clean:  ## remove what was built; .venv goes, too
 	rm -rf $(VENV) build dist demo-out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -f gkafka/records/_speed.c gkafka/records/_speed*.so
+	rm -f gkafka/records/_speed.c gkafka/handlers/_syscalls.c gkafka/*/*.so
 	find gkafka tests examples benchmarks pyspark_gkafka -name __pycache__ -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""The optional compiled module. Everything else about the package is in pyproject.toml.
+"""The optional compiled modules. Everything else about the package is in pyproject.toml.
 
 GKAFKA_BUILD=pure    builds without it
 GKAFKA_BUILD=cython  fails when it cannot be built
@@ -15,12 +15,13 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 MODE = os.environ.get("GKAFKA_BUILD", "")
-SOURCE = "gkafka/records/_speed.pyx"
+RECORDS = "gkafka/records/_speed.pyx"
+SYSCALLS = "gkafka/handlers/_syscalls.pyx"
 PARTS = sorted([*glob.glob("gkafka/records/*.pxi"), *glob.glob("gkafka/records/*.h")])
 
 
 def extensions() -> list[Extension]:
-    """The compiled module, or nothing where it is not wanted or Cython is missing."""
+    """The compiled modules, or nothing where it is not wanted or Cython is missing."""
     if MODE not in ("", "pure", "cython"):
         raise SystemExit(f"GKAFKA_BUILD={MODE!r}: must be 'pure', 'cython' or unset")
     if MODE == "pure":
@@ -31,7 +32,10 @@ def extensions() -> list[Extension]:
         if MODE == "cython":
             raise SystemExit("GKAFKA_BUILD=cython needs Cython: pip install 'Cython>=3'") from None
         return []
-    made: list[Extension] = cythonize([Extension("gkafka.records._speed", [SOURCE], depends=PARTS)], language_level=3)
+    wanted = [Extension("gkafka.records._speed", [RECORDS], depends=PARTS)]
+    if sys.platform.startswith("linux"):  # where recv() itself keeps time
+        wanted.append(Extension("gkafka.handlers._syscalls", [SYSCALLS]))
+    made: list[Extension] = cythonize(wanted, language_level=3)
     for extension in made:
         extension.optional = MODE != "cython"  # cythonize() does not carry this over
     return made
@@ -48,8 +52,10 @@ class BuildExt(build_ext):
 
     def run(self) -> None:
         super().run()
-        built = [e for e in self.extensions if os.path.exists(self.get_ext_fullpath(e.name))]
-        print(f"gkafka: built with the {'compiled' if built else 'Python'} implementation of gkafka.records", file=sys.stderr)
+        missing = [e.name for e in self.extensions if not os.path.exists(self.get_ext_fullpath(e.name))]
+        built = bool(self.extensions) and not missing
+        note = f" ({', '.join(missing)} could not be built)" if missing else ""
+        print(f"gkafka: built with the {'compiled' if built else 'Python'} implementation{note}", file=sys.stderr)
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExt})

@@ -100,6 +100,12 @@ class Stream(abc.ABC):
     def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
         """Wait for bytes and put them at the start of view: how many; 0 when the peer will send no more."""
 
+    def recv_frame(self, stage: memoryview, buffer: bytearray, deadline: float) -> tuple[int, int]:
+        """recv_into(stage) at the beginning of a frame, whose size is its first four bytes: how many are in the stage now, and how many of that frame,
+        without its size, in `buffer`. 0 of them unless the stream can wait for a frame that is larger than the stage; then the first ones are in both.
+        """
+        return self.recv_into(stage, deadline), 0
+
     def wait_readable(self, deadline: float) -> bool:
         """Wait until recv_into() has something to say at once; False: it had not by the deadline. Takes no byte: whoever is interrupted in it has
         lost none. True also where only recv_into() can tell.

@@ -33,8 +33,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadingHandler"]
 
+# Compiled; without them a frame is received as it comes, and sent as Python sends.
+receive_frame: Callable[[int, memoryview, bytearray, float], tuple[int, int]] | None = None
+send_now: Callable[[int, Buffer], int] | None = None
+if os.environ.get("GKAFKA_IMPL") != "python":
+    with contextlib.suppress(ImportError):
+        from gkafka.handlers._syscalls import receive_frame, send_now
+
 T = TypeVar("T")
 SMALL_ANSWER = 4096  # bytes
+SMALL_REQUEST = 4096  # bytes: so many are in the kernel sooner than another thread has the interpreter's lock
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)  # without it (Windows) sockets are non-blocking
 KERNEL_WAIT_S = 0.9
 """So long recv() itself waits for bytes: a poll() before it would be a second wait for the interpreter's lock, at the worst moment."""
@@ -171,11 +179,8 @@ class ThreadStream(Stream):
 
     def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
         self._enter()
-        me = threading.get_ident()
         try:
-            if self._reader not in (None, me):
-                raise RuntimeError(f"{self.peer}: another worker reads from this stream already")
-            self._reader = me
+            self._read_here()
             while True:
                 wait = self._drained and self._kernel_waits and (deadline is None or deadline - time.monotonic() >= KERNEL_WAIT_S)
                 if self._drained and not wait:
@@ -201,9 +206,25 @@ class ThreadStream(Stream):
         except OSError as exc:
             raise self._error(exc) from exc
         finally:
-            if self._reader == me:
-                self._reader = None
-            self._leave()
+            self._read_no_more()
+
+    def recv_frame(self, stage: memoryview, buffer: bytearray, deadline: float) -> tuple[int, int]:
+        if receive_frame is None or not self._kernel_waits or deadline - time.monotonic() < KERNEL_WAIT_S:
+            return self.recv_into(stage, deadline), 0
+        self._enter()
+        try:
+            self._read_here()
+            staged, got = receive_frame(self._fd, stage, buffer, KERNEL_WAIT_S)
+            if self._closing and staged <= 0:
+                raise self._closed_here()
+            self._drained = staged < SMALL_ANSWER or got > 0
+            return (staged, got) if staged >= 0 else (self.recv_into(stage, deadline), 0)
+        except (SocketDisconnectedError, KafkaTimeoutError):
+            raise
+        except OSError as exc:
+            raise self._error(exc) from exc
+        finally:
+            self._read_no_more()
 
     def wait_readable(self, deadline: float) -> bool:
         self._enter()
@@ -221,7 +242,11 @@ class ThreadStream(Stream):
     def try_send(self, buffers: Sequence[Buffer]) -> int:
         self._enter()
         try:
+            if send_now is not None and self._kernel_waits and sum(map(len, buffers)) <= SMALL_REQUEST:
+                return send_now(self._fd, buffers[0] if len(buffers) == 1 else b"".join(buffers))
             return sockets.send_once(self._sock, buffers, DONT_WAIT)
+        except BlockingIOError:
+            return 0
         except (SocketDisconnectedError, KafkaTimeoutError):
             raise
         except OSError as exc:
@@ -247,6 +272,17 @@ class ThreadStream(Stream):
             raise self._error(exc) from exc
         finally:
             self._leave()
+
+    def _read_here(self) -> None:
+        me = threading.get_ident()
+        if self._reader not in (None, me):
+            raise RuntimeError(f"{self.peer}: another worker reads from this stream already")
+        self._reader = me
+
+    def _read_no_more(self) -> None:
+        if self._reader == threading.get_ident():
+            self._reader = None
+        self._leave()
 
     def _wait(self, ready: Callable[[float], bool], deadline: float | None, what: str) -> None:
         while True:

@@ -62,12 +62,16 @@ class BufferPool:
         wanted = _capacity(size)
         if wanted > LARGEST_POOLED:
             return mmap.mmap(-1, wanted, **PAGED)
+        return self.idle(wanted) or bytearray(min(wanted, FIRST_CLAIM))
+
+    def idle(self, capacity: int) -> bytearray | None:
+        """A buffer of that size class that is remembered and not in use."""
         if IDLE >= 0:
             with self._lock:
                 for index in range(len(self._buffers)):
-                    if len(self._buffers[index]) == wanted and _references(self._buffers, index) == IDLE:
+                    if len(self._buffers[index]) == capacity and _references(self._buffers, index) == IDLE:
                         return self._buffers[index]
-        return bytearray(min(wanted, FIRST_CLAIM))
+        return None
 
     def keep(self, buffer: bytearray) -> None:
         """Remember a buffer from `take`, grown or not, for later. It may still be in use."""
@@ -98,15 +102,23 @@ def _capacity(size: int) -> int:
 
 class FrameReader:
     """Cuts frames from a stream. receive(view) -> bytes received, at least 1; size_of(four bytes) -> the frame's size, or raises.
+    receive_frame: Stream.recv_frame, at least 1 byte too; behind a large frame mostly comes another, which is received by that.
 
     Memory is taken for what arrived and at most FIRST_CLAIM beyond it, never for what a size claims. stage_bytes, at least 4: the buffer
     that answers start in; those that do not fit are received whole all the same.
     """
 
     def __init__(
-        self, receive: Callable[[memoryview], int], size_of: Callable[[memoryview], int], pool: BufferPool, stage_bytes: int = STAGE
+        self,
+        receive: Callable[[memoryview], int],
+        size_of: Callable[[memoryview], int],
+        pool: BufferPool,
+        stage_bytes: int = STAGE,
+        receive_frame: Callable[[memoryview, bytearray], tuple[int, int]] | None = None,
     ) -> None:
         self._receive = receive
+        self._receive_frame = receive_frame
+        self._last_large = 0  # bytes of the frame before, if it was a large one
         self._size_of = size_of
         self._pool = pool
         self._stage = memoryview(bytearray(stage_bytes))
@@ -129,14 +141,28 @@ class FrameReader:
         """
         size = self._size
         if size < 0:
+            if self._last_large and self._start == self._end and self._receive_frame is not None:
+                self._begin_large(self._receive_frame)
             if self._end - self._start < 4:
                 self._fill(4)
             start = self._start
             size = self._size = self._size_of(self._stage[start : start + 4])
-            self._start = start + 4
+            self._start = start + 4 if self._buffer is None else self._end
         frame = self._small(size) if size <= self._small_up_to else self._large(size)
         self._size = -1
         return frame
+
+    def _begin_large(self, receive_frame: Callable[[memoryview, bytearray], tuple[int, int]]) -> None:
+        """Receive into the stage; or a whole large frame, if there is memory for one like the last."""
+        buffer = self._pool.idle(_capacity(self._last_large))
+        if buffer is None:
+            return
+        self._start = self._end = 0
+        self._end, got = receive_frame(self._stage, buffer)
+        if got:
+            self._buffer, self._got = buffer, got
+        else:
+            self._last_large = 0
 
     def _small(self, size: int) -> memoryview:
         if self._end - self._start < size:
@@ -153,12 +179,13 @@ class FrameReader:
             buffer[:got] = self._stage[self._start : self._start + got]
             self._start += got
             self._buffer, self._got = buffer, got
+        self._last_large = size
         while self._got < size:
             if isinstance(buffer, bytearray) and self._got == len(buffer):
                 buffer += bytes(min(_capacity(size), 2 * self._got) - self._got)
             with memoryview(buffer) as view, view[self._got : size] as rest:
                 self._got += self._receive(rest)
-        self._buffer = None
+        self._buffer, self._got = None, 0
         if isinstance(buffer, bytearray):
             self._pool.keep(buffer)
         return memoryview(buffer)[:size].toreadonly()

@@ -587,25 +587,48 @@ class Channel:
 
     def _receive(self, view: memoryview) -> int:
         """At least one byte. Raises what ends the connection: the peer closed, time is over, `close()`, a fork."""
-        stream, guest_until = self._stream, self._guest_until
+        stream = self._stream
         assert stream is not None
         while True:
-            if guest_until is None:
-                self._handler.check_fork()
-            until = self._next_look() if guest_until is None else guest_until  # a caller looks around where it waits
+            until = self._look_before()
             try:
                 received = stream.recv_into(view, until)
-            except KafkaTimeoutError:
-                if guest_until is not None:
-                    self._next_look()
-                    raise NotYet from None
-                continue
             except OSError as exc:
-                interruption = self._handler.interruption(exc)
-                raise interruption or self._lost(exc) from None
+                self._has_not_come(exc)
+                continue
             if received == 0:
                 raise self._lost(None)
             return received
+
+    def _receive_frame(self, stage: memoryview, buffer: bytearray) -> tuple[int, int]:
+        """The same, by `Stream.recv_frame`."""
+        stream = self._stream
+        assert stream is not None
+        while True:
+            until = self._look_before()
+            try:
+                received = stream.recv_frame(stage, buffer, until)
+            except OSError as exc:
+                self._has_not_come(exc)
+                continue
+            if received[0] == 0:
+                raise self._lost(None)
+            return received
+
+    def _look_before(self) -> float:
+        """Until when to wait for bytes."""
+        if self._guest_until is not None:
+            return self._guest_until  # a caller looks around where it waits
+        self._handler.check_fork()
+        return self._next_look()
+
+    def _has_not_come(self, exc: OSError) -> None:
+        """Raises, unless this was no more than the time to look around."""
+        if not isinstance(exc, KafkaTimeoutError):
+            raise self._handler.interruption(exc) or self._lost(exc) from None
+        if self._guest_until is not None:
+            self._next_look()
+            raise NotYet from None
 
     def _next_look(self) -> float:
         """When to stop waiting for bytes and look again. Raises if there is nothing to wait for any more."""
@@ -689,7 +712,7 @@ class Channel:
         if self._stream is not stream:
             stream.close()
             raise self._closed_error()
-        self._frames = FrameReader(self._receive, self._connection.frame_size, self._buffers, self._receive_bytes)
+        self._frames = FrameReader(self._receive, self._connection.frame_size, self._buffers, self._receive_bytes, self._receive_frame)
         try:
             self._negotiate(stream)
             self._authenticate(stream)

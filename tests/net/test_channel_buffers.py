@@ -37,6 +37,23 @@ def source(data: bytes, chunks: Callable[[], int]) -> Callable[[memoryview], int
     return receive
 
 
+def whole_frames(receive: Callable[[memoryview], int], stop_at: int = 1 << 62) -> Callable[[memoryview, bytearray], tuple[int, int]]:
+    """Stream.recv_frame as the compiled one does it. stop_at: bytes after which it gives back what it has."""
+
+    def receive_frame(stage: memoryview, buffer: bytearray) -> tuple[int, int]:
+        staged = receive(stage)
+        size = int.from_bytes(stage[:4], "big") if staged >= 4 else 0
+        if not len(stage) < size <= len(buffer):
+            return staged, 0
+        buffer[: staged - 4] = stage[4:staged]
+        got = staged - 4
+        while got < min(size, stop_at):
+            got += receive(memoryview(buffer)[got:size])
+        return staged, got
+
+    return receive_frame
+
+
 def size_of(prefix: memoryview) -> int:
     return int(struct.unpack(">i", prefix)[0])
 
@@ -60,6 +77,45 @@ def test_frames_of_every_size_come_out_whole(chunk: int) -> None:
     for frame in frames:
         assert cut.read() == frame
     assert cut.pristine
+
+
+@pytest.mark.parametrize("stop_at", [1, 100_000, 1 << 62])
+@pytest.mark.parametrize("chunk", [1000, 65536, 1 << 30])
+def test_frames_that_are_received_whole_are_the_same(chunk: int, stop_at: int) -> None:
+    """Large ones behind large ones, of any sizes, with small ones between."""
+    sizes = [
+        200_000,
+        180_000,
+        5,
+        190_000,
+        190_000,
+        200_000,
+        3 << 20,
+        3 << 20,
+        200_000,
+        200_000,
+        STAGE,
+        STAGE,
+        STAGE + 1,
+        SMALL,
+        *SIZES,
+        *SIZES,
+    ]
+    frames = [body(size, index)[:size] for index, size in enumerate(sizes)]
+    data = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    receive = source(data, lambda: chunk)
+    calls: list[int] = []
+
+    def receive_frame(stage: memoryview, buffer: bytearray) -> tuple[int, int]:
+        staged, got = whole_frames(receive, stop_at)(stage, buffer)
+        calls.append(got)
+        return staged, got
+
+    cut = FrameReader(receive, size_of, pool(), STAGE, receive_frame)
+    for frame in frames:
+        assert cut.read() == frame
+    assert cut.pristine
+    assert buffers.IDLE < 0 or sum(got > 0 for got in calls) >= 5
 
 
 @given(st.lists(st.integers(4, 3000), max_size=20), st.integers(0, 2**32))

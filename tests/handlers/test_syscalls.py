@@ -1,0 +1,239 @@
+"""What is compiled of a connection. receive_frame: what is in the stage and in the buffer afterwards, with whatever comes and stops to come."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from gkafka.exceptions import SocketDisconnectedError
+from gkafka.handlers import resolve_handler
+
+_syscalls = pytest.importorskip("gkafka.handlers._syscalls", reason="gkafka is not compiled here")
+receive_frame, send_now = _syscalls.receive_frame, _syscalls.send_now
+
+STAGE, BUFFER = 1024, 64 * 1024
+WAIT_S = 0.2  # SO_RCVTIMEO
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, int(WAIT_S * 1e6)))
+    with ours, theirs:
+        yield ours, theirs
+
+
+def sized(body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + body
+
+
+class Sending:
+    """What the peer sends while the frame is received: pieces, with a pause before each."""
+
+    def __init__(self, theirs: socket.socket, *pieces: bytes, pause_s: float = 0.0) -> None:
+        self._worker = threading.Thread(target=self._send, args=(theirs, pieces, pause_s))
+        self._worker.start()
+
+    def _send(self, theirs: socket.socket, pieces: tuple[bytes, ...], pause_s: float) -> None:
+        for piece in pieces:
+            time.sleep(pause_s)
+            theirs.sendall(piece)
+
+    def __enter__(self) -> Sending:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.join()
+
+
+def receive(ours: socket.socket, *, seconds: float = 5.0) -> tuple[bytes, bytes]:
+    stage, buffer = memoryview(bytearray(STAGE)), bytearray(BUFFER)
+    staged, got = receive_frame(ours.fileno(), stage, buffer, seconds)
+    assert staged >= 0
+    assert not any(buffer[got:]), "nothing is written behind what came"
+    return bytes(stage[:staged]), bytes(buffer[:got])
+
+
+@pytest.mark.parametrize("size", [STAGE + 1, 5000, BUFFER - 1, BUFFER])
+@pytest.mark.parametrize("chunk", [700, 4096, 1 << 20])
+def test_a_frame_larger_than_the_stage_comes_whole(pair: Pair, size: int, chunk: int) -> None:
+    body = random.Random(size).randbytes(size)
+    data = sized(body) + b"next"
+    with Sending(pair[1], *(data[i : i + chunk] for i in range(0, len(data), chunk))):
+        staged, got = receive(pair[0])
+        assert got == body
+        assert data.startswith(staged)
+    assert pair[0].recv(100) == b"next"
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\0\x10", sized(b"x" * 10), sized(b"x" * (STAGE - 4)), sized(b"x" * STAGE)])
+def test_what_fits_into_the_stage_stays_there(pair: Pair, data: bytes) -> None:
+    pair[1].sendall(data)
+    pair[1].shutdown(socket.SHUT_WR)
+    assert receive(pair[0]) == (data[:STAGE], b"")
+
+
+@pytest.mark.parametrize("size", [BUFFER + 1, 1 << 31, 0xFFFFFFFF])
+def test_a_size_beyond_the_buffer_is_left_to_the_caller(pair: Pair, size: int) -> None:
+    pair[1].sendall(struct.pack(">I", size) + b"x" * 3000)
+    begun = time.monotonic()
+    staged, got = receive(pair[0])
+    assert (len(staged), got) == (STAGE, b"")
+    assert time.monotonic() - begun < WAIT_S
+
+
+def test_nothing_comes(pair: Pair) -> None:
+    assert receive_frame(pair[0].fileno(), memoryview(bytearray(STAGE)), bytearray(BUFFER), 5.0) == (-1, 0)
+
+
+@pytest.mark.parametrize("then", ["closed", "silent"])
+def test_half_a_frame_is_kept(pair: Pair, then: str) -> None:
+    body = b"x" * 3000
+    pair[1].sendall(sized(body)[:2000])
+    if then == "closed":
+        pair[1].shutdown(socket.SHUT_WR)
+    _, got = receive(pair[0])
+    assert got == body[:1996]
+
+
+def test_a_frame_that_trickles_ends_the_call_in_time(pair: Pair) -> None:
+    body = b"x" * 3000
+    with Sending(pair[1], sized(body)[:1500], *([b"x"] * 30), pause_s=0.02):
+        begun = time.monotonic()
+        _, got = receive(pair[0], seconds=0.1)
+        assert time.monotonic() - begun < 0.5
+        assert 1496 <= len(got) < 1526
+
+
+def test_a_lost_connection_is_an_error_with_its_number() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        theirs.close()  # a reset
+        with ours, pytest.raises(ConnectionResetError):
+            receive(ours)
+
+
+def test_a_signal_ends_the_call_with_what_came(pair: Pair) -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: seen.append(number))
+    pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 10, 0))
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
+    try:
+        pair[1].sendall(sized(b"x" * 3000)[:2000])
+        timer.start()
+        begun = time.monotonic()
+        _, got = receive(pair[0], seconds=10)
+        assert (len(got), seen) == (1996, [signal.SIGUSR1])
+        assert time.monotonic() - begun < 5
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_others_work_meanwhile(pair: Pair) -> None:
+    """This thread holds the lock from the first byte to the last, and the frame is there all the same."""
+    body = b"x" * BUFFER
+    stage, buffer = memoryview(bytearray(STAGE)), bytearray(BUFFER)
+    worker = threading.Thread(target=receive_frame, args=(pair[0].fileno(), stage, buffer, 5.0))
+    worker.start()
+    time.sleep(0.05)
+    pair[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * BUFFER)
+    pair[1].sendall(sized(body))
+    deadline = time.perf_counter() + 0.004  # shorter than the interpreter's switch interval
+    while time.perf_counter() < deadline and buffer[-1] == 0:
+        pass
+    worker.join()
+    assert buffer == body
+
+
+def test_a_full_socket_takes_a_part_and_then_nothing(pair: Pair) -> None:
+    pair[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+    taken: list[int] = []
+
+    def fill() -> None:
+        while True:
+            taken.append(send_now(pair[1].fileno(), b"x" * 1500))
+
+    with pytest.raises(BlockingIOError):
+        fill()
+    sent = sum(taken)
+    assert sent > 0
+    pair[1].close()
+    assert len(b"".join(iter(lambda: pair[0].recv(1 << 20), b""))) == sent
+
+
+@pytest.mark.parametrize("data", [b"bytes", bytearray(b"array"), memoryview(b"a view")[2:]])
+def test_any_bytes_are_sent_at_once(pair: Pair, data: bytes | bytearray | memoryview) -> None:
+    assert send_now(pair[1].fileno(), data) == len(data)
+    assert pair[0].recv(100) == data
+
+
+def test_nobody_is_there_to_send_to(pair: Pair) -> None:
+    pair[0].close()
+    with pytest.raises(BrokenPipeError):  # and no SIGPIPE, which programs may have by default
+        send_now(pair[1].fileno(), b"x")
+
+
+def test_a_stream_sends_requests_of_every_size() -> None:
+    handler = resolve_handler("threading")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stream = handler.create_connection((socket.AF_INET, server.getsockname()), handler.monotonic() + 5)
+        theirs, _ = server.accept()
+        with theirs:
+            for parts in (
+                [b"a"],
+                [b"b", bytearray(b"c" * 100), memoryview(b"d")],
+                [b"e" * 4096],
+                [b"f" * 5000],
+                [b"g" * 3000, b"h" * 3000],
+            ):
+                assert stream.try_send(parts) == sum(map(len, parts))
+                assert theirs.recv(10_000) == b"".join(parts)
+            stream.close()
+            with pytest.raises(SocketDisconnectedError, match="closed by this client"):
+                stream.try_send([b"x"])
+    assert handler.stop()
+
+
+@pytest.mark.parametrize("state", ["waiting for a frame", "waiting for its rest"])
+def test_close_ends_it(state: str) -> None:
+    handler = resolve_handler("threading")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = (socket.AF_INET, server.getsockname())
+        stream = handler.create_connection(address, handler.monotonic() + 5)
+        theirs, _ = server.accept()
+        errors: list[BaseException] = []
+
+        def read() -> None:
+            try:
+                stage, buffer = memoryview(bytearray(STAGE)), bytearray(BUFFER)
+                while stream.recv_frame(stage, buffer, handler.monotonic() + 5):
+                    pass
+            except BaseException as error:
+                errors.append(error)
+
+        with theirs:
+            if state == "waiting for its rest":
+                theirs.sendall(sized(b"x" * 3000)[:2000])
+            worker = threading.Thread(target=read)
+            worker.start()
+            time.sleep(0.1)
+            begun = time.monotonic()
+            stream.close()
+            worker.join(5)
+            assert time.monotonic() - begun < 0.5
+    assert [type(error) for error in errors] == [SocketDisconnectedError]
+    assert "closed by this client" in str(errors[0])
+    assert handler.stop()
