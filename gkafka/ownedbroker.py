@@ -42,7 +42,7 @@ class OwnedBroker:
         return self.messages_pending > 0
 
     def enqueue(self, message: tuple[tuple[Any, Any], int]) -> None:
-        """Accept ((message, partition_key), partition id); it goes to that partition's leader."""
+        """Accept ((partition_key, message), partition id); it goes to that partition's leader."""
         self.producer._produce(message)
 
     def flush(self) -> None:

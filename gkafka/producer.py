@@ -394,8 +394,8 @@ class Producer:
 
     # -- documented with an underscore -----------------------------------------------------------------------------------------
     def _produce(self, message_partition_tup: tuple[tuple[bytes | None, bytes | None], int]) -> None:
-        """Accept a message whose partition is chosen: ((message, partition_key), partition id)."""
-        (message, key), partition = message_partition_tup
+        """Accept a message whose partition is chosen: ((partition_key, message), partition id)."""
+        (key, message), partition = message_partition_tup
         self._accept(message, key, partition, None)
 
     def _send_request(

@@ -372,14 +372,14 @@ def test_owned_brokers_tell_what_waits_for_each_broker(connect: Any, make_cluste
     assert sorted(owned) == [1, 2]
     assert all(isinstance(o, OwnedBroker) and o.running and o.broker.id == id_ and not o.message_is_pending() for id_, o in owned.items())
     for partition in range(4):
-        owned[1].enqueue(((b"v", b"k"), partition))
+        owned[1].enqueue(((b"k", b"v"), partition))
     led = Counter(cluster.leader("t", p) for p in range(4))
     assert {id_: o.messages_pending for id_, o in owned.items()} == led
     cluster.move_leader("t", 0, 3 - cluster.leader("t", 0))
     producer._update()
     owned[2].flush()
     producer._wait_all()
-    assert [len(cluster.log("t", p)) for p in range(4)] == [1] * 4
+    assert [[(r.key, r.value) for r in cluster.log("t", p)] for p in range(4)] == [[(b"k", b"v")]] * 4
     assert not producer._owned_brokers[1].message_is_pending()
     producer.stop()
     assert not producer._owned_brokers[1].running
@@ -387,7 +387,7 @@ def test_owned_brokers_tell_what_waits_for_each_broker(connect: Any, make_cluste
 
 def test_a_batch_can_be_sent_at_once(client: KafkaClient, cluster: MockCluster) -> None:
     producer = client.topics["t"].get_producer(linger_ms=60_000)
-    producer._produce(((b"queued", None), 0))
+    producer._produce(((None, b"queued"), 0))
     producer._send_request([((b"k", b"1"), 0), ((None, b"2"), 0)], None)
     assert stored_values(cluster) == [b"queued", b"1", b"2"]
     cluster.on("Produce", Error(10), times=1)
