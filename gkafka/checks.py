@@ -137,11 +137,11 @@ def check_topic_name(name: Any, what: str = "topic") -> str:
 
 
 def check_text(name: str, value: Any) -> str:
-    """A text of up to 32767 bytes of UTF-8, "" too; bytes are decoded."""
+    """A text of up to 32767 bytes of UTF-8, "" too; bytes are decoded, a member of an enum is the text that it stands for."""
     if not isinstance(value, (str, bytes)):
         raise ConfigurationError(f"{name}={value!r}: must be a text, not {type(value).__name__}")
     try:
-        text = value.decode() if isinstance(value, bytes) else value
+        text = value.decode() if isinstance(value, bytes) else str.__str__(value)
         length = len(text.encode())
     except UnicodeError as exc:
         raise ConfigurationError(f"{name}={value!r}: is not UTF-8: {exc.reason if isinstance(exc, UnicodeDecodeError) else exc}") from exc

@@ -247,7 +247,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         return delivery
 
     def _accept(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
-        if not isinstance(topic, str):
+        if type(topic) is not str:
             topic = check_topic_name(topic)
         config, handler = self.config, self._handler
         if config.value_serializer is not None:

@@ -7,6 +7,7 @@ import itertools
 import time
 import zlib
 from collections import Counter
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -27,6 +28,12 @@ from gkafka.partitioners import HashingPartitioner
 from gkafka.records import murmur2
 from gkafka.testing import Delay, Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, read, stored, stored_values
+
+
+class Name(str, Enum):
+    """What programs keep the names of their topics in."""
+
+    T = "t"
 
 
 # -- records ---------------------------------------------------------------------------------------------------------------
@@ -554,3 +561,12 @@ def test_topics_that_are_used_for_the_first_time_cost_a_request_for_themselves(c
     asked = sum(len(r.message.topics or ()) for r in cluster.requests("Metadata"))
     assert asked < 3 * 300
     assert all(len(cluster.log(f"t{i}", 0)) == 1 for i in range(300))
+
+
+@pytest.mark.parametrize("options", [{}, {"on_delivery": len}])
+def test_a_topic_may_be_named_by_a_member_of_an_enum(client: KafkaClient, cluster: MockCluster, options: Any) -> None:
+    with client.get_producer(linger_ms=60_000, **options) as producer:
+        deliveries = [producer.produce(name, b"%d" % i, partition=0) for i, name in enumerate([Name.T, "t", Name.T])]
+        producer.flush(LIMIT_S)
+    assert stored_values(cluster) == [b"0", b"1", b"2"]
+    assert {(type(d.topic), d.topic) for d in deliveries} == {(str, "t")}
