@@ -61,16 +61,17 @@ def _header(number: int, pair: Any, topic: str) -> tuple[str, bytes | None]:
     key, value = pair
     if not isinstance(key, str):
         raise SerializationError(f"headers[{number}] for {topic}: its key is {_a(key)}, must be a str", topic=topic)
+    text = str.__str__(key)  # str() of a member of an enum is its name
     try:
-        key.encode()
+        text.encode()
     except UnicodeEncodeError as exc:
         raise SerializationError(f"headers[{number}] for {topic}: its key cannot be encoded as UTF-8", topic=topic) from exc
     if value is None or type(value) is bytes:
-        return str(key), value
+        return text, value
     if isinstance(value, str):
         raise SerializationError(f"headers[{number}] for {topic}: its value is a str, encode it", topic=topic)
     try:
-        return str(key), bytes(memoryview(value))
+        return text, bytes(memoryview(value))
     except (TypeError, ValueError, BufferError) as exc:
         raise SerializationError(f"headers[{number}] for {topic}: its value is {_a(value)}, must be bytes or None", topic=topic) from exc
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 import warnings
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from aiokafka.record import MemoryRecords as AiokafkaRecords
 
 from gkafka.exceptions import SerializationError, UnsupportedCodec, UnsupportedVersion
+from gkafka.records import check_record
 from tests.records.write_helpers import SLOW, Owner, fill, make_appender, some_rows
 
 with warnings.catch_warnings():
@@ -100,6 +102,17 @@ def test_sizes_at_the_edges_of_a_varint(impl: Any, size: int) -> None:
     batch = fill(impl, rows, max_record_bytes=1 << 30, batch_bytes=1 << 25)
     batch.seal(0, None)
     assert aiokafka_reads(batch.wire) == [(i, t, k, v, h or []) for i, (t, k, v, h) in enumerate(rows)]
+
+
+class Name(str, Enum):
+    TRACE = "trace"
+
+
+def test_a_header_may_be_named_by_a_member_of_an_enum(impl: Any) -> None:
+    (_, _, headers) = check_record("t", b"v", headers=[(Name.TRACE, b"1"), (Name.TRACE, bytearray(b"2"))])
+    batch = fill(impl, [(1, None, b"v", headers)])
+    batch.seal(0)
+    assert kafka_python_reads(batch.wire)[0][4] == [("trace", b"1"), ("trace", b"2")]
 
 
 def test_many_headers(impl: Any) -> None:
