@@ -157,6 +157,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
 
     def end_batch(self, topic: str, partition: int) -> None:
         """Let the partition's open batch take no more records: it goes out as it is."""
+        self.check_process()
         with self._slow_lock:
             self._roll(topic, partition)
         self._driver.kick()

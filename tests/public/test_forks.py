@@ -26,6 +26,7 @@ CALLS = """
         told = untold({
             "produce": lambda: producer.produce("t", b"child"),
             "produce again": lambda: producer.produce("t", b"child"),
+            "end a batch": lambda: producer.end_batch("t", 0),
             "flush": lambda: producer.flush(5),
             "close": lambda: producer.close(5),
             "result": lambda: pending.result(5),
