@@ -92,6 +92,8 @@ def _flush_at_exit() -> None:
     finally:  # a second Ctrl-C ends the wait, not the word on what is left
         for producer in holding:
             _report(producer)
+        for producer in list(_living):
+            _report_transaction(producer)
 
 
 def _ask_others() -> None:
@@ -164,4 +166,16 @@ def _report(producer: NativeProducer) -> None:
             sum(counts.values()),
             producer.config.exit_timeout_ms,
             told(counts),
+        )
+
+
+def _report_transaction(producer: NativeProducer) -> None:
+    state = producer.open_transaction
+    if state is not None and not producer.transaction_reported:
+        producer.transaction_reported = True
+        log.error(
+            "transactional id %r: the interpreter ends in the middle of a transaction (%s): what belongs to it is seen by nobody, unless a commit "
+            "has reached the broker",
+            producer.config.transactional_id,
+            state,
         )

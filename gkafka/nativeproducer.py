@@ -80,7 +80,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         self._check_idempotence(config)
         self._check_times(config)
         self.generation = 0
-        self.reported = self._owns_cluster = False
+        self.reported = self.transaction_reported = self._owns_cluster = False
         self._retold: Callable[[KafkaException], None] | None = None
         self._renewals: dict[int, list[None]] = {}
         self._inherited: tuple[ProducerDriver, Any] | None = None  # the parent's, until a child has disowned it
@@ -730,6 +730,13 @@ class NativeProducer(ColumnCalls, TransactionCalls):
     def holds_records(self) -> bool:
         """Is it this process's to send, not closed, and is something not delivered yet?"""
         return not self._closed and self._pid == os.getpid() and self._driver.sender.owes
+
+    @property
+    def open_transaction(self) -> str | None:
+        """The state of its transaction, if that is this process's to commit and has not ended."""
+        if self._closed or self._pid != os.getpid() or self._transactions is None:
+            return None
+        return self._transactions.uncommitted
 
     def unsettled_by_topic(self) -> Counter[str]:
         """Records without an outcome, by topic."""

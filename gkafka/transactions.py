@@ -278,6 +278,12 @@ class Transactions:
         """Raises unless records may be produced now."""
         self.machine.check_open("produce()")
 
+    @property
+    def uncommitted(self) -> str | None:
+        """The state of a transaction that was begun and is neither committed nor given up."""
+        state = self.machine.state
+        return state.value if state in (State.IN_TRANSACTION, State.ABORTABLE, State.COMMITTING) else None
+
     def close(self, timeout: float | None) -> float | None:
         """Abort what is open, or wait for the end that is under way; returns how much of the timeout is left."""
         self._closed = True

@@ -249,3 +249,22 @@ def test_a_flush_that_can_start_no_thread_ends_in_time(
     monkeypatch.undo()
     with contextlib.suppress(KafkaException):
         producer.close(0)
+
+
+@HANDLERS
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_transaction_that_nobody_ended_is_told(cluster: MockCluster, handler: str, patched: bool, ended: bool) -> None:
+    """Its records are sent, and all of them are acknowledged: still nobody will see them."""
+    program = """
+    producer = client.get_producer(linger_ms=60_000, transactional_id="x")
+    producer.begin_transaction()
+    producer.produce("t", b"v")
+    producer.flush()
+    """ + ("producer.commit_transaction()" if ended else "")
+    said, _ = run_to_its_end(cluster, program, handler, patched)
+    assert [r.value for r in cluster.log("t", 0, committed=True)] == ([b"v"] if ended else [])
+    if ended:
+        assert said == ""
+    else:
+        (line,) = said.strip().splitlines()
+        assert re.search(r"transactional id 'x': the interpreter ends in the middle of a transaction \(in transaction\)", line), said
