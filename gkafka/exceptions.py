@@ -183,11 +183,15 @@ class MessageSetDecodeFailure(CorruptRecordError):
 
 # -- producers ---------------------------------------------------------------------------------------------------------
 class DeliveryError(KafkaException):
-    """Records that were not delivered. `records` lists them: each entry has `.record`, `.error` and `.persisted` ("no" or "maybe")."""
+    """Records that were not delivered. `records` lists them: each entry has `.record`, `.error` and `.persisted` ("no" or "maybe").
 
-    def __init__(self, message: str, records: Sequence[Any] = (), **about: Any) -> None:
+    `unlisted` more failed, and newer records needed their memory: their deliveries have told, and the log.
+    """
+
+    def __init__(self, message: str, records: Sequence[Any] = (), *, unlisted: int = 0, **about: Any) -> None:
         super().__init__(message, **about)
         self.records = list(records)
+        self.unlisted = unlisted
 
 
 class BufferFull(KafkaTimeoutError):

@@ -107,7 +107,7 @@ class Failures:
         entries = [entry for listed in self._listed.values() for entry in listed]
         dropped, first = self._dropped, self._first
         more = f" ({dropped} of them only logged: their memory was needed)" if dropped else ""
-        error = DeliveryError(f"{len(entries) + dropped} record(s) were not delivered{more}; the first: {first}", entries)
+        error = DeliveryError(f"{len(entries) + dropped} record(s) were not delivered{more}; the first: {first}", entries, unlisted=dropped)
         error.__cause__ = first
         listed = self._listed
         try:

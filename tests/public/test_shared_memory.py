@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -195,7 +196,25 @@ def test_memory_of_failed_records_is_given_to_others_who_need_it(connect: Any, m
         failing.produce("t", b"x" * 9000).exception(LIMIT_S)
     assert all(other.produce("t", b"y" * 9000).result(LIMIT_S).offset >= 0 for _ in range(4))
     error = error_of(failing.close)
+    assert isinstance(error, DeliveryError)
     assert "only logged" in str(error)
+    assert error.unlisted > 0
+    assert error.unlisted + len(error.records) == 4
+    assert pickle.loads(pickle.dumps(error)).unlisted == error.unlisted
+
+
+def test_a_client_that_closes_counts_what_its_producers_could_not_list(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster()
+    client = ready(connect, cluster)
+    cluster.on("Produce", Error(29), times=None)
+    producers = [client.get_producer(max_block_ms=20_000, **SMALL) for _ in range(2)]
+    for producer in producers:
+        for _ in range(4):
+            producer.produce("t", b"x" * 9000).exception(LIMIT_S)
+    error = error_of(client.close)
+    assert isinstance(error, DeliveryError)
+    assert error.unlisted > 0
+    assert error.unlisted + len(error.records) == 8
 
 
 @pytest.mark.parametrize("call", ["flush", "close"])
@@ -211,7 +230,7 @@ def test_failures_that_all_gave_their_memory_away_are_counted_for_who_asks(conne
         other.produce("t", b"y" * 9000)
     error = error_of(getattr(failing, call))
     assert isinstance(error, DeliveryError)
-    assert error.records == []
+    assert (error.records, error.unlisted) == ([], 1)
     assert "1 record(s) were not delivered (1 of them only logged" in str(error)
     assert isinstance(error.__cause__, TopicAuthorizationFailed)
     failing.flush(LIMIT_S)
