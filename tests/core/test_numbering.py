@@ -343,3 +343,18 @@ def test_an_expired_batch_whose_every_try_was_refused_is_not_persisted() -> None
     it.step(10.0)
     assert isinstance(it.outcome[batch.records[0]][0], KafkaTimeoutError)
     assert it.told(batch) == "no"
+
+
+def test_partitions_whose_numbers_have_gaps_at_once_begin_one_epoch_together() -> None:
+    rig = Rig({0: 1, 1: 1})
+    for partition in (0, 1):
+        rig.full(partition)
+    rig.answer(*rig.sent())
+    for partition in (0, 1):
+        rig.full(partition)
+    rig.answer(*rig.sent(), INVALID_RECORD)
+    assert rig.sender.epoch_bumps == 1
+    for partition in (0, 1):
+        rig.full(partition)
+    (request,) = rig.sent()
+    assert [(b.extra.producer[1] - rig.sender.producer[1], b.extra.sequence) for b in request.batches] == [(0, 0), (0, 0)]
