@@ -44,8 +44,10 @@ T = TypeVar("T")
 SMALL_ANSWER = 4096  # bytes
 SMALL_REQUEST = 4096  # bytes: so many are in the kernel sooner than another thread has the interpreter's lock
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)  # without it (Windows) sockets are non-blocking
-KERNEL_WAIT_S = 0.9
+KERNEL_WAIT_S = 0.98
 """So long recv() itself waits for bytes: a poll() before it would be a second wait for the interpreter's lock, at the worst moment."""
+SOON_S = 0.02
+"""What is left of a second after that is not waited for: a worker that has nothing to do would wake up twice as often."""
 RECEIVE_TIMEOUT = struct.pack("@ll", 0, int(KERNEL_WAIT_S * 1e6))
 
 
@@ -194,6 +196,8 @@ class ThreadStream(Stream):
                     received = int(self._recv_into(view) if wait else self._recv_into(view, 0, DONT_WAIT))
                 except BlockingIOError:
                     self._drained = True
+                    if wait and deadline is not None and deadline - time.monotonic() <= SOON_S:
+                        raise KafkaTimeoutError(f"{self.peer}: no answer by the deadline") from None
                     continue
                 if not received and self._closing:
                     raise self._closed_here()

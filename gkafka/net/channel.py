@@ -644,7 +644,7 @@ class Channel:
             overdue = self._connection.poll(now) if deadline is not None and deadline <= now else None
         if overdue:
             raise self._connection.overdue(overdue[0])
-        until = now + self._wait_s
+        until = self._wakes_at(now)
         if not self._opened:
             deadline = self._look_while_opening(now)
         else:
@@ -652,6 +652,12 @@ class Channel:
             if self._session is not None:
                 until = self._look_at_session(self._session, now, until)
         return until if deadline is None else min(deadline, until)
+
+    def _wakes_at(self, now: float) -> float:
+        """Greenlets that have nothing to do wake up together, once a second: a hub that turns for one of them turns for all."""
+        if not self._handler.cooperative or self._wait_s < LONGEST_WAIT_S:
+            return now + self._wait_s
+        return (now + SHORTEST_WAIT_S) // LONGEST_WAIT_S * LONGEST_WAIT_S + LONGEST_WAIT_S
 
     def _is_guessed_wrong(self) -> bool:
         return self._doubted or (self._opened and self._connection.guessed and self._guesses.told((self.host, self.port)) is not None)
