@@ -13,7 +13,7 @@ from gkafka.config import ClientConfig
 from gkafka.exceptions import ForkedClientError, KafkaException, KafkaTimeoutError, SocketDisconnectedError
 from gkafka.handlers import ThreadingHandler
 from gkafka.net.channel import Channel
-from gkafka.net.reading import SMALL_ANSWER
+from gkafka.net.reading import SMALL_ANSWER, STUCK_S, Reading
 from gkafka.testing import Delay, MockCluster
 from gkafka.wire.metadata import MetadataRequest
 from tests.net.channel_peers import Conversation, peer
@@ -116,6 +116,23 @@ def test_an_answer_that_nobody_waits_for_is_read_by_the_reader(make: Make) -> No
         answer.wait()
         assert answer.error is None
         assert answer.by is not threading.current_thread()
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_the_reader_does_not_stand_aside_behind_who_waits_for_it(behind: bool) -> None:
+    """Whoever began to wait after the last answer was handed up was told to wait for the reader, and would wait for its next look."""
+    reading, aside_at = Reading(ThreadingHandler()), []
+
+    def is_over() -> bool:
+        aside_at.append(reading.is_aside)
+        return True
+
+    reading.want(0)
+    reading.answered(100)
+    if behind:
+        reading.want(0)
+    reading.stand_aside(lambda: 0, is_over)
+    assert aside_at == ([] if behind else [True])
 
 
 def test_several_requests_at_once_are_the_readers_again(make: Make) -> None:
@@ -241,7 +258,7 @@ def test_who_is_interrupted_while_it_reads_ends_the_connection_and_everybody_is_
             channel.send(MetadataRequest(topics=[]), done, timeout_s=WAIT_S)
             with pytest.raises(Cut):
                 channel.read_until(told.is_there, soon())
-        assert channel.join(WAIT_S)
+        assert channel.join(0.75 * STUCK_S), "at once, not when the reader finds it stuck"
         assert channel.closed
         assert isinstance(told.error, SocketDisconnectedError)
         assert told.times == (2 if where == "done" else 1), "its error once more, as `send` says"
