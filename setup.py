@@ -21,7 +21,7 @@ PARTS = sorted([*glob.glob("gkafka/records/*.pxi"), *glob.glob("gkafka/records/*
 
 
 def extensions() -> list[Extension]:
-    """The compiled modules, or nothing where it is not wanted or Cython is missing."""
+    """The compiled modules, or nothing where they are not wanted or Cython is missing."""
     if MODE not in ("", "pure", "cython"):
         raise SystemExit(f"GKAFKA_BUILD={MODE!r}: must be 'pure', 'cython' or unset")
     if MODE == "pure":

@@ -818,3 +818,11 @@ def test_f22_a_forked_child_is_told_and_the_parents_connection_lives(kind: str) 
     said, answered, closed, connections = json.loads(done.stdout.splitlines()[-1])
     assert "create the client after the fork" in said
     assert (answered, closed, connections) == (True, False, 1)
+
+
+@pytest.mark.parametrize(("now", "at"), [(5.0, 6.0), (5.3, 6.0), (5.97, 6.0), (5.99, 7.0)])
+def test_idle_readers_wake_together_where_one_hub_turns_for_all(handler: Handler, now: float, at: float) -> None:
+    channel = Channel(handler, "127.0.0.1", 1, ClientConfig())
+    assert channel._wakes_at(now) == pytest.approx(at if handler.cooperative else now + 1.0)
+    hasty = Channel(handler, "127.0.0.1", 1, ClientConfig(socket_timeout_ms=1000))
+    assert hasty._wakes_at(now) == pytest.approx(now + 0.1), "a request that is soon over is looked at sooner"
