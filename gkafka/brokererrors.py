@@ -216,7 +216,7 @@ class KafkaException(Exception):
 
     @property
     def record(self) -> Any:
-        """Of a delivery's error: the record as it was produced, as long as `delivery.record` has it. None of any other error, and of a copy."""
+        """Of a delivery's error: the record as it was produced, as long as its delivery is kept. None of any other error, and of a copy."""
         batch = self._record[0]() if self._record is not None else None
         return None if batch is None or self._record is None else batch.record(self._record[1])
 

@@ -359,7 +359,7 @@ class KafkaClient:
             raise failures[0]
         if failures:
             text = f"{len(failures)} producers could not deliver everything; the first: {failures[0]}"
-            raise DeliveryError(text, [r for f in failures for r in f.records], unlisted=sum(f.unlisted for f in failures))
+            raise DeliveryError(text, lambda: [r for f in failures for r in f.records], unlisted=sum(f.unlisted for f in failures))
 
     def __enter__(self) -> KafkaClient:
         return self

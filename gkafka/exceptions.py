@@ -5,7 +5,7 @@ Errors of the broker (one class per code) live in `gkafka.brokererrors` and are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gkafka.brokererrors import *  # noqa: F403  # one class per error code: see its __all__
@@ -185,13 +185,26 @@ class MessageSetDecodeFailure(CorruptRecordError):
 class DeliveryError(KafkaException):
     """Records that were not delivered. `records` lists them: each entry has `.record`, `.error` and `.persisted` ("no" or "maybe").
 
-    `unlisted` more failed, and newer records needed their memory: their deliveries have told, and the log.
+    `unlisted` more failed than a client keeps (32 MiB beside the buffer): their deliveries have told, and the log.
     """
 
-    def __init__(self, message: str, records: Sequence[Any] = (), *, unlisted: int = 0, **about: Any) -> None:
+    def __init__(self, message: str, records: Sequence[Any] | Callable[[], Sequence[Any]] = (), *, unlisted: int = 0, **about: Any) -> None:
+        """records: the entries, or what makes them when somebody looks."""
         super().__init__(message, **about)
-        self.records = list(records)
+        self._records = records
         self.unlisted = unlisted
+
+    @property
+    def records(self) -> list[Any]:
+        """An entry for each record, in the order in which they failed; those of a batch in theirs."""
+        records = self._records
+        if not isinstance(records, list):
+            self._records = records = list(records() if callable(records) else records)
+        return records
+
+    def __reduce__(self) -> Any:
+        self._records = self.records
+        return super().__reduce__()
 
 
 class BufferFull(KafkaTimeoutError):

@@ -134,7 +134,7 @@ class ProducerDriver:
         self._starter = Starter(self._handler)
         self._unclaimed = [None]  # whoever was interrupted while it started the worker may start another: one of them works
         self.callbacks = Callbacks(self._handler, self.lock, self.sender, self._give_back)
-        self.failures = Failures(self.lock, self._handler.Mutex(), appender.release, self.memory.give_room)
+        self.failures = Failures(self.lock, self._handler.Mutex(), appender, self.memory)
         cluster.sleepers.update((self._wake, self.callbacks.wake))
 
     def start(self) -> None:
@@ -733,9 +733,9 @@ class ProducerDriver:
         if pressed and self.accumulator.unsettled:
             self.kick()
 
-    def drop_failures(self, place: Place) -> bool:
-        """Give up failed batches until there is room for a caller, who may be another producer's. True: there is."""
-        self.failures.drop_until(lambda: place.driver.available >= place.size)
+    def move_failures(self, place: Place) -> bool:
+        """Move failed batches out of the buffer until there is room for a caller, who may be another producer's. True: there is."""
+        self.failures.make_room(lambda: place.driver.available >= place.size)
         return place.driver.available >= place.size
 
     def _give_back(self, batch: Batch) -> None:

@@ -56,6 +56,13 @@ class ProducerMemory:
             self.budget.limit = max(self._shares.values(), default=0)
 
     @property
+    def bytes_apart(self) -> int:
+        """What all producers keep of failed records outside of the buffer."""
+        with self._lock:
+            drivers = list(self._shares)
+        return sum(driver.failures.bytes_apart for driver in drivers)
+
+    @property
     def contended(self) -> bool:
         """Does anybody stand in line?"""
         if not self._line:
@@ -86,7 +93,7 @@ class ProducerMemory:
         self.give_room()
 
     def make_room(self, place: Place) -> bool:
-        """Let failed records go that only wait to be reported: their memory is needed for what can still be sent. True: try again.
+        """Let failed records leave the buffer that only wait to be told of: it is needed for what can still be sent. True: try again.
 
         For a callback then what it may take beyond the limits: it bounds what is held although the callbacks' worker, which alone ends that,
         waits for nobody. At last delivered records that only wait for a look of callbacks; not of other producers if it is its own producer's
@@ -95,7 +102,7 @@ class ProducerMemory:
         with self._lock:
             drivers = [place.driver, *(d for d in self._shares if d is not place.driver)]
             share = self._shares.get(place.driver, 0)
-        if any(driver.drop_failures(place) for driver in drivers):
+        if any(driver.move_failures(place) for driver in drivers):
             return True
         if not place.in_callback:
             return False

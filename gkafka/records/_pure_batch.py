@@ -45,6 +45,7 @@ class Batch:
 
     __slots__ = (
         "__weakref__",
+        "_apart",
         "_at",
         "_callbacks",
         "_capacity",
@@ -109,6 +110,7 @@ class Batch:
         self.count, self.size, self.attempts = 0, HEADER_BYTES, 0
         self.base_timestamp = self.max_timestamp = self._last_timestamp = -1
         self.has_headers = self.sealed = self.done = self._sealing = False
+        self._apart = False  # its memory is its own
         self.error = self.persisted = self.extra = self.waits = None
         self.base_offset = self.log_append_time = -1
         self.wire_size = 0
@@ -178,7 +180,7 @@ class Batch:
 
     def _begin_seal(self) -> Memory:
         with self._lock:
-            if self._memory is None:
+            if self._memory is None or self._apart:
                 raise ValueError(f"{self!r} has released its memory")
             if self.sealed or self._sealing:
                 raise ValueError(f"{self!r} is sealed already")
@@ -193,7 +195,7 @@ class Batch:
 
     def _end_seal(self, memory: Memory, codec: int, magic: int) -> None:
         with self._lock:
-            if self._memory is None:  # released by another thread in the meantime
+            if self._memory is None or self._apart:  # released by another thread in the meantime
                 raise ValueError(f"{self!r} has released its memory")
             self._memory = memory
             self._codec, self._magic = codec, magic
@@ -218,7 +220,7 @@ class Batch:
     def restamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """A new producer id, epoch and sequence in a sealed batch (KIP-360). Views of the old `wire` keep the old bytes."""
         check_seal(0, producer_id, producer_epoch, base_sequence)
-        if not self.sealed or self._sealing or self._memory is None or self._magic != 2:
+        if not self.sealed or self._sealing or self._memory is None or self._apart or self._magic != 2:
             raise ValueError(f"{self!r} is not a sealed v2 batch that still has its memory")
         memory = self._filled((self._memory,))
         _write_producer(memory, producer_id, producer_epoch, base_sequence)
@@ -255,7 +257,7 @@ class Batch:
         return parts
 
     def _check_split(self) -> None:
-        if self.count < 2 or self.done or self._sealing or self.parts is not None or self._memory is None:
+        if self.count < 2 or self.done or self._sealing or self.parts is not None or self._memory is None or self._apart:
             raise ValueError(f"{self!r} cannot be split")
 
     def _row(self, index: int) -> Record:
@@ -302,6 +304,17 @@ class Batch:
         self._close()
         memory, self._memory = self._memory, None
         self._plain = None
+        self._apart = False
+        self._return(memory)
+
+    def _set_apart(self) -> None:
+        self._close()
+        memory = self._memory
+        if memory is not None and not self._apart:
+            self._memory, self._apart = Memory(memory, self._pool, 0), True
+            self._return(memory)
+
+    def _return(self, memory: Memory | None) -> None:
         self._pool.charge(-self._run_charge)
         self._run_charge = 0
         if memory is not None and not COUNTS_REFERENCES:

@@ -306,12 +306,21 @@ class Appender:
     def release(self, batch: Batch) -> None:
         """Give a batch's memory back: at once, or when the last view of its `wire` is gone. Its result stays."""
         with self._guard:
-            if batch._pool is not self._pool:
-                raise ValueError(f"{batch!r} is not of this appender")
-            found = self._topics.get(batch.topic)
-            if found is not None and found.batch(batch.partition) is batch:
-                found.batches[batch.partition] = None
+            self._forget(batch)
             batch._release()
+
+    def set_apart(self, batch: Batch) -> None:
+        """The same, but its records can still be read: from a copy that is not counted. It cannot be sent any more."""
+        with self._guard:
+            self._forget(batch)
+            batch._set_apart()
+
+    def _forget(self, batch: Batch) -> None:
+        if batch._pool is not self._pool:
+            raise ValueError(f"{batch!r} is not of this appender")
+        found = self._topics.get(batch.topic)
+        if found is not None and found.batch(batch.partition) is batch:
+            found.batches[batch.partition] = None
 
     @property
     def checkpoint_every(self) -> int:

@@ -53,6 +53,7 @@ cdef class Batch:
     cdef list callbacks
     cdef int codec, magic
     cdef bint sealing
+    cdef bint apart  # its memory is its own
     cdef object plain  # what a compressed wire holds, once somebody asked: bytes, or rows of a message set
     cdef Py_ssize_t at  # where record number `cursor` stands, counted from the first record
     cdef int cursor
@@ -113,7 +114,7 @@ cdef class Batch:
             self.sealing = False
 
     cdef begin_seal(self):
-        if self.memory is None:
+        if self.memory is None or self.apart:
             raise ValueError(f"{self!r} has released its memory")
         if self.sealed or self.sealing:
             raise ValueError(f"{self!r} is sealed already")
@@ -126,7 +127,7 @@ cdef class Batch:
         self.capacity = self.limit = 0
 
     cdef end_seal(self, _Memory memory, int codec, int magic):
-        if self.memory is None:  # released by another thread while the GIL was away
+        if self.memory is None or self.apart:  # released by another thread while the GIL was away
             raise ValueError(f"{self!r} has released its memory")
         self.memory = memory
         self.data = memory.data
@@ -177,7 +178,7 @@ cdef class Batch:
         """A new producer id, epoch and sequence in a sealed batch (KIP-360). Views of the old `wire` keep the old bytes."""
         cdef _Memory memory = self.memory
         check_seal(0, producer_id, producer_epoch, base_sequence)
-        if not self.sealed or self.sealing or memory is None or self.magic != 2:
+        if not self.sealed or self.sealing or memory is None or self.apart or self.magic != 2:
             raise ValueError(f"{self!r} is not a sealed v2 batch that still has its memory")
         memory = self.filled(0, memory)
         write_producer(memory, producer_id, producer_epoch, base_sequence)
@@ -220,7 +221,7 @@ cdef class Batch:
         return list(parts)
 
     cdef check_split(self):
-        if self.count < 2 or self.done or self.sealing or self.parts is not None or self.memory is None:
+        if self.count < 2 or self.done or self.sealing or self.parts is not None or self.memory is None or self.apart:
             raise ValueError(f"{self!r} cannot be split")
 
     cdef Batch new_part(self, Batch whole, int first, list rows, Py_ssize_t size, Py_ssize_t turns):
@@ -286,6 +287,18 @@ cdef class Batch:
         self.data = NULL
         self.memory = None
         self.plain = None
+        self.apart = False
+        self.pool.credit(self.run_charge)
+        self.run_charge = 0
+
+    cdef set_apart(self):
+        cdef _Memory own
+        self.close()
+        if self.memory is not None and not self.apart:
+            own = own_memory(self.memory, self.memory.size if self.sealed else self.size)
+            self.memory = own
+            self.data = own.data
+            self.apart = True
         self.pool.credit(self.run_charge)
         self.run_charge = 0
 

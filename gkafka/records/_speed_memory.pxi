@@ -276,15 +276,21 @@ cdef class _Memory:
     """One buffer of the pool. It goes back when nothing refers to it any more, a memoryview of it included: bytes that a socket may
     still send are never written over (KAFKA-19012)."""
 
-    cdef _Pool pool
+    cdef _Pool pool  # None: it is counted nowhere
     cdef unsigned char* data
     cdef Py_ssize_t capacity, size
     cdef Py_ssize_t summed  # bytes behind the header that `sum` is the checksum of
     cdef uint32_t sum
 
     def __dealloc__(self):
-        if self.data != NULL:
+        global _live
+        if self.data == NULL:
+            return
+        if self.pool is not None:
             self.pool.give(self.data, self.capacity)
+        else:
+            _live -= 1
+            free(self.data)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         if self.data == NULL or flags & PyBUF_WRITABLE:
@@ -312,6 +318,19 @@ cdef _Memory new_memory(_Pool pool, Py_ssize_t capacity):
         raise MemoryError
     memory.capacity = capacity
     return memory
+
+
+cdef _Memory own_memory(_Memory memory, Py_ssize_t size):
+    """A copy of its first bytes in memory of no pool."""
+    cdef _Memory own = _Memory.__new__(_Memory)
+    global _live
+    own.data = <unsigned char*> malloc(size)
+    if own.data == NULL:
+        raise MemoryError
+    _live += 1
+    own.capacity = own.size = size
+    memcpy(own.data, memory.data, size)
+    return own
 
 
 cdef bint grow_memory(_Memory memory, Py_ssize_t used, Py_ssize_t capacity) noexcept:

@@ -351,13 +351,21 @@ cdef class Appender:
 
     def release(self, Batch batch not None):
         """Give a batch's memory back: at once, or when the last view of its `wire` is gone. Its result stays."""
+        self.forget(batch)
+        batch.release()
+
+    def set_apart(self, Batch batch not None):
+        """The same, but its records can still be read: from a copy that is not counted. It cannot be sent any more."""
+        self.forget(batch)
+        batch.set_apart()
+
+    cdef forget(self, Batch batch):
         cdef _Topic found
         if batch.pool is not self.pool:
             raise ValueError(f"{batch!r} is not of this appender")
         found = self.topics.get(batch.topic)
         if found is not None and found.batch(batch.partition) is batch:
             found.batches[batch.partition] = None
-        batch.release()
 
     @property
     def checkpoint_every(self):

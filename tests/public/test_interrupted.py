@@ -350,25 +350,35 @@ def test_closing_a_connection_may_be_interrupted_at_any_line(cluster: MockCluste
 
 
 class FailedBatch:
-    """Stands for one of two records, which are gone with its memory."""
+    """Stands for one of two records."""
 
-    count, topic, partition, extra = 2, "t", 0, SimpleNamespace(persisted="no")
+    count, size, wire_size, topic, partition, extra = 2, 100, 0, "t", 0, SimpleNamespace(persisted="no")
 
     def __init__(self, name: str) -> None:
         self.name, self.held = name, True
 
-    def record(self, index: int) -> str | None:
-        return f"{self.name}{index}" if self.held else None
+    def record(self, index: int) -> str:
+        return f"{self.name}{index}"
+
+
+class Buffer:
+    """Stands for the appender, and for the memory that producers share: notes which batches have left it."""
+
+    initial_bytes, bytes_apart = 100, 0
+
+    def set_apart(self, batch: Any) -> None:
+        batch.held = False
+
+    def give_room(self) -> None:
+        """Nobody waits."""
 
 
 def test_telling_what_failed_may_be_interrupted_at_any_line(run: Runner) -> None:
-    """Whatever the call that was ended did not say the next one says, with the records; all of the memory is given back."""
+    """Whatever the call that was ended did not say the next one says, with the records; all of them leave the buffer."""
 
     def take(n: int, gun: Gun) -> None:
-        def release(batch: Any) -> None:
-            batch.held = False
-
-        failures = Failures(threading.Lock(), threading.Lock(), release, lambda: None)
+        buffer: Any = Buffer()
+        failures = Failures(threading.Lock(), threading.Lock(), buffer, buffer)
         batches: list[Any] = [FailedBatch(name) for name in "abc"]
         for batch in batches:
             failures.keep(batch, NotLeaderForPartition(f"{n}"))
@@ -376,6 +386,7 @@ def test_telling_what_failed_may_be_interrupted_at_any_line(run: Runner) -> None
             failures.called(batch)
         error = None
         with contextlib.suppress(Shot), gun.aimed(n):
+            failures.make_room(lambda: not batches[0].held)
             error = failures.take()
         failures.called(batches[2])
         if error is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from random import Random
 from typing import Any
 
 import pytest
@@ -197,29 +198,53 @@ def test_memory_of_failed_records_is_given_to_others_who_need_it(connect: Any, m
     assert all(other.produce("t", b"y" * 9000).result(LIMIT_S).offset >= 0 for _ in range(4))
     error = error_of(failing.close)
     assert isinstance(error, DeliveryError)
-    assert "only logged" in str(error)
-    assert error.unlisted > 0
-    assert error.unlisted + len(error.records) == 4
-    assert pickle.loads(pickle.dumps(error)).unlisted == error.unlisted
+    assert error.unlisted == 0
+    assert [entry.record.value for entry in error.records] == [b"x" * 9000] * 4
 
 
-def test_a_client_that_closes_counts_what_its_producers_could_not_list(connect: Any, make_cluster: Any) -> None:
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_of_what_fails_as_much_is_listed_as_there_is_room_for(
+    connect: Any, make_cluster: Any, codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest; the rest, whose deliveries have told, is counted."""
+    monkeypatch.setattr("gkafka.failures.KEPT_BYTES", 40_000)
+    cluster = make_cluster()
+    client = ready(connect, cluster)
+    producer = client.get_producer(compression=codec, max_block_ms=20_000, **SMALL)
+    cluster.on("Produce", Error(29), times=None)
+    values = [Random(i).randbytes(9000) for i in range(20)]
+    for i, value in enumerate(values):
+        producer.produce("t", value, timestamp=1000 + i).exception(LIMIT_S)
+    error = error_of(producer.close)
+    assert isinstance(error, DeliveryError)
+    assert "only logged: more failed than there is room for" in str(error)
+    listed = len(error.records)
+    assert 6 <= listed <= 9, "four in the buffer, four beside it, more or less one of each"
+    assert error.unlisted + listed == 20
+    assert [(r.record.value, r.record.timestamp) for r in error.records] == [(values[i], 1000 + i) for i in range(20 - listed, 20)]
+    copied = pickle.loads(pickle.dumps(error))
+    assert (copied.unlisted, len(copied.records)) == (error.unlisted, listed)
+
+
+def test_a_client_that_closes_counts_what_its_producers_could_not_list(
+    connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gkafka.failures.KEPT_BYTES", 40_000)
     cluster = make_cluster()
     client = ready(connect, cluster)
     cluster.on("Produce", Error(29), times=None)
-    producers = [client.get_producer(max_block_ms=20_000, **SMALL) for _ in range(2)]
+    producers = [client.get_producer(max_block_ms=20_000, **SMALL) for _ in range(3)]
     for producer in producers:
-        for _ in range(4):
+        for _ in range(20):
             producer.produce("t", b"x" * 9000).exception(LIMIT_S)
     error = error_of(client.close)
     assert isinstance(error, DeliveryError)
-    assert error.unlisted > 0
-    assert error.unlisted + len(error.records) == 8
+    assert error.unlisted + len(error.records) == 60
+    assert 6 <= len(error.records) <= 9, "what is kept beside the buffer is kept for all producers"
 
 
 @pytest.mark.parametrize("call", ["flush", "close"])
-def test_failures_that_all_gave_their_memory_away_are_counted_for_who_asks(connect: Any, make_cluster: Any, call: str) -> None:
-    """None is left to be listed: that is no reason to say nothing."""
+def test_failures_that_all_left_the_buffer_are_listed_for_who_asks(connect: Any, make_cluster: Any, call: str) -> None:
     cluster = make_cluster()
     client = ready(connect, cluster)
     failing, other = (client.get_producer(max_block_ms=20_000, **SMALL) for _ in range(2))
@@ -230,8 +255,8 @@ def test_failures_that_all_gave_their_memory_away_are_counted_for_who_asks(conne
         other.produce("t", b"y" * 9000)
     error = error_of(getattr(failing, call))
     assert isinstance(error, DeliveryError)
-    assert (error.records, error.unlisted) == ([], 1)
-    assert "1 record(s) were not delivered (1 of them only logged" in str(error)
+    assert ([entry.record.value for entry in error.records], error.unlisted) == ([b"x" * 9000], 0)
+    assert "1 record(s) were not delivered; the first" in str(error)
     assert isinstance(error.__cause__, TopicAuthorizationFailed)
     failing.flush(LIMIT_S)
     other.flush(LIMIT_S)

@@ -495,6 +495,50 @@ def test_release_is_for_this_appenders_batches_and_may_be_repeated(impl: Any) ->
             use()
 
 
+@pytest.mark.parametrize("sealed", [None, 0, 3, "legacy"])
+def test_what_is_set_apart_can_be_read_and_is_counted_no_more(impl: Any, sealed: Any) -> None:
+    appender, other = make_appender(impl), make_appender(impl)
+    rows = [(5 + i, b"k%d" % i, b"v" * i, None) for i in range(50)]
+    batch = fill(impl, rows, appender=appender)
+    if sealed == "legacy":
+        batch.seal_legacy(1, 0, None)
+    elif sealed is not None:
+        batch.seal(sealed, None)
+    wire = batch.wire if batch.sealed else b""
+    with pytest.raises(ValueError, match="not of this appender"):
+        other.set_apart(batch)
+    for _ in range(3):
+        appender.set_apart(batch)
+        assert [(r.timestamp, r.key, r.value, None) for r in map(batch.record, range(50))] == rows
+    assert (appender.available < 1 << 20) == bool(wire), "what a socket may still send is counted as long"
+    del wire
+    assert appender.available == 1 << 20
+    again = appender.open("t", 0, 1.0)
+    assert again is not batch
+    for use in (
+        lambda: batch.seal(0, None),
+        lambda: batch.seal_legacy(1, 0, None),
+        lambda: batch.restamp(1, 1, 1),
+        lambda: batch.split(100),
+    ):
+        with pytest.raises(ValueError, match=r"released its memory|still has its memory|cannot be split|is sealed already"):
+            use()
+    before = impl.live_buffers()
+    appender.release(batch)
+    assert impl.live_buffers() == before - 1
+    assert batch.record(0) is None
+    assert appender.available == (1 << 20) - 256
+
+
+def test_what_is_released_is_not_set_apart(impl: Any) -> None:
+    appender = make_appender(impl)
+    batch = fill(impl, some_rows(5), appender=appender)
+    appender.release(batch)
+    appender.set_apart(batch)
+    assert batch.record(0) is None
+    assert appender.available == 1 << 20
+
+
 def test_nothing_leaks(impl: Any) -> None:
     def one_life(i: int) -> None:
         owner = Owner()
@@ -512,6 +556,8 @@ def test_nothing_leaks(impl: Any) -> None:
                 batch.complete(n)
             if n % 4:
                 appender.release(batch)
+            elif n % 8:
+                appender.set_apart(batch)
             owner.on_wait = lambda batch, d=delivery, v=view: (d, v)
             if not n % 2:
                 batch.fail(ValueError("x"))
