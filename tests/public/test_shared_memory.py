@@ -244,7 +244,12 @@ def test_a_client_that_closes_counts_what_its_producers_could_not_list(
 
 
 @pytest.mark.parametrize("call", ["flush", "close"])
-def test_failures_that_all_left_the_buffer_are_listed_for_who_asks(connect: Any, make_cluster: Any, call: str) -> None:
+@pytest.mark.parametrize("kept", [32 << 20, 0])
+def test_failures_that_all_left_the_buffer_are_told_to_who_asks(
+    connect: Any, make_cluster: Any, call: str, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That there is no room for any of them is no reason to say nothing."""
+    monkeypatch.setattr("gkafka.failures.KEPT_BYTES", kept)
     cluster = make_cluster()
     client = ready(connect, cluster)
     failing, other = (client.get_producer(max_block_ms=20_000, **SMALL) for _ in range(2))
@@ -255,8 +260,9 @@ def test_failures_that_all_left_the_buffer_are_listed_for_who_asks(connect: Any,
         other.produce("t", b"y" * 9000)
     error = error_of(getattr(failing, call))
     assert isinstance(error, DeliveryError)
-    assert ([entry.record.value for entry in error.records], error.unlisted) == ([b"x" * 9000], 0)
-    assert "1 record(s) were not delivered; the first" in str(error)
+    listed = [b"x" * 9000] if kept else []
+    assert ([entry.record.value for entry in error.records], error.unlisted) == (listed, 1 - len(listed))
+    assert f"1 record(s) were not delivered{'' if kept else ' (1 of them only logged: more failed than there is room for)'}" in str(error)
     assert isinstance(error.__cause__, TopicAuthorizationFailed)
     failing.flush(LIMIT_S)
     other.flush(LIMIT_S)
