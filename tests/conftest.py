@@ -1,7 +1,7 @@
 """For every suite: which implementation and which handlers are under test, and how Hypothesis runs.
 
 GKAFKA_IMPL=python or cython: the implementation of the records. GKAFKA_HANDLERS=recording: handlers that write down what gkafka asks of them,
-and are judged at the end of each test.
+and are judged at the end of each test. GKAFKA_IN_TURN=first or second: of a test for both handlers only one is run, of all of them about half with each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gkafka.records import IMPLEMENTATION
-from tests.turns import by_turn, scheduler
+from tests.turns import by_turn, in_turn, scheduler
 
 if TYPE_CHECKING:
     from gkafka.testing import MockCluster
@@ -46,8 +46,10 @@ settings.load_profile("gkafka")
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items[:] = by_turn(items)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept, others = in_turn(items, os.environ.get("GKAFKA_IN_TURN"))
+    items[:] = by_turn(kept)
+    config.hook.pytest_deselected(items=others)
 
 
 @pytest.hookimpl(optionalhook=True)

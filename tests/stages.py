@@ -34,7 +34,7 @@ NO_BROKER = (
 """Pure ones that need no broker at all, not even one in their own process."""
 TWICE = ("tests/public", "tests/regressions", "tests/spark")
 """The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers that write
-down what is asked of them; without what is thorough."""
+down what is asked of them; without what is thorough. Of a test for both handlers `make test` takes one there, `make thorough` the other one."""
 
 LESS_URGENT = ("nice", "-n", "5")
 
@@ -80,20 +80,15 @@ def with_kafka(marks: str) -> Stage:
     return Stage("kafka", 3, marks, WITH_KAFKA, more=["--no-loadscope-reorder"])
 
 
-TWIN = Stage(
-    "twin",
-    4,
-    QUICK,
-    TWICE,
-    left_out=WITH_KAFKA,
-    more=HANGS,
-    environment={"GKAFKA_IMPL": "python", "GKAFKA_HANDLERS": "recording"},
-)
+def twin(turn: str) -> Stage:
+    environment = {"GKAFKA_IMPL": "python", "GKAFKA_HANDLERS": "recording", "GKAFKA_IN_TURN": turn}
+    return Stage("twin", 4, QUICK, TWICE, left_out=WITH_KAFKA, more=HANGS, environment=environment)
+
 
 PLANS: dict[str, tuple[Stage, list[Stage]]] = {
     "check": (Stage("check", 6, QUICK, NO_BROKER, more=HANGS, environment=CYTHON), []),
-    "test": (with_kafka(QUICK), [pure(QUICK), TWIN]),
-    "thorough": (with_kafka(THOROUGH), [pure(THOROUGH)]),
+    "test": (with_kafka(QUICK), [pure(QUICK), twin("first")]),
+    "thorough": (with_kafka(THOROUGH), [pure(THOROUGH), twin("second")]),
 }
 """What is played in front, and what beside it, one after the other."""
 

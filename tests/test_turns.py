@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.turns import LONGEST, TOGETHER, by_turn, scheduler, together
+from tests.turns import LONGEST, TOGETHER, by_turn, in_turn, scheduler, together
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,6 +29,25 @@ def test_the_longest_come_first_and_each_file_keeps_its_order() -> None:
     given = ["tests/x.py::test_b", f"{shared}::test_d", "tests/x.py::test_a", f"{first}::test_e", f"{first}::test_c[1::2]"]
     names = [each.nodeid for each in by_turn([item(nodeid) for nodeid in given])]
     assert names == [given[3], given[4], given[1], given[0], given[2]]
+
+
+def test_in_turn_each_test_has_one_of_its_handlers_and_then_the_other_one() -> None:
+    def with_handler(test: int, handler: str, *others: Any) -> pytest.Item:
+        made: Any = item(f"tests/x.py::test_{test}[{handler}]")
+        made.callspec = SimpleNamespace(params={"run": handler, "others": others})
+        return cast("pytest.Item", made)
+
+    free = item("tests/x.py::test_free")
+    given = [with_handler(test, handler, 1, [2]) for test in range(100) for handler in ("threading", "gevent")]
+    first, second = (in_turn([*given, free], turn) for turn in ("first", "second"))
+    assert first[0][-1] is second[0][-1] is free
+    assert first[1] == second[0][:-1]
+    assert second[1] == first[0][:-1]
+    assert [kept.nodeid.split("[")[0] for kept in first[0][:-1]] == [kept.nodeid.split("[")[0] for kept in given[::2]]
+    assert 30 < sum("gevent" in kept.nodeid for kept in first[0]) < 70
+    assert in_turn(given, None) == (given, [])
+    with pytest.raises(pytest.UsageError, match="GKAFKA_IN_TURN='third': must be first or second"):
+        in_turn(given, "third")
 
 
 def test_those_of_the_same_brokers_are_handed_out_together() -> None:

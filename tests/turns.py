@@ -5,12 +5,15 @@ pytest-xdist hands out a file at a time, those of many tests first; a file of fo
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-__all__ = ["by_turn", "scheduler", "together"]
+__all__ = ["by_turn", "in_turn", "scheduler", "together"]
+
+HANDLERS = ("threading", "gevent")
 
 RELEASES, THREE_NODES = "releases", "three nodes"
 TOGETHER = {
@@ -87,3 +90,22 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
 
 def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
+
+
+def in_turn(items: Sequence[pytest.Item], turn: str | None) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Those to run and those to leave out. turn: None for all, "first" for one of the two handlers of each test, "second" for the other one."""
+    if turn not in (None, "first", "second"):
+        raise pytest.UsageError(f"GKAFKA_IN_TURN={turn!r}: must be first or second")
+    halves: tuple[list[pytest.Item], list[pytest.Item]] = [], []
+    for item in items:
+        halves[turn is not None and _is_second(item.nodeid, getattr(item, "callspec", None)) == (turn == "first")].append(item)
+    return halves
+
+
+def _is_second(name: str, call: Any) -> bool | None:
+    """Is it the turn of the other handler of this test? None if it has not one of both."""
+    found = [value for value in call.params.values() if value in HANDLERS] if call is not None else []
+    if len(found) != 1:
+        return None
+    turn = zlib.crc32(name.replace(found[0], "").encode()) & 1
+    return HANDLERS[turn] != found[0]

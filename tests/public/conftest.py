@@ -48,8 +48,7 @@ def connect(run: Runner, make_cluster: Callable[..., MockCluster]) -> Iterator[C
         with contextlib.suppress(KafkaException):  # what could not be delivered is the test's business
             client.close(2.0)
         assert time.monotonic() - begun < 4.0, "close() took long"
-        left = [w for w in client.handler.workers() if w.is_alive()]
-        assert not left, f"workers that did not end: {left}"
+        run.until(lambda handler=client.handler: not any(w.is_alive() for w in handler.workers()), 2.0)
 
 
 @pytest.fixture
