@@ -31,6 +31,7 @@ from gkafka.exceptions import (
 from gkafka.interceptors import InterceptorChain
 from gkafka.producerdriver import TICK_S, ProducerDriver
 from gkafka.records import compression
+from gkafka.records._check import UnknownPartition
 from gkafka.transactions import TransactionCalls, Transactions, check_transactional
 
 if TYPE_CHECKING:
@@ -381,7 +382,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         if partition is not None:
             given = find_index(partition, count)
             if given is None:
-                raise ConfigurationError(f"partition={partition!r}: topic {topic!r} has the partitions 0 to {count - 1}", topic=topic)
+                raise UnknownPartition(f"partition={partition!r}: topic {topic!r} has the partitions 0 to {count - 1}", topic=topic)
             return given
         if self._hash is None:
             return self._by_partitioner(topic, count, key)

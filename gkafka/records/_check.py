@@ -20,6 +20,10 @@ class NothingToSend(ConfigurationError, AssertionError):
     """A record without a key and without a value, where kafka-python takes none (its 1.4 says AssertionError, newer ones ValueError)."""
 
 
+class UnknownPartition(ConfigurationError, AssertionError):
+    """A record for a partition that its topic has not (kafka-python 1.4 says AssertionError)."""
+
+
 def nothing_to_send(topic: Any) -> NothingToSend:
     return NothingToSend(f"a record for {topic!r} with neither a key nor a value: give one of them")
 
