@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,9 +17,6 @@ __all__ = ["Failures", "Undelivered"]
 
 log = logging.getLogger(__name__)
 
-KEPT_BYTES = 32 << 20
-"""Of failed records, beside the buffer: for all producers of a client."""
-
 
 class Undelivered(NamedTuple):
     """A record that was not delivered. persisted: "no", or "maybe" where a broker may have written it without its answer reaching us."""
@@ -30,34 +26,27 @@ class Undelivered(NamedTuple):
     persisted: str
 
 
-class Apart(NamedTuple):
-    """A failed batch that has left the buffer. begin, end: what it takes among the bytes of all that ever have."""
-
-    batch: Batch
-    why: KafkaException
-    begin: int
-    end: int
-
-
 class Failures:
-    """Those of one producer. lock: the driver's; telling: one of its own, of who takes them or moves them; memory: what it shares with others.
+    """Those of one producer. lock: the driver's; telling: one of its own, of who takes them; memory: what it shares with other producers.
 
-    A failed batch holds its part of the buffer until its callbacks were called (`called`) and it was told of (`take`), or until somebody needs
-    that memory (`make_room`): then its records are copied out of the buffer, where all producers of a client keep KEPT_BYTES. Beyond that the
+    A failed batch holds its part of the buffer until its callbacks were called (`called`): for who sends, what is in the buffer is still to be
+    sent. Then its records are copied out of it, and wait to be told of (`take`). All producers of a client keep KEPT_BYTES there; beyond that the
     oldest are dropped, which were logged.
     """
 
     def __init__(self, lock: Any, telling: Any, appender: Appender, memory: ProducerMemory) -> None:
         self._lock, self._telling, self._appender, self._memory = lock, telling, appender, memory
-        self._kept: dict[Batch, KafkaException] = {}  # in the order in which they failed
+        self._failed: dict[Batch, KafkaException] = {}  # not told of, in the order in which they failed
         self._looked_at: set[Batch] = set()  # their callbacks are still to be called
-        self._apart: deque[Apart] = deque()  # they failed before those of _kept
+        self._apart: dict[Batch, int] = {}  # those of _failed that have left the buffer, and what they take
         self._told: dict[Batch, tuple[KafkaException, str]] = {}  # what take() is about to tell of, and how far each was persisted
         self._dropped = 0
-        self._first: KafkaException | None = None  # of those that were told or dropped
+        self._first_dropped: KafkaException | None = None
 
     def keep(self, batch: Batch, error: KafkaException) -> None:
-        """It failed with this error; `called` follows when its callbacks were called."""
+        """It failed with this error; `called` follows when its callbacks were called. Whoever was interrupted may say so once more."""
+        if batch.extra.told or batch in self._failed:
+            return
         log.log(
             logging.DEBUG if isinstance(error, TransactionAbortedError) else logging.ERROR,
             "%d record(s) for %s-%d not delivered (persisted: %s): %s",
@@ -69,55 +58,52 @@ class Failures:
         )
         with self._lock:
             self._looked_at.add(batch)
-            self._kept[batch] = error
+            self._failed[batch] = error
 
     def called(self, batch: Batch) -> None:
-        """Its callbacks were, if there are any: from now on it only waits to be told of."""
+        """Its callbacks were, if there are any: it leaves the buffer, and only waits to be told of."""
+        size = 0
         with self._lock:
             self._looked_at.discard(batch)
-            if batch not in self._kept:
-                self._leave_buffer(batch)
+            try:
+                self._appender.set_apart(batch)
+            except MemoryError:
+                self._drop(batch)
+            if batch in self._failed and batch not in self._apart:
+                size = self._apart[batch] = max(batch.wire_size or batch.size, self._appender.initial_bytes)  # as in the buffer
+        if size:
+            self._memory.keep_apart(size)
 
-    # -- room ------------------------------------------------------------------------------------------------------------------
-    def make_room(self, enough: Callable[[], bool]) -> None:
-        """Move the oldest out of the buffer until there is enough of it for newer records."""
-        if not self._kept:
-            return
-        with self._telling, self._lock:
-            for batch in [batch for batch in self._kept if batch not in self._looked_at]:
-                if enough():
-                    break
-                self._leave_buffer(batch)
-                if not (self._apart and self._apart[-1].batch is batch):  # as whoever was interrupted here left it
-                    begin = self._apart[-1].end if self._apart else 0
-                    held = max(batch.wire_size or batch.size, self._appender.initial_bytes)  # what it took of the buffer at least
-                    self._apart.append(Apart(batch, self._kept[batch], begin, begin + held))
-                del self._kept[batch]
-            self._drop_oldest()
-
+    # -- how much is kept --------------------------------------------------------------------------------------------------------
     @property
     def bytes_apart(self) -> int:
         """What is kept outside of the buffer."""
-        try:
-            return self._apart[-1].end - self._apart[0].begin
-        except IndexError:
-            return 0
+        with self._lock:
+            return sum(self._apart.values())
 
-    def _leave_buffer(self, batch: Batch) -> None:
-        try:
-            self._appender.set_apart(batch)
-        except MemoryError:
+    @property
+    def oldest(self) -> float | None:
+        """When the batch was begun that would be dropped first; None if there is none."""
+        with self._lock:
+            return next(iter(self._apart)).created if self._apart else None
+
+    def drop_oldest(self) -> int:
+        """Of what has left the buffer. Returns how many bytes that frees."""
+        with self._lock:
+            if not self._apart:
+                return 0
+            batch, size = next(iter(self._apart.items()))
+            self._drop(batch)
+            return size
+
+    def _drop(self, batch: Batch) -> None:
+        self._apart.pop(batch, None)
+        why = self._failed.pop(batch, None)
+        if why is not None and not batch.extra.told:
+            self._dropped += batch.count
+            self._first_dropped = self._first_dropped or why
+        if not batch.extra.told:
             self._appender.release(batch)
-
-    def _drop_oldest(self) -> None:
-        beyond = self._memory.bytes_apart - KEPT_BYTES
-        while beyond > 0 and self._apart:
-            batch, why, begin, end = self._apart.popleft()
-            beyond -= end - begin
-            if batch not in self._told:
-                self._dropped += batch.count
-                self._first = self._first or why
-                self._appender.release(batch)
 
     # -- telling ---------------------------------------------------------------------------------------------------------------
     def take(self) -> DeliveryError | None:
@@ -125,42 +111,35 @@ class Failures:
 
         Whatever comes between (a signal handler's exception), nothing is forgotten before all of it was done: the next call goes on.
         """
-        if not (self._kept or self._apart or self._told or self._dropped):
+        if not (self._failed or self._told or self._dropped):
             return None
         with self._telling:
-            while self._apart:
-                self._tell_of(self._apart[0].batch, self._apart[0].why)
-                self._apart.popleft()
             with self._lock:
-                failed = list(self._kept.items())
-            for batch, why in failed:
-                self._tell_of(batch, why)
-                with self._lock:
-                    if batch not in self._looked_at:  # or `called` does it
-                        self._leave_buffer(batch)
-                    self._kept.pop(batch, None)
+                for batch, why in self._failed.items():
+                    self._told[batch] = why, batch.extra.persisted
+                    batch.extra.told = True
+                freed = sum(self._apart.values())
+                self._apart.clear()
+                self._failed.clear()
+            self._memory.keep_apart(-freed)
             if not (self._told or self._dropped):
                 return None  # another caller was told
             return self._all_told()
 
-    def _tell_of(self, batch: Batch, why: KafkaException) -> None:
-        self._first = self._first or why
-        self._told[batch] = why, batch.extra.persisted
-
     def _all_told(self) -> DeliveryError:
-        self._memory.give_room()
-        told, dropped, first = self._told, self._dropped, self._first
+        told, dropped, first_dropped = self._told, self._dropped, self._first_dropped
         count = sum(batch.count for batch in told) + dropped
         more = f" ({dropped} of them only logged: more failed than there is room for)" if dropped else ""
+        first = first_dropped or next(why for why, _ in told.values())
         error = DeliveryError(
             f"{count} record(s) were not delivered{more}; the first: {first}", partial(_undelivered, told), unlisted=dropped
         )
         error.__cause__ = first
         try:
-            self._told, self._dropped, self._first = {}, 0, None
+            self._told, self._dropped, self._first_dropped = {}, 0, None
             return error
         except BaseException:
-            self._told, self._dropped, self._first = told, dropped, first
+            self._told, self._dropped, self._first_dropped = told, dropped, first_dropped
             raise
 
 

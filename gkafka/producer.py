@@ -5,8 +5,8 @@ Documented: pykafka-2.0.4 Producer; keywords that are newer are those of pykafka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -25,6 +25,7 @@ from gkafka.exceptions import (
     ProducerStoppedException,
     SerializationError,
 )
+from gkafka.failures import Undelivered
 from gkafka.nativeproducer import NativeProducer
 from gkafka.ownedbroker import OwnedBroker
 from gkafka.partitioners import RandomPartitioner, random_partitioner
@@ -137,6 +138,7 @@ class Producer:
         self._pending_timeout_ms = check_count("pending_timeout_ms", pending_timeout_ms, low=-1)
         self._block, self._synchronous, self._serializer = block_on_queue_full, sync, serializer
         self._reports: Any = self._handler.local() if delivery_reports and not sync else None
+        self._late: list[Delivery] = []  # with sync=True: those whose produce() did not wait for their outcome
         self._engine: NativeProducer | None = None
         self._lane: Lane | None = None
         self._look_at = self._generation = 0
@@ -187,9 +189,20 @@ class Producer:
         with self._each_told_once():  # after a stop() that was cut short, this goes on with what is left
             self._engine.close(self._pending_timeout())
 
-    def _each_told_once(self) -> AbstractContextManager[None]:
-        """What was not delivered is told once: by its own produce() with sync=True, by its report with delivery_reports=True."""
-        return suppress(DeliveryError) if self._synchronous or self._reports is not None else nullcontext()
+    @contextmanager
+    def _each_told_once(self) -> Iterator[None]:
+        """What was not delivered is told once: by its own produce() with sync=True, if that saw the outcome, by its report with delivery_reports=True."""
+        with suppress(DeliveryError) if self._synchronous or self._reports is not None else nullcontext():
+            yield
+        if not self._late:
+            return
+        errors = [(late, error) for late in self._late if late.done() and (error := late.exception(0)) is not None]
+        self._late = [late for late in self._late if not late.done()]
+        if errors:
+            undelivered = [Undelivered(late.record, error, getattr(error, "persisted", None) or "no") for late, error in errors]
+            first = errors[0][1]
+            told = DeliveryError(f"{len(errors)} record(s) were not delivered after all; the first: {first}", undelivered)
+            raise told from first
 
     def _pending_timeout(self) -> float | None:
         """Seconds; None: until every message has an outcome, which each has after a while."""
@@ -309,6 +322,7 @@ class Producer:
         except KafkaTimeoutError as exc:
             if delivery.done():
                 raise
+            self._late = [*(late for late in self._late if not late.done() or late.exception(0) is not None), delivery]
             raise ProduceFailureError(
                 f"{delivery.topic}-{delivery.partition}: no outcome within pending_timeout_ms={self._pending_timeout_ms}; "
                 "the message is still being delivered",

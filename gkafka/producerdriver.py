@@ -40,7 +40,6 @@ from gkafka.wire.produce import ProduceRequest, holds_zstd, record_format
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.net.channel import Channel
-    from gkafka.producermemory import Place
     from gkafka.records import Appender, Batch
     from gkafka.transactions import Transactions
 
@@ -732,11 +731,6 @@ class ProducerDriver:
         self.sender.pressed = pressed
         if pressed and self.accumulator.unsettled:
             self.kick()
-
-    def move_failures(self, place: Place) -> bool:
-        """Move failed batches out of the buffer until there is room for a caller, who may be another producer's. True: there is."""
-        self.failures.make_room(lambda: place.driver.available >= place.size)
-        return place.driver.available >= place.size
 
     def _give_back(self, batch: Batch) -> None:
         """Its callbacks had their look at the records, or could not wait for it. What failed is still to be reported."""

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "ProducerMemory"]
 
+KEPT_BYTES = 32 << 20
+"""Of failed records, beside the buffer: for all producers of a client."""
+
 
 class Place:
     """One caller's place in the line. size: bytes that it waits for; event: set when it may try; in_callback: it is the worker of delivery
@@ -42,6 +45,7 @@ class ProducerMemory:
         self.budget = records.Budget(0, handler.Mutex())
         self._shares: weakref.WeakKeyDictionary[ProducerDriver, int] = weakref.WeakKeyDictionary()
         self._line: list[weakref.ref[Place]] = []
+        self._apart = 0
 
     def join(self, driver: ProducerDriver, buffer_bytes: int) -> None:
         """A producer begins."""
@@ -55,12 +59,19 @@ class ProducerMemory:
             self._shares.pop(driver, None)
             self.budget.limit = max(self._shares.values(), default=0)
 
-    @property
-    def bytes_apart(self) -> int:
-        """What all producers keep of failed records outside of the buffer."""
+    def keep_apart(self, size: int) -> None:
+        """So many bytes more of failed records, or less, are kept outside of the buffer: beyond KEPT_BYTES the oldest are dropped, whosever they are."""
+        self._apart += size
+        if self._apart <= KEPT_BYTES:
+            return
         with self._lock:
-            drivers = list(self._shares)
-        return sum(driver.failures.bytes_apart for driver in drivers)
+            holders = [driver.failures for driver in self._shares]
+        kept = sum(
+            failures.bytes_apart for failures in holders
+        )  # what two callers counted at once, or a producer that is gone held, is in here
+        while kept > KEPT_BYTES and (found := [(when, n) for n, failures in enumerate(holders) if (when := failures.oldest) is not None]):
+            kept -= holders[min(found)[1]].drop_oldest()
+        self._apart = kept
 
     @property
     def contended(self) -> bool:
@@ -93,19 +104,15 @@ class ProducerMemory:
         self.give_room()
 
     def make_room(self, place: Place) -> bool:
-        """Let failed records leave the buffer that only wait to be told of: it is needed for what can still be sent. True: try again.
-
-        For a callback then what it may take beyond the limits: it bounds what is held although the callbacks' worker, which alone ends that,
-        waits for nobody. At last delivered records that only wait for a look of callbacks; not of other producers if it is its own producer's
-        buffer that is too small.
+        """For a callback: what it may take beyond the limits. It bounds what is held although the callbacks' worker, which alone ends that, waits
+        for nobody. At last delivered records that only wait for a look of callbacks; not of other producers if it is its own producer's buffer that
+        is too small. True: try again.
         """
+        if not place.in_callback:
+            return False
         with self._lock:
             drivers = [place.driver, *(d for d in self._shares if d is not place.driver)]
             share = self._shares.get(place.driver, 0)
-        if any(driver.move_failures(place) for driver in drivers):
-            return True
-        if not place.in_callback:
-            return False
         if place.beyond < share:
             place.beyond = share
             return True

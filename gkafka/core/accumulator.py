@@ -29,15 +29,16 @@ class Flight:
     order: rank in its partition; of a part the whole batch's rank and where in it the part begins. is_part: it was made by a split: like
     a retry it stands for numbers that were sent before. sequence: base sequence number, -1 until one is given at the first send. producer: the id that the
     sequence belongs to. persisted: "no" until a broker may have written the batch, then "maybe", "yes" once acknowledged; before: what it
-    was before the present try. unsent: tries that found no connection, or no leader. refused: why the last try failed.
+    was before the present try. unsent: tries that found no connection, or no leader. refused: why the last try failed. told: whoever asked what
+    failed was told of it.
     """
 
-    __slots__ = ("before", "is_part", "order", "persisted", "producer", "queue", "refused", "sequence", "unsent")
+    __slots__ = ("before", "is_part", "order", "persisted", "producer", "queue", "refused", "sequence", "told", "unsent")
 
     def __init__(self, queue: PartitionQueue, order: tuple[int, int]) -> None:
         self.queue = queue
         self.order = order
-        self.is_part = False
+        self.is_part = self.told = False
         self.sequence = -1
         self.unsent = 0
         self.producer: ProducerId | None = None

@@ -90,7 +90,20 @@ def test_a_sync_message_without_an_outcome_in_pending_timeout_ms_is_told(client:
     assert isinstance(error, ProduceFailureError)
     assert "pending_timeout_ms=200" in str(error)
     assert 0.15 < clock.seconds < 0.6
+    time.sleep(0.6)  # it arrives
     producer.stop()
+
+
+def test_a_sync_message_that_was_still_being_delivered_is_told_by_stop_when_it_is_given_up(
+    client: KafkaClient, cluster: MockCluster
+) -> None:
+    producer = client.topics["t"].get_sync_producer(pending_timeout_ms=200)
+    cluster.on("Produce", Drop(before=True), times=None)
+    assert isinstance(error_of(producer.produce, b"left behind"), ProduceFailureError)
+    told = error_of(producer.stop)
+    assert isinstance(told, DeliveryError)
+    assert [(entry.record.value, entry.persisted) for entry in told.records] == [(b"left behind", "maybe")]
+    producer.stop()  # told once
 
 
 def test_pending_timeout_ms_of_minus_one_waits_for_every_outcome(client: KafkaClient, cluster: MockCluster) -> None:
