@@ -17,6 +17,7 @@ from gkafka import __version__
 from gkafka.cli.commands import Group
 from gkafka.cli.connection import connection_options, keep_as
 from gkafka.cli.failures import INTERRUPTED, code_of, tell
+from gkafka.cli.output import nobody_reads
 
 __all__ = ["COMMANDS", "PROG", "Entry", "main", "tools"]
 
@@ -140,7 +141,7 @@ def _run(args: list[str]) -> int:
     except click.exceptions.Exit as exc:
         return exc.exit_code
     except BrokenPipeError:
-        return 0  # whoever read the output has had enough, as head has: that is no failure
+        return 0  # of what goes on without end: whoever read it has had enough, as head has, and nothing had failed
     except (KeyboardInterrupt, EOFError, click.Abort):
         return INTERRUPTED
     except Exception as exc:
@@ -160,7 +161,7 @@ def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
     except OSError as exc:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again at its end, and complains
+        nobody_reads()
         if code == 0 and not isinstance(exc, BrokenPipeError):
             tell(exc)
             return code_of(exc)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import count as count_up
 from typing import TYPE_CHECKING, Any
 
@@ -154,5 +153,4 @@ def _show_again(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:
     else:
         lines = [now, *_lines(found, each)]
         drawn = on_terminal()
-        write((HOME_AND_CLEAR if drawn else "") + "\n".join(lines) + ("" if drawn else "\n"))
-    sys.stdout.flush()
+        write((HOME_AND_CLEAR if drawn else "") + "\n".join(lines) + ("" if drawn else "\n"), goes_on=True)

@@ -22,6 +22,7 @@ __all__ = [
     "json_line",
     "json_option",
     "note",
+    "nobody_reads",
     "on_terminal",
     "quoted",
     "styled",
@@ -81,11 +82,29 @@ def styled(text: str, colour: str | None, **style: Any) -> str:
     return click.style(text, fg=colour, **style) if (colour or style) and coloured() else text
 
 
-def write(text: str) -> None:
-    """A line on standard output, as it is: clean() what came from elsewhere. Raises OSError where there is none."""
+def write(text: str, *, goes_on: bool = False) -> None:
+    """A line on standard output, as it is: clean() what came from elsewhere. Raises OSError where there is none.
+
+    A reader that has left, as head does, has had enough: the command goes on to its end, whose exit code says whether something failed.
+    goes_on: of a command that has no end; its line is out at once, and a reader that has left is a BrokenPipeError.
+    """
     if sys.stdout is None:  # what Python makes of a descriptor that is closed
         raise OSError(errno.EBADF, "standard output is closed")
-    sys.stdout.write(text + "\n")
+    try:
+        sys.stdout.write(text + "\n")
+        if goes_on:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if goes_on:
+            raise
+        nobody_reads()
+
+
+def nobody_reads() -> None:
+    """Have standard output go nowhere: what Python holds for a reader that has left it would write again, and complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def note(text: str, *, keep: str = "") -> None:
@@ -176,10 +195,10 @@ def document(value: Any) -> None:
 
 
 def json_line(value: Any) -> None:
-    """Print one line of JSON Lines: what a command writes that goes on."""
+    """Print one line of JSON Lines, at once: what a command writes that goes on. Raises BrokenPipeError."""
     from json import dumps
 
-    write(dumps(value, separators=(",", ":"), default=_plain))
+    write(dumps(value, separators=(",", ":"), default=_plain), goes_on=True)
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,6 @@ print_topics, reset_offsets, create_topic, delete_topic
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -192,8 +191,7 @@ def consume_topic(ctx: click.Context, topic: str, limit: int, outfile: str | Non
             texts = _values(consumer, limit)
             if outfile is None:
                 for text in texts:
-                    write(clean(text, keep="\t"))
-                    sys.stdout.flush()
+                    write(clean(text, keep="\t"), goes_on=True)
             else:
                 with open(outfile, "w", encoding="utf-8", errors="surrogateescape") as file:
                     file.writelines(text + "\n" for text in texts)

@@ -16,6 +16,7 @@ import click
 import pytest
 
 import gkafka
+from gkafka import KafkaClient
 from gkafka.cli.app import COMMANDS, tools
 from gkafka.exceptions import (
     AdminError,
@@ -28,7 +29,7 @@ from gkafka.exceptions import (
     TlsError,
     UnknownTopicOrPartition,
 )
-from gkafka.testing import MockCluster
+from gkafka.testing import Error, MockCluster
 from tests.cli.conftest import Tool
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -251,6 +252,41 @@ def test_a_reader_that_has_had_enough_is_no_failure(cluster: MockCluster) -> Non
 def test_a_reader_that_closes_at_once_is_no_failure() -> None:
     told = run("bash", "-c", f"{sys.executable} -m gkafka.cli --help | true; echo ${{PIPESTATUS[0]}}")
     assert (told.stdout, told.stderr) == ("0\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "reader", "code"),
+    [
+        ("doctor -b 127.0.0.1:1", "head -n 1 >&2", 1),
+        ("doctor -b 127.0.0.1:1", "true", 1),
+        ("doctor -b 127.0.0.1:1 --json", "true", 1),
+        ("topics list -b {there}", "true", 0),
+        ("doctor -b {there}", "true", 0),
+    ],
+)
+def test_a_reader_that_leaves_hides_no_failure(words: str, reader: str, code: int, cluster: MockCluster) -> None:
+    # Without a buffer each line finds out at once that nobody reads; with one it is what happens to long output.
+    command = f"export PYTHONUNBUFFERED=1; {' '.join(TOOL)} {words.format(there=cluster.bootstrap)} | {reader}; echo ${{PIPESTATUS[0]}}"
+    told = run("bash", "-c", command)
+    assert told.stdout == f"{code}\n"
+    assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_records_that_were_not_delivered_are_a_failure_though_nobody_reads_it(unbuffered: str, cluster: MockCluster) -> None:
+    cluster.on("Produce", Error(87), times=None)
+    command = f"export PYTHONUNBUFFERED={unbuffered}; echo a | {' '.join(TOOL)} produce payments --json -b {cluster.bootstrap} | true"
+    told = run("bash", "-c", command + "; echo ${PIPESTATUS[1]}")
+    assert told.stdout == "1\n"
+    assert told.stderr.count("not delivered") == 1
+
+
+def test_what_was_to_be_done_is_done_though_nobody_reads_the_plan(cluster: MockCluster) -> None:
+    words = f"offsets reset billing --topic payments --to-latest --create --yes -b {cluster.bootstrap}"
+    told = run("bash", "-c", f"export PYTHONUNBUFFERED=1; {' '.join(TOOL)} {words} | true; echo ${{PIPESTATUS[0]}}")
+    assert told.stdout == "0\n"
+    with KafkaClient(cluster.bootstrap) as client:
+        assert client.admin().list_group_offsets("billing")["payments", 0].offset == 0
 
 
 @pytest.mark.parametrize("words", ["--help", "version --json"])
