@@ -9,7 +9,7 @@ import click
 from gkafka.cli.arguments import GROUP, near_groups, yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
-from gkafka.cli.lag import LAG_COLUMNS, behind, total_of
+from gkafka.cli.lag import LAG_COLUMNS, behind, beyond, total_of
 from gkafka.cli.output import Column, clean, document, json_option, styled, table, wants_json, write
 from gkafka.cli.topics import finish
 
@@ -95,6 +95,8 @@ def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
         _show_head(told)
         if told["partitions"]:
             table(told["partitions"], LAG_COLUMNS)
+        for line in beyond(told["group"], told["partitions"]):
+            write(line)
 
 
 def _head(about: GroupDescription) -> dict[str, Any]:

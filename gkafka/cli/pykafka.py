@@ -121,30 +121,36 @@ def print_offsets(ctx: click.Context, topic: str, offset: int) -> None:
 @click.pass_context
 def print_consumer_lag(ctx: click.Context, topic: str, consumer_group: str) -> None:
     """What a group is behind on a topic. Newer: lag GROUP --topic TOPIC."""
+    from gkafka.cli.lag import beyond, total_of
+
     with connect(ctx) as client:
         admin = client.admin()
         with near_topics(admin):
             wanted = _partitions(admin, topic)
+        committed = admin.list_group_offsets(consumer_group, wanted)  # before the ends: a group that is reading is never beyond them
+        with near_topics(admin):
             latest = admin.list_offsets(dict.fromkeys(wanted, -1))
-        committed = admin.list_group_offsets(consumer_group, wanted)
         if all(at.offset < 0 for at in committed.values()):
             with near_groups(admin):
                 admin.describe_groups([consumer_group])  # raises where there is no such group
     rows = [
         {
             "partition": tp.partition,
-            "lag": max(0, latest[tp] - at.offset) if at.offset >= 0 else None,
+            "lag": latest[tp] - at.offset if at.offset >= 0 else None,
             "latest_offset": latest[tp],
             "current_offset": at.offset if at.offset >= 0 else None,
         }
         for tp, at in sorted(committed.items())
     ]
-    total = sum(row["lag"] or 0 for row in rows)
+    total = total_of(rows) or 0
     if wants_json(ctx):
         document({"topic": topic, "group": consumer_group, "lag": total, "partitions": rows})
         return
     table(rows, ["partition", "lag", "latest_offset", "current_offset"])
     write(f"\n Total lag: {total:,} messages.")
+    told = [{"topic": topic, "committed": row["current_offset"], "end": row["latest_offset"], **row} for row in rows]
+    for line in beyond(consumer_group, told):
+        note(line)
 
 
 @command("print_managed_consumer_groups")

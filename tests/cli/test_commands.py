@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.admin import GroupOffset
-from gkafka.testing import MockCluster, Reply
+from gkafka.testing import Delay, MockCluster, Reply
 from gkafka.wire import access, configs
 from tests.cli.conftest import Tool
 
@@ -200,6 +201,35 @@ def test_lag_again_and_again_is_a_line_of_json_each(ask: Tool, filled: MockClust
     looks = [json.loads(line) for line in told.out.splitlines()]
     assert [look["groups"][0]["lag"] for look in looks] == [6, 6, 6]
     assert looks[0]["time"] < looks[2]["time"]
+
+
+def test_a_group_beyond_the_end_of_the_log_is_told_and_hides_no_other_partitions_lag(
+    ask: Tool, client: KafkaClient, filled: MockCluster
+) -> None:
+    client.admin().alter_group_offsets("billing", {("orders", 1): 55})
+    (found,) = json.loads(ask("lag", "billing", "--json").out)
+    assert (found["lag"], [p["lag"] for p in found["partitions"]]) == (6, [6, -45])
+    told = ask("print_consumer_lag", "orders", "billing")
+    assert rows(told.out)[1:3] == [["0", "6", "10", "4"], ["1", "-45", "10", "55"]]
+    assert told.out.endswith("\n\n Total lag: 6 messages.\n")
+    assert "committed 55 of orders:1, beyond the end of the log, 10" in told.err
+    assert json.loads(ask("print_consumer_lag", "orders", "billing", "--json").out)["lag"] == 6
+    for words in (("lag",), ("lag", "billing"), ("groups", "describe", "billing"), ("lag", "--watch", "--count", 1)):
+        shown = ask(*words).out
+        assert "'billing': committed 55 of orders:1, beyond the end of the log, 10\n" in shown
+        assert "next: stop the group, and kafka-tools offsets reset billing --topic orders:1 --to-latest, or --to-earliest\n" in shown
+    assert rows(ask("lag").out)[1] == ["billing", "Empty", "0", "6"]
+    assert rows(ask("lag", "billing").out)[2][:6] == ["billing", "orders", "1", "55", "10", "-45"]
+
+
+def test_watching_says_since_when_nobody_answers(ask: Tool, filled: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gkafka.cli.lag.LATE_S", 0.1)
+    assert ask("lag", "--watch", "--count", 2, "--interval", 0.1).err == ""
+    filled.on("ListGroups", Delay(0.5), times=1)
+    told = ask("lag", "--watch", "--count", 2, "--interval", 0.1, "--json")
+    (line,) = told.err.splitlines()
+    assert re.fullmatch(r"kafka-tools: the brokers do not answer since 2\S+Z; what is shown is from before", line)
+    assert len(told.out.splitlines()) == 2
 
 
 def test_an_unknown_group_is_told_with_the_nearest(ask: Tool, filled: MockCluster) -> None:
