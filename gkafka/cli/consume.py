@@ -10,6 +10,7 @@ import click
 
 from gkafka.cli.arguments import GROUP, TOPIC
 from gkafka.cli.connection import CONSUMER, MEMBER, POSITION, connect, connection_options, settings_of
+from gkafka.cli.lastrecords import last_of
 from gkafka.cli.output import note
 from gkafka.cli.pipes import Output, check_reader, stoppable
 from gkafka.cli.quantities import PARTITION, RECORDS
@@ -59,7 +60,7 @@ class Wanted(NamedTuple):
     type=StartType(),
     help="earliest (the default), latest, an offset, 1h ago (s m h d w), a time (2026-01-31T08:00:00Z), or @MILLISECONDS.",
 )
-@click.option("--last", type=RECORDS, metavar="N", help="Begin N records before the end of each partition.")
+@click.option("--last", type=RECORDS, metavar="N", help="Begin with the last N records of each partition.")
 @click.option("-p", "--partition", "partitions", type=PARTITION, multiple=True, help="Only this one; may be given again.")
 @click.option("-g", "--group", type=GROUP, help="Go on where this group stands, share with its members, and commit what was printed.")
 @click.option("--no-group", is_flag=True, help="Read alone, whatever group.id the file of --config has.")
@@ -297,7 +298,12 @@ class Reading:
         if wanted.group is not None:
             consumer.assign(partitions)
             return consumer
-        starts = starts_of(client, partitions, wanted.start or Start("end", EARLIEST), committed=wanted.committed)
+        start = wanted.start or Start("end", EARLIEST)
+        if start.kind == "last":
+            ends = self._ends or ends_of(client, partitions, committed=wanted.committed)
+            starts = last_of(client, consumer, ends, start.value)
+        else:
+            starts = starts_of(client, partitions, start, committed=wanted.committed)
         if not wanted.follow:
             starts = {tp: offset for tp, offset in starts.items() if offset < self._ends[tp]}
             self._ends = {tp: self._ends[tp] for tp in starts}

@@ -33,7 +33,8 @@ LARGEST = (1 << 63) - 1
 
 
 class Start(NamedTuple):
-    """kind: "end" (-2 earliest or -1 latest), "offset", "time" (ms since the epoch) or "last" (so many records of each partition)."""
+    """kind: "end" (-2 earliest or -1 latest), "offset", "time" (ms since the epoch) or "last" (so many records of each partition, which
+    lastrecords.last_of() looks for)."""
 
     kind: str
     value: int
@@ -133,8 +134,6 @@ def starts_of(
     if start.kind == "time":
         timed = _offsets(client, dict.fromkeys(asked, start.value), committed=committed)
         return {tp: timed[tp] if timed[tp] >= 0 else latest[tp] for tp in asked}
-    if start.kind == "last":
-        return {tp: max(earliest[tp], latest[tp] - start.value) for tp in asked}
     for tp in asked:
         if not earliest[tp] <= start.value <= latest[tp]:
             raise ToolError(

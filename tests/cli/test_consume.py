@@ -162,6 +162,49 @@ def test_the_last_records_are_those_of_each_partition(cluster: MockCluster) -> N
     ]
 
 
+def transactions(cluster: MockCluster, values: list[bytes], *, aborted: int = 0, partition: int = 0) -> None:
+    """Each value in a transaction of its own, then so many records in one that is aborted."""
+    with KafkaClient(cluster.bootstrap) as client, client.get_producer(transactional_id="x") as producer:
+        producer.init_transactions()
+        for value in values:
+            producer.begin_transaction()
+            producer.produce("many", value, partition=partition)
+            producer.commit_transaction()
+        if aborted:
+            producer.begin_transaction()
+            for _ in range(aborted):
+                producer.produce("many", b"gone", partition=partition)
+            producer.flush()
+            producer.abort_transaction()
+
+
+@pytest.mark.parametrize("aborted", [0, 1, 50])
+def test_the_last_records_are_found_behind_markers_and_aborted_ones(cluster: MockCluster, aborted: int) -> None:
+    transactions(cluster, [b"0-%d" % i for i in range(4)], aborted=aborted)
+    transactions(cluster, [b"1-%d" % i for i in range(8)], partition=1)
+    write(cluster, [b"2-%d" % i for i in range(8)], "many", partition=2)
+    for last in (1, 2, 3, 6, 100):
+        shown = tool("consume", "many", "-b", cluster.bootstrap, "--last", str(last))
+        assert (shown.code, shown.err) == (0, "")
+        expected = [b"%d-%d" % (p, i) for p, size in ((0, 4), (1, 8), (2, 8)) for i in range(max(0, size - last), size)]
+        assert sorted(shown.lines) == expected
+    assert tool("consume", "many", "-b", cluster.bootstrap, "-p", "0", "--last", "1", "--follow", "-n", "1").lines == [b"0-3"]
+
+
+def test_the_last_records_are_looked_for_at_the_end_alone(cluster: MockCluster) -> None:
+    write(cluster, [b"%d" % i for i in range(100)])
+    assert tool("consume", "t", "-b", cluster.bootstrap, "--last", "2").lines == [b"98", b"99"]
+    asked = [p.fetch_offset for r in cluster.requests("Fetch") for t in r.message.topics for p in t.partitions]
+    assert asked
+    assert min(asked) == 98
+
+
+def test_the_last_of_nothing_is_nothing(cluster: MockCluster) -> None:
+    transactions(cluster, [], aborted=5)
+    shown = tool("consume", "many", "-b", cluster.bootstrap, "--last", "3")
+    assert (shown.code, shown.out, shown.err) == (0, b"", "")
+
+
 def test_several_topics_are_read_together(cluster: MockCluster) -> None:
     write(cluster, [b"a"])
     write(cluster, [b"b"], "many")
