@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gkafka.admin import AclOperation, TopicDescription
-from gkafka.cli.checkups import FAIL, OK, SKIP, WARN, Finding
-from gkafka.exceptions import AdminError, KafkaException, UnknownTopicOrPartition, UnsupportedVersion
+from gkafka.cli.checkups import FAIL, OK, SKIP, WARN, Begin, Finding, Limit
+from gkafka.exceptions import AdminError, KafkaException, UnknownTopicOrPartition, UnsupportedVersion, error_for
+from gkafka.wire.groups import FindCoordinatorRequest
 
 if TYPE_CHECKING:
     from gkafka.client import KafkaClient
@@ -20,12 +21,12 @@ APPEND_TIME = 1
 
 
 # -- the clocks ------------------------------------------------------------------------------------------------------------
-def clock(client: KafkaClient, limit_s: float, far_ms: float) -> Iterator[Finding]:
+def clock(client: KafkaClient, limit: Limit, far_ms: float) -> Iterator[Finding]:
     """The clock of the quorum's leader: it tells of itself that it is up to date now (KIP-836, Kafka 3.3 and newer)."""
     now = client.handler.time
     before = now()
     try:
-        quorum = client.admin().describe_quorum(timeout=limit_s)
+        quorum = client.admin().describe_quorum(timeout=limit.left())
     except UnsupportedVersion:
         yield Finding("clock", "cluster", SKIP, "brokers without KRaft do not tell the time; --write to a topic with LogAppendTime would")
         return
@@ -53,13 +54,12 @@ def compared(step: str, about: str, theirs_ms: int, before_s: float, after_s: fl
 
 
 # -- the group -------------------------------------------------------------------------------------------------------------
-def coordinator(client: KafkaClient, group: str, limit_s: float) -> Iterator[Finding]:
+def coordinator(client: KafkaClient, group: str, limit: Limit) -> Iterator[Finding]:
     """Who coordinates the group, and may its offsets be seen?"""
     about = f"group {group!r}"
     try:
-        broker = client.cluster.get_group_coordinator(group)
-        where = f"broker {broker.id} at {broker.host}:{broker.port}"
-        offsets = client.admin().list_group_offsets(group, timeout=limit_s)
+        offsets = client.admin().list_group_offsets(group, timeout=limit.left())  # waits for a coordinator that is just changing
+        where = _where(client, group, limit)
     except KafkaException as exc:
         cause = _first(exc)
         yield Finding("group", about, FAIL, str(cause), _advice(cause, "the brokers' log says why there is no coordinator"))
@@ -67,15 +67,24 @@ def coordinator(client: KafkaClient, group: str, limit_s: float) -> Iterator[Fin
     yield Finding("group", about, OK, f"coordinated by {where}, which answers: offsets of {len(offsets)} partition(s)")
 
 
+def _where(client: KafkaClient, group: str, limit: Limit) -> str:
+    response, broker = client.cluster.call_any(FindCoordinatorRequest(key=group, key_type=0), limit.after(1))
+    found = response.answers[0]
+    error = error_for(found.error_code, found.error_message, api="FindCoordinator", broker=broker, group=group)
+    if error is not None:
+        raise error
+    return f"broker {found.node_id} at {found.host}:{found.port}"
+
+
 # -- the topic -------------------------------------------------------------------------------------------------------------
-def topic(client: KafkaClient, name: str, limit_s: float, far_ms: float, *, writes: bool) -> Iterator[Finding]:
+def topic(client: KafkaClient, name: str, begin: Begin, far_ms: float, *, writes: bool) -> Iterator[Finding]:
     """Is it there, has each partition a leader, may it be read and written?"""
-    about = f"topic {name!r}"
+    about, limit = f"topic {name!r}", begin()
     try:
-        found = client.admin().describe_topics([name], operations=True, timeout=limit_s)[name]
+        found = client.admin().describe_topics([name], operations=True, timeout=limit.left())[name]
     except UnsupportedVersion:  # brokers before 2.3 do not tell what may be done
         try:
-            found = client.admin().describe_topics([name], timeout=limit_s)[name]
+            found = client.admin().describe_topics([name], timeout=limit.left())[name]
         except KafkaException as exc:
             yield _no_topic(about, _first(exc))
             return
@@ -91,8 +100,8 @@ def topic(client: KafkaClient, name: str, limit_s: float, far_ms: float, *, writ
         yield Finding("topic", about, OK, f"{len(found.partitions)} partition(s), each has a leader")
     led = [p for p in found.partitions if p not in without]
     if led:
-        yield _may_consume(client, found, led[0], limit_s)
-        yield from _wrote(client, found, led[0], limit_s, far_ms) if writes else [_may_produce(found)]
+        yield _may_consume(client, found, led[0], begin())
+        yield from _wrote(client, found, led[0], begin, far_ms) if writes else [_may_produce(found)]
 
 
 def _no_topic(about: str, exc: KafkaException) -> Finding:
@@ -107,11 +116,11 @@ def _no_topic(about: str, exc: KafkaException) -> Finding:
     return Finding("topic", about, FAIL, str(exc), _advice(exc, "see the broker's log"))
 
 
-def _may_consume(client: KafkaClient, found: TopicDescription, partition: int, limit_s: float) -> Finding:
+def _may_consume(client: KafkaClient, found: TopicDescription, partition: int, limit: Limit) -> Finding:
     about = f"topic {found.name!r}"
     try:
-        earliest = client.list_offsets({(found.name, partition): -2}, timeout=limit_s)[found.name, partition]
-        client.fetch_raw(found.name, partition, earliest, 1, max_wait_ms=0, min_bytes=0, timeout=limit_s)
+        earliest = client.list_offsets({(found.name, partition): -2}, timeout=limit.left())[found.name, partition]
+        client.fetch_raw(found.name, partition, earliest, 1, max_wait_ms=0, min_bytes=0, timeout=limit.left())
     except KafkaException as exc:
         return Finding("consume", about, FAIL, str(exc), _advice(exc, "see the broker's log"))
     return Finding("consume", about, OK, f"partition {partition} was fetched from")
@@ -128,33 +137,33 @@ def _may_produce(found: TopicDescription) -> Finding:
     )
 
 
-def _wrote(client: KafkaClient, found: TopicDescription, partition: int, limit_s: float, far_ms: float) -> Iterator[Finding]:
+def _wrote(client: KafkaClient, found: TopicDescription, partition: int, begin: Begin, far_ms: float) -> Iterator[Finding]:
     """One record, there and back."""
-    about, now = f"topic {found.name!r}", client.handler.time
-    producer = client.get_producer(linger_ms=0, delivery_timeout_ms=limit_s * 1000, max_block_ms=limit_s * 1000)
+    about, now, limit = f"topic {found.name!r}", client.handler.time, begin()
+    limit_ms = limit.left() * 1000
+    producer = client.get_producer(linger_ms=0, delivery_timeout_ms=limit_ms, max_block_ms=limit_ms)
     before = now()
     try:
         delivery = producer.produce(found.name, VALUE, partition=partition, key=VALUE)
-        offset = delivery.result(limit_s).offset
+        offset = delivery.result(limit.left()).offset
         after = now()
     except KafkaException as exc:
         yield Finding("produce", about, FAIL, str(exc), _advice(exc, "see the broker's log"))
         return
     finally:
         with contextlib.suppress(KafkaException):  # it was told
-            producer.close(limit_s)
+            producer.close(limit.left())
     yield Finding("produce", about, OK, f"a record was written to partition {partition}, offset {offset}")
+    limit = begin()
     try:
         with client.get_consumer() as consumer:
-            consumer.assign({(found.name, partition): offset})
-            message = consumer.consume(limit_s * 1000)
+            consumer.assign({(found.name, partition): offset}, timeout=limit.left())
+            message = consumer.consume(limit.left() * 1000)
     except KafkaException as exc:
         yield Finding("read back", about, FAIL, str(exc), _advice(exc, "see the broker's log"))
         return
     if message is None or message.offset != offset or message.value != VALUE:
-        yield Finding(
-            "read back", about, FAIL, f"offset {offset} did not come back within {limit_s:g} s", "see the log of the partition's leader"
-        )
+        yield Finding("read back", about, FAIL, f"offset {offset} did not come back in time", "see the log of the partition's leader")
         return
     yield Finding("read back", about, OK, f"offset {offset} came back as it was written")
     if message.timestamp_type == APPEND_TIME:

@@ -1,4 +1,4 @@
-"""The steps of `kafka-tools doctor`: each looks at one thing, and says what it saw and what to try next.
+"""The steps of `kafka-tools doctor`: each looks at one thing, and says what it saw and what to try next. All that a step does shares its time.
 
 An address goes through the steps of a connection, one after the other, and the first that fails ends it: what comes behind could only fail, too.
 """
@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gkafka.exceptions import AuthenticationError, KafkaException, KafkaTimeoutError, SocketDisconnectedError, TlsError, error_for
+from gkafka.exceptions import (
+    AuthenticationError,
+    IllegalSaslState,
+    KafkaException,
+    KafkaTimeoutError,
+    SocketDisconnectedError,
+    TlsError,
+    error_for,
+)
 from gkafka.hosts import is_address
 from gkafka.probing import Probe
 from gkafka.wire.metadata import MetadataRequest
 
 if TYPE_CHECKING:
-    from gkafka.probing import Certificate
+    from gkafka.probing import Answer, Certificate
 
-__all__ = ["Finding", "Told", "advertised", "connection", "metadata"]
+__all__ = ["Finding", "Limit", "Told", "advertised", "connection", "metadata"]
 
 OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
 SOON_DAYS = 14
@@ -27,6 +35,12 @@ CLIENT_CERTIFICATE = "the broker wants a certificate of this client that it know
 WEB_SERVER = "this is a web server: give the port of a Kafka listener, 9092 by default"
 WEB_S = 2.0
 """How long whoever has not answered as a broker has to answer as a web server."""
+SHAKE_SHARE = 0.75
+"""How much of the step's time a TLS handshake has: the rest is for finding out who it is that says nothing."""
+PATIENT_SHARE = 0.5
+"""After so much of the step's time it is looked beside the waiting, who else might be there."""
+GRACE_S = 0.5
+"""A request's own time ends it, with more to tell; whoever waits for it does so a little longer."""
 LOCAL = ("localhost", "127.", "0.0.0.0", "::1", "::")
 
 
@@ -48,21 +62,48 @@ class Told(NamedTuple):
     brokers: dict[int, tuple[str, int]]
 
 
+class Limit:
+    """The time that is left for a step. now: a clock, in monotonic seconds."""
+
+    def __init__(self, now: Callable[[], float], seconds: float) -> None:
+        self._now = now
+        self._begun, self._seconds = now(), seconds
+
+    def left(self, share: float = 1.0) -> float:
+        """Seconds; share: this part of them. More than none: what comes late fails as late."""
+        return max(0.001, (self._begun + self._seconds - self._now()) * share)
+
+    def after(self, share: float) -> float:
+        """When this part of all of it is over."""
+        return self._begun + self._seconds * share
+
+
+Begin = Callable[[], Limit]
+"""The time of a step that begins now."""
+
+
+class Others(NamedTuple):
+    """Who else than the broker that was looked for is there: the certificate of one that speaks TLS, a web server's first line."""
+
+    certificate: Certificate | None
+    web: str | None
+
+
 # -- one address -----------------------------------------------------------------------------------------------------------
-def connection(probe: Probe, limit_s: float, now_s: float) -> Iterator[Finding]:
+def connection(probe: Probe, begin: Begin, now_s: float) -> Iterator[Finding]:
     """Name, TCP, TLS, versions, SASL. The last finding fails if the address cannot be used. now_s: seconds since the epoch."""
     for step in (_resolve, _connect, _tls):
-        findings = list(step(probe, limit_s, now_s))
+        findings = list(step(probe, begin(), now_s))
         yield from findings
         if any(finding.status == FAIL for finding in findings):
             return
-    yield from _speak(probe, limit_s)
+    yield from _speak(probe, begin)
 
 
-def _resolve(probe: Probe, limit_s: float, now_s: float) -> Iterator[Finding]:
+def _resolve(probe: Probe, limit: Limit, now_s: float) -> Iterator[Finding]:
     proxy = probe.proxy
     try:
-        addresses = probe.resolve(limit_s)
+        addresses = probe.resolve(limit.left())
     except KafkaException as exc:
         what = f"of the proxy {proxy}" if proxy else "of the broker"
         yield Finding(
@@ -73,9 +114,9 @@ def _resolve(probe: Probe, limit_s: float, now_s: float) -> Iterator[Finding]:
     yield Finding("resolve", probe.address, OK, f"the proxy {proxy} is {seen}, it looks the broker up" if proxy else seen)
 
 
-def _connect(probe: Probe, limit_s: float, now_s: float) -> Iterator[Finding]:
+def _connect(probe: Probe, limit: Limit, now_s: float) -> Iterator[Finding]:
     try:
-        took_s = probe.connect(limit_s)
+        took_s = probe.connect(limit.left())
     except KafkaException as exc:
         yield Finding("connect", probe.address, FAIL, str(exc), _why_no_connection(str(exc)))
         return
@@ -93,13 +134,13 @@ def _why_no_connection(text: str) -> str:
 
 
 # -- TLS -------------------------------------------------------------------------------------------------------------------
-def _tls(probe: Probe, limit_s: float, now_s: float) -> Iterator[Finding]:
+def _tls(probe: Probe, limit: Limit, now_s: float) -> Iterator[Finding]:
     if not probe.uses_tls:
         return
     try:
-        seen = probe.shake_hands(limit_s)
+        seen = probe.shake_hands(limit.left(SHAKE_SHARE))
     except KafkaException as exc:
-        yield _tls_failed(probe, exc, limit_s, now_s)
+        yield _tls_failed(probe, exc, limit, now_s)
         return
     cert = seen.certificate
     text = f"{seen.version}, " + (_certificate_text(cert) if cert is not None else "the certificate is not checked")
@@ -111,17 +152,17 @@ def _tls(probe: Probe, limit_s: float, now_s: float) -> Iterator[Finding]:
         yield Finding("tls", probe.address, OK, text)
 
 
-def _tls_failed(probe: Probe, exc: KafkaException, limit_s: float, now_s: float) -> Finding:
-    cert = probe.certificate(limit_s) if isinstance(exc, TlsError) else None
+def _tls_failed(probe: Probe, exc: KafkaException, limit: Limit, now_s: float) -> Finding:
+    cert = probe.certificate(limit.left(0.5)) if isinstance(exc, TlsError) else None
     if cert is not None:
         return Finding(
             "tls", probe.address, FAIL, f"{exc}. It shows {_certificate_text(cert)}", _certificate_next(probe, cert, str(exc), now_s)
         )
-    if (line := probe.web_server(min(limit_s, WEB_S))) is not None:
+    if (line := probe.web_server(min(limit.left(), WEB_S))) is not None:
         return Finding("tls", probe.address, FAIL, f"a web server without TLS answers there: {line!r} ({exc})", WEB_SERVER)
     if isinstance(exc, KafkaTimeoutError) or "timed out" in str(exc):
         return Finding("tls", probe.address, FAIL, f"connected, but there is no answer to the handshake: {exc}", _silent())
-    if probe.speaks_in_the_clear(limit_s):
+    if probe.speaks_in_the_clear(limit.left()):
         protocol = "SASL_PLAINTEXT" if probe.uses_sasl else "PLAINTEXT"
         return Finding(
             "tls",
@@ -158,10 +199,16 @@ def _day(at: float) -> str:
 
 
 # -- the protocol ----------------------------------------------------------------------------------------------------------
-def _speak(probe: Probe, limit_s: float) -> Iterator[Finding]:
-    answer = probe.ask(None, limit_s)
+def _speak(probe: Probe, begin: Begin) -> Iterator[Finding]:
+    limit, others = begin(), None
+    with probe.opening(limit.left()) as channel:
+        with contextlib.suppress(KafkaException):  # is told below
+            channel.wait_open(limit.after(PATIENT_SHARE))
+        if channel.versions is None and not channel.closed:  # who is asked goes on having the time to answer
+            others = _others(probe, limit)
+        answer = probe.outcome(channel, limit.left())
     if answer.versions is None:
-        yield _no_versions(probe, answer.error, limit_s)
+        yield _no_versions(probe, answer.error, others, limit)
         return
     release = ".".join(map(str, answer.versions.release))
     yield Finding("versions", probe.address, OK, f"speaks what Kafka {release} does ({len(answer.versions.ranges)} APIs)")
@@ -172,16 +219,22 @@ def _speak(probe: Probe, limit_s: float) -> Iterator[Finding]:
     if answer.error is None:
         yield Finding("sasl", probe.address, OK, "authenticated")
         return
-    yield Finding("sasl", probe.address, FAIL, str(answer.error), _sasl_next(probe, answer.error, limit_s))
+    yield Finding("sasl", probe.address, FAIL, str(answer.error), _sasl_next(probe, answer.error, begin()))
 
 
-def _no_versions(probe: Probe, error: KafkaException | None, limit_s: float) -> Finding:
+def _others(probe: Probe, limit: Limit) -> Others:
+    cert = None if probe.uses_tls else probe.certificate(limit.left(0.5))
+    return Others(cert, None if cert is not None else probe.web_server(min(limit.left(), WEB_S), tls=probe.uses_tls))
+
+
+def _no_versions(probe: Probe, error: KafkaException | None, others: Others | None, limit: Limit) -> Finding:
     text = str(error)
     if "HTTP" in text:
         return Finding("versions", probe.address, FAIL, text, WEB_SERVER)
     if probe.uses_tls and ("CERTIFICATE" in text or "certificate" in text):  # with TLS 1.3 the broker looks at ours behind the handshake
         return Finding("versions", probe.address, FAIL, text, CLIENT_CERTIFICATE)
-    if not probe.uses_tls and (cert := probe.certificate(limit_s)) is not None:
+    cert, line = _others(probe, limit) if others is None else others
+    if cert is not None:
         protocol = "SASL_SSL" if probe.uses_sasl else "SSL"
         return Finding(
             "versions",
@@ -190,7 +243,7 @@ def _no_versions(probe: Probe, error: KafkaException | None, limit_s: float) -> 
             f"this listener speaks TLS, and was spoken to in clear text: {text}. It shows {_certificate_text(cert)}",
             f"--security-protocol {protocol}, with --ssl-cafile FILE if the authority is not known here",
         )
-    if (line := probe.web_server(min(limit_s, WEB_S), tls=probe.uses_tls)) is not None:
+    if line is not None:
         return Finding("versions", probe.address, FAIL, f"a web server answers there: {line!r} ({text})", WEB_SERVER)
     if isinstance(error, KafkaTimeoutError) or "no answer" in text:
         return Finding("versions", probe.address, FAIL, text, _silent())
@@ -205,24 +258,25 @@ def _silent() -> str:
     return "somebody accepts connections and says nothing: a broker that hangs, a load balancer without one behind it, or another service"
 
 
-def _sasl_next(probe: Probe, error: KafkaException, limit_s: float) -> str:
-    offered = probe.mechanisms(limit_s)
-    if not isinstance(error, AuthenticationError) and not offered:
-        return "the listener may have no SASL: --security-protocol " + ("SSL" if probe.uses_tls else "PLAINTEXT")
+def _sasl_next(probe: Probe, error: KafkaException, limit: Limit) -> str:
+    offered = probe.mechanisms(limit.left(0.5))
+    if not offered and (isinstance(error, IllegalSaslState) or not isinstance(error, AuthenticationError)):
+        protocol = "SSL" if probe.uses_tls else "PLAINTEXT"
+        return f"the listener may have no SASL: --security-protocol {protocol}, without --sasl-mechanism and the user; or the port of one with SASL"
     if not offered:
         return "check --sasl-mechanism, the user and the password"
     return f"the listener offers {', '.join(offered)}: check --sasl-mechanism, the user and the password"
 
 
 # -- the cluster -----------------------------------------------------------------------------------------------------------
-def metadata(probe: Probe, limit_s: float) -> tuple[Finding, Told | None]:
+def metadata(probe: Probe, limit: Limit) -> tuple[Finding, Told | None]:
     """What this broker tells of its cluster."""
-    answer = probe.ask(MetadataRequest(topics=[]), limit_s)
+    answer = _asked(probe, MetadataRequest(topics=[]), limit)
     error = answer.error
     if error is None and (code := getattr(answer.response, "error_code", 0)):
         error = error_for(code, api="Metadata", broker=probe.address)
     if error is not None:
-        return _no_metadata(probe, error, limit_s), None
+        return _no_metadata(probe, error, limit), None
     told = answer.response
     brokers = {b.node_id: (b.host, b.port) for b in told.brokers}
     cluster = Told(told.cluster_id, told.controller_id, brokers)
@@ -240,8 +294,20 @@ def metadata(probe: Probe, limit_s: float) -> tuple[Finding, Told | None]:
     return Finding("metadata", probe.address, OK, seen), cluster
 
 
-def _no_metadata(probe: Probe, error: KafkaException, limit_s: float) -> Finding:
-    offered = probe.mechanisms(limit_s) if isinstance(error, SocketDisconnectedError) and not probe.uses_sasl else []
+def _asked(probe: Probe, request: Any, limit: Limit) -> Answer:
+    """Probe.ask() with one time for the connection and the request."""
+    with probe.opening(limit.left()) as channel:
+        opened = probe.outcome(channel, limit.left())
+        if opened.error is not None:
+            return opened
+        try:
+            return opened._replace(response=channel.request(request, timeout_s=limit.left()).result(limit.left() + GRACE_S))
+        except KafkaException as exc:
+            return opened._replace(error=exc)
+
+
+def _no_metadata(probe: Probe, error: KafkaException, limit: Limit) -> Finding:
+    offered = probe.mechanisms(limit.left(0.5)) if isinstance(error, SocketDisconnectedError) and not probe.uses_sasl else []
     if offered:
         protocol = "SASL_SSL" if probe.uses_tls else "SASL_PLAINTEXT"
         return Finding(
@@ -254,19 +320,19 @@ def _no_metadata(probe: Probe, error: KafkaException, limit_s: float) -> Finding
     return Finding("metadata", probe.address, FAIL, str(error), "see the broker's log")
 
 
-def advertised(probes: dict[int, Probe], limit_s: float, started_at: str) -> Iterator[Finding]:
+def advertised(probes: dict[int, Probe], limit: Limit, started_at: str) -> Iterator[Finding]:
     """Can each broker be used at the address that it is said to have? All are tried at once. started_at: the host that was given."""
     with contextlib.ExitStack() as stack:
         begun: dict[int, Any] = {}
         for id_, probe in probes.items():
             if is_address(probe.host, probe.port):
-                begun[id_] = stack.enter_context(probe.opening(limit_s))
+                begun[id_] = stack.enter_context(probe.opening(limit.left()))
         for id_, probe in probes.items():
             name = f"broker {id_} at {probe.address}"
             if id_ not in begun:
                 yield Finding("advertised", name, FAIL, "that is no address", f"set advertised.listeners of broker {id_}")
                 continue
-            error = probe.outcome(begun[id_], limit_s).error
+            error = probe.outcome(begun[id_], limit.left()).error
             if error is None:
                 yield Finding("advertised", name, OK, "reachable")
             else:

@@ -14,7 +14,7 @@ from gkafka.cli.output import clean, document, json_option, styled, wants_json, 
 from gkafka.cli.wording import in_tools_words
 
 if TYPE_CHECKING:
-    from gkafka.cli.checkups import Finding, Told
+    from gkafka.cli.checkups import Finding, Limit, Told
     from gkafka.client import KafkaClient
     from gkafka.probing import Probe
 
@@ -79,6 +79,12 @@ class Doctor:
         self._zookeeper = zookeeper
         self._limit_s = limit_s
 
+    def _begin(self) -> Limit:
+        """The time of a step that begins now."""
+        from gkafka.cli.checkups import Limit
+
+        return Limit(self._client.handler.monotonic, self._limit_s)
+
     def examine(self, topic: str | None, group: str, *, writes: bool) -> Iterator[Finding]:
         """The findings, as they are made."""
         from gkafka.cli import checkups
@@ -89,18 +95,18 @@ class Doctor:
                 yield step
                 continue
             findings = []
-            for finding in checkups.connection(step, self._limit_s, self._client.handler.time()):
+            for finding in checkups.connection(step, self._begin, self._client.handler.time()):
                 findings.append(finding)
                 yield finding
             if findings[-1].status != "fail":
                 usable.append(step)
         if not usable:
             return
-        finding, told = checkups.metadata(usable[0], self._limit_s)
+        finding, told = checkups.metadata(usable[0], self._begin())
         yield finding
         if told is None:
             return
-        yield from checkups.advertised(self._advertised(told), self._limit_s, usable[0].host)
+        yield from checkups.advertised(self._advertised(told), self._begin(), usable[0].host)
         yield from self._inside(topic, group, writes=writes)
 
     def _addresses(self) -> Iterator[Probe | Finding]:
@@ -135,10 +141,10 @@ class Doctor:
         from gkafka.cli import checkrights
 
         checks: list[Callable[[], Iterator[Finding]]] = [
-            lambda: checkrights.clock(self._client, self._limit_s, FAR_MS),
-            lambda: checkrights.coordinator(self._client, group, self._limit_s),
+            lambda: checkrights.clock(self._client, self._begin(), FAR_MS),
+            lambda: checkrights.coordinator(self._client, group, self._begin()),
         ]
         if topic is not None:
-            checks.append(lambda: checkrights.topic(self._client, topic, self._limit_s, FAR_MS, writes=writes))
+            checks.append(lambda: checkrights.topic(self._client, topic, self._begin, FAR_MS, writes=writes))
         for check in checks:
             yield from check()

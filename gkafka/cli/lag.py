@@ -30,7 +30,7 @@ from gkafka.cli.quantities import RECORDS, Quantity
 if TYPE_CHECKING:
     from gkafka.admin import Admin, GroupDescription
     from gkafka.client import KafkaClient
-    from gkafka.handlers import Handler
+    from gkafka.skins import Handler
 
 __all__ = ["LAG_COLUMNS", "behind", "beyond", "lag", "total_of"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gkafka.admin.enums import AclOperation
-from gkafka.testing import Drop, Edit, Error, MockCluster, Reply, Sasl
+from gkafka.testing import Delay, Drop, Edit, Error, MockCluster, Reply, Sasl
 from gkafka.wire.clusteradmin import DescribeQuorumResponse
 from tests.cli.running import Outcome, failure, tool
 from tests.cli.terminal import Terminal
@@ -296,7 +296,17 @@ def test_sasl_where_there_is_none(cluster: MockCluster, tmp_path: pathlib.Path) 
     file = tmp_path / "password"
     file.write_text("secret-word\n")
     found = examined(*sasl_options(cluster, file), healthy=False)
-    the_failure(found, "sasl", next="")
+    the_failure(found, "sasl", next="the listener may have no SASL: --security-protocol PLAINTEXT, without --sasl-mechanism")
+
+
+def test_a_broker_that_refuses_to_talk_of_sasl_has_a_listener_without(cluster: MockCluster, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("secret-word\n")
+    cluster.on("SaslHandshake", Error(34), times=None)  # what Kafka's PLAINTEXT listener says
+    found = examined(*sasl_options(cluster, file), healthy=False)
+    the_failure(
+        found, "sasl", "see whether the listener is one for SASL", next="the listener may have no SASL: --security-protocol PLAINTEXT"
+    )
 
 
 # -- the cluster -----------------------------------------------------------------------------------------------------------
@@ -457,6 +467,38 @@ def test_no_step_waits_longer_than_it_was_told(cluster: MockCluster, api: str) -
     cluster.on(api, Drop(before=True), times=None)
     outcome: Outcome = tool("doctor", "-b", cluster.bootstrap, "--topic", "t", "--timeout", "1", "--json")
     assert outcome.code == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--security-protocol", "SSL"]])
+def test_who_says_nothing_is_waited_for_as_long_as_a_step_may_take(options: list[str]) -> None:
+    with serve(wait_for_end) as port:
+        begun = time.monotonic()
+        outcome = tool("doctor", "-b", f"127.0.0.1:{port}", "--timeout", "2", *options)
+        took = time.monotonic() - begun
+    assert outcome.code == 1
+    assert took < 3.4
+
+
+@pytest.mark.parametrize(("api", "step"), [("FindCoordinator", "group")])
+def test_what_a_step_does_shares_its_time(cluster: MockCluster, api: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    times: dict[str, float] = {}
+    at = time.monotonic()
+
+    def told(finding: Any) -> None:
+        nonlocal at
+        times[finding.step] = max(times.get(finding.step, 0), time.monotonic() - at)
+        at = time.monotonic()
+
+    monkeypatch.setattr("gkafka.cli.doctor._tell", told)
+    cluster.on(api, Delay(0.9), times=None)  # each question alone would be answered in time
+    tool("doctor", "-b", cluster.bootstrap, "--topic", "t", "--timeout", "1")
+    assert times[step] < 1.6, times
+
+
+def test_a_broker_that_answers_late_and_in_time_is_no_failure(cluster: MockCluster) -> None:
+    cluster.on("ApiVersions", Delay(1.4), times=2)
+    found = examined("-b", cluster.bootstrap, healthy=True)
+    assert steps(found)["versions"] == "ok"
 
 
 def test_garbage_for_bootstrap_servers_is_one_line() -> None:
