@@ -153,6 +153,28 @@ def test_what_a_client_has_under_another_name_is_told(cluster: MockCluster) -> N
         ProbingClient(retry_backoff_ms=5)  # it tries nothing again
 
 
+@pytest.mark.parametrize(
+    ("kind", "arguments", "name", "near"),
+    [
+        (SimpleProducer, (), "batch_sen", "batch_send"),
+        (SimpleProducer, (), "random_stat", "random_start"),
+        (KeyedProducer, (), "partitoner", "partitioner"),
+        (KeyedProducer, (), "asynch", "async"),
+        (SimpleConsumer, ("g", "t"), "auto_comit", "auto_commit"),
+        (MultiProcessConsumer, ("g", "t"), "num_proc", "num_procs"),
+        (SimpleProducer, (), "zzz", None),
+        (SimpleConsumer, ("g", "t"), "linger_ms", None),
+    ],
+)
+def test_a_keyword_that_there_is_not_is_told_with_the_nearest(
+    kind: Any, arguments: tuple[str, ...], name: str, near: str | None, client: KafkaClient
+) -> None:
+    hint = "" if near is None else f"; did you mean '{near}'?"
+    with pytest.raises(KafkaConfigurationError, match=re.escape(f"{kind.__name__}(): there is no option '{name}'{hint}") + "$") as caught:
+        kind(client, *arguments, **{name: "geheim"})
+    assert isinstance(caught.value, TypeError)
+
+
 def test_arguments_of_calls_that_cannot_be_used_are_named(client: KafkaClient, cluster: MockCluster, handler: str) -> None:
     with SimpleConsumer(client, "g", "t") as simple, pytest.raises(KafkaConfigurationError, match="get_partition_info=5"):
         simple.get_message(block=False, get_partition_info=5)  # type: ignore[arg-type]

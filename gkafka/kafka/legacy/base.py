@@ -14,6 +14,7 @@ from gkafka.kafka import options as o
 from gkafka.kafka.errors import IllegalStateError
 from gkafka.kafka.legacy.client import CLIENT_NAMES, native_client
 from gkafka.kafka.legacy.common import Message, OffsetAndMessage, check_partition_ids
+from gkafka.kafka.legacy.keywords import hinting
 from gkafka.kafka.legacy.reading import ends_of
 from gkafka.kafka.legacy.triggers import Triggers, check_every
 
@@ -27,6 +28,7 @@ NAMES = {**CLIENT_NAMES, "fetch_message_max_bytes": "buffer_size", "fetch_min_by
 telling = o.telling(NAMES, also=["__init__"])
 
 
+@hinting
 @telling
 class Consumer:
     """Base of the consumers, not to be used directly: it knows the topic's partitions, where the group stands, and when to commit.

@@ -28,6 +28,7 @@ from gkafka.kafka.errors import WrongTypeError
 from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, plain, telling
 from gkafka.kafka.legacy.client import KafkaClient
 from gkafka.kafka.legacy.common import ConsumerProcessError
+from gkafka.kafka.legacy.keywords import hinting
 from gkafka.kafka.legacy.reading import LOOK_S, Reader, ends_now
 from gkafka.skins import resolve_handler
 
@@ -59,6 +60,7 @@ class Process(NamedTuple):
     messages: Any
 
 
+@hinting
 @telling
 class MultiProcessConsumer(Consumer):
     """Consumes a topic's partitions in several processes at once; shares them with nobody. For one worker. Call stop(), or use it in a with block.

@@ -12,6 +12,7 @@ from gkafka.kafka import options as o
 from gkafka.kafka.errors import IllegalStateError, WrongTypeError
 from gkafka.kafka.legacy.client import CLIENT_NAMES, native_client
 from gkafka.kafka.legacy.common import ProduceResponse
+from gkafka.kafka.legacy.keywords import hinting
 
 __all__ = ["CODEC_GZIP", "CODEC_NONE", "CODEC_SNAPPY", "KeyedProducer", "Producer", "SimpleProducer"]
 
@@ -38,6 +39,7 @@ NAMES = {
 telling = o.telling(NAMES, also=["__init__"])
 
 
+@hinting
 @telling
 class Producer:
     """Base of the producers, for messages whose partition is known.
@@ -72,11 +74,7 @@ class Producer:
         **old: bool,
     ) -> None:
         self.stopped, self.async_send = True, False  # until it is complete
-        is_async = old.pop("async", False)
-        if old:
-            unknown = next(iter(old))
-            old.clear()  # a password may be among them, and the frame is the traceback's
-            raise ConfigurationError(f"{type(self).__name__}: there is no option {unknown!r}")
+        is_async = old.pop("async", False)  # hinting lets nothing else pass
         self.client = client
         self._client = native_client(client)
         flags = {"async_send": async_send, "batch_send": batch_send, "async": is_async}
@@ -171,6 +169,7 @@ class Producer:
         self.stop()
 
 
+@hinting
 @telling
 class SimpleProducer(Producer):
     """Sends to the partitions of a topic in turn. random_start: begin with any of them, not with the first. The other arguments are those of Producer."""
@@ -194,6 +193,7 @@ class SimpleProducer(Producer):
         return self._send(name, partitions[turn % len(partitions)], None, msg)
 
 
+@hinting
 @telling
 class KeyedProducer(Producer):
     """Sends to the partition that the key says. partitioner: a class, made with a topic's partitions, whose partition(key) chooses one; None: murmur2, as

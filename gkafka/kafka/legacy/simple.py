@@ -12,6 +12,7 @@ from gkafka.exceptions import ConfigurationError, ConsumerStoppedException
 from gkafka.kafka.errors import WrongTypeError
 from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, plain, telling
 from gkafka.kafka.legacy.common import ConsumerFetchSizeTooSmall, start_of
+from gkafka.kafka.legacy.keywords import hinting
 from gkafka.kafka.legacy.reading import Reader, ends_of
 
 __all__ = ["FetchContext", "SimpleConsumer"]
@@ -50,6 +51,7 @@ class FetchContext:
         self.consumer.fetch_min_bytes = self.orig_fetch_min_bytes
 
 
+@hinting
 @telling
 class SimpleConsumer(Consumer):
     """Consumes a topic's partitions, all of them or those of a list; it shares them with nobody. For one worker.
