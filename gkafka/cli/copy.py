@@ -176,7 +176,7 @@ def _plan(reader: KafkaClient, writer: KafkaClient, asked: Asked, means: Means) 
     if asked.partition_by == "number" and not {tp.partition for tp in from_} <= set(to):
         raise ToolError(
             f"topic {target!r} has {counted(len(to), 'partition')}, and {source!r} has {len(reader.partitions(source))}",
-            hint="the same with --partition-by key, or give the target as many: kafka-tools topics partitions TOPIC TOTAL",
+            hint=f"the same with --partition-by key, or give the target as many: kafka-tools topics partitions {target} {len(reader.partitions(source))}",
         )
     exact = asked.group is not None and one_cluster and (_has_transactions(writer) if asked.transactions is None else asked.transactions)
     same = asked.partition_by == "number" or (asked.partition_by == "auto" and as_many)

@@ -36,13 +36,13 @@ NEXT = {
     "AuthenticationError": "check the user, the password and --sasl-mechanism; kafka-tools doctor shows what the broker offers",
     "TlsError": "give the authority that signed the brokers' certificates: --ssl-cafile FILE; kafka-tools doctor shows the certificate",
     "ConnectionFailedError": "kafka-tools doctor, with the same options, says at which step it fails",
-    "TopicAuthorizationFailed": "have a principal that may: kafka-tools acls list --topic NAME",
-    "GroupAuthorizationFailed": "have a principal that may: kafka-tools acls list --group NAME",
+    "TopicAuthorizationFailed": "have a principal that may: kafka-tools acls list --topic TOPIC",
+    "GroupAuthorizationFailed": "have a principal that may: kafka-tools acls list --group GROUP",
     "ClusterAuthorizationFailed": "have a principal that may: kafka-tools acls list --cluster",
     "UnknownTopicOrPartition": "kafka-tools topics lists the topics that there are, kafka-tools topics describe TOPIC its partitions",
     "GroupIdNotFound": "kafka-tools groups lists the groups that there are",
-    "NonEmptyGroup": "stop its members first: kafka-tools groups members NAME lists them",
-    "TopicAlreadyExists": "kafka-tools topics describe NAME shows the one that is there",
+    "NonEmptyGroup": "stop its members first: kafka-tools groups members GROUP lists them",
+    "TopicAlreadyExists": "kafka-tools topics describe TOPIC shows the one that is there",
     "SecurityDisabled": "the brokers have no authorizer: set authorizer.class.name there",
     "UnsupportedVersion": "kafka-tools doctor says what these brokers speak",
     "NoOffsetForPartitionError": "say where it begins: kafka-tools offsets reset GROUP --topic TOPIC",
@@ -68,7 +68,7 @@ NEXT = {
     "BrokerError": "the broker's log may say more; kafka-tools doctor, with the same options, looks at each step",
     "KafkaException": "kafka-tools doctor, with the same options, looks at each step",
 }
-"""Name of an error's class, or of one it comes from -> what to try."""
+"""Name of an error's class, or of one it comes from -> what to try. TOPIC and GROUP: what the error is about, if it tells."""
 GENERAL = ("BrokerError", "KafkaException")
 """What nearly all come from: their step is for what has no other."""
 NO_FILE = "--config names a file; one option is --set NAME=VALUE, and a topic's configuration --topic-config NAME=VALUE"
@@ -121,7 +121,14 @@ def _of_kafka(error: Exception, command: str) -> list[str]:
     first = parts[0] if parts else error
     kinds = [kind.__name__ for kind in type(first).__mro__ if kind.__name__ in NEXT]
     hints = [NEXT[name] for name in sorted(kinds, key=GENERAL.__contains__)]
-    return [*told, "  next: " + hints[0].replace("{command}", command)]
+    return [*told, "  next: " + _named(hints[0], first).replace("{command}", command)]
+
+
+def _named(hint: str, error: Any) -> str:
+    for placeholder, name in (("TOPIC", getattr(error, "topic", None)), ("GROUP", getattr(error, "group", None))):
+        if isinstance(name, str) and name:
+            hint = hint.replace(placeholder, name)
+    return hint
 
 
 def _of_system(error: Exception) -> list[str]:

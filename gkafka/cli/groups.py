@@ -11,6 +11,7 @@ from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.lag import LAG_COLUMNS, behind, beyond, total_of
 from gkafka.cli.output import Column, clean, document, json_option, styled, table, wants_json, write
+from gkafka.cli.recordtext import counted
 from gkafka.cli.topics import finish
 
 if TYPE_CHECKING:
@@ -197,4 +198,4 @@ def refuse_active(about: dict[str, GroupDescription]) -> None:
     for name, told in about.items():
         if told.members:
             hosts = ", ".join(sorted({f"{m.client_id} on {m.host}" for m in told.members}))
-            raise NonEmptyGroup(f"group {name!r} has {len(told.members)} members: stop them first ({hosts})", group=name)
+            raise NonEmptyGroup(f"group {name!r} has {counted(len(told.members), 'member')}: stop them first ({hosts})", group=name)

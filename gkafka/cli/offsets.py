@@ -14,6 +14,7 @@ from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.groups import refuse_active
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.quantities import MAX_INT64, is_number
+from gkafka.cli.recordtext import counted
 from gkafka.cli.topics import finish
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ def reset(ctx: click.Context, /, group_name: str, topics: tuple[str, ...], creat
         return
     note(("reset" if yes else "nothing is reset yet: the same with --yes does it") + (f"; {group_name!r} is a new group" if new else ""))
     if active and not yes:
-        note(f"the group has {active} members: stop them first, or it will be refused; kafka-tools groups members {group_name} lists them")
+        note(
+            f"the group has {counted(active, 'member')}: stop them first, or it will be refused; kafka-tools groups members {group_name} lists them"
+        )
 
 
 def _plan(admin: Admin, group_name: str, topics: tuple[str, ...], chosen: dict[str, Any]) -> dict[TopicPartition, OffsetReset]:

@@ -332,4 +332,4 @@ class Report:
         if self.bad:
             note("  next: mend the bad lines and give them alone: the others need not be written again")
         elif self.failed:
-            note("  next: kafka-tools doctor --topic TOPIC --write tries one record")
+            note(f"  next: kafka-tools doctor --topic {self.topic} --write tries one record")

@@ -23,13 +23,17 @@ PARTITION = ("partition", "leader", "replicas", "isr", "offline", "earliest", "l
 
 
 @group("topics", invoke_without_command=True)
+@click.option("--internal", is_flag=True, help="Of list.")
+@click.option("-l", "--long", is_flag=True, help="Of list.")
 @json_option
 @connection_options
 @click.pass_context
-def topics(ctx: click.Context) -> None:
+def topics(ctx: click.Context, internal: bool, long: bool) -> None:
     """Topics. Without a command: list them."""
     if ctx.invoked_subcommand is None:
-        ctx.invoke(list_topics)
+        ctx.invoke(list_topics, internal=internal, long=long)
+    elif internal or long:
+        raise click.UsageError("--internal and --long are for list: give them behind that word, or without any", ctx)
 
 
 # -- look ----------------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.admin import GroupOffset
+from gkafka.cli.failures import _lines
+from gkafka.exceptions import NonEmptyGroup, TopicAuthorizationFailed
 from gkafka.testing import Delay, MockCluster, Reply
 from gkafka.wire import access, configs
 from tests.cli.conftest import Tool
@@ -222,6 +224,19 @@ def test_a_group_beyond_the_end_of_the_log_is_told_and_hides_no_other_partitions
     assert rows(ask("lag", "billing").out)[2][:6] == ["billing", "orders", "1", "55", "10", "-45"]
 
 
+def test_options_of_the_list_need_no_word(ask: Tool, cluster: MockCluster) -> None:
+    assert ask("topics", "--long").out == ask("topics", "list", "--long").out != ""
+    told = ask("topics", "--long", "describe", "orders")
+    assert (told.code, told.out) == (2, "")
+    assert "are for list" in told.err
+
+
+def test_a_next_step_has_the_name_that_is_known() -> None:
+    assert "groups members billing lists" in "\n".join(_lines(NonEmptyGroup("x", group="billing"), ""))
+    assert "acls list --topic orders" in "\n".join(_lines(TopicAuthorizationFailed("x", topic="orders"), ""))
+    assert "acls list --topic TOPIC" in "\n".join(_lines(TopicAuthorizationFailed("x"), ""))
+
+
 def test_watching_says_since_when_nobody_answers(ask: Tool, filled: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gkafka.cli.lag.LATE_S", 0.1)
     assert ask("lag", "--watch", "--count", 2, "--interval", 0.1).err == ""
@@ -363,10 +378,10 @@ def test_a_group_with_members_is_not_reset(ask: Tool, filled: MockCluster, clien
         filled.wait_for(lambda: consumer.consume(100))
         planned = ask("offsets", "reset", "billing", "--to-earliest")
         assert planned.code == 0
-        assert "the group has 1 members: stop them first" in planned.err
+        assert "the group has 1 member: stop them first" in planned.err
         refused = ask("offsets", "reset", "billing", "--to-earliest", "--yes")
         assert refused.code == 1
-        assert "group 'billing' has 1 members: stop them first" in refused.err
+        assert "group 'billing' has 1 member" in refused.err
         assert "\n  next: stop its members first" in refused.err
         assert ask("groups", "delete", "billing", "--yes").code == 1
         (member,) = json.loads(ask("groups", "members", "billing", "--json").out)
