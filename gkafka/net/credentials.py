@@ -83,10 +83,11 @@ class Credentials:
         return OAuthBearer(token, extensions)
 
     def _signed(self) -> str:
-        token, _ = _asked(
-            "AWS_MSK_IAM, with what botocore finds (AWS_PROFILE, a role, ...),",
-            lambda: self._library.generate_auth_token(self._config.sasl_aws_region),
-        )
+        try:
+            token, _ = self._library.generate_auth_token(self._config.sasl_aws_region)
+        except Exception as exc:  # of a library, whose texts say what is missing
+            found = "AWS_MSK_IAM, with what botocore finds (AWS_PROFILE, a role, ...),"
+            raise AuthenticationError(f"{found} gave no credentials: {type(exc).__name__}: {exc}") from exc
         return _text("AWS_MSK_IAM", token)
 
     def _security_context(self, host: str) -> Any:
@@ -115,13 +116,13 @@ def _load(mechanism: str) -> Any:
 
 
 def _asked(name: str, ask: Callable[[], Any]) -> Any:
-    """What a function of the user's, or of a library, gives."""
+    """What a function of the user's gives. The text of what it raised is not told: it may repeat what was to be given."""
     try:
         return ask()
     except KafkaException:
         raise
     except Exception as exc:
-        raise AuthenticationError(f"{name} gave no credentials: {type(exc).__name__}: {exc}") from exc
+        raise AuthenticationError(f"{name} gave no credentials: it raised {type(exc).__name__}") from exc
 
 
 def _text(name: str, given: Any) -> Secret:

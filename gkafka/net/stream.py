@@ -10,6 +10,10 @@ from gkafka.hosts import Proxy, parse_proxy_url
 __all__ = ["open_stream"]
 
 
+class _Unanswered(KafkaTimeoutError):
+    """The connection is open, and nothing, or not all, came of the TLS handshake."""
+
+
 def open_stream(handler: Handler, host: str, port: int, *, deadline: float, config: ClientConfig) -> Stream:
     """Connect to the first address of a host that answers; with security_protocol SSL or SASL_SSL, the handshake included.
 
@@ -25,6 +29,7 @@ def open_stream(handler: Handler, host: str, port: int, *, deadline: float, conf
     addresses = _resolve(handler, host, port, deadline) if proxy is None else _resolve_proxy(handler, proxy, host, port, deadline)
     failures: list[str] = []
     cause: OSError | None = None
+    unanswered = True
     for index, address in enumerate(addresses):
         now = handler.monotonic()
         try:
@@ -34,7 +39,9 @@ def open_stream(handler: Handler, host: str, port: int, *, deadline: float, conf
                 raise
             failures.append(_reason(address, exc, handler.monotonic() - now))
             cause = exc
-    raise ConnectionFailedError(f"{host}:{port}: no connection: {'; '.join(failures)}", broker=f"{host}:{port}") from cause
+            unanswered = unanswered and isinstance(exc, _Unanswered)
+    what = "no TLS" if unanswered else "no connection"
+    raise ConnectionFailedError(f"{host}:{port}: {what}: {'; '.join(failures)}", broker=f"{host}:{port}") from cause
 
 
 def _resolve(handler: Handler, host: str, port: int, deadline: float) -> list[Address]:
@@ -67,7 +74,10 @@ def _connect(
         return stream
     from gkafka.net.tls import start_tls  # ssl is imported only by those who use it
 
-    return start_tls(handler, stream, host, port, deadline=deadline, config=config)
+    try:
+        return start_tls(handler, stream, host, port, deadline=deadline, config=config)
+    except KafkaTimeoutError as exc:
+        raise _Unanswered(str(exc)) from exc
 
 
 def _tunnel(stream: Stream, proxy: Proxy, host: str, port: int, deadline: float) -> None:
@@ -82,6 +92,10 @@ def _tunnel(stream: Stream, proxy: Proxy, host: str, port: int, deadline: float)
 
 def _reason(address: Address, exc: OSError, seconds: float) -> str:
     where = f"{address[1][0]} port {address[1][1]}"
+    if isinstance(exc, _Unanswered):
+        return (
+            f"{where}: TCP is open, but the TLS handshake was not answered: timed out after {seconds:.1f} s: does that listener speak TLS?"
+        )
     if isinstance(exc, KafkaTimeoutError):
         return f"{where}: timed out after {seconds:.1f} s"
     if isinstance(exc, SocketDisconnectedError):

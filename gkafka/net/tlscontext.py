@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gkafka.config import NOT_UTF8, ClientConfig, Secret, is_pem_text, is_utf8, may_be_key
-from gkafka.exceptions import ConfigurationError
+from gkafka.exceptions import ConfigurationError, KafkaException
 from gkafka.handlers.base import Handler
 
 __all__ = ["check_tls", "contexts", "make_context"]
@@ -167,12 +167,22 @@ def _pass_phrase(config: ClientConfig) -> PassPhrase:
         if given is None:
             option = "ssl_certfile" if config.ssl_keyfile is None else "ssl_keyfile"
             raise ConfigurationError(f"{_name(option, getattr(config, option))} is encrypted: give ssl_password")
-        text = given() if callable(given) else given
+        text = _asked(given) if callable(given) else given
         if not isinstance(text, (str, bytes)):
             raise ConfigurationError(f"ssl_password: the function must return the pass phrase as str, not {type(text).__name__}")
         return text.reveal() if isinstance(text, Secret) else text
 
     return give
+
+
+def _asked(function: Callable[[], Any]) -> Any:
+    """What the function of ssl_password gives. Raises ConfigurationError; what it raised is behind it, and its text, which may hold more, is not told."""
+    try:
+        return function()
+    except KafkaException:
+        raise
+    except Exception as exc:
+        raise ConfigurationError(f"ssl_password: the function that is to give the pass phrase raised {type(exc).__name__}") from exc
 
 
 # -- PEM, in files or as text ------------------------------------------------------------------------------------------
@@ -309,6 +319,8 @@ def _check_file(option: str, path: str) -> None:
             start = file.read(65536)
     except FileNotFoundError as exc:
         raise ConfigurationError(f"{option}={path!r}: there is no such file") from exc
+    except ConfigurationError:  # which is a ValueError, too
+        raise
     except OSError as exc:
         raise ConfigurationError(f"{option}={path!r}: {exc.strerror}") from exc
     except ValueError as exc:  # a NUL in it

@@ -299,7 +299,10 @@ def test_a_handshake_that_is_not_answered_ends_at_the_deadline(handler: Handler,
     go = threading.Event()
     with serve(lambda conn: go.wait(10)) as port:
         started = time.monotonic()
-        with pytest.raises(ConnectionFailedError, match=r"timed out after 0\.5 s"):
+        with pytest.raises(
+            ConnectionFailedError,
+            match=r"^127\.0\.0\.1:\d+: no TLS: .* TCP is open, but the TLS handshake was not answered: timed out after 0\.5 s: does that listener speak TLS\?$",
+        ):
             connect(handler, port, tls_config(certs), timeout=0.5)
         assert 0.49 <= time.monotonic() - started <= 0.7
         go.set()
@@ -486,6 +489,11 @@ def test_a_text_in_a_wrong_encoding_is_told_and_not_shown(certs: Certificates, o
     assert not [error for error in causes(caught.value) if isinstance(error, UnicodeError)]
 
 
+def test_a_device_is_refused_in_one_sentence(certs: Certificates) -> None:
+    with pytest.raises(ConfigurationError, match=r"^ssl_cafile='/dev/zero': not a file that can be read again and again: [^:]*$"):
+        make_context(tls_config(certs, ssl_cafile="/dev/zero"))
+
+
 def broken_files(certs: Certificates) -> None:
     for name in ("client.pem", "client.key"):
         text = pathlib.Path(certs.path(name)).read_text()
@@ -509,6 +517,27 @@ def test_a_function_for_the_pass_phrase_that_gives_none_is_told_before_any_conne
         with client, pytest.raises(ConfigurationError, match="ssl_password: the function must return the pass phrase as str, not NoneType"):
             client.connect(5)
     assert (len(asked), len(connects)) == (1, 0)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, OSError, ValueError])
+def test_a_function_for_the_pass_phrase_that_fails_is_named_once_and_what_it_says_is_not_told(
+    handler: Handler, certs: Certificates, error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[int] = []
+
+    def fails() -> str:
+        asked.append(1)
+        raise error(f"the vault has {PASS_PHRASE}")
+
+    own = {"ssl_certfile": certs.path("client.pem"), "ssl_keyfile": certs.path("client.locked.key"), "ssl_password": fails}
+    with caplog.at_level("DEBUG"), serve(lambda conn: None) as port:
+        client = KafkaClient(f"localhost:{port}", handler=handler, security_protocol="SSL", ssl_cafile=certs.ca, **own)
+        with client, pytest.raises(ConfigurationError) as caught:
+            client.connect(5)
+    assert str(caught.value).endswith(f"ssl_password: the function that is to give the pass phrase raised {error.__name__}")
+    assert isinstance(caught.value.__cause__, error)
+    assert len(asked) == 1
+    assert PASS_PHRASE not in caplog.text
 
 
 # -- contexts ----------------------------------------------------------------------------------------------------------
