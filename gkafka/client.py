@@ -25,7 +25,7 @@ from gkafka.exceptions import ConfigurationError, DeliveryError, UnknownOptionEr
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
 from gkafka.rawfetch import RawFetch, RawFetcher, check_isolation
-from gkafka.sasloptions import hide_secrets
+from gkafka.sasloptions import hide_hosts, hide_secrets
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class KafkaClient:
         handler: str | Handler = "auto",
         **options: Any,
     ) -> None:
-        options = hide_secrets(options)
+        options, hosts, zookeeper_hosts = hide_secrets(options), hide_hosts(hosts), hide_hosts(zookeeper_hosts)
         given: dict[str, Any] = {
             "socket_timeout_ms": socket_timeout_ms,
             "offsets_channel_socket_timeout_ms": offsets_channel_socket_timeout_ms,

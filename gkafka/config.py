@@ -446,6 +446,7 @@ class ClientConfig(Options):
         None,
         "OAUTHBEARER: https URL that gives tokens for sasl_oauth_client_id and its secret (OAuth 2.0 client credentials), in place of a provider",
         none=True,
+        secret=True,  # what stands behind a question mark may be a key
         types=(str,),
         aliases=("sasl.oauthbearer.token.endpoint.url",),
     )

@@ -8,15 +8,20 @@ from typing import Any
 from urllib.parse import unquote
 
 from gkafka.checks import check_text
+from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError
+from gkafka.sasloptions import hide_hosts
 
 __all__ = ["Proxy", "is_address", "parse_hosts", "parse_proxy_url", "parse_source_address", "parse_zookeeper"]
 
 
 def parse_hosts(hosts: str) -> list[tuple[str, int]]:
     """[(host, port)] of "h1:9092,h2,[::1]:9093"; 9092 where no port stands. Raises ConfigurationError naming the part."""
+    hosts = hide_hosts(hosts)
     if not isinstance(hosts, str):
         raise ConfigurationError(f"hosts={hosts!r}: must be a text of host:port, separated by commas")
+    if isinstance(hosts, Secret):
+        raise ConfigurationError(f"hosts: {_without_user(hosts)!r} is not host:port (no scheme, path or user belongs there)")
     found = [_parse_host(part.strip()) for part in hosts.split(",") if part.strip()]
     if not found:
         raise ConfigurationError(f"hosts={hosts!r}: give at least one host:port")
@@ -24,15 +29,19 @@ def parse_hosts(hosts: str) -> list[tuple[str, int]]:
 
 
 def _parse_host(part: str) -> tuple[str, int]:
-    if "/" in part or "@" in part:
-        _, at, after = part.rpartition("@")  # what stands before it may be a password
-        raise ConfigurationError(f"hosts: {('...@' + after if at else part)!r} is not host:port (no scheme, path or user belongs there)")
+    if "/" in part:
+        raise ConfigurationError(f"hosts: {part!r} is not host:port (no scheme, path or user belongs there)")
     if part.count(":") > 1 and not part.startswith("["):
         raise ConfigurationError(f"hosts: {part!r}: write an IPv6 address as [address]:port")
     host, port = _split(part)
     if not host or not _is_port(port) or port == "0":
         raise ConfigurationError(f"hosts: {part!r}: must be host:port with a port from 1 to 65535")
     return host, int(port or 9092)
+
+
+def _without_user(addresses: str) -> str:
+    """What stands before an @ may be a name and a password, commas and slashes included."""
+    return f"...@{addresses.rpartition('@')[2]}"
 
 
 def _split(part: str) -> tuple[str, str]:
@@ -126,26 +135,36 @@ def _proxy(url: str) -> Proxy | str:
 
 def parse_zookeeper(what: str, hosts: Any) -> tuple[str, str]:
     """("h1,h2:2181", "chroot/deep") of "h1,h2:2181/chroot/deep", "" without a chroot. what: the option's name. Raises ConfigurationError."""
+    hosts = hide_hosts(hosts)
+    found = _zookeeper(what, hosts)
+    if isinstance(found, str):  # raised here, where no variable shows a part of a password
+        raise ConfigurationError(found)
+    return found
+
+
+def _zookeeper(what: str, hosts: Any) -> tuple[str, str] | str:
+    """The servers and the chroot, or what is wrong with them."""
     if not isinstance(hosts, (str, bytes)):
-        raise ConfigurationError(f"{what}={hosts!r}: must be a text such as 'host:port,host:port/chroot'")
+        return f"{what}={hosts!r}: must be a text such as 'host:port,host:port/chroot'"
+    shown = f"{what}={_without_user(hosts) if isinstance(hosts, Secret) else hosts!r}"
     servers, _, chroot = check_text(what, hosts).partition("/")
     named = [part.strip() for part in servers.split(",") if part.strip()]
     if not named:
-        raise ConfigurationError(f"{what}={hosts!r}: give at least one host:port of ZooKeeper")
+        return f"{shown}: give at least one host:port of ZooKeeper"
     for part in named:
-        _check_zookeeper(what, hosts, part)
+        if not _is_zookeeper(part):
+            told = "no user belongs there, and each" if isinstance(hosts, Secret) else repr(part)
+            return f"{shown}: {told} must be host:port with a port from 1 to 65535 (an IPv6 address as [address]:port), separated by commas"
     chroot = chroot.strip("/")
     if "," in chroot:
-        raise ConfigurationError(f"{what}={hosts!r}: a chroot stands once, behind the last address, as in host:port,host:port/chroot")
+        return f"{shown}: a chroot stands once, behind the last address, as in host:port,host:port/chroot"
     if chroot and any(step in ("", ".", "..") or not step.isprintable() for step in chroot.split("/")):
-        raise ConfigurationError(f"{what}={hosts!r}: {'/' + chroot!r} is no path in ZooKeeper: give host:port,host:port/chroot")
+        told = "the chroot" if isinstance(hosts, Secret) else repr("/" + chroot)
+        return f"{shown}: {told} is no path in ZooKeeper: give host:port,host:port/chroot"
     return ",".join(named), chroot
 
 
-def _check_zookeeper(what: str, hosts: str | bytes, part: str) -> None:
+def _is_zookeeper(part: str) -> bool:
     many = part.count(":") > 1 and not part.startswith("[")
     host, port = ("", "") if many else _split(part)
-    if not host or not _is_port(port) or port == "0" or any(c in host for c in "?#\\@"):
-        raise ConfigurationError(
-            f"{what}={hosts!r}: {part!r} must be host:port with a port from 1 to 65535 (an IPv6 address as [address]:port), separated by commas"
-        )
+    return bool(host) and _is_port(port) and port != "0" and not any(c in host for c in "?#\\@")

@@ -8,6 +8,7 @@ Source: org.apache.kafka.common.security.JaasConfig, KIP-85; java.io.StreamToken
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -40,6 +41,22 @@ INSTEAD = {
     "ScramLoginModule": "delegation tokens are not supported",
 }
 EXTENSION = "extension_"
+NAMES = (
+    *MODULES,
+    *(name for _, known in MODULES.values() for name in known),
+    *("required", "tokenauth", "keyTab", "principal", "useKeyTab", "useTicketCache", "ticketCache", "storeKey", "doNotPrompt", "debug"),
+    *(
+        "renewTicket",
+        "refreshKrb5Config",
+        "isInitiator",
+        "awsDebugCreds",
+        "awsProfileName",
+        "awsRoleArn",
+        "awsRoleSessionName",
+        "awsStsRegion",
+    ),
+)
+"""What Java's login modules and their options are called."""
 
 
 def client_options(text: str, mechanism: str | None, *, prefix: str = "") -> dict[str, Any]:
@@ -58,7 +75,7 @@ def client_options(text: str, mechanism: str | None, *, prefix: str = "") -> dic
 def _client_options(text: str, mechanism: str | None, prefix: str) -> dict[str, Any]:
     module, given = _parse(text)
     if module not in MODULES:
-        raise ConfigurationError(f"{NAME}: the login module {module!r} is not known; these are: {', '.join(MODULES)}")
+        raise ConfigurationError(f"{NAME}: the login module{_shown(module)} is not known; these are: {', '.join(MODULES)}")
     mechanisms, known = MODULES[module]
     if mechanism not in mechanisms:
         raise ConfigurationError(
@@ -73,7 +90,7 @@ def _client_options(text: str, mechanism: str | None, prefix: str) -> dict[str, 
             extensions[name.removeprefix(EXTENSION)] = value
         elif not _is_harmless(module, name, value):
             instead = f": {INSTEAD[module]}" if module in INSTEAD else f"; {module} takes {', '.join(known)}"
-            raise ConfigurationError(f"{NAME}: the option {name!r} has no counterpart here{instead}")
+            raise ConfigurationError(f"{NAME}: the option{_shown(name)} has no counterpart here{instead}")
     if extensions:
         options["sasl_oauth_extensions"] = extensions
     return options
@@ -104,12 +121,19 @@ def _parse(text: str) -> tuple[str, dict[str, str]]:
     rest = words[2:-1]
     while rest:
         if len(rest) < 3 or rest[1] != "=" or "=" in (rest[0], rest[2]):
-            raise ConfigurationError(f'{NAME}: its options must be name="value"; the one after {list(options)[-1:] or "required"} is not')
+            raise ConfigurationError(
+                f'{NAME}: its options must be name="value"; the one after{_shown(next(reversed(options), "required"))} is not'
+            )
         if rest[0] in options:
-            raise ConfigurationError(f"{NAME}: {rest[0]!r} is given twice")
+            raise ConfigurationError(f"{NAME}: an option{_shown(rest[0])} is given twice")
         options[rest[0]] = rest[2][1:] if rest[2].startswith('"') else rest[2]
         rest = rest[3:]
     return words[0].rpartition(".")[2], options
+
+
+def _shown(name: str) -> str:
+    """A name that is Java's, or nearly one: another may be a part of a password whose quotes are wrong."""
+    return f" {name!r}" if difflib.get_close_matches(name, NAMES, n=1, cutoff=0.8) else ""
 
 
 def _words(text: str) -> list[str]:

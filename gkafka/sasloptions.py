@@ -23,7 +23,7 @@ from gkafka.config import (
 )
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["MECHANISMS", "check_sasl", "hide_secrets", "token_endpoint", "wrong_extension"]
+__all__ = ["MECHANISMS", "check_sasl", "hide_hosts", "hide_secrets", "seems_secret", "token_endpoint", "wrong_extension"]
 
 PASSWORD = ("sasl_username", "sasl_password")
 ENDPOINT = ("sasl_oauth_token_endpoint_url", "sasl_oauth_client_id", "sasl_oauth_client_secret")
@@ -58,6 +58,7 @@ KNOWN = {
     for spelling in (f.name, *f.metadata["aliases"])
 }
 LIKE_A_SECRET = re.compile(r"pas+_?w|pas+_?phrase|pwd|secret|token|jaas|credential|(^|_)key$", re.IGNORECASE)
+HOSTS = ("hosts", "bootstrap_servers", "metadata_broker_list", "zookeeper_hosts", "zookeeper_connect")
 ALIKE = 0.85  # of two names: a slip of the pen in one of a secret's
 
 
@@ -104,19 +105,40 @@ class _Unseen:
 
 def _hidden(name: str, value: Any) -> Any:
     option = name.replace(".", "_").replace("-", "_")
+    if option in HOSTS:
+        return hide_hosts(value)
     if option == GIVES_TOKENS and not isinstance(value, (str, bytes, bytearray)):
         return value
-    named_so = option in SECRETS or option == GIVES_TOKENS or _seems_secret(option)
+    named_so = option in SECRETS or option == GIVES_TOKENS or seems_secret(option)
     if isinstance(value, str):
         is_secret = named_so or is_pem_text(value) or (option in PEM and may_be_key(value))
         return Secret(value) if is_secret else value
     is_usable = value is None or callable(value) or isinstance(value, os.PathLike)
     if is_usable or not (named_so or option in PEM):
         return value
+    return _unseen(value)
+
+
+def _unseen(value: Any) -> Any:
     return type(type(value).__name__, (_Unseen,), {"__slots__": ()})()
 
 
-def _seems_secret(option: str) -> bool:
+def hide_hosts(value: Any) -> Any:
+    """Addresses as users give them, a text or a list, as Secrets where somebody's name and password stand before one: what is used has none."""
+    if isinstance(value, bytes) and b"@" in value:
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        return Secret(value) if "@" in value else value
+    if isinstance(value, Mapping):
+        return _unseen(value)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        if not all(isinstance(one, str) for one in value):
+            return _unseen(value)
+        return [Secret(one) for one in value] if any("@" in one for one in value) else value
+    return value
+
+
+def seems_secret(option: str) -> bool:
     """Whether a name that no option has may be meant as a secret's: of another client, or mistyped."""
     if option in KNOWN:
         return False
@@ -125,23 +147,29 @@ def _seems_secret(option: str) -> bool:
 
 def token_endpoint(url: str) -> SplitResult:
     """The parts of a token endpoint's URL. Raises ConfigurationError: what is not https would tell the client's secret, or read files."""
+    url = Secret(url)
+    found = _token_endpoint(url)
+    if isinstance(found, str):  # raised here, where no variable shows a part of the URL
+        raise ConfigurationError(f"sasl_oauth_token_endpoint_url: {found}")
+    return found
+
+
+def _token_endpoint(url: Secret) -> SplitResult | str:
+    """The parts, or what is wrong with them, without what may be a password."""
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url.reveal())
         port = parts.port
-    except ValueError:  # its text repeats what may be a password
-        raise ConfigurationError("sasl_oauth_token_endpoint_url: its host or its port is none") from None
+    except ValueError:
+        return "its host or its port is none"
     if port == 0:
-        raise ConfigurationError("sasl_oauth_token_endpoint_url: its port must be one from 1 to 65535")
+        return "its port must be one from 1 to 65535"
     if parts.scheme != "https" or not parts.hostname:
-        raise ConfigurationError(
-            f"sasl_oauth_token_endpoint_url: must be an https URL, as 'https://login.example/oauth2/token', not one of {parts.scheme or 'no'!r} scheme"
-        )
+        kind = f"one of {parts.scheme!r} scheme" if parts.scheme in ("http", "ftp", "file") else "of another kind"
+        return f"must be an https URL, as 'https://login.example/oauth2/token', not {kind}"
     if parts.username is not None or parts.password is not None or parts.fragment:
-        raise ConfigurationError(
-            "sasl_oauth_token_endpoint_url: must have no user, password or fragment: give sasl_oauth_client_id and its secret"
-        )
-    if not url.isascii() or any(c <= " " or c == "\x7f" for c in url):
-        raise ConfigurationError("sasl_oauth_token_endpoint_url: holds characters that a URL has not")
+        return "must have no user, password or fragment: give sasl_oauth_client_id and its secret"
+    if not url.isascii() or any(c <= " " or c == "\x7f" for c in url.reveal()):
+        return "holds characters that a URL has not"
     return parts
 
 

@@ -49,10 +49,7 @@ class TokenEndpoint:
     def __init__(self, handler: Handler, config: ClientConfig) -> None:
         self._handler = handler
         self._config = config
-        url = token_endpoint(config.sasl_oauth_token_endpoint_url or "")
-        self._host = url.hostname or ""
-        self._port = url.port or 443
-        self._path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        self._host, self._port, self._path = _place(config.sasl_oauth_token_endpoint_url or "")
         self._tls = ClientConfig(security_protocol="SSL", ssl_cafile=config.sasl_oauth_cafile)
         try:
             check_tls(self._tls)
@@ -132,7 +129,7 @@ class TokenEndpoint:
             try:
                 secret = secret()
             except Exception as exc:
-                raise AuthenticationError(f"sasl_oauth_client_secret gave no secret: {type(exc).__name__}: {exc}") from exc
+                raise AuthenticationError(f"sasl_oauth_client_secret gave no secret: it raised {type(exc).__name__}") from exc
         if not isinstance(secret, str) or not is_utf8(secret):
             raise AuthenticationError(f"sasl_oauth_client_secret gave no text that can be sent, but {type(secret).__name__}")
         self._said = Secret(secret)
@@ -144,7 +141,7 @@ class TokenEndpoint:
         body = urlencode(form)
         host = f"[{self._host}]" if ":" in self._host else self._host
         lines = [
-            f"POST {self._path} HTTP/1.1",
+            f"POST {self._path.reveal()} HTTP/1.1",
             f"Host: {host}" + (f":{self._port}" if self._port != 443 else ""),
             f"Authorization: Basic {base64.b64encode(who.encode()).decode()}",
             "Content-Type: application/x-www-form-urlencoded",
@@ -193,6 +190,12 @@ class TokenEndpoint:
         """The endpoint's words, without what it may have repeated of the client's secret."""
         said = self._said.reveal()
         return printable(masked(text, [self._said, Secret(quote_plus(said))]), LONGEST_TEXT)
+
+
+def _place(url: str) -> tuple[str, int, Secret]:
+    """(host, port, path with query): what stands in a query may be a key."""
+    parts = token_endpoint(url)
+    return parts.hostname or "", parts.port or 443, Secret((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
 def _json(body: bytes) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gkafka.config import Secret, may_be_key
 from gkafka.exceptions import ConfigurationError
+from gkafka.sasloptions import hide_hosts, seems_secret
 
 __all__ = [
     "boolean",
@@ -45,8 +46,10 @@ def _hidden(name: str, value: Any) -> str:
     if isinstance(value, Secret):
         return value
     text, dotted = str(value), name.replace("_", ".").removeprefix("kafka.")  # which may have been forgotten
+    if dotted == "bootstrap.servers":
+        return hide_hosts(text)  # type: ignore[no-any-return]
     is_key = dotted.startswith("ssl.") and may_be_key(text)
-    return Secret(text) if is_key or dotted.endswith(SECRET_ENDINGS) else text
+    return Secret(text) if is_key or dotted.endswith(SECRET_ENDINGS) or seems_secret(dotted.replace(".", "_")) else text
 
 
 def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:

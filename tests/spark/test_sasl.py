@@ -15,7 +15,9 @@ from gkafka.exceptions import AuthenticationError, ConfigurationError
 from gkafka.jaas import client_options
 from gkafka.spark.connections import connected
 from gkafka.spark.kafkaproperties import translate
+from gkafka.spark.options import parse, parse_either, parse_stream
 from gkafka.testing import MockCluster, Sasl
+from tests.public.test_secrets import told_by
 from tests.spark.conftest import Read
 
 PASSWORD = "s3cret-of-alice"
@@ -80,8 +82,8 @@ def test_a_pasted_line_is_read(line: str, mechanism: str, options: dict[str, Any
         (f'{PLAIN} required username="alice" password="{PASSWORD};', "PLAIN", "a quote that does not end"),
         (f'{PLAIN} username="alice" password="{PASSWORD}";', "PLAIN", "a login module and 'required'"),
         (f'{PLAIN} required username "alice";', "PLAIN", 'must be name="value"'),
-        (f'{PLAIN} required username="alice" password="{PASSWORD}" {PASSWORD};', "PLAIN", "the one after ['password'] is not"),
-        (f'{PLAIN} required username="a" username="b";', "PLAIN", "'username' is given twice"),
+        (f'{PLAIN} required username="alice" password="{PASSWORD}" {PASSWORD};', "PLAIN", "the one after 'password' is not"),
+        (f'{PLAIN} required username="a" username="b";', "PLAIN", "an option 'username' is given twice"),
         (f"{PLAIN} required; {PLAIN} required;", "PLAIN", "one login module"),
         ("com.example.MyLoginModule required;", "PLAIN", "'MyLoginModule' is not known; these are: PlainLoginModule"),
         (
@@ -206,3 +208,31 @@ def test_a_read_says_who_it_is_in_the_driver_and_in_its_tasks(reading: Callable[
         assert PASSWORD.encode() not in pickle.dumps(read.tasks()), "options travel with the reader, and in nothing else"
         with pytest.raises(AuthenticationError, match="SCRAM-SHA-256: Authentication failed"):
             reading(**more, kafka__sasl__jaas__config=line % "wrong").rows()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "org.example.{} required a=b;",
+        "{} required a=b;",
+        'PlainLoginModule required username="a" {}="x";',
+        'x.PlainLoginModule required {}="x" {}="y";',
+        'x.PlainLoginModule required {}="x" y;',
+        'x.PlainLoginModule required username="a" password="p"{}"q";',
+    ],
+)
+def test_a_name_that_may_be_a_part_of_a_password_is_not_shown(line: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        client_options(line.replace("{}", "hunter2wxyz"), "PLAIN")
+    assert "hunter2wxyz" not in told_by(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["kafka.sasl.pasword", "kafka.sasl.oauth.client.secrt", "sasl.passwrd", "kafka.api.key", "kafka.ssl.key.pasword"]
+)
+@pytest.mark.parametrize("read", [parse, parse_stream, parse_either])
+def test_a_secret_under_a_mistyped_name_is_in_no_variable_of_the_traceback(read: Callable[[dict[str, str]], object], name: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read({"kafka.bootstrap.servers": "h:1", "subscribe": "t", name: "hunter2wxyz"})
+    assert "hunter2wxyz" not in told_by(refused.value)
+    assert name.removeprefix("kafka.") in str(refused.value)

@@ -11,7 +11,7 @@ from gkafka.config import INT32
 from gkafka.exceptions import ConfigurationError, KafkaTimeoutError, NoBrokersAvailableError, UnknownTopicOrPartition
 from gkafka.kafka import options as o
 from gkafka.kafka.errors import IllegalStateError, WrongTypeError
-from gkafka.sasloptions import hide_secrets
+from gkafka.sasloptions import hide_hosts, hide_secrets
 
 __all__ = ["CLIENT_NAMES", "KafkaClient", "native_client"]
 
@@ -40,7 +40,7 @@ class KafkaClient:
     """
 
     def __init__(self, hosts: Any, client_id: str | bytes = "kafka-python", timeout: float = 120, **options: Any) -> None:
-        options = hide_secrets(options)
+        options, hosts = hide_secrets(options), hide_hosts(hosts)
         if isinstance(client_id, bytes):
             client_id = client_id.decode()
         patience_s = check_seconds("timeout", timeout, low=0.001)
