@@ -27,10 +27,11 @@ from gkafka.exceptions import (
     ProtocolError,
     causes,
 )
+from gkafka.sasloptions import hide_hosts
 from gkafka.skins import NO_DELAY, Selecting, buffer_options
 from gkafka.wire.versions import Versions
 
-__all__ = ["CLIENT", "client_options", "merge", "native", "reach", "retold", "telling", "told_as"]
+__all__ = ["CLIENT", "SECURITY", "client_options", "merge", "native", "reach", "retold", "telling", "told_as"]
 
 T = TypeVar("T")
 
@@ -57,12 +58,20 @@ CLIENT: dict[str, Any] = {
     "ssl_password": None,
     "ssl_crlfile": None,
     "ssl_ciphers": None,
+    "tls_verify": True,
     "sasl_mechanism": None,
     "sasl_plain_username": None,
     "sasl_plain_password": None,
     "sasl_kerberos_service_name": "kafka",
     "sasl_kerberos_domain_name": None,
     "sasl_oauth_token_provider": None,
+    "sasl_oauth_extensions": None,
+    "sasl_oauth_token_endpoint_url": None,
+    "sasl_oauth_client_id": None,
+    "sasl_oauth_client_secret": None,
+    "sasl_oauth_scope": None,
+    "sasl_oauth_cafile": None,
+    "sasl_aws_region": None,
     "allow_plaintext_credentials": False,
     "allow_unverified_tls": False,
     "api_version": None,
@@ -75,7 +84,8 @@ CLIENT: dict[str, Any] = {
     "proxy_url": None,
     "handler": "auto",
 }
-"""Options of both the producer and the consumer, with kafka-python 1.4's defaults. gkafka's own: `handler`, and the second words that unsafe settings take."""
+"""Options of both the producer and the consumer, with kafka-python 1.4's defaults. gkafka's own: `handler`, what says where tokens come from, `tls_verify`,
+and the second words that unsafe settings take."""
 
 _CLIENT_NAMES = {
     "reconnect_backoff_ms": "reconnect_backoff_ms",
@@ -90,12 +100,20 @@ _CLIENT_NAMES = {
     "ssl_password": "ssl_password",
     "ssl_crlfile": "ssl_crlfile",
     "ssl_ciphers": "ssl_ciphers",
+    "tls_verify": "tls_verify",
     "sasl_mechanism": "sasl_mechanism",
     "sasl_plain_username": "sasl_username",
     "sasl_plain_password": "sasl_password",
     "sasl_kerberos_service_name": "sasl_kerberos_service_name",
     "sasl_kerberos_domain_name": "sasl_kerberos_domain_name",
     "sasl_oauth_token_provider": "sasl_oauth_token_provider",
+    "sasl_oauth_extensions": "sasl_oauth_extensions",
+    "sasl_oauth_token_endpoint_url": "sasl_oauth_token_endpoint_url",
+    "sasl_oauth_client_id": "sasl_oauth_client_id",
+    "sasl_oauth_client_secret": "sasl_oauth_client_secret",
+    "sasl_oauth_scope": "sasl_oauth_scope",
+    "sasl_oauth_cafile": "sasl_oauth_cafile",
+    "sasl_aws_region": "sasl_aws_region",
     "allow_plaintext_credentials": "allow_plaintext_credentials",
     "allow_unverified_tls": "allow_unverified_tls",
     "allow_auto_create_topics": "auto_create_topics",
@@ -112,13 +130,19 @@ _TOLD = {
 }
 _BEFORE_OFFSETS = ((0, 8, 0), (0, 8, 1))
 USUAL_CONNECT_MS, SHORTEST_CONNECT_MS = 10000, 4000
-_SECURITY = {name for name in _CLIENT_NAMES if name.startswith(("ssl_", "sasl_"))} | {"allow_plaintext_credentials", "allow_unverified_tls"}
+SECURITY = tuple(
+    name for name in CLIENT if name.startswith(("ssl_", "tls_", "sasl_")) or name in ("allow_plaintext_credentials", "allow_unverified_tls")
+)
+"""Whom to trust, and who the client is."""
+_SPELLINGS = {ours: theirs for theirs, ours in _CLIENT_NAMES.items() if theirs in SECURITY and ours != theirs}
+"""gkafka's names of what kafka-python has another one for, which are taken as well."""
 _BESIDE_CONTEXT = tuple(name for name in _CLIENT_NAMES if name.startswith("ssl_") and name != "ssl_context")
 _OF_METRICS = ("metric_reporters", "metrics_num_samples", "metrics_sample_window_ms")
 
 
 def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str, *, measured: bool = False) -> dict[str, Any]:
     """The options in force. measured: it has metrics. Raises ConfigurationError for a name that is none, and for what could have no effect."""
+    given = _in_their_names(defaults, given, where)
     for name in given:
         if name not in defaults:
             near = difflib.get_close_matches(name, defaults, 1)
@@ -130,6 +154,13 @@ def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str, *, 
             )
             raise ConfigurationError(text)
     return {**defaults, **given}
+
+
+def _in_their_names(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    for ours, theirs in _SPELLINGS.items():
+        if ours in given and theirs in given and theirs in defaults:
+            raise ConfigurationError(f"{where}: {theirs!r} is given twice, once by gkafka's own name for it")
+    return {_SPELLINGS[name] if _SPELLINGS.get(name) in defaults else name: value for name, value in given.items()}
 
 
 def native(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -145,7 +176,7 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
             del taken[name]
     # What is not given is left to gkafka, whose defaults are the same: it refuses what would have no effect beside the others.
     for theirs, ours in _CLIENT_NAMES.items():
-        if theirs in _SECURITY and ours in taken and options[theirs] == CLIENT[theirs]:
+        if theirs in SECURITY and ours in taken and options[theirs] == CLIENT[theirs]:
             del taken[ours]
     client_id = options["client_id"]
     if "max_in_flight_requests_per_connection" in options:  # gkafka's own may be None
@@ -247,12 +278,13 @@ def _handler(given: Any, selector: Any) -> Any:
 
 
 def _hosts(given: Any) -> str:
+    given = hide_hosts(given)
     if isinstance(given, str):
         return given
     if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
         hosts = list(given)
         if hosts and all(isinstance(host, str) for host in hosts):
-            return ",".join(hosts)
+            return hide_hosts(",".join(hosts))  # type: ignore[no-any-return]
     raise ConfigurationError(f"bootstrap_servers={given!r}: must be 'host:port', or a list of them")
 
 

@@ -86,7 +86,18 @@ OBSERVED = {
     "metadata_max_age_ms": "tests/kafka/test_consumer_options.py",
 }
 """Option -> the test that observes it. All others go the way that the consumer's and the producer's go, where they are observed."""
-SHARED = ("ssl_", "sasl_", "reconnect_", "allow_", "socket_options", "receive_buffer", "send_buffer", "security_protocol", "proxy_url")
+SHARED = (
+    "ssl_",
+    "tls_",
+    "sasl_",
+    "reconnect_",
+    "allow_",
+    "socket_options",
+    "receive_buffer",
+    "send_buffer",
+    "security_protocol",
+    "proxy_url",
+)
 REFUSED = ("selector", "metric")
 
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import types
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gkafka.kafka import KafkaConsumer
+import gkafka
+from gkafka.config import ClientConfig
+from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, legacy
+from gkafka.kafka.client_async import KafkaClient as VersionClient
 from gkafka.kafka.errors import KafkaConfigurationError, KafkaError, SaslAuthenticationFailedError
 from gkafka.testing import MockCluster, Sasl
 from tests.kafka.conftest import Make
+from tests.net.certificates import Certificates
+from tests.net.servers import serve
+
+OTHERS = ("security_protocol", "proxy_url")
 
 PLAIN = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -43,6 +54,82 @@ def test_sasl_oauth_token_provider_gives_the_token(consumer: Make, guarded: Mock
     """Behaviour 274."""
     own = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "allow_plaintext_credentials": True}
     assert consumer(guarded, **own, sasl_oauth_token_provider=lambda: "token").topics() == {"t"}
+
+
+def test_tokens_may_come_from_an_endpoint(consumer: Make, make_cluster: Make, tmp_path: Path) -> None:
+    sasl = Sasl(tokens=["token"])
+    guarded: MockCluster = make_cluster(sasl=sasl)
+    certs = Certificates(tmp_path)
+    asked: list[bytes] = []
+
+    def answer(conn: Any) -> None:
+        asked.append(conn.recv(8000))
+        body = b'{"access_token": "token", "expires_in": 60}'
+        conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    context = certs.server()
+    with serve(answer, wrap=lambda conn: context.wrap_socket(conn, server_side=True)) as port:
+        own = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "allow_plaintext_credentials": True,
+            "sasl_oauth_token_endpoint_url": f"https://localhost:{port}/token",
+            "sasl_oauth_client_id": "id",
+            "sasl_oauth_client_secret": lambda: "hush",
+            "sasl_oauth_scope": "kafka",
+            "sasl_oauth_cafile": certs.ca,
+            "sasl_oauth_extensions": {"logicalCluster": "lkc-1"},
+        }
+        assert consumer(guarded, **own).topics() == {"t"}
+    assert b"scope=kafka" in asked[0]
+    assert b"Authorization: Basic aWQ6aHVzaA==" in asked[0]
+    assert sasl.extensions == {"logicalCluster": "lkc-1"}
+
+
+def test_sasl_aws_region_is_what_amazons_signer_signs_for(consumer: Make, guarded: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    signer = types.SimpleNamespace(generate_auth_token=lambda region: ("token" if region == "eu-west-1" else "wrong", 1))
+    monkeypatch.setattr("gkafka.net.credentials._load", lambda mechanism: signer)
+    own = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "AWS_MSK_IAM", "allow_plaintext_credentials": True}
+    with pytest.raises(KafkaConfigurationError, match="without sasl_aws_region"):
+        consumer(guarded, **own)
+    assert consumer(guarded, **own, sasl_aws_region="eu-west-1").topics() == {"t"}
+
+
+SECURITY = [f.name for f in dataclasses.fields(ClientConfig) if f.name.startswith(("ssl_", "tls_", "sasl_", "allow_")) or f.name in OTHERS]
+SKINS: dict[str, Callable[..., Any]] = {
+    "KafkaConsumer": KafkaConsumer,
+    "KafkaProducer": KafkaProducer,
+    "KafkaAdminClient": KafkaAdminClient,
+    "client_async.KafkaClient": VersionClient,
+    "legacy.KafkaConsumer": lambda **given: legacy.KafkaConsumer("t", **given),
+    "legacy.KafkaClient": lambda bootstrap_servers, **given: legacy.KafkaClient(bootstrap_servers, **given),
+    "gkafka.KafkaClient": lambda bootstrap_servers, **given: gkafka.KafkaClient(bootstrap_servers, **given),
+}
+
+
+class Reached(Exception):
+    """The options have been taken."""
+
+
+@pytest.mark.parametrize("name", SECURITY)
+@pytest.mark.parametrize("skin", SKINS)
+def test_every_class_takes_every_native_option_of_security(skin: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[dict[str, Any]] = []
+
+    def stop(self: Any, *hosts: Any, **options: Any) -> None:
+        taken.append(options)
+        raise Reached
+
+    monkeypatch.setattr(gkafka.KafkaClient, "__init__", stop)
+    with pytest.raises(Reached):
+        SKINS[skin](bootstrap_servers="127.0.0.1:1", handler="threading", **{name: "given"})
+    assert taken[0][name] == "given"
+
+
+@pytest.mark.parametrize("skin", [name for name in SKINS if name != "gkafka.KafkaClient"])
+def test_a_password_under_both_names_is_refused(skin: str) -> None:
+    with pytest.raises(KafkaConfigurationError, match="'sasl_plain_password' is given twice, once by gkafka's own name"):
+        SKINS[skin](bootstrap_servers="127.0.0.1:1", sasl_password="a", sasl_plain_password="b")
 
 
 def test_allow_plaintext_credentials_is_the_word_that_a_password_in_clear_text_takes(consumer: Make, guarded: MockCluster) -> None:

@@ -111,6 +111,13 @@ def test_ssl_check_hostname_compares_the_name(consumer: Make, door: Any, certs: 
     assert consumer(behind, **off, allow_unverified_tls=True).topics() == {"t"}
 
 
+def test_tls_verify_false_checks_nothing(consumer: Make, door: Any, certs: Certificates) -> None:
+    behind = door(certs.server("self_signed"))
+    with pytest.raises(KafkaConfigurationError, match=r"tls_verify=False .* allow_unverified_tls"):
+        consumer(behind, security_protocol="SSL", tls_verify=False)
+    assert consumer(behind, security_protocol="SSL", tls_verify=False, allow_unverified_tls=True).topics() == {"t"}
+
+
 def test_ssl_certfile_keyfile_and_password_are_the_clients_certificate(consumer: Make, door: Any, certs: Certificates) -> None:
     """Behaviour 268."""
     behind = door(certs.asking_for_clients(maximum_version=ssl.TLSVersion.TLSv1_2))

@@ -171,7 +171,7 @@ def test_what_no_option_is_called_is_shown_unless_it_may_be_a_secret() -> None:
         {"key_serializer": "x", "no_such_option": "x", "sasl_username": "x", "sasl_plain_username": "x"}
     ) == dict.fromkeys(("key_serializer", "no_such_option", "sasl_username", "sasl_plain_username"), "x")
     for kind in SKINS:
-        assert [name for name in kind.DEFAULT_CONFIG if sasloptions._seems_secret(name)] == []
+        assert [name for name in kind.DEFAULT_CONFIG if sasloptions.seems_secret(name)] == []
 
 
 def test_a_files_path_of_a_wrong_type_is_still_shown() -> None:
@@ -211,8 +211,9 @@ def test_older_clients_of_kafka_python_show_no_password(guarded: MockCluster, sk
         assert SECRET not in failing(lambda wrong=wrong: _connected(skin(guarded.bootstrap, {**SAYS_WHO, **wrong})))
 
 
-def test_a_password_for_a_consumer_that_takes_none_is_not_shown(guarded: MockCluster) -> None:
-    assert SECRET not in failing(lambda: legacy.KafkaConsumer("t", metadata_broker_list=[guarded.bootstrap], **SAYS_WHO))
+@pytest.mark.parametrize("wrong", [{"no_such_option": 1}, {"sasl_plain_username": "bob"}])
+def test_an_older_consumer_that_cannot_be_made_shows_no_password(guarded: MockCluster, wrong: dict[str, Any]) -> None:
+    assert SECRET not in failing(lambda: legacy.KafkaConsumer("t", metadata_broker_list=[guarded.bootstrap], **{**SAYS_WHO, **wrong}))
 
 
 @pytest.mark.parametrize("made_of", [legacy.SimpleProducer, legacy.KeyedProducer])
@@ -327,3 +328,72 @@ def test_a_client_secret_that_is_no_utf8_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="sasl_oauth_client_secret: it holds halves") as caught:
         KafkaClient("localhost:1", handler="threading", **given)
     assert SECRET not in told_by(caught.value)
+
+
+# -- addresses -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient, *LEGACY])
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        f"kafka://u:{SECRET},zz@h:1",
+        f"u:{SECRET}/x@h:1",
+        f"u:p,{SECRET}@h:1",
+        f"u:{SECRET}@h:1,h2:2",
+        [f"u:{SECRET}@h:1", b"x"],
+        [f"kafka://u:{SECRET},zz@h:1"],
+        [f"kafka://u:{SECRET}", "zz@h:1"],
+        {f"u:{SECRET}@h:1": 1},
+        f"u:{SECRET}@h:1".encode(),
+    ],
+    ids=str,
+)
+def test_a_password_before_an_address_is_not_shown(skin: Any, hosts: Any) -> None:
+    if skin in LEGACY:
+        told = failing(lambda: skin(hosts, {}))
+    else:
+        name = "hosts" if skin is KafkaClient else "bootstrap_servers"
+        told = failing(lambda: skin(**{name: hosts}, handler="threading"))
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize(
+    "place", ["u:{}@h:2181", "digest:u:{}@h:2181", "u:{}/x@h:2181", "h:2181,u:{},zz@h:2181/chroot", "u:{}@h:2181/a//b"]
+)
+def test_a_password_before_an_address_of_zookeeper_is_not_shown(place: str) -> None:
+    told = failing(lambda: KafkaClient(zookeeper_hosts=place.format(SECRET), handler="threading"))
+    assert SECRET not in told
+    assert "zookeeper_hosts='...@h:2181" in told
+
+
+ENDPOINT = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauth_client_id": "id",
+    "sasl_oauth_client_secret": "hush",
+}
+
+
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient])
+@pytest.mark.parametrize(
+    ("url", "more"),
+    [
+        (f"https://u:{SECRET}@h/token", {}),
+        (f"http://h/token?code={SECRET}", {}),
+        (f"https://h:port/token?code={SECRET}", {}),
+        (f"https://h/token?code={SECRET}#x", {}),
+        (f"https://h/token?code={SECRET}\u00fc", {}),
+        (f"{SECRET}://h/token", {}),
+        (f"https://h/token?code={SECRET}", {"sasl_oauth_cafile": "/no/such/file.pem"}),
+        (f"https://h/token?code={SECRET}", {"sasl_oauth_scope": 5}),
+    ],
+    ids=str,
+)
+def test_no_part_of_a_token_endpoints_url_that_may_be_secret_is_shown(skin: Any, url: str, more: dict[str, Any]) -> None:
+    hosts = {"hosts": "127.0.0.1:1"} if skin is KafkaClient else {"bootstrap_servers": "127.0.0.1:1"}
+    assert SECRET not in failing(lambda: skin(**hosts, handler="threading", **ENDPOINT, sasl_oauth_token_endpoint_url=url, **more))
+
+
+def test_the_query_of_a_token_endpoint_is_in_no_repr() -> None:
+    url = f"https://h/token?code={SECRET}"
+    with KafkaClient("127.0.0.1:1", handler="threading", **ENDPOINT, sasl_oauth_token_endpoint_url=url) as client:
+        assert SECRET not in repr(client.cluster.config)

@@ -36,7 +36,7 @@ OF_CLIENTS = (
     "api_version",
     "proxy_url",
     "handler",
-    *(name for name in o.CLIENT if name.startswith(("ssl_", "sasl_"))),
+    *o.SECURITY,
 )
 NAMES = {
     "fetch_message_max_bytes": "fetch_message_max_bytes",
