@@ -52,6 +52,8 @@ Failures: TypeAlias = list[tuple[OnDone | None, KafkaException | None]]
 
 LONGEST_WAIT_S = 1.0  # a worker wakes up this often to see that it was closed, killed or forked
 SHORTEST_WAIT_S = 0.02
+LARGE_ANSWER_BYTES = 1 << 14
+"""What is decoded off the hub: it takes about 0.2 us a byte."""
 
 
 class Unanswered(Exception):
@@ -528,7 +530,10 @@ class Channel:
                 raise self._closed_error()
             sent = self._connection.take(frame, self._note_answering)
         try:
-            message = self._connection.decode(sent, frame)
+            if len(frame) < LARGE_ANSWER_BYTES or sent.api.name == "Fetch":  # of that one only views are made
+                message = self._connection.decode(sent, frame)
+            else:
+                message = self._handler.offload(self._connection.decode, sent, frame)
         except Exception as exc:
             if self._handler.interrupted(exc):
                 raise  # told at the end, as a lost connection

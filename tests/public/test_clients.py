@@ -29,7 +29,7 @@ from tests.handlers.hub import run_script
 from tests.net.certificates import Certificates
 from tests.net.channel_peers import Conversation, closed_port, peer
 from tests.net.servers import serve
-from tests.public.aids import Clock, Runner, error_of, fill, read
+from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read
 
 FOREIGN = ("gevent", "kazoo", "numpy", "pyspark", "pyarrow", "ssl", "lz4", "zstandard", "snappy", "cramjam")
 
@@ -612,3 +612,24 @@ def test_a_password_in_an_address_is_not_told() -> None:
     with pytest.raises(ConfigurationError, match=r"hosts: '\.\.\.@broker:9092' is not host:port") as raised:
         KafkaClient("sasl://user:hunter2@broker:9092")
     assert "hunter2" not in str(raised.value)
+
+
+def test_large_answers_are_decoded_off_the_hub(make_cluster: Any, connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.2 us a byte: those of many partitions would stop every greenlet. Of a Fetch only views are made."""
+    apart: list[Any] = []
+    client = connect(make_cluster(topics={f"t{i}": 20 for i in range(100)}))
+    offload = client.handler.offload
+
+    def spy(fn: Any, *args: Any) -> Any:
+        apart.append(getattr(fn, "__name__", ""))
+        return offload(fn, *args)
+
+    monkeypatch.setattr(client.handler, "offload", spy)
+    assert len(client.topics) == 100
+    assert "decode" in apart
+    del apart[:]
+    producer = client.get_producer()
+    producer.produce("t0", b"x" * 100_000, partition=0).result(LIMIT_S)
+    consumer = client.get_consumer("t0")
+    assert len(consumer.consume(LIMIT_S * 1000).value) == 100_000
+    assert "decode" not in apart
