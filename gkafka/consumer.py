@@ -228,9 +228,7 @@ class Consumer:
     def _consume(self, max_messages: int | None, timeout_ms: float | None, take: Callable[[int | None, float], list[T]]) -> list[T]:
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
         limit_ms = self._config.consume_timeout_ms if timeout_ms is None else check_seconds("timeout_ms", timeout_ms)
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+        self._raise_told()
         now = self._handler.monotonic()
         deadline = now + limit_ms / 1000
         self._progress.called(now)
@@ -244,9 +242,21 @@ class Consumer:
             taken = take(wanted, min(left_ms, self._slice_ms))
             if taken:
                 return taken
+            self._raise_told()
             now = self._handler.monotonic()
             if now >= deadline:
                 return []
+
+    def _tell(self, error: BaseException) -> None:
+        """By workers: raise this before anything else is handed out."""
+        self._error = error
+        self._engine.call_off(True)
+
+    def _raise_told(self) -> None:
+        if self._error is not None:
+            self._engine.call_off(False)
+            error, self._error = self._error, None
+            raise error
 
     def _go_back(self, tp: TopicPartition, offset: int) -> None:
         (self._engine.seek if self._share is None else self._share.go_back)(tp, offset)
@@ -495,7 +505,7 @@ def _told(me: weakref.ref[Consumer]) -> Callable[[BaseException], None]:
     def tell(error: BaseException) -> None:
         consumer = me()
         if consumer is not None:
-            consumer._error = error
+            consumer._tell(error)
 
     return tell
 
@@ -517,7 +527,7 @@ def _keep_house(me: weakref.ref[Consumer], due: float) -> None:
         except KafkaException as exc:
             if not consumer.closed:
                 log.error("group %s: %s", consumer._group, exc)
-                consumer._error = exc
+                consumer._tell(exc)
         del consumer
         # In steps: a consumer that was dropped without stop() is noticed. Whoever hears of fresh metadata wakes it, too.
         wake.clear()

@@ -80,6 +80,7 @@ class NativeConsumer:
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
         self.may_deliver: Callable[[], bool] | None = None
+        self.called_off = False
         self.message_class: type[Message] = records.Message  # of what is handed out, from the next batch on
         self.double_compressed = "open"  # of format 0 and 1; "leave": as one message, "skip"
         self.hand_outs = 0  # how often records were handed out, or were about to be
@@ -91,6 +92,12 @@ class NativeConsumer:
             None
         )  # a weak reference to the end of the skin around this
         cluster.adopt(self)
+
+    def call_off(self, called_off: bool) -> None:
+        """Whether consume calls return at once, without a record: whoever called has something to tell first."""
+        self.called_off = called_off
+        if called_off:
+            self._driver.filled.set()
 
     def ask_before_delivery(self, may_deliver: Callable[[], bool] | None) -> None:
         """may_deliver(): are the partitions, for sure, this consumer's? Asked before records are handed out. None: there is nobody else."""
@@ -303,7 +310,7 @@ class NativeConsumer:
                 with self._taking:
                     self._driver.make_whole()
                     self._handed_out = handed_out
-                    taken = take(wanted) if self.may_deliver is None or self.may_deliver() else []
+                    taken = take(wanted) if not self.called_off and (self.may_deliver is None or self.may_deliver()) else []
                     if taken:
                         self.hand_outs += 1
                 if taken:
@@ -314,7 +321,7 @@ class NativeConsumer:
             self._raise_errors()
             now = self._handler.monotonic()
             deadline = now + (timeout_ms or 0) / 1000 if deadline is None else deadline
-            if now >= deadline:
+            if now >= deadline or self.called_off:
                 return []
             self._wait_filled(min(deadline - now, TICK_S))
             self._check_running()

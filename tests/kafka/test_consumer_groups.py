@@ -487,6 +487,22 @@ def test_a_listener_that_raises_is_logged_and_told_and_nothing_is_lost(
     assert committed(cluster) == {0: 2}
 
 
+def test_a_poll_that_waits_raises_what_a_listener_raises_before_any_record(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    def act(what: str, partitions: set[TopicPartition]) -> None:
+        if what == "assigned":
+            raise RuntimeError("no place to seek to")
+
+    for values in ((), (b"0", b"1")):
+        put(cluster, *values)
+        reading = consumer(cluster, **GROUP)
+        reading.subscribe(["t"], listener=Told(act))
+        begun = time.monotonic()
+        with pytest.raises(RuntimeError, match="no place to seek to"):
+            assert reading.poll(20_000) == {}
+        assert time.monotonic() - begun < 10
+        reading.close()
+
+
 def test_a_listener_may_close_its_consumer(consumer: Make, cluster: MockCluster, handler: str) -> None:
     put(cluster, b"0")
     reading = consumer(cluster, **GROUP)
