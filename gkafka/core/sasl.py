@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from gkafka.wire.apis import Message, Versions
 
-__all__ = ["Authentication", "Gssapi", "Mechanism", "OAuthBearer", "Plain", "masked", "printable", "renewal_s"]
+__all__ = ["Authentication", "Gssapi", "Mechanism", "OAuthBearer", "Plain", "Refusal", "masked", "printable", "renewal_s"]
 
 UNSUPPORTED_MECHANISM = 33
 REFUSED = 58
@@ -47,6 +47,10 @@ SHORTEST_S = 0.1
 EARLIEST, LATEST = 0.85, 0.95  # of a session's lifetime: when it is renewed, as the Java client does
 NO_LAYER = 1  # GSSAPI: what comes after the authentication is neither signed nor encrypted
 TOKEN = re.compile(r"[\x21-\x7e]+")
+
+
+class Refusal(AuthenticationError):
+    """Raised by a mechanism; its text is the broker's, as it came."""
 
 
 class Mechanism(abc.ABC):
@@ -243,8 +247,11 @@ class Authentication:
     def _respond(self, challenge: bytes) -> bytes | None:
         try:
             return self._mechanism.respond(challenge)
+        except Refusal as exc:
+            said = f"the broker refuses: {self._shown(str(exc))}"
         except AuthenticationError as exc:
-            raise AuthenticationError(self._text(str(exc)), broker=self._peer, api="SaslAuthenticate") from None
+            said = str(exc)
+        raise AuthenticationError(self._text(said), broker=self._peer, api="SaslAuthenticate")
 
     def _say(self, message: bytes) -> SaslAuthenticateRequest | bytes:
         if self._framed:
@@ -277,7 +284,8 @@ class Authentication:
         raise AuthenticationError(str(error), broker=self._peer, api="SaslAuthenticate")
 
     def _text(self, what: str) -> str:
-        return f"{self._peer}: {self._mechanism.name}: {self._shown(what)}"
+        """what: words of ours. To mask in them what happens to be a secret, too, would show that."""
+        return f"{self._peer}: {self._mechanism.name}: {printable(what, LONGEST_TEXT)}"
 
     def _shown(self, text: str) -> str:
         """The broker's words, without what it may have repeated of our secrets."""

@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import re
 
-from gkafka.core.sasl import Mechanism
+from gkafka.core.sasl import Mechanism, Refusal
 from gkafka.exceptions import AuthenticationError
 
 __all__ = ["FEWEST_ITERATIONS", "MOST_ITERATIONS", "Scram"]
@@ -74,7 +74,7 @@ class Scram(Mechanism):
         attributes = _attributes(text)
         name, value = attributes[0]
         if name == "e":
-            raise AuthenticationError(f"the broker refuses: {value}")
+            raise Refusal(value)
         if name != "v" or not hmac.compare_digest(_decoded(value), self._expected):
             raise AuthenticationError(
                 "the broker's signature is wrong: it does not know this user's password, so it is not the right broker"
@@ -100,7 +100,7 @@ def _server_first(text: str) -> tuple[str, bytes, int]:
     attributes = _attributes(text)
     names = [name for name, _ in attributes]
     if names[:1] == ["e"]:
-        raise AuthenticationError(f"the broker refuses: {attributes[0][1]}")
+        raise Refusal(attributes[0][1])
     if names[:3] != ["r", "s", "i"]:
         raise AuthenticationError("the broker's first SCRAM message is not r=,s=,i= in this order")
     (_, nonce), (_, salt), (_, count) = attributes[:3]
