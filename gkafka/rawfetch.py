@@ -132,7 +132,13 @@ class Reader:
 
         def attempt() -> RawFetch:
             future, leader = (sent.pop() if sent else None) or self.send(role, offset, deadline)
-            return self._read(future.result(self._timeout_s() + 1.0), offset, leader)
+            left = max(0.0, deadline - self._handler.monotonic())
+            try:
+                answer = future.result(min(left, self._timeout_s() + 1.0))
+            except KafkaTimeoutError as exc:
+                what = f"{self._topic}-{self._partition}: no answer of {leader} to a fetch from offset {offset}: {exc}"
+                raise KafkaTimeoutError(what, topic=self._topic, partition=self._partition, offset=offset) from exc
+            return self._read(answer, offset, leader)
 
         found: RawFetch = self._cluster.retrying(f"fetching {self._topic}-{self._partition} from offset {offset}", attempt, deadline)
         return found

@@ -394,3 +394,16 @@ def test_what_a_peer_repeats_of_a_secret_is_masked_however_it_writes_it(secret: 
     if len(secret) > 12:
         assert masked(f"got {secret[:12]}", hidden) == "got ***"
     assert masked("nothing of it", [*hidden, Secret()]) == "nothing of it"
+
+
+@pytest.mark.parametrize("password", ["broker", "p", "somebody"])
+def test_a_password_that_is_a_word_of_ours_cannot_be_read_off_its_mask(password: str) -> None:
+    """Whoever knows the sentence would see which word is missing. What the broker says is masked."""
+    for said, told in (
+        ("r=another,s=c2FsdA==,i=4096", "the broker's nonce does not continue ours: somebody else's answer"),
+        (f"e=no <{password}>", "the broker refuses: no <***>"),
+    ):
+        authentication = begun(Scram("SCRAM-SHA-256", "user", password, NONCE))
+        with pytest.raises(AuthenticationError) as raised:
+            authentication.take(SaslAuthenticateResponse(auth_bytes=said.encode()))
+        assert str(raised.value) == f"b:9092: SCRAM-SHA-256: {told}"

@@ -9,7 +9,7 @@ import pytest
 from gkafka import KafkaClient, records
 from gkafka.common import IsolationLevel
 from gkafka.exceptions import KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartition
-from gkafka.testing import Close, Delay, Error, MockCluster
+from gkafka.testing import Close, Delay, Drop, Error, MockCluster
 from tests.public.aids import Clock, Runner, error_of, fill
 from tests.public.test_consuming import numbers
 from tests.records.handmade import TRANSACTIONAL, marker, values
@@ -166,3 +166,13 @@ def test_arguments_that_cannot_be_are_told(client: KafkaClient, wrong: dict[str,
         error = error_of(lambda: client.fetch_raw(**{"topic": "t", "partition": 0, "offset": 0, **wrong}))
     assert clock.seconds < 2
     assert next(iter(wrong)) in str(error)
+
+
+def test_a_fetch_that_is_not_answered_ends_at_its_timeout_and_names_its_place(client: KafkaClient, cluster: MockCluster) -> None:
+    fill(client, numbers(5))
+    cluster.on("Fetch", Drop(before=True), times=None)
+    with Clock() as clock:
+        error = error_of(client.fetch_raw, "t", 0, 3, timeout=0.5)
+    assert isinstance(error, KafkaTimeoutError)
+    assert (error.topic, error.partition, error.offset) == ("t", 0, 3)
+    assert clock.seconds < 1.5

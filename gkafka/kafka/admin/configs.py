@@ -108,7 +108,8 @@ class ConfigCalls(Calls):
             there = {name for name, entry in entries.items() if not entry.is_read_only}
             unknown = sorted(set(resource.configs or ()) - there)
             if unknown:
-                raise IllegalArgumentError(f"{resource}: it has no value {', '.join(unknown)} that could be altered")
+                what = f"{resource.resource_type.name.lower()} {resource.name!r}"
+                raise IllegalArgumentError(f"{what} has no value {', '.join(unknown)} that could be altered")
 
 
 def _checked(given: Any) -> list[ConfigResource]:
