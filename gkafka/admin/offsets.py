@@ -269,8 +269,8 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
             return
         if described.members:
             hosts = ", ".join(sorted({f"{m.client_id} on {m.host}" for m in described.members}))
-            there = "a member: stop it" if len(described.members) == 1 else f"{len(described.members)} members: stop them"
-            raise NonEmptyGroup(f"group {group!r} has {there} first ({hosts})", group=group)
+            there = "1 member" if len(described.members) == 1 else f"{len(described.members)} members"
+            raise NonEmptyGroup(f"group {group!r} has {there}: stop them first ({hosts})", group=group)
 
     def _of_group(self, what: str, group: str, request_of: Any, read: Any, deadline: float) -> dict[TopicPartition, Any]:
         """What a group's coordinator tells, as a whole. Raises the error of the group itself."""

@@ -381,7 +381,7 @@ def test_a_group_with_members_is_not_reset(ask: Tool, filled: MockCluster, clien
         assert "the group has 1 member: stop them first" in planned.err
         refused = ask("offsets", "reset", "billing", "--to-earliest", "--yes")
         assert refused.code == 1
-        assert "group 'billing' has a member: stop it first" in refused.err
+        assert "group 'billing' has 1 member: stop them first" in refused.err
         assert "\n  next: stop its members first" in refused.err
         assert ask("groups", "delete", "billing", "--yes").code == 1
         (member,) = json.loads(ask("groups", "members", "billing", "--json").out)

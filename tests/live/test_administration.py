@@ -233,7 +233,7 @@ def test_groups_are_listed_described_and_deleted(
         assert (told.type, told.state, told.protocol_type) == (protocol, "Stable", "consumer")
         assert {tp for m in told.members for tp in m.partitions or ()} == {(topic, 0), (topic, 1)}
         assert isinstance(error_of(group, lambda: admin.delete_groups([group])), NonEmptyGroup)
-        with pytest.raises(NonEmptyGroup, match="has a member: stop it first"):
+        with pytest.raises(NonEmptyGroup, match="has 1 member: stop them first"):
             admin.alter_group_offsets(group, {(topic, 0): 1})
         with pytest.raises(NonEmptyGroup):
             admin.reset_group_offsets(group, [topic], to="earliest", dry_run=False)

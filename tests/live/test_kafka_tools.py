@@ -144,7 +144,7 @@ def test_a_group_that_is_in_use_is_refused_as_by_kafkas_script(version: str, mem
     for words in (("offsets", "reset", member, "--to-earliest", "--yes"), ("groups", "delete", member, "--yes")):
         told = piped(*words, "-b", kafka.hosts)
         assert told.returncode == 1
-        assert f"group {member!r} has a member: stop it first (reader on /127.0.0.1)" in told.stderr
+        assert f"group {member!r} has 1 member: stop them first (reader on /127.0.0.1)" in told.stderr
         assert "\n  next: stop its members first" in told.stderr
     assert [row["committed"] for row in ask("offsets", "list", "--group", member)] == [4, 4, 4]
 

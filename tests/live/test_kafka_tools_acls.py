@@ -68,7 +68,7 @@ def test_who_may_not_is_told_so_with_the_next_step(kafka: KafkaCluster) -> None:
     told = until(lambda: (told := piped("topics", "describe", "guarded", "-b", kafka.hosts)).returncode and told)
     assert (told.returncode, told.stdout) == (1, "")
     assert told.stderr.startswith("kafka-tools: DescribeTopicPartitions guarded: error 29: Topic authorization failed")
-    assert told.stderr.endswith("\n  next: have a principal that may: kafka-tools acls list --topic NAME\n")
+    assert told.stderr.endswith("\n  next: have a principal that may: kafka-tools acls list --topic guarded\n")
     assert len(told.stderr.splitlines()) == 2
     ask(kafka, "acls", "delete", "--topic", "guarded", "--yes")
     until(lambda: not piped("topics", "describe", "guarded", "-b", kafka.hosts).returncode)

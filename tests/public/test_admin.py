@@ -396,7 +396,7 @@ def test_a_group_with_members_is_not_reset(connect: Connect, cluster: MockCluste
     consumer = client.get_consumer("t", "g", group_protocol="classic")
     try:
         cluster.wait_for(lambda: (consumer.consume_batch(timeout_ms=50) or True) and (found := cluster.group("g")) and found.members)
-        with pytest.raises(NonEmptyGroup, match="group 'g' has a member: stop it first"):
+        with pytest.raises(NonEmptyGroup, match="group 'g' has 1 member: stop them first"):
             client.admin().reset_group_offsets("g", ["t"], to="earliest", dry_run=False)
         assert client.admin().reset_group_offsets("g", ["t"], to="earliest"), "a plan may be made"
     finally:

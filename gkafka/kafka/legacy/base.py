@@ -75,6 +75,8 @@ class Consumer:
         self._stopped = False
 
     def __repr__(self) -> str:
+        if "_stopped" not in self.__dict__:  # it could not be made, and a traceback shows it
+            return f"<{type(self).__name__}>"
         state = " stopped" if self._stopped else ""
         return f"<{type(self).__name__} group={self.group!r}, topic={self.topic!r}, partitions={sorted(self.offsets)}{state}>"
 

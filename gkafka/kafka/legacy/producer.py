@@ -113,6 +113,8 @@ class Producer:
         self.stopped = False
 
     def __repr__(self) -> str:
+        if "async_send" not in self.__dict__:  # it could not be made, and a traceback shows it
+            return f"<{type(self).__name__}>"
         return f"<{type(self).__name__} {'async' if self.async_send else 'sync'}{' stopped' if self.stopped else ''}>"
 
     def send_messages(self, topic: str, partition: int, *msg: bytes | None) -> list[ProduceResponse]:
