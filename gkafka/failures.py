@@ -38,7 +38,6 @@ class Failures:
         self._lock, self._telling, self._appender, self._memory = lock, telling, appender, memory
         self._failed: dict[Batch, KafkaException] = {}  # not told of, in the order in which they failed
         self._looked_at: set[Batch] = set()  # their callbacks are still to be called
-        self._apart: dict[Batch, int] = {}  # those of _failed that have left the buffer, and what they take
         self._told: dict[Batch, tuple[KafkaException, str]] = {}  # what take() is about to tell of, and how far each was persisted
         self._dropped = 0
         self._first_dropped: KafkaException | None = None
@@ -62,48 +61,29 @@ class Failures:
 
     def called(self, batch: Batch) -> None:
         """Its callbacks were, if there are any: it leaves the buffer, and only waits to be told of."""
-        size = 0
         with self._lock:
             self._looked_at.discard(batch)
             try:
                 self._appender.set_apart(batch)
             except MemoryError:
                 self._drop(batch)
-            if batch in self._failed and batch not in self._apart:
-                size = self._apart[batch] = max(batch.wire_size or batch.size, self._appender.initial_bytes)  # as in the buffer
-        if size:
-            self._memory.keep_apart(size)
+            untold = batch in self._failed
+        if untold:
+            size = max(batch.wire_size or batch.size, self._appender.initial_bytes)  # as it was counted in the buffer
+            self._memory.keep_apart(batch, size, self.drop)
 
-    # -- how much is kept --------------------------------------------------------------------------------------------------------
-    @property
-    def bytes_apart(self) -> int:
-        """What is kept outside of the buffer."""
+    def drop(self, batch: Batch) -> None:
+        """There is no room for it any more."""
         with self._lock:
-            return sum(self._apart.values())
-
-    @property
-    def oldest(self) -> float | None:
-        """When the batch was begun that would be dropped first; None if there is none."""
-        with self._lock:
-            return next(iter(self._apart)).created if self._apart else None
-
-    def drop_oldest(self) -> int:
-        """Of what has left the buffer. Returns how many bytes that frees."""
-        with self._lock:
-            if not self._apart:
-                return 0
-            batch, size = next(iter(self._apart.items()))
             self._drop(batch)
-            return size
 
     def _drop(self, batch: Batch) -> None:
-        self._apart.pop(batch, None)
         why = self._failed.pop(batch, None)
-        if why is not None and not batch.extra.told:
-            self._dropped += batch.count
-            self._first_dropped = self._first_dropped or why
-        if not batch.extra.told:
-            self._appender.release(batch)
+        if why is None or batch.extra.told:
+            return  # whoever was told has it now
+        self._dropped += batch.count
+        self._first_dropped = self._first_dropped or why
+        self._appender.release(batch)
 
     # -- telling ---------------------------------------------------------------------------------------------------------------
     def take(self) -> DeliveryError | None:
@@ -118,10 +98,8 @@ class Failures:
                 for batch, why in self._failed.items():
                     self._told[batch] = why, batch.extra.persisted
                     batch.extra.told = True
-                freed = sum(self._apart.values())
-                self._apart.clear()
                 self._failed.clear()
-            self._memory.keep_apart(-freed)
+            self._memory.taken(self._told)
             if not (self._told or self._dropped):
                 return None  # another caller was told
             return self._all_told()

@@ -199,7 +199,7 @@ class Producer:
         errors = [(late, error) for late in self._late if late.done() and (error := late.exception(0)) is not None]
         self._late = [late for late in self._late if not late.done()]
         if errors:
-            undelivered = [Undelivered(late.record, error, getattr(error, "persisted", None) or "no") for late, error in errors]
+            undelivered = [Undelivered(late.record, error, getattr(error, "persisted", None) or "maybe") for late, error in errors]
             first = errors[0][1]
             told = DeliveryError(f"{len(errors)} record(s) were not delivered after all; the first: {first}", undelivered)
             raise told from first

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
@@ -11,6 +13,7 @@ from gkafka.callbacks import is_callback
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
     from gkafka.producerdriver import ProducerDriver
+    from gkafka.records import Batch
 
 __all__ = ["Place", "ProducerMemory"]
 
@@ -45,7 +48,8 @@ class ProducerMemory:
         self.budget = records.Budget(0, handler.Mutex())
         self._shares: weakref.WeakKeyDictionary[ProducerDriver, int] = weakref.WeakKeyDictionary()
         self._line: list[weakref.ref[Place]] = []
-        self._apart = 0
+        self._apart: OrderedDict[Batch, tuple[int, weakref.WeakMethod[Callable[[Batch], None]]]] = OrderedDict()
+        self._apart_bytes = 0
 
     def join(self, driver: ProducerDriver, buffer_bytes: int) -> None:
         """A producer begins."""
@@ -59,19 +63,29 @@ class ProducerMemory:
             self._shares.pop(driver, None)
             self.budget.limit = max(self._shares.values(), default=0)
 
-    def keep_apart(self, size: int) -> None:
-        """So many bytes more of failed records, or less, are kept outside of the buffer: beyond KEPT_BYTES the oldest are dropped, whosever they are."""
-        self._apart += size
-        if self._apart <= KEPT_BYTES:
-            return
+    def keep_apart(self, batch: Batch, size: int, drop: Callable[[Batch], None]) -> None:
+        """A failed batch has left the buffer, and takes so many bytes beside it. Beyond KEPT_BYTES those that came first are dropped, whosever they
+        are. drop: a method of its owner, who is not kept by that.
+        """
+        dropped: list[tuple[Batch, weakref.WeakMethod[Callable[[Batch], None]]]] = []
         with self._lock:
-            holders = [driver.failures for driver in self._shares]
-        kept = sum(
-            failures.bytes_apart for failures in holders
-        )  # what two callers counted at once, or a producer that is gone held, is in here
-        while kept > KEPT_BYTES and (found := [(when, n) for n, failures in enumerate(holders) if (when := failures.oldest) is not None]):
-            kept -= holders[min(found)[1]].drop_oldest()
-        self._apart = kept
+            if batch not in self._apart:
+                self._apart[batch] = size, weakref.WeakMethod(drop)
+                self._apart_bytes += size
+            while self._apart_bytes > KEPT_BYTES:
+                oldest, (size, of_owner) = self._apart.popitem(last=False)
+                self._apart_bytes -= size
+                dropped.append((oldest, of_owner))
+        for oldest, of_owner in dropped:
+            if (tell := of_owner()) is not None:
+                tell(oldest)
+
+    def taken(self, batches: Iterable[Batch]) -> None:
+        """They are somebody else's now, and take nothing here."""
+        with self._lock:
+            for batch in batches:
+                if batch in self._apart:
+                    self._apart_bytes -= self._apart.pop(batch)[0]
 
     @property
     def contended(self) -> bool:

@@ -370,8 +370,11 @@ class Buffer:
     def set_apart(self, batch: Any) -> None:
         batch.held = False
 
-    def keep_apart(self, size: int) -> None:
+    def keep_apart(self, batch: Any, size: int, drop: Any) -> None:
         """There is room for everything."""
+
+    def taken(self, batches: Any) -> None:
+        """There was."""
 
 
 def test_telling_what_failed_may_be_interrupted_at_any_line(run: Runner) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from random import Random
 from typing import Any
 
@@ -225,39 +227,55 @@ def test_of_what_fails_as_much_is_listed_as_there_is_room_for(
     assert (copied.unlisted, len(copied.records)) == (error.unlisted, listed)
 
 
-def test_a_client_that_closes_counts_what_its_producers_could_not_list(
-    connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def failing(connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client whose topic takes nothing, and that keeps four failed records of 9,000 bytes."""
     monkeypatch.setattr("gkafka.producermemory.KEPT_BYTES", 40_000)
     cluster = make_cluster()
     client = ready(connect, cluster)
     cluster.on("Produce", Error(29), times=None)
-    producers = [client.get_producer(max_block_ms=20_000, **SMALL) for _ in range(3)]
-    for producer in producers:
-        for i in range(20):
-            producer.produce("t", b"x" * 9000, timestamp=i).exception(LIMIT_S)
-    error = error_of(client.close)
+    return client
+
+
+def fail(producer: Any, count: int) -> None:
+    """So many records, one after the other; the timestamps number them."""
+    for i in range(count):
+        producer.produce("t", b"x" * 9000, timestamp=i).exception(LIMIT_S)
+
+
+def told(call: Any) -> tuple[list[int], int]:
+    """What the call's error lists, and how many it only counts."""
+    error = error_of(call)
     assert isinstance(error, DeliveryError)
-    assert error.unlisted == 56
-    assert [r.record.timestamp for r in error.records] == [16, 17, 18, 19], "of all producers the newest are kept"
+    return [entry.record.timestamp for entry in error.records], error.unlisted
 
 
-def test_the_newest_failures_are_kept_whichever_producer_has_older_ones(
-    connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gkafka.producermemory.KEPT_BYTES", 40_000)
-    cluster = make_cluster()
-    client = ready(connect, cluster)
-    cluster.on("Produce", Error(29), times=None)
-    old, new = (client.get_producer(max_block_ms=20_000, **SMALL) for _ in range(2))
-    for producer, count in ((old, 6), (new, 3)):
-        for i in range(count):
-            producer.produce("t", b"x" * 9000, timestamp=i).exception(LIMIT_S)
-    told = [error_of(producer.flush) for producer in (old, new)]
-    assert [([r.record.timestamp for r in error.records], error.unlisted) for error in told] == [([5], 5), ([0, 1, 2], 0)]  # type: ignore[attr-defined]
-    for i in range(4):  # what was told of makes room
-        old.produce("t", b"x" * 9000, timestamp=i).exception(LIMIT_S)
-    assert len(error_of(old.close).records) == 4  # type: ignore[attr-defined]
+def test_a_client_that_closes_counts_what_its_producers_could_not_list(failing: Any) -> None:
+    for producer in [failing.get_producer(max_block_ms=20_000, **SMALL) for _ in range(3)]:
+        fail(producer, 20)
+    assert told(failing.close) == ([16, 17, 18, 19], 56), "of all producers the newest are kept"
+
+
+def test_the_newest_failures_are_kept_whichever_producer_has_older_ones(failing: Any) -> None:
+    old, new = (failing.get_producer(max_block_ms=20_000, **SMALL) for _ in range(2))
+    fail(old, 6)
+    fail(new, 3)
+    assert [told(old.flush), told(new.flush)] == [([5], 5), ([0, 1, 2], 0)]
+    fail(old, 4)  # what was told of makes room
+    assert told(old.close) == ([0, 1, 2, 3], 0)
+    fail(new, 4)
+    assert told(new.close) == ([0, 1, 2, 3], 0), "what a producer held that was closed is not counted any more"
+
+
+def test_a_producer_that_is_gone_keeps_no_room_for_what_it_did_not_tell(failing: Any, run: Runner) -> None:
+    gone = failing.get_producer(max_block_ms=20_000, **SMALL)
+    fail(gone, 4)
+    there = weakref.ref(gone._driver.failures)
+    del gone
+    run.until(lambda: gc.collect() is not None and there() is None)
+    other = failing.get_producer(max_block_ms=20_000, **SMALL)
+    fail(other, 4)
+    assert told(other.close) == ([0, 1, 2, 3], 0)
 
 
 def test_what_failed_is_nothing_to_wait_behind(connect: Any, make_cluster: Any) -> None:
@@ -291,11 +309,11 @@ def test_failures_are_listed_in_their_order_whatever_callbacks_hold(connect: Any
     assert begun.wait(LIMIT_S)
     for i in range(1, 10):
         producer.produce("t", b"x" * 9000, timestamp=i).exception(LIMIT_S)
-    told = error_of(producer.flush, 0.2)
+    error = error_of(producer.flush, 0.2)
     go_on.set()
-    assert isinstance(told, DeliveryError)
+    assert isinstance(error, DeliveryError)
     run.until(lambda: seen == [0])
-    assert [r.record.timestamp for r in told.records] == list(range(10))
+    assert [r.record.timestamp for r in error.records] == list(range(10))
     run.until(lambda: producer.stats()["buffer_bytes_free"] == SMALL["buffer_bytes"])
 
 

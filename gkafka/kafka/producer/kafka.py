@@ -134,8 +134,8 @@ class KafkaProducer:
 
         value, key: bytes-like, or what the serializers take; one of them may be None. headers: (str, bytes) pairs. timestamp_ms: since the epoch,
         None is now. Waits up to max_block_ms for the topic to be known and for room in buffer_memory. Raises KafkaTimeoutError then, NothingToSend
-        (an AssertionError and a ValueError) without key and value, what is both for a partition that is not there, SerializationError (a TypeError) for what is no bytes, IllegalStateError
-        when closed. What a broker or max_request_size refuses is told by the future.
+        (an AssertionError and a ValueError) without key and value, what is both for a partition that is not there, SerializationError (a TypeError)
+        for what is no bytes, IllegalStateError when closed. What a broker or max_request_size refuses is told by the future.
         """
         if value is None and key is None:
             raise NothingToSend(f"a record for {topic!r} with neither a key nor a value: give one of them")
