@@ -111,7 +111,9 @@ class Cluster:
             check_tls(self.config)
         self._credentials = make_credentials(handler, self.config)
         self._buffers = BufferPool(handler.Mutex())  # one for all connections: its bound is the client's
-        Versions.for_broker(self.config.broker_version)  # one that is not known is told now and not when the first connection opens
+        for option in ("broker_version", "max_broker_version"):
+            if (said := getattr(self.config, option)) is not None:
+                Versions.for_broker(said, option)  # one that is not known is told now and not when the first connection opens
         if zookeeper_hosts is not None:
             parse_zookeeper("zookeeper_hosts", zookeeper_hosts)  # what can be no address is told now
         self._zookeeper_hosts = None if zookeeper_hosts is None else check_text("zookeeper_hosts", zookeeper_hosts)
@@ -470,12 +472,18 @@ class Cluster:
             self.update()
 
     def wait_for_topic(
-        self, name: str, deadline: float | None = None, check: Callable[[], object] = lambda: None, *, anew: bool = True
+        self,
+        name: str,
+        deadline: float | None = None,
+        check: Callable[[], object] = lambda: None,
+        *,
+        anew: bool = True,
+        patience_s: float | None = None,
     ) -> TopicInfo:
         """The topic with at least one partition known. Raises UnknownTopicOrPartition, another error of the broker, or KafkaTimeoutError.
 
         check: raises when the caller has no use for it any more; asked now and then, and after wake(). anew: if it was deleted the broker may make
-        it again, as it may make one that never was.
+        it again, as it may make one that never was. patience_s: for how long an answer that there is none is not believed; None: 5.
         """
         info = self.metadata.topic(name)
         if info is not None:
@@ -486,7 +494,7 @@ class Cluster:
         deadline = self._deadline(None) if deadline is None else deadline
         self._waiting[name] = self._waiting.get(name, 0) + 1
         try:
-            return self._wait_for_unknown_topic(name, deadline, check, anew)
+            return self._wait_for_unknown_topic(name, deadline, check, anew, patience_s)
         finally:
             self._waiting[name] -= 1
             if not self._waiting[name]:
@@ -500,12 +508,14 @@ class Cluster:
             done, self._round = self._round, self._handler.Event()
         done.set()
 
-    def _wait_for_unknown_topic(self, name: str, deadline: float, check: Callable[[], object], anew: bool) -> TopicInfo:
+    def _wait_for_unknown_topic(
+        self, name: str, deadline: float, check: Callable[[], object], anew: bool, patience_s: float | None
+    ) -> TopicInfo:
         with self._lock:
             self.metadata.add_topics([name], anew=anew)
             version = self.metadata.version
         # A topic that was just created takes a moment to reach every broker; one that is not allowed or not named well never comes.
-        patience = min(deadline, self._handler.monotonic() + UNKNOWN_TOPIC_PATIENCE_S)
+        patience = min(deadline, self._handler.monotonic() + (UNKNOWN_TOPIC_PATIENCE_S if patience_s is None else patience_s))
 
         def settled() -> bool:
             check()

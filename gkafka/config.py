@@ -365,6 +365,9 @@ class ClientConfig(Options):
         (), "(level, option, value) for setsockopt(), set on each connection before it is made, in this order", types=(tuple, list)
     )
     broker_version: str = option("0.9.0", "the broker's version if it cannot be asked; '0.9.0' means: ask first", types=(str,))
+    max_broker_version: str | None = option(
+        None, "a release of Kafka, as '2.8': of what brokers speak, what came later is not used (None: all is)", none=True, types=(str,)
+    )
     security_protocol: str = option(
         "PLAINTEXT",
         "what the listener speaks: with SSL in its name TLS, with SASL the client says who it is (docs/security.md)",

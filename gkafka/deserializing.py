@@ -22,7 +22,7 @@ __all__ = ["Deserialized", "Deserializers", "first_offsets"]
 log = logging.getLogger(__name__)
 
 GoBack = Callable[[TopicPartition, int], object]
-Function = Callable[[str, bytes], Any]
+Function = Callable[[str, bytes | None], Any]
 """(topic, bytes) -> what they mean."""
 
 
@@ -63,7 +63,7 @@ class Deserializers:
         self.failed = 0
 
     def use(self, key: Function | None, value: Function | None, make: Callable[[Message, Any, Any], Any]) -> None:
-        """For skins: functions (topic, bytes) in place of the options, and what is made of a message, its key and its value."""
+        """For skins: functions (topic, bytes or None) in place of the options, and what is made of a message, its key and its value."""
         self._key, self._value, self._make = key, value, make
 
     @property
@@ -103,9 +103,9 @@ class Deserializers:
 
     def _deserialized(self, message: Message) -> Any:
         key, value = message.key, message.value
-        if key is not None and self._key is not None:
+        if self._key is not None:
             key = self._key(message.topic, key)
-        if value is not None and self._value is not None:
+        if self._value is not None:
             value = self._value(message.topic, value)
         return self._make(message, key, value)
 
@@ -182,7 +182,8 @@ class Deserializers:
 
 
 def _of_data(deserializer: Callable[[bytes], Any] | None) -> Function | None:
-    return None if deserializer is None else lambda _, data: deserializer(data)
+    """Of an option, which is not called where there is nothing: a record may lack its key or, as a tombstone, its value."""
+    return None if deserializer is None else lambda _, data: None if data is None else deserializer(data)
 
 
 def give_back(go_back: GoBack, messages: Sequence[Message]) -> None:

@@ -97,7 +97,7 @@ class Share:
         self._back = self._handler.Event()
         cluster.sleepers.add(self._back)
         self._poll_at = 0.0
-        self._counts = subscription.counts()
+        self._counts = {**dict.fromkeys(subscription.topics(), 0), **subscription.counts()}  # none of those that are awaited
         self._noticed: tuple[int, float] | None = None  # other partitions: in which generation, and when
         self._outdated_in = -1  # the generation whose leader, this one, has asked for the next
         me = weakref.ref(self)

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_topic_name
 from gkafka.common import TopicPartition
-from gkafka.exceptions import ConfigurationError
+from gkafka.exceptions import ConfigurationError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
 
-__all__ = ["Subscription"]
+__all__ = ["Awaited", "Subscription"]
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 1.0
+"""For a topic that a broker makes because somebody asks for it."""
+
+
+class Awaited(tuple[str, ...]):
+    """Names of topics that need not be there yet: each is read as soon as it is."""
+
+    __slots__ = ()
 
 
 class Subscription:
-    """given: a name, names, a compiled pattern, or None for nothing."""
+    """given: a name, names, a compiled pattern, Awaited names, or None for nothing."""
 
     def __init__(self, cluster: Cluster, given: Any) -> None:
         self._cluster, self._handler = cluster, cluster.handler
+        self._is_patient = isinstance(given, Awaited)
         self._names, self._pattern = _read(given)
         self._seen_version = -1
         self._listed_at = -float("inf")
@@ -32,16 +45,25 @@ class Subscription:
         return bool(self._names) or self._pattern is not None
 
     def look_up(self) -> None:
-        """Have the topics known. Raises UnknownTopicError for a name that is no topic's."""
+        """Have the topics known. Raises UnknownTopicError for a name that is no topic's, unless it is awaited."""
         if self._pattern is not None:
             self._cluster.update()
             self._listed_at = self._handler.monotonic()
         for name in self._names:
-            self._cluster.wait_for_topic(name)
+            if not self._is_patient:
+                self._cluster.wait_for_topic(name)
+                continue
+            try:
+                self._cluster.wait_for_topic(name, patience_s=PATIENCE_S)
+            except UnknownTopicOrPartition as exc:
+                log.warning("%s; it is read as soon as it is there", exc)
 
     def has_news(self) -> bool:
-        """Is there anything to be told that was not there the last time? Topics of a pattern are looked for every metadata_max_age_ms."""
+        """Is there anything to be told that was not there the last time? Topics of a pattern are looked for every metadata_max_age_ms, those that are
+        awaited about once a second."""
         metadata, now = self._cluster.metadata, self._handler.monotonic()
+        if self._is_patient and (missing := [name for name in self._names if metadata.topic(name) is None]):
+            metadata.add_topics(missing)
         if self._pattern is not None and now - self._listed_at > self._cluster.config.metadata_max_age_ms / 1000:
             self._listed_at = now
             metadata.want_everything()

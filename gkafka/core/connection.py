@@ -118,6 +118,8 @@ ASKED: dict[tuple[Ask, Outcome], Ask] = {
     (Ask.HIGHEST, Outcome.CLOSED): Ask.LOWEST,
 }
 ASK_FIRST = "0.9.0"  # the documented default of broker_version: it stands for "not told", see docs/options.md
+BYTES_PER_ENTRY, FEW_ENTRIES = 256, 100_000
+"""An answer has at most one entry for so many bytes of max_response_bytes, or so many: each becomes an object, which takes half a kilobyte."""
 QUIET_S = 1.5  # a broker that does not answer ApiVersions within this may be a 0.9.0, which never does
 
 
@@ -178,7 +180,8 @@ class Connection:
 
     known_as: what an earlier connection to this broker was taken for; nothing is asked then. tells: an earlier one was told what it speaks,
     so nothing is assumed of it. doubted: an earlier one took it for an old one, which may be wrong; only what proves that is asked.
-    versions: what the broker speaks, as the user says; nothing is asked then either. connect_timeout_s: how long all the questions together
+    versions: what the broker speaks, as the user says; nothing is asked then either. max_broker_version: the release whose versions are the
+    newest that are used of those that the broker tells. connect_timeout_s: how long all the questions together
     may take. authenticates: the client has to say who it is before the connection is open. Not locked: the driver sees to it that one
     worker at a time is in here.
     """
@@ -196,6 +199,7 @@ class Connection:
         tells: bool = False,
         doubted: bool = False,
         versions: Versions | None = None,
+        max_broker_version: str | None = None,
         connect_timeout_s: float = 10.0,
         authenticates: bool = False,
     ) -> None:
@@ -206,8 +210,11 @@ class Connection:
         self.spoken = ""  # how the versions became known, for the log
         self._client_id = client_id
         self._max_response_bytes = max_response_bytes
+        self._most_entries = max(max_response_bytes // BYTES_PER_ENTRY, FEW_ENTRIES)
         self._software = software
-        Versions.for_broker(broker_version)  # a version that is not known is refused here, not when the broker turns out to be old
+        for said in filter(None, (broker_version, max_broker_version)):
+            Versions.for_broker(said)  # a version that is not known is refused here, not when the broker turns out to be old
+        self._max_broker_version = max_broker_version
         self.taken_for: str | None = known_as  # the old version that it is spoken to in, without ever having said so
         self._then = ASKED if authenticates or tells else UNTOLD if broker_version == ASK_FIRST else TOLD
         self.guessed = broker_version == ASK_FIRST and versions is None
@@ -267,7 +274,8 @@ class Connection:
         error = error_for(answer.error_code, broker=self.broker, api="ApiVersions")
         if error is not None:
             raise error
-        self.versions = Versions.from_response(answer, self.peer)
+        said = Versions.from_response(answer, self.peer)
+        self.versions = said if self._max_broker_version is None else said.at_most(self._max_broker_version)
         self.taken_for, self.guessed = None, False
         self.spoken = f"ApiVersions v{self._asked_version}"
         self._move(Event.NEEDS_PROOF if self._authenticates else Event.KNOWN)
@@ -351,7 +359,7 @@ class Connection:
         api = self._asked_api
         self._check_id(frame, self._asked_id, api.name)
         try:
-            return decode_response(api, self._asked_version, frame)[1]
+            return decode_response(api, self._asked_version, frame, most_entries=self._most_entries)[1]
         except ProtocolError as exc:
             raise ProtocolError(f"{self.peer}: {exc}", broker=self.broker, api=api.name) from exc
 
@@ -400,7 +408,7 @@ class Connection:
     def decode(self, sent: Sent, frame: memoryview) -> Any:
         """The answer's message. Raises ProtocolError, naming broker and api, for bytes that are none."""
         try:
-            return decode_response(sent.api, sent.version, frame)[1]
+            return decode_response(sent.api, sent.version, frame, most_entries=self._most_entries)[1]
         except ProtocolError as exc:
             raise ProtocolError(f"{self.peer}: {exc}", broker=self.broker, api=sent.api.name) from exc
 

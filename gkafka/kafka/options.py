@@ -123,6 +123,7 @@ _TOLD = {
     **{ours: theirs for theirs, ours in _CLIENT_NAMES.items() if ours != theirs},
     "hosts": "bootstrap_servers",
     "broker_version": "api_version",
+    "max_broker_version": "api_version",
     "socket_timeout_ms": "request_timeout_ms",
     "offsets_channel_socket_timeout_ms": "request_timeout_ms",
     "max_in_flight_per_connection": "max_in_flight_requests_per_connection",
@@ -187,7 +188,7 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
         "client_id": named % next(_numbers) if client_id is None else client_id,
         "socket_timeout_ms": options["request_timeout_ms"],
         "offsets_channel_socket_timeout_ms": options["request_timeout_ms"],
-        "broker_version": _broker_version(options["api_version"], options.get("group_id")),
+        **_versions(options["api_version"], options.get("group_id")),
         "connect_timeout_ms": _connect_timeout_ms(options),
         "max_in_flight_per_connection": options.get("max_in_flight_requests_per_connection"),
         "socket_options": _socket_options(options),
@@ -249,7 +250,7 @@ def _renaming(names: frozenset[tuple[str, str]]) -> tuple[dict[str, str], re.Pat
 
 
 def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api_version_auto_timeout_ms") -> None:
-    """Find out what the brokers speak, unless api_version says it. Raises NoBrokersAvailable after the time in the option `within`."""
+    """Find out what the brokers speak, unless api_version bounds it. Raises NoBrokersAvailable after the time in the option `within`."""
     timeout_s = check_seconds(within, options[within]) / 1000
     if options["api_version"] not in (None, "auto"):
         return
@@ -297,9 +298,15 @@ def _connect_timeout_ms(options: Mapping[str, Any]) -> float:
     return min(max(2 * within_ms, SHORTEST_CONNECT_MS), USUAL_CONNECT_MS)
 
 
-def _broker_version(given: Any, group: Any) -> str:
+def _versions(given: Any, group: Any) -> dict[str, str]:
+    """gkafka's options for api_version. Brokers from 0.10 on are asked all the same: they may have left off what an old release speaks."""
     if given is None or given == "auto":
-        return "0.9.0"  # which means: ask
+        return {}
+    version = _broker_version(given, group)
+    return {"broker_version": version} if given < (0, 10) else {"broker_version": version, "max_broker_version": version}
+
+
+def _broker_version(given: Any, group: Any) -> str:
     if not isinstance(given, tuple) or not 2 <= len(given) <= 4 or not all(type(part) is int and part >= 0 for part in given):
         raise ConfigurationError(f"api_version={given!r}: must be a tuple as (2, 8), or None to ask the broker")
     if given[:3] in _BEFORE_OFFSETS:  # they speak as 0.8.2 does, but for groups

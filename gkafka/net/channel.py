@@ -138,6 +138,7 @@ class Channel:
             tells=self._guesses.told((host, port)) is not None,
             doubted=self._guesses.is_doubted((host, port)),
             versions=versions,
+            max_broker_version=config.max_broker_version,
             connect_timeout_s=config.connect_timeout_ms / 1000,
             authenticates=config.uses_sasl,
         )

@@ -16,7 +16,7 @@ from gkafka.exceptions import KafkaException, ProtocolError, RecordTooLarge, Uns
 from gkafka.wire import admin, apiversions, consumergroups, epochs, fetch, groups, metadata, offsets, produce, sasl, txn
 from gkafka.wire.apiversions import ApiVersionsResponse
 from gkafka.wire.codec import decoder, encoder, explain
-from gkafka.wire.primitives import Buffer, Malformed, Reader, Writer
+from gkafka.wire.primitives import Buffer, Entries, Malformed, Reader, Writer
 from gkafka.wire.schema import Api, Message, Struct, string
 from gkafka.wire.versions import Versions
 
@@ -190,8 +190,9 @@ def _encode(out: Writer, message: Message, version: int, flexible: bool) -> list
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Message]:
+def decode_response(api: Api, version: int, frame: Buffer, *, most_entries: int | None = None) -> tuple[int, Message]:
     """Correlation id and response. frame: all after the size. Fields of bytes and records are slices of it, uncopied.
+    most_entries: of arrays, together; None: as many as fit.
 
     Raises ProtocolError, with the position, on anything that is not exactly one response.
     """
@@ -202,7 +203,11 @@ def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Message
         position = _response_start.size
         if shape.tagged_header:
             _, position = decoder(_NoFields, 0, True)(frame, position)
-        response, end = shape.decode(frame, position)
+        if most_entries is None or len(frame) <= most_entries:  # there cannot be more than it has bytes
+            response, end = shape.decode(frame, position)
+        else:
+            with Entries(most_entries):
+                response, end = shape.decode(frame, position)
     except struct.error:
         raise ProtocolError(f"{api.name} response v{version}: {len(frame)} bytes are no header", api=api.name) from None
     except Malformed as error:

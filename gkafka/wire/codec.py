@@ -30,7 +30,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from gkafka.exceptions import KafkaException, SerializationError, UnsupportedVersion
 from gkafka.wire import primitives
-from gkafka.wire.primitives import Malformed, Reader, Write, Writer, read_uvarint, write_uvarint
+from gkafka.wire.primitives import Malformed, Reader, Write, Writer, read_uvarint, spend, write_uvarint
 from gkafka.wire.schema import Field, Struct
 
 __all__ = ["decoder", "encoder", "explain"]
@@ -103,7 +103,7 @@ def decoder(cls: type[Struct], version: int, flexible: bool) -> Reader:
     Raises Malformed, and nothing else, on any bytes.
     """
     plain, tagged, absent = _split(cls, version)
-    scope: dict[str, Any] = {"cls": cls, "new": cls.__new__, "damage": Damage, "malformed": _malformed, **_LENGTHS}
+    scope: dict[str, Any] = {"cls": cls, "new": cls.__new__, "damage": Damage, "malformed": _malformed, "spend": spend, **_LENGTHS}
     lines = ["self = new(cls)"]
     if any(isinstance(step, Field) and _is_read_inline(step, version) for step in _steps(plain)):
         lines.append("limit = len(frame)")
@@ -163,6 +163,7 @@ def _inline_decode_lines(field: Field, version: int, flexible: bool, scope: dict
         taken = [
             f"position = {start}",
             f"self.{field.name} = items = []",
+            "if length: spend(length, position)",
             "for _ in range(length):",
             f"    item, position = item_of_{field.name}(frame, position)",
             "    items.append(item)",
@@ -231,6 +232,7 @@ def _tag_reader(known: dict[int | None, tuple[str, Reader]]) -> Callable[[Struct
         count, position = read_uvarint(frame, position)
         if 2 * count > len(frame) - position:
             raise Malformed(start, f"{count} tagged fields where {len(frame) - position} bytes are left")
+        spend(count, start)
         for _ in range(count):
             start = position
             tag, position = read_uvarint(frame, position)

@@ -4,7 +4,8 @@ A reader takes the frame and a position and returns the value and the position a
 A writer appends to a `Writer`: `write(out, value)`.
 
 The frame comes from a broker and is not trusted: no reader goes past its end, takes memory for more than what it holds, or loops on a
-number it claims. What is wrong with it is said by `Malformed`, with the position.
+number it claims. What is wrong with it is said by `Malformed`, with the position. An entry becomes an object, which takes many times the
+memory of its bytes: how many a frame may have is bounded by `Entries`.
 
 Source: https://kafka.apache.org/protocol#protocol_types, KIP-482 (compact types)
 """
@@ -13,10 +14,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar, Token
 from typing import Any, TypeAlias
 from uuid import UUID
 
-__all__ = ["Buffer", "Malformed", "Reader", "Write", "Writer", "ZERO_UUID"]
+__all__ = ["Buffer", "Entries", "Malformed", "Reader", "Write", "Writer", "ZERO_UUID"]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
@@ -36,6 +38,40 @@ class Malformed(Exception):
     def __init__(self, position: int, why: str) -> None:
         super().__init__(why)
         self.position = position
+
+
+class _Left:
+    __slots__ = ("count", "most")
+
+    def __init__(self, most: int) -> None:
+        self.count = self.most = most
+
+
+_left: ContextVar[_Left | None] = ContextVar("entries that may still be read", default=None)
+
+
+class Entries:
+    """Within it, what is read has no more than `most` entries (elements of arrays, tagged fields) together."""
+
+    __slots__ = ("_most", "_token")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def __enter__(self) -> None:
+        self._token: Token[_Left | None] = _left.set(_Left(self._most))
+
+    def __exit__(self, *raised: object) -> None:
+        _left.reset(self._token)
+
+
+def spend(count: int, position: int) -> None:
+    """`count` entries are about to be read. Raises Malformed if those are more than there may be."""
+    left = _left.get()
+    if left is not None:
+        left.count -= count
+        if left.count < 0:
+            raise Malformed(position, f"more than {left.most} entries (a larger max_response_bytes allows more)")
 
 
 class Writer:
@@ -235,10 +271,13 @@ def nullable_writer(write: Write) -> Write:
 
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
-def count_reader(*, compact: bool, nullable: bool, element_size: int) -> Callable[[memoryview, int], tuple[int | None, int]]:
+def count_reader(
+    *, compact: bool, nullable: bool, element_size: int, weight: int = 1
+) -> Callable[[memoryview, int], tuple[int | None, int]]:
     """Reader of an array's count, bounded by what the rest of the frame can hold.
 
     element_size: the least number of bytes one element takes; an element of none counts as one, so that no count outruns the frame.
+    weight: how many elements cost as much as an entry.
     """
     read_length = _read_compact_length if compact else _read_int32_length
     size = max(element_size, 1)
@@ -250,6 +289,8 @@ def count_reader(*, compact: bool, nullable: bool, element_size: int) -> Callabl
             return None, start
         if count * size > len(frame) - start:
             raise Malformed(position, f"an array of {count} elements where {len(frame) - start} bytes are left")
+        if count >= weight:
+            spend(count // weight, position)
         return count, start
 
     return read_count
@@ -288,7 +329,7 @@ def array_writer(write: Write, *, compact: bool, nullable: bool) -> Write:
 def number_array_reader(code: str, *, compact: bool, nullable: bool) -> Reader:
     """Reader of an array of numbers, taken in one step. code: the struct module's letter."""
     size = struct.calcsize(">" + code)
-    read_count = count_reader(compact=compact, nullable=nullable, element_size=size)
+    read_count = count_reader(compact=compact, nullable=nullable, element_size=size, weight=8)
     short = [struct.Struct(f">{count}{code}").unpack_from for count in range(16)]
 
     def read_numbers(frame: memoryview, position: int) -> tuple[list[Any] | None, int]:

@@ -87,6 +87,8 @@ _ADMIN_TABLE = """
 # KIP-896: what Kafka 4 no longer serves. Its ApiVersions answer names Produce 0-2 all the same, for librdkafka's sake (KAFKA-18659).
 _OLDEST_OF_KAFKA_4 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1}
 
+# What a connection is opened with: SaslHandshake, ApiVersions, SaslAuthenticate.
+_OPENING = frozenset((17, 18, 36))
 # By which releases are told apart: those that every broker of a release has, however it is configured.
 _EVERYDAY = frozenset((*range(4), *range(8, 17), 18, 19, 20, *range(22, 27), 28))
 
@@ -100,7 +102,7 @@ class Versions:
     level; empty for brokers that do not say.
     """
 
-    __slots__ = ("_picked", "broker", "features", "ranges")
+    __slots__ = ("_limit", "_picked", "broker", "features", "ranges")
 
     def __init__(
         self, ranges: Mapping[int, tuple[int, int]], broker: str = "the broker", features: Mapping[str, int] | None = None
@@ -108,6 +110,7 @@ class Versions:
         self.ranges = dict(ranges)
         self.broker = broker
         self.features = dict(features or {})
+        self._limit = ""
         self._picked: dict[tuple[int, int | None, bool], int] = {}
 
     def __repr__(self) -> str:
@@ -121,15 +124,26 @@ class Versions:
         return cls({key: (low, high) for key, (low, high) in said.items() if 0 <= low <= high}, broker, features)
 
     @classmethod
-    def for_broker(cls, broker_version: str) -> Versions:
+    def for_broker(cls, broker_version: str, option: str = "broker_version") -> Versions:
         """What a release of Kafka speaks.
 
         broker_version: "0.8.2", "0.8.2.2", "0.9.0" ... "4.2"; the part that is left out is the oldest there is ("0.10" is 0.10.0).
-        Raises ConfigurationError on anything else.
+        option: where it stands. Raises ConfigurationError on anything else.
         """
-        release = _release(broker_version)
+        release = _release(broker_version, option)
         ranges = {key: (_OLDEST_OF_KAFKA_4.get(key, 0) if release[0] >= 4 else 0, newest) for key, newest in _ROWS[release].items()}
         return cls(ranges, f"Kafka {broker_version}")
+
+    def at_most(self, broker_version: str) -> Versions:
+        """The same without what a release of Kafka does not have yet: one broker's part in what a client says that all of its brokers speak.
+
+        How a client says what it speaks, and who it is, is not bounded: nothing that it can do hangs on that.
+        """
+        newest = {**_ROWS[_release(broker_version)], **{key: high for key, (_, high) in self.ranges.items() if key in _OPENING}}
+        bounded = {key: (low, min(high, newest[key])) for key, (low, high) in self.ranges.items() if key in newest}
+        versions = Versions(bounded, self.broker, self.features)
+        versions._limit = broker_version
+        return versions
 
     @property
     def release(self) -> tuple[int, ...]:
@@ -168,6 +182,12 @@ class Versions:
         return self.pick(message.API, max_version=newest if max_version is None else min(newest, max_version))
 
     def _no_common(self, api: Api, ours: VersionRange) -> str:
+        low, high = self.ranges.get(api.key, (0, -1))
+        if self._limit and high < max(ours.low, low):
+            said = (
+                f"max_broker_version={self._limit!r} leaves nothing of {api.name} (API {api.key}) that {self.broker} and gkafka both speak"
+            )
+            return f"{said}: give a newer release, or leave it out"
         if api.key not in self.ranges:
             return f"{self.broker} does not have {api.name} (API {api.key}); gkafka speaks v{ours}"
         return f"{self.broker} speaks {api.name} v{VersionRange(*self.ranges[api.key])}, gkafka can send v{ours}"
@@ -195,7 +215,7 @@ def _numbers(text: str) -> Release:
 _ROWS = _parse_table()
 
 
-def _release(text: str) -> Release:
+def _release(text: str, option: str = "") -> Release:
     """The row for a version as users write it. A release of Kafka 4 that is newer than the table counts as the newest row."""
     given = _numbers(text) if isinstance(text, str) and re.fullmatch(r"\d{1,4}(\.\d{1,4}){0,3}", text, re.ASCII) else ()
     newest = max(_ROWS)
@@ -204,5 +224,5 @@ def _release(text: str) -> Release:
     fitting = [row for row in _ROWS if given and row[: len(given)] == given[: len(row)]]
     if not fitting:
         known = ", ".join(".".join(map(str, row)) for row in _ROWS)
-        raise ConfigurationError(f"broker_version={text!r}: not a release that is known here; give one of {known}")
+        raise ConfigurationError(f"{option}={text!r}: not a release that is known here; give one of {known}")
     return fitting[0]

@@ -128,6 +128,31 @@ def test_values_and_keys_go_through_the_deserializers(consumer: Make, cluster: M
     assert (read.serialized_key_size, read.serialized_value_size) == (1, 1)
 
 
+def test_deserializers_are_called_for_what_is_not_there_too(consumer: Make, cluster: MockCluster) -> None:
+    """As kafka-python calls them: a tombstone may mean something to a program."""
+    put(cluster, b"v", None)
+    read = consume(consumer(cluster, "t", value_deserializer=lambda v: v or b"gone", key_deserializer=repr, **QUICK), 2)
+    assert [(r.key, r.value) for r in read] == [("None", b"v"), ("None", b"gone")]
+    reading = consumer(cluster, "t", value_deserializer=lambda v: v.decode(), **QUICK)
+    assert [r.value for r in consume(reading, 1)] == ["v"]
+    for _ in range(2):  # nothing is lost: seek() passes it
+        with pytest.raises(AttributeError):
+            reading.poll(2000)
+    assert reading.position(FIRST) == 1
+
+
+def test_a_topic_that_is_not_there_is_read_as_soon_as_it_is(consumer: Make, make_cluster: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """As in kafka-python: a consumer may be started before the topic is made."""
+    cluster = make_cluster(topics={}, auto_create=False)
+    reading = consumer(cluster, "later", **QUICK)
+    assert "topic 'later'" in caplog.text
+    assert reading.subscription() == {"later"}
+    assert (reading.poll(100), reading.assignment()) == ({}, set())
+    cluster.create_topic("later", 1)
+    put(cluster, b"1", topic="later")
+    assert [r.value for r in consume(reading, 1)] == [b"1"]
+
+
 def test_a_deserializer_may_be_an_object_that_is_told_the_topic_and_closed(consumer: Make, cluster: MockCluster) -> None:
     """Behaviour 227."""
     closed = []

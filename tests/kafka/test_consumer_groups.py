@@ -18,7 +18,6 @@ from gkafka.kafka.errors import (
     KafkaError,
     NoOffsetForPartitionError,
     OffsetMetadataTooLargeError,
-    UnknownTopicOrPartitionError,
 )
 from gkafka.kafka.future import Future
 from gkafka.kafka.protocol.commit import OffsetCommitResponse
@@ -560,8 +559,17 @@ def test_paused_partitions_cost_no_rebalance(consumer: Make, cluster: MockCluste
     assert offsets(consume(reading, 1)) == [(0, 0)]
 
 
-def test_an_unknown_topic_of_a_group_is_told(consumer: Make, make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.3)
-    cluster = make_cluster(topics={}, auto_create=False)
-    with pytest.raises(UnknownTopicOrPartitionError, match="nope"):
-        consumer(cluster, "nope", **GROUP)
+def test_a_topic_that_a_group_waits_for_is_divided_as_soon_as_it_is_there(
+    consumer: Make, make_cluster: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = make_cluster(topics={"t": 1}, auto_create=False)
+    put(cluster, b"0")
+    reading = consumer(cluster, "t", "later", **GROUP)
+    assert "topic 'later'" in caplog.text
+    assert "it is read as soon as it is there" in caplog.text
+    assert [r.value for r in consume(reading, 1)] == [b"0"]
+    assert reading.poll(300) == {}
+    cluster.create_topic("later", 2)
+    put(cluster, b"1", topic="later", partition=1)
+    assert [(r.topic, r.partition, r.value) for r in consume(reading, 1)] == [("later", 1, b"1")]
+    assert reading.assignment() == {FIRST, TopicPartition("later", 0), TopicPartition("later", 1)}

@@ -130,8 +130,6 @@ def test_an_unknown_topic_or_partition_is_told(consumer: Make, make_cluster: Mak
     cluster = make_cluster(auto_create=False)
     reading = consumer(cluster, request_timeout_ms=2000, **QUICK)
     with pytest.raises(UnknownTopicOrPartitionError, match="nope"):
-        reading.subscribe(["nope"])
-    with pytest.raises(UnknownTopicOrPartitionError, match="nope"):
         reading.assign([TopicPartition("nope", 0)])
     with pytest.raises(KafkaError, match="no partition 7"):
         reading.assign([TopicPartition("t", 7)])

@@ -185,6 +185,13 @@ class Play(Script):
         c = self.consumer(self.topic, value_deserializer=lambda v: v and v.decode(), key_deserializer=Upper())
         step("deserialized", lambda: self.collect(c, 7))
         c.close()
+        c = self.consumer(self.topic, value_deserializer=repr, key_deserializer=repr)
+        step("deserialized, with what is not there", lambda: self.collect(c, 7))
+        c.close()
+        c = self.consumer(f"{self.topic}-not-yet", allow_auto_create_topics=False)
+        step("poll of a topic that is not there", lambda: (c.poll(300), c.assignment()))
+        step("subscription to it", lambda: c.subscription() == {f"{self.topic}-not-yet"})
+        c.close()
 
     def as_a_member(self) -> None:
         k, step, tp = self.k, self.step, self.tps[0]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import random
+import struct
 import time
 import tracemalloc
 from collections.abc import Iterator
 
 import pytest
 
+from gkafka.core.connection import Connection
 from gkafka.exceptions import KafkaException, ProtocolError, UnsupportedVersion
 from gkafka.wire.apis import (
     Api,
@@ -19,7 +21,7 @@ from gkafka.wire.apis import (
     encode_response,
     parse_api_versions,
 )
-from gkafka.wire.apiversions import ApiVersionsResponse
+from gkafka.wire.apiversions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from gkafka.wire.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from gkafka.wire.groups import FindCoordinatorResponse
 from gkafka.wire.metadata import MetadataRequest, MetadataResponse
@@ -315,3 +317,60 @@ def test_only_errors_of_gkafka_leave_the_decoder_on_noise() -> None:
             decode_response(api, version, noise if chance.random() < 0.5 else bytes(5) + noise)
         except KafkaException as error:
             assert isinstance(error, ProtocolError), repr(error)  # noqa: PT017  # all else must fail the test as it is
+
+
+# -- entries: each becomes an object
+def _uvarint(number: int) -> bytes:
+    return bytes([number & 127 | 128]) + _uvarint(number >> 7) if number > 127 else bytes([number])
+
+
+def _of_entries(count: int) -> dict[str, tuple[Api, int, bytes]]:
+    """The same number of entries, in one array, in many small ones, and as tagged fields."""
+    start = (
+        struct.pack(">i", 1) + b"\0" + struct.pack(">i", 0) + b"\1\0" + struct.pack(">i", 1)
+    )  # of Metadata v9: no brokers, no cluster id
+    partition = struct.pack(">hiii", 0, 1, 2, 3) + b"\1\1\1\0"
+    inner = 9
+    topic = b"\0\0\2t\0" + _uvarint(inner + 1) + partition * inner + bytes(4) + b"\0"
+    outer = count // (inner + 1)
+    return {
+        "one array": (ApiVersionsResponse.API, 0, struct.pack(">ihi", 1, 0, count) + b"\0\1\0\0\0\1" * count),
+        "many arrays": (MetadataResponse.API, 9, start + _uvarint(outer + 1) + topic * outer + bytes(4) + b"\0"),
+        "tagged fields": (ApiVersionsResponse.API, 3, struct.pack(">ih", 1, 0) + b"\1" + bytes(4) + _uvarint(count) + b"\x7f\0" * count),
+    }
+
+
+@pytest.mark.parametrize("shape", _of_entries(10))
+def test_entries_are_bounded_whatever_they_stand_in(shape: str) -> None:
+    api, version, frame = _of_entries(50_000)[shape]
+    decode_response(api, version, frame)
+    decode_response(api, version, frame, most_entries=50_000)
+    with pytest.raises(
+        ProtocolError, match=r"more than 49990 entries \(a larger max_response_bytes allows more\) at byte \d+ of"
+    ) as caught:
+        decode_response(api, version, frame, most_entries=49_990)
+    assert caught.value.api == api.name
+
+
+def test_a_bound_on_entries_is_of_one_frame() -> None:
+    api, version, frame = _of_entries(10_000)["one array"]
+    for _ in range(3):
+        decode_response(api, version, frame, most_entries=10_000)
+    with pytest.raises(ProtocolError):
+        decode_response(api, version, frame, most_entries=9_999)
+    decode_response(api, version, frame)
+
+
+@pytest.mark.parametrize(("most", "given"), [(100_000, 1 << 20), (409_600, 100 << 20)])
+def test_a_connection_bounds_entries_by_its_largest_answer(most: int, given: int) -> None:
+    connection = Connection("b1:9092", client_id=None, broker_version="0.9.0", max_response_bytes=given)
+    connection.connecting()
+    (asked,) = connection.connected(0.0)
+    said = ApiVersionsResponse(api_keys=[ApiVersion(api_key=18, min_version=0, max_version=0)])
+    connection.negotiated(memoryview(b"".join(encode_response(said, 4, int.from_bytes(asked[8:12], "big"))))[4:], 0.0)
+    for count, fits in ((most, True), (most + 1, False)):
+        _, _, frame = _of_entries(count)["one array"]
+        connection.prepare(ApiVersionsRequest(), None, 0.0, 1.0)
+        sent = connection.unanswered[-1]
+        with contextlib.nullcontext() if fits else pytest.raises(ProtocolError, match=f"b1:9092: .*more than {most} entries"):
+            connection.decode(sent, memoryview(frame))

@@ -23,7 +23,7 @@ from gkafka.wire.offsets import (
     OffsetFetchRequestTopics,
 )
 from gkafka.wire.produce import ProduceRequest, TopicProduceData, holds_zstd, record_format
-from gkafka.wire.schema import Message, VersionRange
+from gkafka.wire.schema import Api, Message, VersionRange
 from gkafka.wire.txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTransaction,
@@ -77,6 +77,24 @@ def test_no_common_version_names_the_api_both_ranges_and_the_broker(
     with pytest.raises(UnsupportedVersion, match=text) as caught:
         Versions(ranges, "b1:9092").pick(METADATA, max_version=max_version)
     assert (caught.value.api, caught.value.broker) == ("Metadata", "b1:9092")
+
+
+def test_a_release_bounds_what_a_broker_speaks() -> None:
+    """Not how a connection is opened: SaslHandshake, ApiVersions, SaslAuthenticate."""
+    told = Versions({0: (0, 13), 3: (4, 13), 22: (0, 5), 17: (0, 1), 18: (0, 4), 36: (0, 2), 20_000: (0, 1)}, "b1:9092", {"f": 1})
+    bounded = told.at_most("0.10.1")
+    assert bounded.ranges == {0: (0, 2), 3: (4, 2), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
+    assert (bounded.broker, bounded.features, bounded.release) == ("b1:9092", {"f": 1}, (0, 8, 2))
+    assert told.at_most("4.2").ranges == {key: ranges for key, ranges in told.ranges.items() if key != 20_000}
+    assert Versions({0: (0, 1)}).at_most("4.2").ranges == {0: (0, 1)}  # it asks for nothing that the broker has not
+
+
+@pytest.mark.parametrize("api", [METADATA, InitProducerIdRequest.API])
+def test_what_a_release_leaves_nothing_of_is_told_by_its_option(api: Api) -> None:
+    bounded = Versions({3: (4, 13), 22: (0, 5)}, "b1:9092").at_most("0.10.1")
+    text = rf"max_broker_version='0.10.1' leaves nothing of {api.name} \(API {api.key}\) that b1:9092 and gkafka both speak: give a newer release"
+    with pytest.raises(UnsupportedVersion, match=text):
+        bounded.pick(api)
 
 
 def test_an_unstable_version_is_picked_only_when_asked_for() -> None:

@@ -45,6 +45,7 @@ from gkafka.kafka.serializer import as_function, end
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
+from gkafka.subscribing import Awaited
 
 if TYPE_CHECKING:
     from gkafka.consumer import Consumer  # loaded by client.get_consumer(): whoever only imports this class starts without it
@@ -158,9 +159,7 @@ class KafkaConsumer:
             raise ImpossibleState(f"subscribe(topics={names!r}, pattern={pattern!r}): give either topics or a pattern")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise WrongTypeError(f"listener={listener!r}: must be a ConsumerRebalanceListener")
-        given: Any = compiled(pattern) if pattern is not None else [check_topic_name(name) for name in names]
-        for name in names:  # what is not there is told before anything is given up
-            self._client.cluster.wait_for_topic(name)
+        given: Any = compiled(pattern) if pattern is not None else Awaited(map(check_topic_name, names))
         wanted = given if pattern is not None else set(given)
         if self._consumer is not None and wanted == self._subscribed:
             self._listener = listener

@@ -1,0 +1,94 @@
+"""`api_version` says which release of Kafka the clients speak as: what came later is not used, on whatever broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gkafka.exceptions import ConfigurationError
+from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from gkafka.kafka.errors import UnsupportedVersionError
+from gkafka.testing import MockCluster
+from tests.kafka.conftest import Make
+from tests.kafka.consuming import FIRST, GROUP, QUICK, consume
+
+OLD = {"api_version": (0, 10, 1)}
+
+
+def spoken(cluster: MockCluster) -> dict[str, set[int]]:
+    seen: dict[str, set[int]] = {}
+    for request in cluster.requests():
+        seen.setdefault(request.api, set()).add(request.version)
+    return seen
+
+
+def test_clients_speak_as_the_release_did(producer: Make, consumer: Make, make_cluster: Callable[..., MockCluster]) -> None:
+    cluster = make_cluster(topics={"t": 1}, versions="3.9")
+    assert producer(cluster, **OLD).send("t", b"v", b"k").get(10).offset == 0
+    reading = consumer(cluster, "t", **OLD, **GROUP)
+    assert [(r.key, r.value) for r in consume(reading, 1)] == [(b"k", b"v")]
+    reading.commit()
+    reading.close()
+    seen = spoken(cluster)
+    newest = {
+        "Produce": 2,
+        "Fetch": 3,
+        "ListOffsets": 1,
+        "Metadata": 2,
+        "OffsetCommit": 2,
+        "OffsetFetch": 1,
+        "JoinGroup": 1,
+        "Heartbeat": 0,
+    }
+    assert {api: max(seen[api]) for api in newest if api in seen} == {api: newest[api] for api in newest if api in seen}
+    assert {"Produce", "Fetch", "Metadata", "OffsetCommit", "JoinGroup"} <= seen.keys()
+    assert max(seen["ApiVersions"]) >= 3  # how it asks does not matter
+
+
+def test_without_it_they_speak_what_the_broker_does(producer: Make, cluster: MockCluster) -> None:
+    producer(cluster).send("t", b"v").get(10)
+    assert min(spoken(cluster)["Produce"]) > 2
+
+
+def test_newer_features_are_refused_by_name(producer: Make, consumer: Make, cluster: MockCluster) -> None:
+    sending = producer(cluster, **OLD)
+    with pytest.raises(UnsupportedVersionError, match="headers"):
+        sending.send("t", b"v", headers=[("h", b"1")]).get(10)
+    with pytest.raises(UnsupportedVersionError, match=r"api_version='0.10.1' leaves nothing of InitProducerId \(API 22\)"):
+        producer(cluster, **OLD, enable_idempotence=True, acks="all", retries=3).send("t", b"v").get(10)
+    reading = consumer(cluster, **{**QUICK, "api_version": (0, 10, 0)})
+    with pytest.raises(UnsupportedVersionError):
+        reading.offsets_for_times({FIRST: 1})
+    assert reading.beginning_offsets([FIRST]) == {FIRST: 0}
+
+
+def test_a_broker_that_has_left_it_behind_is_told_by_the_option(make_cluster: Callable[..., MockCluster], handler: str) -> None:
+    cluster = make_cluster(topics={"t": 1}, versions="4.0")
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap, handler=handler, **OLD) as sending:
+        sending.send("t", b"v")  # Kafka 4 still names Produce 0 to 2, and refuses what they bring
+    told = pytest.raises(UnsupportedVersionError, match=r"api_version='0.10.1' leaves nothing of DeleteTopics .* give a newer release")
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler=handler, **OLD) as admin, told:
+        admin.delete_topics(["t"])
+
+
+@pytest.mark.parametrize("version", [(0, 9), (0, 9, 0), (0, 8, 2)])
+def test_documented_versions_are_taken_at_their_word(
+    version: tuple[int, ...], handler: str, make_cluster: Callable[..., MockCluster]
+) -> None:
+    cluster = make_cluster(topics={"t": 1}, versions=".".join(map(str, (*version, 0)[:3])))
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "handler": handler, "api_version": version}
+    with KafkaProducer(**options) as sending:
+        assert sending.send("t", b"v").get(10).offset == 0
+    with KafkaConsumer(**options, **QUICK) as reading:
+        reading.assign([TopicPartition("t", 0)])
+        assert [r.value for r in consume(reading, 1)] == [b"v"]
+    assert "ApiVersions" not in spoken(cluster)
+
+
+def test_a_release_that_there_is_not_is_refused_by_the_native_option_too(handler: str) -> None:
+    from gkafka import KafkaClient
+
+    with pytest.raises(ConfigurationError, match=r"max_broker_version='9.9': not a release that is known here; give one of 0.8.2, "):
+        KafkaClient("127.0.0.1:1", max_broker_version="9.9", handler=handler)
