@@ -13,6 +13,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, TypeAlias
 
 import gkafka
@@ -38,7 +39,7 @@ from gkafka.net.buffers import STAGE, BufferPool, FrameReader
 from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.net.guesses import Guesses
 from gkafka.net.outbox import OnDone, Out, Outbox
-from gkafka.net.reading import LOOK_S, Reading
+from gkafka.net.reading import LOOK_S, SMALL_ANSWER, Reading
 from gkafka.net.session import Session
 from gkafka.net.stream import open_stream
 from gkafka.wire.apis import Message, Versions
@@ -157,7 +158,7 @@ class Channel:
         self._stream: Stream | None = None
         self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
         self._doubted = False  # what the broker was taken for has no version for a request: given up when nothing is under way
-        self._reading = Reading(handler)
+        self._reading = Reading(handler, SMALL_ANSWER if config.uses_tls else inf)
         self._guest_until: float | None = None  # a caller reads, and has so much time
         self._started = False
         self._unclaimed = [None]

@@ -22,7 +22,8 @@ from gkafka.handlers.turn import Turn
 __all__ = ["LOOK_S", "Reading"]
 
 SMALL_ANSWER = 16 * 1024
-"""Bytes. What is larger is received beside the caller, who has something to do meanwhile."""
+"""Bytes. With TLS, what is larger is received beside the caller, who has something to do while it is decrypted. What needs no decryption is in the cache of
+whoever received it, and costs less there than on another processor."""
 WATCH_S = 0.005
 """How often the reader looks while it stands aside: so long may an answer wait that nobody came for."""
 IDLE_S = 0.1
@@ -36,11 +37,12 @@ STUCK_S = 2.0
 class Reading:
     """The turn to read of one connection, and whether its reader stands aside. Not with greenlets: their reader costs a switch.
 
-    answers: how many were handed up. is_aside: callers may read. torn: one of them was interrupted while it did, or goes on only after the reader.
+    largest: bytes of an answer after which the reader still stands aside. answers: how many were handed up. is_aside: callers may read. torn: one of them was interrupted while it did, or goes on only after the reader.
     """
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, largest: float = inf) -> None:
         self._handler = handler
+        self._largest = largest
         self._turn = Turn()
         self._turn.take(self)
         self._place = Turn()  # of the one caller that waits for bytes
@@ -121,7 +123,7 @@ class Reading:
     def answered(self, size: int) -> None:
         """Whoever reads handed up an answer of so many bytes."""
         self.answers += 1
-        is_small = size <= SMALL_ANSWER
+        is_small = size <= self._largest
         self._asked, self._wanted = self._wanted if is_small else -1, -1
         if self.is_aside and not is_small:
             self.call_back()

@@ -256,14 +256,48 @@ def _lz4(data: Buffer, level: int | None, legacy: bool) -> bytes:
     return lz4frame.broken_checksum(packed) if legacy else packed
 
 
+@functools.cache
+def _lz4_block_package() -> tuple[Any, type[Exception]]:
+    """cramjam's reader of one block into given memory; None where it is not installed, as the lz4 package does without."""
+    try:
+        cramjam = importlib.import_module("cramjam")
+        return cramjam.lz4.decompress_block_into, cramjam.DecompressionError
+    except (ImportError, AttributeError):
+        return None, ValueError
+
+
 def _unlz4(data: memoryview, max_bytes: int, legacy: bool) -> bytes | memoryview:
     package = _lz4_package()
     if legacy:
         data = memoryview(lz4frame.mended(data))
+    elif (plain := _unlz4_blocks(data, min(max_bytes, LARGE))) is not None:
+        return plain
     frames = [*lz4frame.frames(data)]
     if not frames:
         raise ValueError("there is no frame in it")
     return _gathered(_lz4_pieces(package.LZ4FrameDecompressor, data, frames), max_bytes)
+
+
+def _unlz4_blocks(data: memoryview, max_bytes: int) -> memoryview | None:
+    """A frame as Java's client writes it, block by block into one memory, which takes a fifth less time. None: it is another one, a large one, or
+    something is wrong with it, which the frame's own reader can say.
+    """
+    unpack, error = _lz4_block_package()
+    blocks = lz4frame.plain_blocks(data, max_bytes) if unpack is not None else None
+    if blocks is None:
+        return None
+    whole = memoryview(bytearray(sum(room or len(block) for block, room in blocks)))
+    size = 0
+    try:
+        for block, room in blocks:
+            if room:
+                size += unpack(block, whole[size : size + room], output_len=room)
+            else:
+                whole[size : size + len(block)] = block
+                size += len(block)
+    except (error, ValueError):
+        return None
+    return whole[:size]
 
 
 def _lz4_pieces(decompressor: Callable[[], Any], data: memoryview, frames: list[lz4frame.Frame]) -> Iterator[bytes]:

@@ -8,19 +8,23 @@ Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md, KAFKA-3160.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from gkafka.records.pieces import Pieces
 
-__all__ = ["Frame", "broken_checksum", "frames", "header_size", "mended", "xxh32"]
+__all__ = ["Frame", "broken_checksum", "frames", "header_size", "mended", "plain_blocks", "xxh32"]
 
 MAGIC = 0x184D2204
 SKIPPABLE = 0x184D2A50  # and the 15 after it
 MASK = 0xFFFFFFFF
-VERSION, BLOCK_CHECKSUM, CONTENT_SIZE, CONTENT_CHECKSUM, DICTIONARY = 0xC0, 0x10, 0x08, 0x04, 0x01
+VERSION, INDEPENDENT, BLOCK_CHECKSUM, CONTENT_SIZE, CONTENT_CHECKSUM, DICTIONARY = 0xC0, 0x20, 0x10, 0x08, 0x04, 0x01
 BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 STORED = 0x80000000  # the bit of a block's size that says: not compressed
+MOST_PLAIN = 1024  # blocks of 64 KiB in 64 MiB
+_int32_at = struct.Struct("<I").unpack_from
 MOST = 255  # a compressed byte stands for at most 255 bytes: one more byte of a match's length
 
 
@@ -65,6 +69,35 @@ def _frame(data: memoryview, start: int, pieces: Pieces) -> Frame:
     if flags & CONTENT_SIZE and (claim := int.from_bytes(data[start + 6 : start + 14], "little")) > bound:
         raise ValueError(f"a frame claims {claim} bytes, its blocks hold at most {bound}")
     return Frame(start, end, bound)
+
+
+def plain_blocks(data: memoryview, most_bytes: int) -> list[tuple[memoryview, int]] | None:
+    """Of one frame as Java's client writes it, of blocks that stand for themselves and nothing beside them: each block, and how many bytes it may hold,
+    0 for one that is not compressed. None: it is something else, or damaged, or may hold more than most_bytes.
+    """
+    if len(data) < 11 or _int32_at(data, 0)[0] != MAGIC:
+        return None
+    flags, descriptor, check = data[4:7]
+    most = BLOCK_SIZES.get(descriptor >> 4 & 7)
+    if flags != 0x40 | INDEPENDENT or most is None or _check_byte(flags, descriptor) != check:
+        return None
+    blocks, at, end = [], 7, len(data) - 4
+    while at < end:
+        size = _int32_at(data, at)[0]
+        length = size & ~STORED
+        room = 0 if size & STORED else min(most, length * MOST)
+        most_bytes -= room or length
+        at += 4
+        if not length or length > end - at or most_bytes < 0 or len(blocks) == MOST_PLAIN:
+            return None
+        blocks.append((data[at : at + length], room))
+        at += length
+    return blocks if _int32_at(data, at)[0] == 0 else None
+
+
+@cache
+def _check_byte(flags: int, descriptor: int) -> int:
+    return xxh32(bytes((flags, descriptor))) >> 8 & 0xFF
 
 
 def header_size(data: memoryview, start: int = 0) -> int:

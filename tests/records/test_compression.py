@@ -420,6 +420,40 @@ def test_a_lie_is_a_corrupt_record_and_takes_no_memory() -> None:
     assert {name: kib for name, (kib, _) in grown.items() if kib > 4096} == {}
 
 
+def test_lz4_by_blocks_is_what_lz4_by_frames_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Java's client writes is unpacked block by block; whatever else there is, and what is damaged, by the frame's own reader."""
+    data = random.Random(7).randbytes(70_000) + b"text " * 40_000
+    kafkas = compress(LZ4, data)
+    others = [
+        lz4.frame.compress(data, block_linked=True, store_size=False),
+        lz4.frame.compress(data, block_linked=False, store_size=True),
+        lz4.frame.compress(data, block_linked=False, store_size=False, content_checksum=True),
+        lz4.frame.compress(data, block_linked=False, store_size=False, block_checksum=True),
+        kafkas + kafkas,
+    ]
+    assert [lz4frame.plain_blocks(memoryview(other), 1 << 30) for other in others] == [None] * len(others)
+    blocks = lz4frame.plain_blocks(memoryview(kafkas), 1 << 30)
+    assert [room for _, room in blocks or ()][:3] == [0, 65536, 65536]  # the first block is not compressed
+    assert lz4frame.plain_blocks(memoryview(kafkas), 100_000) is None
+    by_blocks = compression._lz4_block_package()
+    for given in [
+        kafkas,
+        *others,
+        *(kafkas[:at] + b"\xff" + kafkas[at + 1 :] for at in range(0, len(kafkas), 997)),
+        kafkas[:-1],
+        kafkas[:10],
+    ]:
+        said = []
+        for package in (by_blocks, (None, ValueError)):
+            monkeypatch.setattr(compression, "_lz4_block_package", lambda package=package: package)
+            try:
+                said.append(bytes(decompress(LZ4, packed, max_bytes=1 << 20)))
+            except CorruptRecordError as exc:
+                said.append(str(exc).encode())
+        assert said[0] == said[1]
+    assert by_blocks[0] is not None, "cramjam is not installed: nothing was compared"
+
+
 def crowds() -> dict[str, tuple[int, bytes, str]]:
     """8 MiB of what costs a step each and holds nothing."""
     aside = struct.pack("<II", 0x184D2A50, 0)
