@@ -436,7 +436,7 @@ def test_lz4_by_blocks_is_what_lz4_by_frames_is(monkeypatch: pytest.MonkeyPatch)
     assert [room for _, room in blocks or ()][:3] == [0, 65536, 65536]  # the first block is not compressed
     assert lz4frame.plain_blocks(memoryview(kafkas), 100_000) is None
     by_blocks = compression._lz4_block_package()
-    for given in [
+    for packed in [
         kafkas,
         *others,
         *(kafkas[:at] + b"\xff" + kafkas[at + 1 :] for at in range(0, len(kafkas), 997)),
