@@ -81,7 +81,8 @@ def plain_blocks(data: memoryview, most_bytes: int) -> list[tuple[memoryview, in
     most = BLOCK_SIZES.get(descriptor >> 4 & 7)
     if flags != 0x40 | INDEPENDENT or most is None or _check_byte(flags, descriptor) != check:
         return None
-    blocks, at, end = [], 7, len(data) - 4
+    blocks: list[tuple[memoryview, int]] = []
+    at, end = 7, len(data) - 4
     while at < end:
         size = _int32_at(data, at)[0]
         length = size & ~STORED
