@@ -61,6 +61,10 @@ class Queue(Protocol):
     def join(self) -> None: ...
 
 
+STOOD_STILL_S, GRACE_S = 0.5, 1.0
+"""Who wakes up so much too late (the hub, or the process, stood still) waits so much longer for a result that may be there already."""
+
+
 class Parker(Protocol):
     """One worker that waits for one wake-up."""
 
@@ -143,6 +147,13 @@ class Future:
         if self._done:
             return
         deadline = None if timeout is None else time.monotonic() + timeout
+        self._park(deadline)
+        if not self._done and deadline is not None and time.monotonic() - deadline > STOOD_STILL_S:
+            self._park(time.monotonic() + GRACE_S)  # everybody stood still: who gives the result has not had its turn either
+        if not self._done:
+            raise KafkaTimeoutError(f"no result within {timeout:g} s" if timeout is not None else "no result")
+
+    def _park(self, deadline: float | None) -> None:
         parker = self._parker()
         wake = parker.wake
         self._links.append(wake)
@@ -152,8 +163,6 @@ class Future:
             parker.park(deadline)
         finally:
             forget(self._links, wake)
-        if not self._done:
-            raise KafkaTimeoutError(f"no result within {timeout:g} s" if timeout is not None else "no result")
 
 
 def forget(links: list[Callable[[Any], object]], link: Callable[[Any], object]) -> bool:

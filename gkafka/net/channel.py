@@ -53,6 +53,7 @@ Failures: TypeAlias = list[tuple[OnDone | None, KafkaException | None]]
 
 LONGEST_WAIT_S = 1.0  # a worker wakes up this often to see that it was closed, killed or forked
 SHORTEST_WAIT_S = 0.02
+STOOD_STILL_S, GRACE_S = 0.5, 1.0
 LARGE_ANSWER_BYTES = 1 << 14
 """What is decoded off the hub: it takes about 0.2 us a byte."""
 
@@ -159,6 +160,8 @@ class Channel:
         self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
         self._doubted = False  # what the broker was taken for has no version for a request: given up when nothing is under way
         self._reading = Reading(handler, SMALL_ANSWER if config.uses_tls else inf)
+        self._looks_at = inf  # when the reader is to look around at the latest
+        self._forgiven = self._reads_until = -1.0  # a deadline beyond which it stood still, and until when it is waited for instead
         self._guest_until: float | None = None  # a caller reads, and has so much time
         self._started = False
         self._unclaimed = [None]
@@ -647,7 +650,7 @@ class Channel:
                 raise SocketDisconnectedError(f"{self.peer}: it was left open by who was done with it", broker=self._about)
             if not self._connection.in_flight and self._is_guessed_wrong():
                 raise SocketDisconnectedError(f"{self.peer}: it was taken for an older Kafka than it may be", broker=self._about)
-            deadline = self._connection.deadline
+            deadline = self._after_standing_still(self._connection.deadline, now)
             overdue = self._connection.poll(now) if deadline is not None and deadline <= now else None
         if overdue:
             raise self._connection.overdue(overdue[0])
@@ -658,7 +661,16 @@ class Channel:
             self._expire_backlog(now)
             if self._session is not None:
                 until = self._look_at_session(self._session, now, until)
-        return until if deadline is None else min(deadline, until)
+        self._looks_at = until if deadline is None else min(deadline, until)
+        return self._looks_at
+
+    def _after_standing_still(self, deadline: float | None, now: float) -> float | None:
+        """The deadline of what is in flight; once for each a bit later if the process or the hub stood still beyond it: what came meanwhile is read first."""
+        if deadline is None or deadline > now:
+            return deadline
+        if now - self._looks_at > STOOD_STILL_S and deadline != self._forgiven:
+            self._forgiven, self._reads_until = deadline, now + GRACE_S
+        return self._reads_until if deadline == self._forgiven else deadline
 
     def _wakes_at(self, now: float) -> float:
         """Greenlets that have nothing to do wake up together, once a second: a hub that turns for one of them turns for all."""

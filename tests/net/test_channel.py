@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ from gkafka.exceptions import (
     SocketDisconnectedError,
     UnsupportedVersion,
 )
-from gkafka.handlers import Handler
+from gkafka.handlers import GEventHandler, Handler
 from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
 from gkafka.testing import Close, Corrupt, Delay, Drop, Error, MockCluster, Reply
@@ -826,3 +827,47 @@ def test_idle_readers_wake_together_where_one_hub_turns_for_all(handler: Handler
     assert channel._wakes_at(now) == pytest.approx(at if handler.cooperative else now + 1.0)
     hasty = Channel(handler, "127.0.0.1", 1, ClientConfig(socket_timeout_ms=1000))
     assert hasty._wakes_at(now) == pytest.approx(now + 0.1), "a request that is soon over is looked at sooner"
+
+
+# -- a hub that stood still
+def stand_still(seconds: float) -> None:
+    """Compute: no other greenlet has its turn."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+def test_what_came_while_the_hub_stood_still_is_read_before_it_counts_as_overdue() -> None:
+    handler = GEventHandler()
+    with MockCluster(topics={"t": 1}) as cluster:
+        made = channel(handler, cluster)
+        made.wait_open(handler.monotonic() + 5)
+        answers: list[Any] = []
+        for _ in range(3):
+            future = made.request(metadata(), timeout_s=0.3)
+            waiting = handler.spawn(lambda future=future: answers.append(future.result(0.4)))
+            handler.sleep(0)
+            stand_still(1.2)
+            waiting.join(5)
+        assert [type(answer) for answer in answers] == [MetadataResponse] * 3
+        assert not made.closed
+        made.close()
+
+
+def test_a_silent_broker_is_given_up_soon_after_the_hub_stood_still() -> None:
+    handler = GEventHandler()
+    with MockCluster(topics={"t": 1}) as cluster:
+        cluster.on("Metadata", Drop(before=True), times=None)
+        made = channel(handler, cluster)
+        made.wait_open(handler.monotonic() + 5)
+        future = made.request(metadata(), timeout_s=0.3)
+        handler.sleep(0)
+        stand_still(1.0)
+        begun = handler.monotonic()
+        while handler.monotonic() - begun < 3 and not future.done():  # and goes on to stand still, again and again
+            handler.sleep(0.01)
+            stand_still(0.6)
+        assert handler.monotonic() - begun < 2.5
+        with pytest.raises(KafkaTimeoutError, match=r"no answer to Metadata v\d+ within 0.3 s"):
+            future.result(0)
+        assert made.closed

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from tests.handlers.hub import ROOT
 
 CACHE = ROOT / ".cache" / "interpreters"
 NAMES = ("python3.10", "python3.11", "python3.12", "python3.13", "python3.14", "python3.13t", "python3.14t", "pypy3")
-NEEDED = ("gevent", "pytest", "pytest-timeout", "hypothesis")
+NEEDED = ("gevent", "cffi", "pytest", "pytest-timeout", "hypothesis")
 ASK = """
 import json, platform, sys
 gil = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -54,16 +53,17 @@ def prepared(name: str, program: str) -> str:
     """The interpreter of an environment with what the suite needs, kept from run to run."""
     folder = CACHE / name
     python = str(folder / "bin" / "python")
-    if not (folder / "ready").exists():
+    packages = [line.split("#")[0].strip() for line in (ROOT / "requirements.txt").read_text().splitlines()]
+    wanted = [package for package in packages if re.split(r"[<>=]", package)[0] in NEEDED]
+    assert len(wanted) == len(NEEDED)
+    ready = folder / "ready"
+    if not ready.exists() or ready.read_text() != " ".join(wanted):
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([program, "-m", "venv", str(folder)], check=True, timeout=60)
-        packages = [line.split("#")[0].strip() for line in (ROOT / "requirements.txt").read_text().splitlines()]
-        wanted = [package for package in packages if re.split(r"[<>=]", package)[0] in NEEDED]
-        assert len(wanted) == len(NEEDED)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
         fetched = subprocess.run(pip, capture_output=True, text=True, timeout=300, check=False)
         assert fetched.returncode == 0, fetched.stderr
-        Path(folder, "ready").touch()
+        ready.write_text(" ".join(wanted))
     return python
 
 
