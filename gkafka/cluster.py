@@ -478,12 +478,11 @@ class Cluster:
         check: Callable[[], object] = lambda: None,
         *,
         anew: bool = True,
-        patience_s: float | None = None,
     ) -> TopicInfo:
         """The topic with at least one partition known. Raises UnknownTopicOrPartition, another error of the broker, or KafkaTimeoutError.
 
         check: raises when the caller has no use for it any more; asked now and then, and after wake(). anew: if it was deleted the broker may make
-        it again, as it may make one that never was. patience_s: for how long an answer that there is none is not believed; None: 5.
+        it again, as it may make one that never was.
         """
         info = self.metadata.topic(name)
         if info is not None:
@@ -494,7 +493,7 @@ class Cluster:
         deadline = self._deadline(None) if deadline is None else deadline
         self._waiting[name] = self._waiting.get(name, 0) + 1
         try:
-            return self._wait_for_unknown_topic(name, deadline, check, anew, patience_s)
+            return self._wait_for_unknown_topic(name, deadline, check, anew)
         finally:
             self._waiting[name] -= 1
             if not self._waiting[name]:
@@ -502,20 +501,43 @@ class Cluster:
                 if self.metadata.topic(name) is None:
                     self.metadata.forget_topic(name)  # nobody waits for it any more: other topics' requests need not name it
 
+    def look_for_topics(self, names: Iterable[str], patience_s: float) -> list[KafkaException]:
+        """Ask for all of them at once, and take them into the interest. Returns an UnknownTopicError for each that is not there after patience_s, in which
+        a broker may make it. Raises another error of a broker, or KafkaTimeoutError.
+        """
+        names = [check_topic_name(name) for name in names]
+        with self._lock:
+            self.metadata.add_topics(names, anew=True)
+            version = self.metadata.version
+        patience = self._handler.monotonic() + patience_s
+
+        def missing() -> list[str]:
+            return [name for name in names if self.metadata.topic(name) is None]
+
+        def settled() -> bool:
+            unknown = missing()
+            told = [self.metadata.topic_error(name) for name in unknown]
+            for name, error in zip(unknown, told, strict=True):
+                if error is not None and not error.retriable:
+                    raise self._topic_error(name, error)
+            return not unknown or (None not in told and self.metadata.version > version and self._handler.monotonic() >= patience)
+
+        self._wait(settled, self._deadline(None), f"topics {', '.join(names)}")
+        found = [(name, self.metadata.topic_error(name)) for name in missing()]
+        return [self._topic_error(name, error) for name, error in found if error is not None]
+
     def wake(self) -> None:
         """Let everybody who waits for metadata look again."""
         with self._lock:
             done, self._round = self._round, self._handler.Event()
         done.set()
 
-    def _wait_for_unknown_topic(
-        self, name: str, deadline: float, check: Callable[[], object], anew: bool, patience_s: float | None
-    ) -> TopicInfo:
+    def _wait_for_unknown_topic(self, name: str, deadline: float, check: Callable[[], object], anew: bool) -> TopicInfo:
         with self._lock:
             self.metadata.add_topics([name], anew=anew)
             version = self.metadata.version
         # A topic that was just created takes a moment to reach every broker; one that is not allowed or not named well never comes.
-        patience = min(deadline, self._handler.monotonic() + (UNKNOWN_TOPIC_PATIENCE_S if patience_s is None else patience_s))
+        patience = min(deadline, self._handler.monotonic() + UNKNOWN_TOPIC_PATIENCE_S)
 
         def settled() -> bool:
             check()

@@ -306,7 +306,7 @@ class FetchDriver:
             for broker in list(self.cluster._brokers.values()):
                 broker.drop_channel(share.role)
         for share in self.shares:
-            if share.worker is not None:
+            if share.worker is not None and not self._handler.was_forked:  # in a child it is a copy, which may look alive and never ends
                 share.worker.join(TICK_S * 2)
 
     def __del__(self) -> None:

@@ -24,7 +24,7 @@ from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.group import Group
 from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell, Ticket, Verdict
-from gkafka.exceptions import ForkedClientError, KafkaException, SocketDisconnectedError
+from gkafka.exceptions import ClientClosedError, ForkedClientError, KafkaException, SocketDisconnectedError
 from gkafka.wire.groups import JoinGroupRequest, has_rebalance_timeout
 
 if TYPE_CHECKING:
@@ -363,6 +363,10 @@ class Member:
                     self._group.told(tell)
             self._changed.set()
 
+    def know_absent(self, names: Iterable[str]) -> None:
+        """These topics are not there: whoever subscribes to them was told, and nobody has to wait for them."""
+        self._absent |= set(names)
+
     def _divide(self, names: frozenset[str]) -> None:
         """As the leader. The assignor may be the user's, and take long: heartbeats go on meanwhile."""
         try:
@@ -385,8 +389,13 @@ class Member:
             try:
                 info = self._cluster.wait_for_topic(name, begun + (AGAIN_S if name in self._absent else TOPICS_S), anew=False)
             except KafkaException as exc:
-                log.warning(
-                    "group %r: the partitions of topic %r are not known, they are nobody's now: %s", self._group.options.group, name, exc
+                told = name in self._absent or isinstance(exc, ClientClosedError)
+                log.log(
+                    logging.DEBUG if told else logging.WARNING,
+                    "group %r: the partitions of topic %r are not known, they are nobody's now: %s",
+                    self._group.options.group,
+                    name,
+                    exc,
                 )
                 continue
             found[name] = self._cluster.metadata.racks(info)

@@ -140,9 +140,10 @@ class NativeConsumer:
         with self._taking, self._lock, driver.step:
             news = {tp: offset for tp, offset in start.items() if tp not in driver.queues}
             self._add(news, partitions or {}, epochs or {}, paused=paused)
-            parked = [entry for tp in start for entry in driver.cancel_parked(tp)]
-        driver.hang_up(parked)
-        driver.kick()
+            parked = [] if paused else [entry for tp in start for entry in driver.cancel_parked(tp)]
+        if not paused:  # else resume() does so
+            driver.hang_up(parked)
+            driver.kick()
 
     def _add(
         self,

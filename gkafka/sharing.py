@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import logging
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_name
@@ -42,6 +42,8 @@ __all__ = ["Share", "check_group_options"]
 log = logging.getLogger(__name__)
 
 SLICE_S = 0.2
+MOST_AT_ONCE = 200
+"""Partitions that are begun with in a few milliseconds: the hub turns between them."""
 PLACE_S = 10.0
 """How long partitions wait for their committed offsets before the group goes on; they are tried again beside it."""
 LEADER_S = 10.0
@@ -110,6 +112,7 @@ class Share:
             on_problem=_weakly(me, Share._met),
             machine=machine,
         )
+        self._member.know_absent(subscription.missing())
         progress.commit_as(self._member, self.terms.copy, config.group_instance_id)
         engine.ask_before_delivery(_delivers(self._member))
         self._member.polled()
@@ -377,8 +380,16 @@ class Share:
             starts, epochs, problems = starts_of(self._engine, dict.fromkeys(waiting), self._policy, PLACE_S)
             for problem in problems:
                 self._is_stuck([tp for tp in waiting if tp == (problem.topic, problem.partition)], problem)
-            for topic in dict.fromkeys(tp.topic for tp in starts):
-                self._begin([tp for tp in starts if tp.topic == topic], starts, epochs, terms)
+            known = self._cluster.metadata.topic
+            for tps in _some_at_a_time([tp for tp in starts if known(tp.topic) is not None]):
+                self._begin(tps, starts, epochs, terms)
+                self._handler.checkpoint()
+            gone: dict[str, list[TopicPartition]] = {}
+            for tp in starts:
+                if known(tp.topic) is None:
+                    gone.setdefault(tp.topic, []).append(tp)
+            for tps in gone.values():
+                self._begin(tps, starts, epochs, terms)
         except KafkaException as exc:
             self._is_stuck(waiting, exc)
         finally:
@@ -394,7 +405,12 @@ class Share:
         try:
             self._add(partitions, starts, epochs, terms)
         except KafkaException as exc:  # a topic that is gone keeps no other waiting
-            self._is_stuck(partitions, exc)
+            topics = dict.fromkeys(tp.topic for tp in partitions)
+            if len(topics) == 1:
+                self._is_stuck(partitions, exc)
+                return
+            for topic in topics:
+                self._begin([tp for tp in partitions if tp.topic == topic], starts, epochs, terms)
 
     def _is_stuck(self, partitions: Sequence[TopicPartition], trouble: KafkaException) -> None:
         with self._lock:
@@ -427,6 +443,12 @@ class Share:
                 del self._unplaced[tp]
             self._engine.resume([tp for tp in mine if tp not in self._held_back and tp not in self._paused_early])
             self._paused_early.difference_update(mine)
+
+
+def _some_at_a_time(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
+    """So many as are begun with in a few milliseconds."""
+    for at in range(0, len(partitions), MOST_AT_ONCE):
+        yield partitions[at : at + MOST_AT_ONCE]
 
 
 def _machine(cluster: Cluster, config: NativeConsumerConfig, group: str) -> tuple[GroupOptions | ConsumerGroupOptions, MakeMachine]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_topic_name
 from gkafka.common import TopicPartition
-from gkafka.exceptions import ConfigurationError, UnknownTopicOrPartition
+from gkafka.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -49,20 +49,23 @@ class Subscription:
         if self._pattern is not None:
             self._cluster.update()
             self._listed_at = self._handler.monotonic()
+        if self._is_patient:
+            makes = self._cluster.config.auto_create_topics
+            for error in self._cluster.look_for_topics(self._names, PATIENCE_S if makes else 0.0):
+                log.warning("%s; it is read as soon as it is there", error)
+            return
         for name in self._names:
-            if not self._is_patient:
-                self._cluster.wait_for_topic(name)
-                continue
-            try:
-                self._cluster.wait_for_topic(name, patience_s=PATIENCE_S)
-            except UnknownTopicOrPartition as exc:
-                log.warning("%s; it is read as soon as it is there", exc)
+            self._cluster.wait_for_topic(name)
+
+    def missing(self) -> set[str]:
+        """Names of topics that are awaited."""
+        return {name for name in self._names if self._cluster.metadata.topic(name) is None} if self._is_patient else set()
 
     def has_news(self) -> bool:
         """Is there anything to be told that was not there the last time? Topics of a pattern are looked for every metadata_max_age_ms, those that are
         awaited about once a second."""
         metadata, now = self._cluster.metadata, self._handler.monotonic()
-        if self._is_patient and (missing := [name for name in self._names if metadata.topic(name) is None]):
+        if missing := self.missing():
             metadata.add_topics(missing)
         if self._pattern is not None and now - self._listed_at > self._cluster.config.metadata_max_age_ms / 1000:
             self._listed_at = now

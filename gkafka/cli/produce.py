@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from gkafka.cli.arguments import TIME, TOPIC
 from gkafka.cli.connection import PRODUCER, connect, connection_options, settings_of
@@ -136,6 +138,8 @@ def produce(
     every = Every(key, list(headers), partition, timestamp, repartition)
     report = Report(topic)
     lines = lines_of(source, delimiter)
+    if wants_json(ctx) and ctx.get_parameter_source("form") is not ParameterSource.COMMANDLINE:
+        lines = _no_records(lines)
     said = {
         "acks": acks,
         "compression": compression,
@@ -200,6 +204,20 @@ def _options(settings: Settings, said: dict[str, Any]) -> dict[str, Any]:
     options = {"acks": "all", "delivery_timeout_ms": DELIVERY_MS, **settings.of(ProducerConfig)}
     options |= {name: value for name, value in said.items() if value is not None}
     return {"max_block_ms": options["delivery_timeout_ms"], **options}
+
+
+def _no_records(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """`consume --json | produce --json` would make each record the value of another: --json is about what is printed."""
+    for first in lines:
+        try:
+            is_record = first.lstrip().startswith(b"{") and "value" in json.loads(first)
+        except ValueError:
+            is_record = False
+        if is_record:
+            text = "--json is how produce reports, and the first line looks like a record of consume --json: give --format json to write those records"
+            raise click.UsageError(f"{text}, or --format text to write the lines as they are")
+        yield first
+        yield from lines
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------------

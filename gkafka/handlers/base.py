@@ -318,6 +318,11 @@ class Handler(abc.ABC):
         """Another one of the same kind, for a process that was forked from the one that made this."""
         return type(self)()
 
+    @property
+    def was_forked(self) -> bool:
+        """Is this the child of the process that made it?"""
+        return os.getpid() != self._pid
+
     def check_fork(self) -> None:
         """Raises ForkedClientError in any process but the one that made this handler."""
         pid = os.getpid()
@@ -366,7 +371,7 @@ class Handler(abc.ABC):
         workers = list(self._workers)
         for worker in workers:
             worker.stop_requested = True
-        if os.getpid() == self._pid:  # in a child these are copies, or do not run at all
+        if not self.was_forked:  # in a child these are copies, or do not run at all
             for worker in workers:
                 worker.join(max(0.0, deadline - self.monotonic()))
         self._release(deadline)

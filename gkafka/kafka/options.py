@@ -29,7 +29,7 @@ from gkafka.exceptions import (
 )
 from gkafka.sasloptions import hide_hosts
 from gkafka.skins import NO_DELAY, Selecting, buffer_options
-from gkafka.wire.versions import Versions
+from gkafka.wire.versions import newest_release_before
 
 __all__ = ["CLIENT", "SECURITY", "client_options", "merge", "native", "reach", "retold", "telling", "told_as"]
 
@@ -129,6 +129,8 @@ _TOLD = {
     "max_in_flight_per_connection": "max_in_flight_requests_per_connection",
     "connect_timeout_ms": "twice api_version_auto_timeout_ms, but 4000 to 10000",
 }
+LATEST = "4.2"
+"""For versions that are newer than all that are known here: what brokers speak is not bounded then."""
 _BEFORE_OFFSETS = ((0, 8, 0), (0, 8, 1))
 USUAL_CONNECT_MS, SHORTEST_CONNECT_MS = 10000, 4000
 SECURITY = tuple(
@@ -302,8 +304,12 @@ def _versions(given: Any, group: Any) -> dict[str, str]:
     """gkafka's options for api_version. Brokers from 0.10 on are asked all the same: they may have left off what an old release speaks."""
     if given is None or given == "auto":
         return {}
+    if isinstance(given, str) and re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,3}", given, re.ASCII):
+        given = tuple(map(int, given.split(".")))
     version = _broker_version(given, group)
-    return {"broker_version": version} if given < (0, 10) else {"broker_version": version, "max_broker_version": version}
+    return (
+        {"broker_version": version} if given < (0, 10) or version is LATEST else {"broker_version": version, "max_broker_version": version}
+    )
 
 
 def _broker_version(given: Any, group: Any) -> str:
@@ -314,12 +320,14 @@ def _broker_version(given: Any, group: Any) -> str:
             text = f"api_version={given!r} with group_id={group!r}: brokers before 0.8.2 keep no offsets for groups but in ZooKeeper"
             raise ConfigurationError(f"{text}: leave group_id out, and keep offsets yourself")
         return "0.8.2"
-    version = "0.9" if given == (0, 9, 0) else ".".join(map(str, given))  # gkafka's "0.9.0" means: ask
-    try:
-        Versions.for_broker(version)
-    except ConfigurationError as exc:
-        raise ConfigurationError(f"api_version={given!r}: {str(exc).partition(': ')[2]}") from exc
-    return version
+    if given < (0, 8, 2):
+        raise ConfigurationError(
+            f"api_version={given!r}: must be (0, 8, 2) or newer, or (0, 8, 0) or (0, 8, 1) without groups; None asks the broker"
+        )
+    if (0, 9) <= given < (0, 10):
+        return "0.9"  # gkafka's "0.9.0" means: ask
+    release = newest_release_before(given)
+    return LATEST if release is None else ".".join(map(str, release))
 
 
 def _socket_options(options: Mapping[str, Any]) -> tuple[tuple[int, int, Any], ...]:

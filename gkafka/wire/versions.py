@@ -16,7 +16,7 @@ from gkafka.wire.schema import Api, Message, VersionRange
 if TYPE_CHECKING:
     from gkafka.wire.apiversions import ApiVersionsResponse
 
-__all__ = ["Versions"]
+__all__ = ["Versions", "newest_release_before"]
 
 # The newest version of each API that a Kafka release serves; "-" where it does not have the API, or has it as a preview (KIP-848 before 3.9).
 # Sources: kafka.api and Protocol.java of 0.8.2.2 to 1.1.1, schemaVersions() of 2.0 to 2.3, the JSON definitions from 2.4 on, at each tag.
@@ -140,7 +140,9 @@ class Versions:
         How a client says what it speaks, and who it is, is not bounded: nothing that it can do hangs on that.
         """
         newest = {**_ROWS[_release(broker_version)], **{key: high for key, (_, high) in self.ranges.items() if key in _OPENING}}
-        bounded = {key: (low, min(high, newest[key])) for key, (low, high) in self.ranges.items() if key in newest}
+        is_of_kafka_4 = self.ranges.get(1, (0, 0))[0] >= _OLDEST_OF_KAFKA_4[1]
+        lowest = {0: _OLDEST_OF_KAFKA_4[0]} if is_of_kafka_4 else {}
+        bounded = {key: (max(low, lowest.get(key, 0)), min(high, newest[key])) for key, (low, high) in self.ranges.items() if key in newest}
         versions = Versions(bounded, self.broker, self.features)
         versions._limit = broker_version
         return versions
@@ -191,6 +193,14 @@ class Versions:
         if api.key not in self.ranges:
             return f"{self.broker} does not have {api.name} (API {api.key}); gkafka speaks v{ours}"
         return f"{self.broker} speaks {api.name} v{VersionRange(*self.ranges[api.key])}, gkafka can send v{ours}"
+
+
+def newest_release_before(given: Release) -> Release | None:
+    """The newest release of the table that is no newer than this version; None for a version of a release that is not in the table yet."""
+    newest, given = max(_ROWS), (*given, 0, 0)[:3]
+    if given[: len(newest)] > newest:
+        return None
+    return max((row for row in _ROWS if row <= given), default=None)
 
 
 def _parse_table() -> dict[Release, dict[int, int]]:

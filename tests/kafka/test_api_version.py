@@ -66,11 +66,31 @@ def test_newer_features_are_refused_by_name(producer: Make, consumer: Make, clus
 
 def test_a_broker_that_has_left_it_behind_is_told_by_the_option(make_cluster: Callable[..., MockCluster], handler: str) -> None:
     cluster = make_cluster(topics={"t": 1}, versions="4.0")
-    with KafkaProducer(bootstrap_servers=cluster.bootstrap, handler=handler, **OLD) as sending:
-        sending.send("t", b"v")  # Kafka 4 still names Produce 0 to 2, and refuses what they bring
+    told = pytest.raises(UnsupportedVersionError, match=r"api_version='0.10.1' leaves nothing of Produce .* give a newer release")
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap, handler=handler, **OLD) as sending, told:
+        sending.send("t", b"v").get(10)  # Kafka 4 still names Produce 0 to 2, and closes the connection on what they bring
     told = pytest.raises(UnsupportedVersionError, match=r"api_version='0.10.1' leaves nothing of DeleteTopics .* give a newer release")
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler=handler, **OLD) as admin, told:
         admin.delete_topics(["t"])
+
+
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [
+        *(((0, 10), "0.10.0"), ((0, 10, 7), "0.10.2"), ((0, 11), "0.11.0"), ((0, 11, 5), "0.11.0"), ((1, 0, 2), "1.0"), ("2.8", "2.8")),
+        *(((2, 0, 2), "2.0"), ((2, 99), "2.8"), ((3, 9, 1), "3.9"), ((4, 2, 0), "4.2"), ((4, 3), None), ((5, 0), None), ((7, 3, 0), None)),
+    ],
+)
+def test_any_version_is_that_of_the_release_before_it(version: Any, release: str | None, handler: str) -> None:
+    """As programs write them: (0, 11, 5) was never released, and stands in many."""
+    with KafkaConsumer(bootstrap_servers="127.0.0.1:1", api_version=version, handler=handler) as reading:
+        assert reading._client.cluster.config.max_broker_version == release
+
+
+@pytest.mark.parametrize("version", [(0, 7), (2,), (2, 8, 0, 0, 0), ("2", "8"), 2.8, "new", (-1, 0), (2, True)])
+def test_what_is_no_version_is_refused(version: Any, handler: str) -> None:
+    with pytest.raises(ConfigurationError, match="api_version="):
+        KafkaConsumer(bootstrap_servers="127.0.0.1:1", api_version=version, handler=handler)
 
 
 @pytest.mark.parametrize("version", [(0, 9), (0, 9, 0), (0, 8, 2)])

@@ -153,6 +153,22 @@ def test_a_topic_that_is_not_there_is_read_as_soon_as_it_is(consumer: Make, make
     assert [r.value for r in consume(reading, 1)] == [b"1"]
 
 
+def test_many_topics_that_are_not_there_are_asked_for_at_once(consumer: Make, make_cluster: Make) -> None:
+    cluster = make_cluster(topics={"t": 1}, auto_create=False)
+    put(cluster, b"0")
+    names = [f"later-{n}" for n in range(30)]
+    begun = time.monotonic()
+    reading = consumer(cluster, "t", *names, allow_auto_create_topics=False, **GROUP)
+    assert [r.value for r in consume(reading, 1)] == [b"0"]
+    assert time.monotonic() - begun < 4  # it took 40 s
+
+
+def test_poll_waits_as_long_as_it_is_told_where_nothing_is_read(consumer: Make, cluster: MockCluster) -> None:
+    begun = time.monotonic()
+    assert consumer(cluster).poll(1500) == {}
+    assert 1.4 < time.monotonic() - begun < 3
+
+
 def test_a_deserializer_may_be_an_object_that_is_told_the_topic_and_closed(consumer: Make, cluster: MockCluster) -> None:
     """Behaviour 227."""
     closed = []

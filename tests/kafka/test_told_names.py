@@ -101,7 +101,7 @@ def test_releases_before_0_8_2_are_taken_without_a_group(cluster: MockCluster) -
         KafkaProducer(bootstrap_servers="127.0.0.1:1", api_version=version).close(0)
         with pytest.raises(KafkaConfigurationError, match=rf"api_version={re.escape(repr(version))} with group_id='g': .* ZooKeeper"):
             KafkaConsumer(bootstrap_servers="127.0.0.1:1", api_version=version, group_id="g")
-    with pytest.raises(KafkaConfigurationError, match=r"^api_version=\(0, 7\): not a release that is known here; give one of 0\.8\.2"):
+    with pytest.raises(KafkaConfigurationError, match=r"^api_version=\(0, 7\): must be \(0, 8, 2\) or newer"):
         KafkaProducer(bootstrap_servers="127.0.0.1:1", api_version=(0, 7))
 
 

@@ -315,10 +315,13 @@ class KafkaConsumer:
             raise WrongTypeError(f"max_records={wanted!r}: must be a whole number, 1 or more")
         if wanted < 1:
             raise IllegalArgumentError(f"max_records={wanted!r}: must be 1 or more")
-        consumer = self._consumer
-        if consumer is None:
-            self._handler.sleep(min(timeout_ms, TICK_MS) / 1000)
-            return {}
+        until = self._handler.monotonic() + timeout_ms / 1000
+        while (consumer := self._consumer) is None:
+            left = until - self._handler.monotonic()
+            if left <= 0 or self._closed:
+                return {}
+            self._handler.sleep(min(left, TICK_MS / 1000))  # another worker may subscribe meanwhile
+            timeout_ms = max(0.0, 1000 * (until - self._handler.monotonic()))
         self._check_placed()
         self._unread.clear()
         taken = self._asked(consumer, consumer.consume_batch, wanted, min(timeout_ms, 1e9))
