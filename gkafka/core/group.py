@@ -276,7 +276,8 @@ class Group(GroupMachine):
         found = flattened(read_assignment(data, self._name).assigned_partitions)
         fit = [tp for tp in dict.fromkeys(found) if tp.topic in self._topics and tp.partition >= 0]
         if len(fit) < len(found) and self._rejoin is None:
-            odd = next((tp for tp in found if tp not in fit), found[0])
+            wanted = set(fit)
+            odd = next((tp for tp in found if tp not in wanted), found[0])
             text = f"member {self._name!r}: its leader gave it {odd.topic}-{odd.partition}, which it did not ask for, or twice"
             self._report(ProtocolError(text, topic=odd.topic, partition=odd.partition, group=self.options.group, api="SyncGroup"))
         return fit

@@ -13,7 +13,7 @@ from typing import TypeVar
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ProtocolError
 from gkafka.wire.codec import decoder, encoder
-from gkafka.wire.primitives import Buffer, Malformed, Writer
+from gkafka.wire.primitives import Buffer, Entries, Malformed, Writer
 from gkafka.wire.schema import Struct, array, bytes_, int32, string
 
 __all__ = [
@@ -34,6 +34,8 @@ __all__ = [
 CONSUMER = "consumer"
 """The protocol type of JoinGroup that these bytes belong to."""
 NEWEST = 3
+MOST_ENTRIES = 100_000
+"""Of topics in what a member says, or of eight partitions each: brokers keep about a megabyte for a whole group."""
 S = TypeVar("S", bound=Struct)
 _version = packed.Struct(">h")
 
@@ -172,7 +174,8 @@ def _read(cls: type[S], data: Buffer, what: str, api: str) -> S:
 
 def _decoded(cls: type[S], version: int, frame: memoryview, start: int) -> S:
     """What comes behind it is not looked at: newer versions have more."""
-    decoded, _ = decoder(cls, version, False)(frame, start)
+    with Entries(MOST_ENTRIES, "no member needs so many"):
+        decoded, _ = decoder(cls, version, False)(frame, start)
     result: S = decoded
     return result
 

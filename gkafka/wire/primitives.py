@@ -41,25 +41,26 @@ class Malformed(Exception):
 
 
 class _Left:
-    __slots__ = ("count", "most")
+    __slots__ = ("count", "most", "why")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, why: str) -> None:
         self.count = self.most = most
+        self.why = why
 
 
 _left: ContextVar[_Left | None] = ContextVar("entries that may still be read", default=None)
 
 
 class Entries:
-    """Within it, what is read has no more than `most` entries (elements of arrays, tagged fields) together."""
+    """Within it, what is read has no more than `most` entries (elements of arrays, tagged fields) together. why: for the error's text."""
 
-    __slots__ = ("_most", "_token")
+    __slots__ = ("_left", "_token")
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, why: str = "a larger max_response_bytes allows more") -> None:
+        self._left = _Left(most, why)
 
     def __enter__(self) -> None:
-        self._token: Token[_Left | None] = _left.set(_Left(self._most))
+        self._token: Token[_Left | None] = _left.set(self._left)
 
     def __exit__(self, *raised: object) -> None:
         _left.reset(self._token)
@@ -71,7 +72,7 @@ def spend(count: int, position: int) -> None:
     if left is not None:
         left.count -= count
         if left.count < 0:
-            raise Malformed(position, f"more than {left.most} entries (a larger max_response_bytes allows more)")
+            raise Malformed(position, f"more than {left.most} entries ({left.why})")
 
 
 class Writer:

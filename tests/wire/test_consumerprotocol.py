@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import time
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
@@ -151,3 +152,13 @@ def test_partitions_are_grouped_by_topic_and_taken_apart() -> None:
     partitions = [TopicPartition("b", 1), TopicPartition("a", 0), TopicPartition("b", 0)]
     assert by_topic(partitions) == [MemberPartitions(topic="b", partitions=[1, 0]), MemberPartitions(topic="a", partitions=[0])]
     assert sorted(flattened(by_topic(partitions))) == sorted(partitions)
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_what_a_leader_gives_has_a_bounded_number_of_entries(cut: int) -> None:
+    """3 million topics without a partition: 9 s and 300 MiB; damaged, 27 s and 700."""
+    data = struct.pack(">hi", 1, 3_000_000) + bytes(6) * 3_000_000 + struct.pack(">i", -1)
+    began = time.process_time()
+    with pytest.raises(ProtocolError, match=r"more than 100000 entries \(no member needs so many\)"):
+        read_assignment(data[: len(data) - cut], "m")
+    assert time.process_time() - began < 1
