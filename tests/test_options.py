@@ -67,6 +67,7 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "source_address": ("net/test_stream.py", "test_options_and_source_address_are_set_before_connecting"),
         "socket_options": ("net/test_stream.py", "test_socket_options_are_set_before_connecting"),
         "broker_version": ("net/test_channel.py", "test_a_told_old_version_is_spoken_at_once"),
+        "max_broker_version": ("net/test_channel.py", "test_max_broker_version_bounds_what_is_spoken"),
         "security_protocol": (TLS, "test_a_users_context_is_used_unchanged"),
         "ssl_context": (TLS, "test_a_users_context_is_used_unchanged"),
         "ssl_cafile": (TLS, "test_a_renewed_file_is_taken_up_by_the_next_connection"),

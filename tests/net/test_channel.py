@@ -871,3 +871,12 @@ def test_a_silent_broker_is_given_up_soon_after_the_hub_stood_still() -> None:
         with pytest.raises(KafkaTimeoutError, match=r"no answer to Metadata v\d+ within 0.3 s"):
             future.result(0)
         assert made.closed
+
+
+def test_max_broker_version_bounds_what_is_spoken(handler: Handler) -> None:
+    with MockCluster(topics={"t": 1}) as cluster:
+        bounded, free = channel(handler, cluster, max_broker_version="0.10.1"), channel(handler, cluster)
+        for made in (bounded, free):
+            made.request(metadata(), timeout_s=5).result(WAIT_S)
+            made.close()
+        assert [request.version for request in cluster.requests("Metadata")] == [2, 13]
