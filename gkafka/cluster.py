@@ -472,12 +472,7 @@ class Cluster:
             self.update()
 
     def wait_for_topic(
-        self,
-        name: str,
-        deadline: float | None = None,
-        check: Callable[[], object] = lambda: None,
-        *,
-        anew: bool = True,
+        self, name: str, deadline: float | None = None, check: Callable[[], object] = lambda: None, *, anew: bool = True
     ) -> TopicInfo:
         """The topic with at least one partition known. Raises UnknownTopicOrPartition, another error of the broker, or KafkaTimeoutError.
 

@@ -36,6 +36,7 @@ class Subscription:
         self._is_patient = isinstance(given, Awaited)
         self._names, self._pattern = _read(given)
         self._seen_version = -1
+        self._awaits = self._is_patient  # for what was not there when the metadata changed last
         self._listed_at = -float("inf")
 
     def __str__(self) -> str:
@@ -65,7 +66,9 @@ class Subscription:
         """Is there anything to be told that was not there the last time? Topics of a pattern are looked for every metadata_max_age_ms, those that are
         awaited about once a second."""
         metadata, now = self._cluster.metadata, self._handler.monotonic()
-        if missing := self.missing():
+        if self._awaits or (self._is_patient and metadata.version != self._seen_version):
+            missing = self.missing()
+            self._awaits = bool(missing)
             metadata.add_topics(missing)
         if self._pattern is not None and now - self._listed_at > self._cluster.config.metadata_max_age_ms / 1000:
             self._listed_at = now

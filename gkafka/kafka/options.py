@@ -129,8 +129,6 @@ _TOLD = {
     "max_in_flight_per_connection": "max_in_flight_requests_per_connection",
     "connect_timeout_ms": "twice api_version_auto_timeout_ms, but 4000 to 10000",
 }
-LATEST = "4.2"
-"""For versions that are newer than all that are known here: what brokers speak is not bounded then."""
 _BEFORE_OFFSETS = ((0, 8, 0), (0, 8, 1))
 USUAL_CONNECT_MS, SHORTEST_CONNECT_MS = 10000, 4000
 SECURITY = tuple(
@@ -306,28 +304,21 @@ def _versions(given: Any, group: Any) -> dict[str, str]:
         return {}
     if isinstance(given, str) and re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,3}", given, re.ASCII):
         given = tuple(map(int, given.split(".")))
-    version = _broker_version(given, group)
-    return (
-        {"broker_version": version} if given < (0, 10) or version is LATEST else {"broker_version": version, "max_broker_version": version}
-    )
-
-
-def _broker_version(given: Any, group: Any) -> str:
     if not isinstance(given, tuple) or not 2 <= len(given) <= 4 or not all(type(part) is int and part >= 0 for part in given):
         raise ConfigurationError(f"api_version={given!r}: must be a tuple as (2, 8), or None to ask the broker")
     if given[:3] in _BEFORE_OFFSETS:  # they speak as 0.8.2 does, but for groups
         if group is not None:
             text = f"api_version={given!r} with group_id={group!r}: brokers before 0.8.2 keep no offsets for groups but in ZooKeeper"
             raise ConfigurationError(f"{text}: leave group_id out, and keep offsets yourself")
-        return "0.8.2"
+        return {"broker_version": "0.8.2"}
     if given < (0, 8, 2):
         raise ConfigurationError(
             f"api_version={given!r}: must be (0, 8, 2) or newer, or (0, 8, 0) or (0, 8, 1) without groups; None asks the broker"
         )
     if (0, 9) <= given < (0, 10):
-        return "0.9"  # gkafka's "0.9.0" means: ask
-    release = newest_release_before(given)
-    return LATEST if release is None else ".".join(map(str, release))
+        return {"broker_version": "0.9"}  # gkafka's "0.9.0" means: ask
+    release, is_newer = newest_release_before(given)
+    return {"broker_version": release} if given < (0, 10) or is_newer else {"broker_version": release, "max_broker_version": release}
 
 
 def _socket_options(options: Mapping[str, Any]) -> tuple[tuple[int, int, Any], ...]:

@@ -33,6 +33,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.handlers import Future, Handler, Stream
+from gkafka.handlers.primitives import GRACE_S, STOOD_STILL_S
 from gkafka.handlers.signals import inside_handler
 from gkafka.net.authenticator import Authenticator, without_frames
 from gkafka.net.buffers import STAGE, BufferPool, FrameReader
@@ -53,7 +54,6 @@ Failures: TypeAlias = list[tuple[OnDone | None, KafkaException | None]]
 
 LONGEST_WAIT_S = 1.0  # a worker wakes up this often to see that it was closed, killed or forked
 SHORTEST_WAIT_S = 0.02
-STOOD_STILL_S, GRACE_S = 0.5, 1.0
 LARGE_ANSWER_BYTES = 1 << 14
 """What is decoded off the hub: it takes about 0.2 us a byte."""
 

@@ -37,7 +37,8 @@ STUCK_S = 2.0
 class Reading:
     """The turn to read of one connection, and whether its reader stands aside. Not with greenlets: their reader costs a switch.
 
-    largest: bytes of an answer after which the reader still stands aside. answers: how many were handed up. is_aside: callers may read. torn: one of them was interrupted while it did, or goes on only after the reader.
+    largest: bytes of an answer after which the reader still stands aside. answers: how many were handed up. is_aside: callers may read. torn: one of
+    them was interrupted while it did, or goes on only after the reader.
     """
 
     def __init__(self, handler: Handler, largest: float = inf) -> None:

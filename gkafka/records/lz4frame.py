@@ -23,9 +23,10 @@ MASK = 0xFFFFFFFF
 VERSION, INDEPENDENT, BLOCK_CHECKSUM, CONTENT_SIZE, CONTENT_CHECKSUM, DICTIONARY = 0xC0, 0x20, 0x10, 0x08, 0x04, 0x01
 BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 STORED = 0x80000000  # the bit of a block's size that says: not compressed
-MOST_PLAIN = 1024  # blocks of 64 KiB in 64 MiB
-_int32_at = struct.Struct("<I").unpack_from
+MOST_PLAIN = 1024  # blocks: many times what clients write, and still no crowd
 MOST = 255  # a compressed byte stands for at most 255 bytes: one more byte of a match's length
+
+_int32_at = struct.Struct("<I").unpack_from
 
 
 class Frame(NamedTuple):

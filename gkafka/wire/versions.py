@@ -195,12 +195,10 @@ class Versions:
         return f"{self.broker} speaks {api.name} v{VersionRange(*self.ranges[api.key])}, gkafka can send v{ours}"
 
 
-def newest_release_before(given: Release) -> Release | None:
-    """The newest release of the table that is no newer than this version; None for a version of a release that is not in the table yet."""
+def newest_release_before(given: Release) -> tuple[str, bool]:
+    """The newest release of the table that is no newer than this version, from 0.8.2 on; and whether the version is newer than all of the table."""
     newest, given = max(_ROWS), (*given, 0, 0)[:3]
-    if given[: len(newest)] > newest:
-        return None
-    return max((row for row in _ROWS if row <= given), default=None)
+    return ".".join(map(str, max(row for row in _ROWS if row <= given))), given[: len(newest)] > newest
 
 
 def _parse_table() -> dict[Release, dict[int, int]]:

@@ -87,7 +87,7 @@ def test_any_version_is_that_of_the_release_before_it(version: Any, release: str
         assert reading._client.cluster.config.max_broker_version == release
 
 
-@pytest.mark.parametrize("version", [(0, 7), (2,), (2, 8, 0, 0, 0), ("2", "8"), 2.8, "new", (-1, 0), (2, True)])
+@pytest.mark.parametrize("version", [(0, 7), (2,), (2, 8, 0, 0, 0), ("2", "8"), 2.8, 9, "new", (-1, 0), (2, True)])
 def test_what_is_no_version_is_refused(version: Any, handler: str) -> None:
     with pytest.raises(ConfigurationError, match="api_version="):
         KafkaConsumer(bootstrap_servers="127.0.0.1:1", api_version=version, handler=handler)

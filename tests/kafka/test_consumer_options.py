@@ -384,12 +384,6 @@ def test_with_api_version_the_constructor_asks_no_broker(handler: str) -> None:
         KafkaConsumer(api_version=None, **nobody)
 
 
-@pytest.mark.parametrize("version", ["new", 9, (2,), ("2", "8"), (2, True)])
-def test_an_api_version_that_is_none_is_refused(consumer: Make, cluster: MockCluster, version: Any) -> None:
-    with pytest.raises(KafkaConfigurationError, match="api_version="):
-        consumer(cluster, api_version=version)
-
-
 def test_api_version_auto_timeout_ms_bounds_the_constructor(handler: str) -> None:
     """Behaviour 271."""
     assert KafkaConsumer.DEFAULT_CONFIG["api_version_auto_timeout_ms"] == 2000
