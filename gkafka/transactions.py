@@ -90,6 +90,7 @@ class Transactions:
         self._sent: Ask | None = None  # what went out whole
         self._closed = False
         self.end_was_asked = False
+        self._begun = 0  # transactions so far
         self.unclear: KafkaException | None = None  # of a commit that close() did not see the end of
         self.failures_are_told = False  # by close(): the transaction has gone as somebody was told, or wanted it
         self._fatal_told = False
@@ -219,18 +220,33 @@ class Transactions:
 
     # -- calls -------------------------------------------------------------------------------------------------------------
     def initialize(self, timeout: float | None) -> None:
-        seconds, deadline = self._deadline(timeout, self._config.max_block_ms)
-        self._cluster.connect(seconds)
+        self._initialize(*self._deadline(timeout, self._config.max_block_ms))
+
+    def _initialize(self, seconds: float, deadline: float) -> None:
+        self._cluster.connect(max(0.001, deadline - self._handler.monotonic()))
         self._wait(self._asked(self.machine.initialize), "init_transactions()", seconds, deadline)
 
-    def begin(self) -> None:
-        self._check_usable()
+    def begin(self, timeout: float | None) -> int:
+        """Returns which transaction of this producer it is."""
+        seconds, deadline = self._deadline(timeout, self._config.max_block_ms)
+        self._see_the_last_end(seconds, deadline)
         if self.machine.needs_initializing:
-            self.initialize(None)
+            self._initialize(seconds, deadline)
         with self._telling(), self._accepting, self._lock:
             self.machine.begin()
             self._appender.fast = self._fast
             self.end_was_asked = False
+            self._begun += 1
+            return self._begun
+
+    def _see_the_last_end(self, seconds: float, deadline: float) -> None:
+        """Wait for an end whose caller was cut short; raises what went wrong with it."""
+        with self._lock:
+            job = self.machine.forsaken
+        if job is not None:
+            self._wait(job, "begin_transaction()", seconds, deadline)
+            if self.machine.was_aborted:
+                self._forget_failures()
 
     def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> None:
         checked, metadata = _offsets(offsets), _group(group)
@@ -246,27 +262,45 @@ class Transactions:
         seconds, deadline = self._deadline(timeout, self._config.delivery_timeout_ms + self._config.request_timeout_ms)
         job = self._asked(lambda: self.machine.end(commit=commit))
         self.end_was_asked = True
-        self._wait(job, "commit_transaction()" if commit else "abort_transaction()", seconds, deadline)
+        with self._lock:
+            job.callers, job.promised = job.callers + 1, False
+        try:
+            self._wait(job, "commit_transaction()" if commit else "abort_transaction()", seconds, deadline)
+        except KafkaTimeoutError:
+            job.promised = not job.done  # who was told to ask again must not find another's transaction
+            raise
+        finally:
+            with self._lock:
+                job.callers -= 1
         if not commit:
-            self._driver().failures.take()  # they went with the transaction: flush() and close() need not tell of them
+            self._forget_failures()
 
-    def abort_after_failure(self) -> None:
-        """Abort because of an error that is raised anyway: one of the abort's own is only logged."""
-        if not self.is_open:
+    def _forget_failures(self) -> None:
+        """Of an aborted transaction: they went with it, flush() and close() need not tell of them."""
+        self._driver().failures.take()
+
+    def abort_after_failure(self, which: int | None = None) -> None:
+        """Abort because of an error that is raised anyway: one of the abort's own is only logged. which: that transaction, no later one."""
+        if not self.is_open or which not in (None, self._begun):
             return
         try:
             self.end(None, commit=False)
         except KafkaException as exc:
             log.warning("transactional id %r: the transaction could not be aborted: %s", self._config.transactional_id, exc)
 
-    def commit_or_abort(self) -> None:
+    def commit_or_abort(self, which: int) -> None:
         """Commit; a transaction that cannot be committed is aborted, and the error raised. One that ends the producer outweighs it."""
         try:
             self.end(None, commit=True)
         except TransactionAbortableError as failure:
-            self.abort_after_failure()
+            self.abort_after_failure(which)
             if self.machine.fatal is not None:
                 raise self.machine.fatal from failure
+            raise
+        except KafkaException:
+            raise
+        except BaseException:  # it was cut short; before the commit was asked for nobody else would end the transaction
+            self.abort_after_failure(which)
             raise
 
     @property
@@ -335,9 +369,13 @@ class TransactionCalls:
         """
         self._transactional().initialize(timeout)
 
-    def begin_transaction(self) -> None:
-        """From here on, what is produced belongs to a transaction: read_committed consumers see all of it, once it is committed, or nothing."""
-        self._transactional().begin()
+    def begin_transaction(self, timeout: float | None = None) -> None:
+        """From here on, what is produced belongs to a transaction: read_committed consumers see all of it, once it is committed, or nothing.
+
+        Waits for the end of the one before, if the caller of its commit or abort was cut short; a commit that failed is raised as
+        TransactionAbortableError. timeout: seconds, None is max_block_ms.
+        """
+        self._transactional().begin(timeout)
 
     def send_offsets(self, offsets: Offsets, group_metadata: GroupMetadata | str, timeout: float | None = None) -> None:
         """Commit a group's positions with the transaction, so that what was consumed and what was made of it count together.
@@ -369,14 +407,18 @@ class TransactionCalls:
         What the block raised is raised again. If the commit fails it is aborted, and the commit's error raised.
         """
         calls = self._transactional()
-        calls.begin()
+        try:
+            which = calls.begin(None)
+        except TransactionAbortableError:  # the one before, whose commit was cut short
+            calls.abort_after_failure()
+            raise
         try:
             yield self
         except BaseException:
-            calls.abort_after_failure()
+            calls.abort_after_failure(which)
             raise
         if not calls.end_was_asked:  # by the block itself; what ended otherwise has failed, and the commit says so
-            calls.commit_or_abort()
+            calls.commit_or_abort(which)
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:

@@ -136,12 +136,16 @@ OPEN = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE, State
 
 # -- what callers and drivers hold -------------------------------------------------------------------------------------
 class Job:
-    """What a caller waits for. done: it is over, for better or, with `error`, for worse. told: a caller has heard of the outcome."""
+    """What a caller waits for. done: it is over, for better or, with `error`, for worse. told: a caller has heard of the outcome.
 
-    __slots__ = ("done", "error", "told")
+    callers: how many wait for the end of a transaction. promised: one whose time was over will ask again.
+    """
+
+    __slots__ = ("callers", "done", "error", "promised", "told")
 
     def __init__(self) -> None:
-        self.done = self.told = False
+        self.done = self.told = self.promised = False
+        self.callers = 0
         self.error: KafkaException | None = None
 
     def finish(self, error: KafkaException | None = None) -> None:
@@ -263,6 +267,17 @@ class Transaction:
         if not commit:
             self._drop_wishes(TransactionAbortedError("the transaction was aborted before the offsets were sent"))
         return self._ending
+
+    @property
+    def was_aborted(self) -> bool:
+        """Was the end that was asked for last an abort?"""
+        return self._ending is not None and not self._commits
+
+    @property
+    def forsaken(self) -> Job | None:
+        """An end that nobody has heard of, waits for or was told to ask for again: its caller was cut short."""
+        job = self._ending
+        return None if job is None or job.told or job.callers or job.promised else job
 
     def last_job(self) -> Job:
         """The end that is under way, or one that is done."""

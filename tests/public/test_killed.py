@@ -10,11 +10,12 @@ from random import Random
 from typing import Any
 
 import gevent
+import gevent.lock
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.exceptions import DeliveryError, KafkaException, TransactionStateError
-from gkafka.testing import Delay, Drop, MockCluster
+from gkafka.exceptions import DeliveryError, KafkaException, KafkaTimeoutError, TransactionAbortableError, TransactionStateError
+from gkafka.testing import Delay, Drop, Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read, stored_values
 from tests.public.test_consuming import numbers
 from tests.public.test_flushing import SlowLog
@@ -311,9 +312,125 @@ def test_an_abort_that_is_cut_short_goes_on_before_anything_begins(connect: Any,
 
     with pytest.raises(gevent.Timeout):
         work()
-    with pytest.raises(TransactionStateError, match="call abort_transaction"):
-        producer.begin_transaction()
-    producer.abort_transaction(LIMIT_S)
+    with pytest.raises(KafkaTimeoutError, match=r"begin_transaction\(\).*aborting"):
+        producer.begin_transaction(0.05)
     with producer.transaction():
         producer.produce("t", b"the next", partition=0)
     assert [record.value for record in cluster.log("t", 0, committed=True)] == [b"the next"]
+    producer.close(LIMIT_S)
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["under way", "over"])
+@pytest.mark.parametrize("how", ["timeout", "kill", "ctrl-c"])
+def test_the_next_transaction_waits_for_a_commit_that_was_cut_short(connect: Any, cluster: MockCluster, how: str, settled: bool) -> None:
+    producer = transactional(connect, cluster)
+    producer.init_transactions(LIMIT_S)
+    cluster.on("EndTxn", Delay(0.5))
+
+    ended: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with producer.transaction():
+                producer.produce("t", b"whole", partition=0).result(LIMIT_S)
+        except BaseException as end:
+            ended.append(end)
+
+    cut = {"timeout": gevent.Timeout(), "kill": gevent.GreenletExit(), "ctrl-c": KeyboardInterrupt()}[how]
+    victim = gevent.spawn(work)
+    victim.join(0.2)
+    victim.kill(cut)
+    assert ended == [cut]
+    assert producer.stats()["transaction"] == "committing"
+    if settled:
+        gevent.sleep(0.6)
+        assert producer.stats()["transaction"] == "ready"
+    else:
+        with pytest.raises(KafkaTimeoutError, match=r"begin_transaction\(\).*committing"):
+            producer.begin_transaction(0.05)
+    with producer.transaction():
+        producer.produce("t", b"the next", partition=0)
+    assert [record.value for record in cluster.log("t", 0, committed=True)] == [b"whole", b"the next"]
+    assert cluster.count("EndTxn") == 2
+
+
+class LateError(Error):
+    """An Error after 0.3 s."""
+
+    def run(self, call: Any) -> None:
+        call.after(0.3, lambda: call.refuse(self.code))
+
+
+def test_a_commit_that_was_cut_short_and_failed_is_told_to_whoever_begins_next(connect: Any, cluster: MockCluster) -> None:
+    """A block has aborted it by then; begin_transaction() leaves that to its caller, as with a commit of its own."""
+    for call in ("block", "begin"):
+        producer = transactional(connect, cluster)
+        producer.begin_transaction(LIMIT_S)
+        cluster.on("Produce", LateError(10))
+        producer.produce("t", b"too large", partition=0)
+        with gevent.Timeout(0.1, False):
+            producer.commit_transaction()
+        begin = producer.begin_transaction if call == "begin" else producer.transaction().__enter__
+        with pytest.raises(TransactionAbortableError):
+            begin()
+        if call == "begin":
+            with pytest.raises(TransactionStateError, match="abort_transaction"):
+                producer.begin_transaction()
+            producer.abort_transaction(LIMIT_S)
+        with producer.transaction():
+            producer.produce("t", call.encode(), partition=0)
+        producer.close(LIMIT_S)
+    assert [record.value for record in cluster.log("t", 0, committed=True)] == [b"block", b"begin"]
+
+
+def test_a_commit_whose_caller_waits_is_nobody_elses(connect: Any, cluster: MockCluster) -> None:
+    producer = transactional(connect, cluster)
+    producer.begin_transaction(LIMIT_S)
+    producer.produce("t", b"a", partition=0).result(LIMIT_S)
+    cluster.on("EndTxn", Delay(0.3))
+    caller = gevent.spawn(producer.commit_transaction, LIMIT_S)
+    gevent.sleep(0.1)
+    with pytest.raises(TransactionStateError, match="a commit is under way"):
+        producer.begin_transaction()
+    caller.get()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_greenlets_that_share_a_producer_may_be_cut_off_anywhere_in_their_transactions(
+    connect: Any, cluster: MockCluster, seed: int
+) -> None:
+    """Each transaction is seen whole or not at all, and once; whoever was not cut off has its own, and nobody has to ask for another's."""
+    chance, before = Random(seed), cuts[0]
+    cluster.on("EndTxn", Delay(0.003), times=None)
+    producer = transactional(connect, cluster)
+    mine = gevent.lock.RLock()
+    done: set[bytes] = set()
+    tried: list[bytes] = []
+
+    def work(n: int) -> None:
+        for i in range(8):
+            value = b"%d-%d" % (n, i)
+
+            def transact(value: bytes = value) -> None:
+                with mine, producer.transaction():
+                    tried.append(value)
+                    for part in (b"a", b"b"):
+                        producer.produce("t", value + part, partition=0)
+                done.add(value)
+
+            cut_off(transact, chance.random() * 0.06)
+
+    workers = [gevent.spawn(work, n) for n in range(8)]
+    for victim in chance.sample(workers, 3):
+        gevent.sleep(chance.random() * 0.03)
+        victim.kill()
+    gevent.joinall(workers, timeout=LIMIT_S, raise_error=True)
+    with producer.transaction():
+        producer.produce("t", b"the lasta", partition=0)
+        producer.produce("t", b"the lastb", partition=0)
+    seen = [record.value for record in cluster.log("t", 0, committed=True)]
+    whole = [value[:-1] for value in seen[::2]]
+    assert seen == [value + part for value in whole for part in (b"a", b"b")], "whole, and never two mixed"
+    assert len(set(whole)) == len(whole)
+    assert done < set(whole) <= {*tried, b"the last"}
+    assert cuts[0] - before > 5

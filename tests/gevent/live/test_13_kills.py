@@ -1,4 +1,4 @@
-"""13: greenlets that are killed or timed out at random inside send and poll, on real Kafka: nothing is lost, skipped, torn or leaked."""
+"""13: greenlets that are killed or timed out at random inside send, poll and transactions, on real Kafka: nothing is lost, skipped, torn or leaked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from random import Random
 from typing import Any
 
 import gevent
+import gevent.lock
+from confluent_kafka import Consumer, TopicPartition
 
 from gkafka.handlers.hubs import GreenletSemaphore
 from tests.gevent.harness import LIMIT_S, connect, greenlets, in_child
@@ -18,6 +20,7 @@ from tests.live.peer import Peer
 SENDERS, EACH = 50, 40
 KILLED = SENDERS // 5
 RECORDS = 3000
+SHARING, TRANSACTIONS = 10, 10
 
 
 def killed_sends(hosts: str, topic: str) -> list[list[Any]]:
@@ -104,6 +107,67 @@ def killed_polls(hosts: str, topic: str) -> None:
                 producer.produce(topic, b"%d" % n)
         while cut <= 5:  # a machine that gives this process little time cuts few
             cut += cut_off(client, topic, chance)
+
+
+def killed_transactions(hosts: str, topic: str) -> list[list[str]]:
+    """One producer for all: [values of the transactions that were tried, of those whose commit was told]; then a last one, of the value "last"."""
+    chance = Random(15)
+    tried: list[str] = []
+    told: list[str] = []
+    in_commit = [0]
+    with connect(hosts) as client:
+        producer = client.get_producer(transactional_id=topic, linger_ms=0)
+        mine = gevent.lock.RLock()
+
+        def transact(value: str) -> None:
+            with mine:
+                done = False
+                try:
+                    with producer.transaction():
+                        tried.append(value)
+                        for part in "ab":
+                            producer.produce(topic, f"{value}{part}".encode(), partition=0)
+                        done = True
+                except BaseException:
+                    in_commit[0] += done
+                    raise
+                told.append(value)
+
+        def work(n: int) -> None:
+            for i in range(TRANSACTIONS):
+                with gevent.Timeout(chance.uniform(0, 0.1), False):
+                    transact(f"{n}-{i}")
+
+        producer.init_transactions(LIMIT_S)
+        workers = [gevent.spawn(work, n) for n in range(SHARING + SHARING // 5)]
+        for victim in workers[:: len(workers) // 2]:
+            gevent.sleep(chance.uniform(0, 0.1))
+            victim.kill(block=False)
+        gevent.joinall(workers, timeout=LIMIT_S, raise_error=True)
+        assert in_commit[0] > 3, f"only {in_commit[0]} transactions were cut off in their commit: that proves nothing"
+        transact("last")
+        stats = producer.stats()
+        assert (stats["unsettled_records"], stats["failed_records"], stats["transaction"]) == (0, 0, "ready"), stats
+    return [tried, told]
+
+
+@greenlets
+def test_13_transactions_may_be_killed_anywhere(mode: str, kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
+    """Each is in the log whole or not at all, and once; whoever was not cut off has its own, whatever became of the one before."""
+    topic = new_topic()
+    tried, told = in_child(mode, killed_transactions, kafka.hosts, topic)
+    reader = Consumer({"bootstrap.servers": kafka.hosts, "group.id": "reader", "isolation.level": "read_committed"})
+    reader.assign([TopicPartition(topic, 0, 0)])
+    seen: list[str] = []
+    while seen[-1:] != ["lastb"]:
+        messages = reader.consume(10_000, LIMIT_S / 6)
+        assert messages, seen[-1:]
+        seen += [message.value().decode() for message in messages]
+    reader.close()
+    whole = [value[:-1] for value in seen[::2]]
+    assert seen == [value + part for value in whole for part in "ab"], "whole, and never two mixed"
+    assert max(Counter(whole).values()) == 1, "nothing is there twice"
+    assert set(told) <= set(whole) <= set(tried)
 
 
 @greenlets
