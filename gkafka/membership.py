@@ -348,6 +348,7 @@ class Member:
 
     def _tell(self, tell: Tell) -> None:
         self._calling = self._handler.current_id()
+        self._worker.hold(self._calling)  # it leaves the group behind this: whoever ends the client in here shall not wait for that
         is_told = True
         try:
             self._on_change(tell, self._group.generation, self._group.member_id)
@@ -358,6 +359,7 @@ class Member:
             self._on_problem(exc)
         finally:
             self._calling = None
+            self._worker.hold(None)
             if is_told:
                 with self._lock:
                     self._group.told(tell)

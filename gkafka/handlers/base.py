@@ -42,8 +42,11 @@ class Worker(abc.ABC):
     """A function that runs beside the caller.
 
     Whatever ends it other than a return goes to `on_failure(error)`, or is logged with its traceback: nothing is lost in silence.
-    stop_requested: set by stop(); the function's owner looks at it, nothing ends a worker from outside.
+    stop_requested: set by stop(); the function's owner looks at it, nothing ends a worker from outside. held_by: id of the worker that this one
+    cannot end before (`Handler.current_id`).
     """
+
+    held_by: int | None = None
 
     def __init__(self, name: str, run: Callable[[], object], on_failure: Callable[[BaseException], object] | None) -> None:
         self.name = name
@@ -362,7 +365,7 @@ class Handler(abc.ABC):
     def stop(self, deadline: float | None = None) -> bool:
         """Ask every worker to stop and wait for them until the deadline (5 s if None): True if all have ended.
 
-        Idempotent. A worker may call it: it does not wait for itself. Afterwards nothing can be spawned. Whoever shares a handler
+        Idempotent. A worker may call it: it does not wait for itself, nor for those that it holds. Afterwards nothing can be spawned. Whoever shares a handler
         among clients stops it after the last of them.
         """
         self._stopped = True
@@ -372,8 +375,9 @@ class Handler(abc.ABC):
         for worker in workers:
             worker.stop_requested = True
         if not self.was_forked:  # in a child these are copies, or do not run at all
+            me = self.current_id()
             for worker in workers:
-                worker.join(max(0.0, deadline - self.monotonic()))
+                worker.join(0.0 if worker.held_by == me else max(0.0, deadline - self.monotonic()))
         self._release(deadline)
         return not any(worker.is_alive() for worker in workers)
 

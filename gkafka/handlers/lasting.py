@@ -72,5 +72,9 @@ class LastingWorker:
             if worker is self._worker:
                 return True
 
+    def hold(self, by: int | None) -> None:
+        """It cannot end before the worker of that id goes on; None: it can."""
+        self._worker.held_by = by
+
     def is_alive(self) -> bool:
         return self._worker.is_alive()

@@ -137,6 +137,22 @@ def test_a_worker_can_stop_its_own_handler(handler: Handler) -> None:
     assert handler.stop() is True
 
 
+def test_a_worker_that_stops_its_handler_does_not_wait_for_those_that_it_holds(handler: Handler) -> None:
+    gone, took = handler.Event(), list[float]()
+    held = handler.spawn(gone.wait)
+
+    def stop() -> None:
+        held.held_by = handler.current_id()
+        began = handler.monotonic()
+        handler.stop(began + 5)
+        took.append(handler.monotonic() - began)
+        gone.set()
+
+    assert handler.spawn(stop).join(5)
+    assert took[0] < 1
+    assert held.join(5)
+
+
 def test_after_stop_nothing_is_spawned(handler: Handler) -> None:
     handler.stop()
     with pytest.raises(ClientClosedError, match="stopped"):

@@ -285,6 +285,32 @@ def test_closing_the_client_stops_its_members(cluster: MockCluster, connect: Con
     assert member.closed
 
 
+@pytest.mark.parametrize("when", ["assigned", "revoked"])
+def test_a_listener_that_closes_the_client_does_not_wait_for_itself(cluster: MockCluster, connect: Connect, run: Runner, when: str) -> None:
+    client = connect(cluster)
+    took: list[float] = []
+
+    def closes(consumer: Any, partitions: Any) -> None:
+        began = client.handler.monotonic()
+        client.close()
+        took.append(client.handler.monotonic() - began)
+
+    member = client.get_consumer("t", "g", assignors=["range"], **{f"on_{when}": closes}, **QUICK)
+
+    def polled() -> bool:
+        with contextlib.suppress(ConsumerStoppedException):
+            member.consume(20)
+        return bool(took)
+
+    if when == "revoked":
+        run.until(lambda: member.consume(20) is None and bool(member.assignment()))
+        cluster.rebalance("g")
+    run.until(polled)
+    assert took[0] < 2, "it waited for the member's worker, which waits for the listener"
+    assert member.closed
+    run.until(lambda: not any(w.is_alive() for w in client.handler.workers()))
+
+
 def test_a_member_that_is_dropped_leaves_and_its_workers_end(cluster: MockCluster, connect: Connect, run: Runner) -> None:
     filled(connect, cluster)
     client = connect(cluster)
