@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from gkafka.exceptions import ClientClosedError, ConfigurationError, ForkedClientError, HandlerThreadError
 
@@ -23,12 +24,14 @@ log = logging.getLogger(__name__)
 
 WARN_S: Final = 1.0
 MINUTE_S: Final = 60.0
+_told: WeakKeyDictionary[Any, tuple[float, float]] = WeakKeyDictionary()  # of each hub: the stall that was told last, and when
 
 
 class HubStallMeter:
     """Measures the hub of a handler, from start() to stop().
 
-    Times are wall seconds. A stall above WARN_S is told in the log unless one as long was within the last minute.
+    Times are wall seconds. A stall above WARN_S is told in the log once for its hub, however many clients measure it, unless one as long was
+    within the last minute.
     """
 
     def __init__(self, handler: GEventHandler) -> None:
@@ -39,7 +42,6 @@ class HubStallMeter:
         self._longest = 0.0
         self._minute_began = perf_counter()
         self._this_minute = self._last_minute = 0.0
-        self._warned, self._warned_at = 0.0, float("-inf")
         self._above = 0
 
     def start(self) -> None:
@@ -100,9 +102,11 @@ class HubStallMeter:
             self._minute_began += minutes * MINUTE_S
 
     def _warn(self, now: float, stall: float, cpu: float) -> None:
-        if stall <= self._warned and now - self._warned_at < MINUTE_S:
+        told, told_at = _told.get(self._handler.hub, (0.0, float("-inf")))
+        # Each client of a hub measures the same stall, a moment apart.
+        if (now - told_at < MINUTE_S and stall <= told) or now - told_at < stall:
             return
-        self._warned, self._warned_at = stall, now
+        _told[self._handler.hub] = stall, now
         with contextlib.suppress(ClientClosedError, ForkedClientError):
             # A log may wait, and the loop must not.
             self._handler.spawn(log.warning, "%s", said(stall, cpu), _name="gkafka-stall-warning")

@@ -192,7 +192,7 @@ def beside_a_ticker(run: Callable[[], object]) -> Stalls:
     """Run it, and say how long the hub was kept from everybody else.
 
     Garbage is not collected meanwhile: a look at all objects of thousands of greenlets takes 5 ms and more, whoever made them
-    (test_collected_waits.py shows it, and what gkafka adds).
+    (live/test_01_collected.py shows it, and what gkafka adds).
     """
     with FairTicker() as ticker:
         began, cpu = perf_counter(), process_time()

@@ -21,6 +21,12 @@ from gkafka.handlers.stallmeter import HubStallMeter, said
 from tests.handlers.hub import run_script
 
 
+@pytest.fixture(autouse=True)
+def nothing_was_told() -> None:
+    """The tests share a hub, and what one of them had told."""
+    module._told.clear()
+
+
 @pytest.fixture
 def handler() -> Iterator[GEventHandler]:
     made = GEventHandler()
@@ -102,6 +108,22 @@ def test_above_the_limit_it_says_what_was_measured(
     assert len(told) == 2, f"the second, and the fourth, which is longer: {told}"
     assert all(text.startswith("gevent's hub stood still for ") for text in told)
     assert meter.stats()["hub_stalls"] == 3
+
+
+def test_clients_of_one_hub_tell_a_stall_once(
+    handler: GEventHandler, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WARN_S", 0.1)
+    meters = [handler.stall_meter() for _ in range(5)]
+    gevent.sleep(0.001)
+    for seconds, told in ((0.2, 1), (0.4, 2), (0.3, 2)):
+        gevent.spawn(time.sleep, seconds).join()
+        gevent.sleep(0.001)
+        gevent.sleep(0.02)
+        assert sum(r.levelno == logging.WARNING for r in caplog.records) == told
+    assert [meter.stats()["hub_stalls"] for meter in meters] == [3] * 5, "each has measured them"
+    for meter in meters:
+        meter.stop()
 
 
 def test_what_it_says_tells_work_from_a_call_that_blocks() -> None:
