@@ -111,6 +111,7 @@ class Consumer:
             }
         else:
             given = dict.fromkeys(_partitions(partitions))
+        self._handler.checkpoint()  # here and below: each step takes milliseconds for thousands of partitions
         self._check_running()
         deadline = self._handler.monotonic() + self._timeout_s(timeout)
         there = {topic: self._cluster.wait_for_topic(topic, deadline).partitions for topic in {tp.topic for tp in given}}
@@ -118,6 +119,7 @@ class Consumer:
             if partition not in (known := there[topic]):
                 text = f"topic {topic!r} has no partition {partition}: it has {min(known)} to {max(known)}"
                 raise ConfigurationError(text, topic=topic, partition=partition)
+        self._handler.checkpoint()
         starts, epochs, problems = starts_of(self._engine, given, self._policy, max(0.0, deadline - self._handler.monotonic()))
         if problems:
             raise problems[0]

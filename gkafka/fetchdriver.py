@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ STUCK_S = 5.0
 """A driver that was not heard of for so long was interrupted, and again before it could leave a note of that."""
 BUSY_S = 0.005
 """When a worker that found another driver at work looks again."""
+STARTS_AT_ONCE = 500
+"""So many partitions of a leader are asked about in one request with greenlets: what an answer says is taken in by one step."""
 FRAME_BYTES = 1 << 16
 """What an answer may hold beside records: so much less than max_response_bytes is asked for."""
 
@@ -145,6 +147,7 @@ class FetchDriver:
             chance=self._handler.random(),
             rack=c.client_rack,
             lease_s=self.cluster.config.metadata_max_age_ms / 1000,
+            starts_at_once=STARTS_AT_ONCE if self._handler.cooperative else None,
         )
         # Not id(self): the next consumer may get the same one, and with it a connection that is still waiting for an answer.
         wake = self._handler.Event()
@@ -152,9 +155,9 @@ class FetchDriver:
         return Fetching(index, object(), fetcher, wake)
 
     # -- what is read, under the lock ------------------------------------------------------------------------------------------
-    def clear(self) -> list[tuple[Fetching, int | None]]:
+    def clear(self) -> list[tuple[Fetching, int]]:
         """Read nothing any more. Returns whose fetches are under way: for hang_up()."""
-        under_way: list[tuple[Fetching, int | None]] = [(share, broker_id) for share in self.shares for broker_id in share.fetcher.busy]
+        under_way: list[tuple[Fetching, int]] = [(share, broker_id) for share in self.shares for broker_id in share.fetcher.busy]
         for share in self.shares:
             share.fetcher.forget_requests()
             share.fetcher.positions.clear()
@@ -166,22 +169,27 @@ class FetchDriver:
         self.held = 0
         return under_way
 
-    def add(self, queue: Queue) -> None:
-        """Read this one, too."""
-        self.queues[queue.position.tp] = queue
-        self.order.append(queue)
+    def add(self, queues: Collection[Queue]) -> None:
+        """Read these, too."""
+        self.queues.update((queue.position.tp, queue) for queue in queues)
+        self.order.extend(queues)
         for share in self.shares:
-            share.fetcher.positions[queue.position.tp] = queue.position
+            share.fetcher.positions.update((queue.position.tp, queue.position) for queue in queues)
+        self.divide()
 
-    def remove(self, queue: Queue) -> None:
-        """Read this one no more. Answers that are under way for it are dropped."""
-        self.empty(queue)
-        tp = queue.position.tp
-        del self.queues[tp]
-        self.order.remove(queue)
-        for share in self.shares:
-            share.fetcher.positions.pop(tp, None)
-        for error in [e for e in self.errors if (e.topic, e.partition) == tp]:
+    def remove(self, queues: Collection[Queue]) -> None:
+        """Read these no more. Answers that are under way for them are dropped."""
+        for queue in queues:
+            self.empty(queue)
+            tp = queue.position.tp
+            del self.queues[tp]
+            for share in self.shares:
+                share.fetcher.positions.pop(tp, None)
+        gone = {queue.position.tp for queue in queues}
+        left = [queue for queue in self.order if queue.position.tp not in gone]
+        self.order.clear()
+        self.order.extend(left)
+        for error in [e for e in self.errors if (e.topic, e.partition) in gone]:
             self.errors.remove(error)
 
     def empty(self, queue: Queue) -> None:
@@ -196,9 +204,9 @@ class FetchDriver:
                 under_way = self._forget_fetched()
             self.hang_up(under_way)
 
-    def _forget_fetched(self) -> list[tuple[Fetching, int | None]]:
+    def _forget_fetched(self) -> list[tuple[Fetching, int]]:
         """Under the lock. Returns whose fetches are under way: for hang_up()."""
-        under_way: list[tuple[Fetching, int | None]] = [(share, broker_id) for share in self.shares for broker_id in share.fetcher.busy]
+        under_way: list[tuple[Fetching, int]] = [(share, broker_id) for share in self.shares for broker_id in share.fetcher.busy]
         for queue in list(self.order):
             if self.queues.get(queue.position.tp) is not queue:
                 self.order.remove(queue)
@@ -218,9 +226,9 @@ class FetchDriver:
         self.step.torn = False
         return under_way
 
-    def cancel_parked(self, tp: TopicPartition) -> list[tuple[Fetching, int | None]]:
-        """Whose parked fetches must go so that the partition need not wait behind them: for hang_up()."""
-        return [(share, share.fetcher.cancel_parked(tp)) for share in self.shares]
+    def cancel_parked(self, partitions: Collection[TopicPartition]) -> list[tuple[Fetching, int]]:
+        """Whose parked fetches must go so that the partitions need not wait behind them: for hang_up()."""
+        return [(share, broker_id) for share in self.shares for broker_id in share.fetcher.cancel_parked(partitions)]
 
     def divide(self) -> None:
         """Give each leader's partitions to one of the fetch workers."""
@@ -265,10 +273,10 @@ class FetchDriver:
         return self.held >= self.config.queued_max_bytes
 
     # -- life ------------------------------------------------------------------------------------------------------------------
-    def hang_up(self, parked: Iterable[tuple[Fetching, int | None]]) -> None:
+    def hang_up(self, parked: Iterable[tuple[Fetching, int]]) -> None:
         """Close the connections on which brokers have parked what is not wanted any more: the next fetch would wait behind it."""
         for share, broker_id in parked:
-            broker = self.cluster.broker_by_id(broker_id) if broker_id is not None else None
+            broker = self.cluster.broker_by_id(broker_id)
             if broker is not None:
                 broker.drop_channel(share.role)
 
@@ -318,6 +326,14 @@ class FetchDriver:
         """Something may have become fetchable: ask at once, whoever notices it. Nothing here waits."""
         for share in self.shares:
             self._kick_share(share)
+
+    def go_on(self) -> None:
+        """kick(); with greenlets the workers do it: many partitions have just taken their time of this turn of the hub."""
+        if not self._handler.cooperative:
+            self.kick()
+            return
+        for share in self.shares:
+            share.wake.set()
 
     def _kick_share(self, share: Fetching) -> None:
         me = object()

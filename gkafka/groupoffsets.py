@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -31,6 +31,8 @@ __all__ = ["GroupOffsets", "Outcome", "absent", "is_final", "starts_of"]
 log = logging.getLogger(__name__)
 
 DELETED = "its topic was deleted"
+MOST_AT_ONCE = 500
+"""Partitions in one request with greenlets, which have the hub between an answer and the next."""
 
 
 class Outcome:
@@ -102,25 +104,34 @@ class GroupOffsets:
         ids, known = topic_ids or {}, outcome or Outcome()
 
         def attempt() -> None:
-            for tp in [tp for tp in wanted if self._newest[tp] > number]:
-                del wanted[tp]
+            self._leave_to_later(wanted, number)
             gone = {tp: DELETED for tp in wanted if self._is_another(tp.topic, ids.get(tp, NO_TOPIC_ID))}
             named = {tp: (offset, (notes or {}).get(tp, "")) for tp, offset in wanted.items() if tp not in gone}
-            if named:
-                request = commit_request(group, named, generation_id=generation_id, member_id=member_id, epochs=epochs, topic_ids=ids)
+            coordinator, problem = "", None
+            for part in self._parts(list(named)):
+                self._leave_to_later(wanted, number)
+                offered = {tp: named[tp] for tp in part if tp in wanted}
+                if not offered:
+                    continue
+                request = commit_request(group, offered, generation_id=generation_id, member_id=member_id, epochs=epochs, topic_ids=ids)
                 request.group_instance_id = instance_id
 
-                def before() -> None:
+                def before(offered: Iterable[TopicPartition] = offered) -> None:
                     if not allowed():
                         text = f"nothing more is committed for group {group!r}: the partitions may be another member's by now"
                         raise NoPartitionsForConsumerException(text, group=group)
-                    known.unsure.update(named)
+                    known.unsure.update(offered)
 
                 response, coordinator = self._send(group, request, deadline, before)
                 answers = read_commit(response, ids, group=group, broker=coordinator)
                 known.heard(answers)
-                gone |= self._take(wanted, answers, deadline)
+                try:
+                    gone |= self._take(wanted, answers, deadline)
+                except BrokerError as exc:  # of one partition: the others are committed all the same
+                    problem = problem or exc
                 known.unsure.difference_update(gone)
+            if problem is not None:
+                raise problem
             for tp, why in gone.items():
                 text = f"{tp.topic}-{tp.partition}: offset {wanted[tp]} is not committed: {why}"
                 raise UnknownTopicOrPartition(text, topic=tp.topic, partition=tp.partition, group=group, api="Metadata")
@@ -130,6 +141,18 @@ class GroupOffsets:
 
         deadline = self._handler.monotonic() + timeout_s
         self._with_tries(f"committing offsets of group {group!r}", attempt, deadline, tries, backoff_s)
+
+    def _leave_to_later(self, wanted: dict[TopicPartition, int], number: int) -> None:
+        """Take out what a later commit has."""
+        for tp in [tp for tp in wanted if self._newest[tp] > number]:
+            del wanted[tp]
+
+    def _parts(self, partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
+        """As they go into requests: all at once, or with greenlets a part after the other."""
+        size = MOST_AT_ONCE if self._handler.cooperative else max(1, len(partitions))
+        for at in range(0, len(partitions), size):
+            self._handler.checkpoint()
+            yield partitions[at : at + size]
 
     def _send(self, group: str, request: OffsetCommitRequest, deadline: float, before: Callable[[], None]) -> tuple[Any, str]:
         answered = self._handler.Event()
@@ -180,12 +203,15 @@ class GroupOffsets:
         wanted = list(partitions)
 
         def attempt() -> dict[TopicPartition, Committed]:
-            response, coordinator = self._cluster.call_coordinator(group, fetch_request(group, wanted, stable=True), deadline)
-            found = read_fetch(response, wanted, group=group, broker=coordinator)
-            for entry in found.values():
-                if entry.error is not None and not _means_none(entry.error):
-                    raise entry.error
-            return {tp: found[tp] if found[tp].error is None else Committed(-1, "", None) for tp in wanted}
+            known: dict[TopicPartition, Committed] = {}
+            for part in self._parts(wanted):
+                response, coordinator = self._cluster.call_coordinator(group, fetch_request(group, part, stable=True), deadline)
+                found = read_fetch(response, part, group=group, broker=coordinator)
+                for entry in found.values():
+                    if entry.error is not None and not _means_none(entry.error):
+                        raise entry.error
+                known.update((tp, found[tp] if found[tp].error is None else Committed(-1, "", None)) for tp in part)
+            return known
 
         deadline = self._handler.monotonic() + timeout_s
         result: dict[TopicPartition, Committed] = self._with_tries(f"offsets of group {group!r}", attempt, deadline, tries, backoff_s)

@@ -49,6 +49,7 @@ LOOK_S = 0.02
 """How often it is asked whether records that are there may be handed out again."""
 DEFAULT_BATCH = 1 << 30
 CHUNK = 1000
+MOST_AT_ONCE = 200  # queues that are made in a few milliseconds
 """Records that are read without a look at the clock."""
 GREENLET_RUN = 10
 """Records that are taken one by one without asking whether other greenlets should run."""
@@ -119,11 +120,12 @@ class NativeConsumer:
         for topic in {tp.topic for tp in start}:
             self._cluster.wait_for_topic(topic)
         driver = self._driver
+        made = self._make_queues(start, partitions or {}, epochs or {})
         with self._taking, self._lock, driver.step:
             under_way = driver.clear()
-            self._add(start, partitions or {}, epochs or {})
+            driver.add(made)
         driver.hang_up(under_way)
-        driver.kick()
+        driver.go_on()
 
     def add(
         self,
@@ -137,29 +139,34 @@ class NativeConsumer:
         for topic in {tp.topic for tp in start}:
             self._cluster.wait_for_topic(topic)
         driver = self._driver
+        made = self._make_queues(start, partitions or {}, epochs or {}, paused=paused)
         with self._taking, self._lock, driver.step:
-            news = {tp: offset for tp, offset in start.items() if tp not in driver.queues}
-            self._add(news, partitions or {}, epochs or {}, paused=paused)
-            parked = [] if paused else [entry for tp in start for entry in driver.cancel_parked(tp)]
+            driver.add([queue for queue in made if queue.position.tp not in driver.queues])
+            parked = [] if paused else driver.cancel_parked(start)
         if not paused:  # else resume() does so
             driver.hang_up(parked)
-            driver.kick()
+            driver.go_on()
 
-    def _add(
+    def _make_queues(
         self,
         start: Mapping[TopicPartition, int],
         partitions: Mapping[TopicPartition, Any],
         epochs: Mapping[TopicPartition, int],
         *,
         paused: bool = False,
-    ) -> None:
-        driver = self._driver
+    ) -> list[Queue]:
+        """Under no lock, since the hub turns between them."""
+        max_bytes = self._driver.shares[0].fetcher.partition_max_bytes
+        made: list[Queue] = []
         for tp, offset in start.items():
-            position = Position(tp, driver.shares[0].fetcher.partition_max_bytes)
+            if not len(made) % MOST_AT_ONCE:
+                self._handler.checkpoint()
+            position = Position(tp, max_bytes)
             position.paused = paused
             _place(position, offset, epochs.get(tp, -1))
-            driver.add(Queue(position, Context(tp.topic, tp.partition, partitions.get(tp))))
-        driver.divide()
+            made.append(Queue(position, Context(tp.topic, tp.partition, partitions.get(tp))))
+        self._handler.checkpoint()
+        return made
 
     def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """Read these partitions no more; the others go on as they are. What was fetched of these is dropped.
@@ -170,8 +177,7 @@ class NativeConsumer:
         with self._taking, self._lock, driver.step:
             queues = [self._queue(tp) for tp in partitions]
             stood = {q.position.tp: (q.position.consumed, q.position.consumed_epoch) for q in queues}
-            for queue in queues:
-                driver.remove(queue)
+            driver.remove(queues)
         return stood
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
@@ -180,7 +186,7 @@ class NativeConsumer:
         driver = self._driver
         with self._lock, driver.step:
             queue = self._queue(tp)
-            parked = driver.cancel_parked(tp)
+            parked = driver.cancel_parked([tp])
             driver.empty(queue)
             _place(queue.position, offset)
             for error in [e for e in driver.errors if (e.topic, e.partition) == tp]:
@@ -199,16 +205,20 @@ class NativeConsumer:
         driver = self._driver
         with self._lock:
             queues = [self._queue(tp) for tp in partitions]
-            parked = [entry for q in queues if q.position.paused for entry in driver.cancel_parked(q.position.tp)]
+            parked = driver.cancel_parked([q.position.tp for q in queues if q.position.paused])
             for queue in queues:
                 queue.position.paused = False
         driver.hang_up(parked)
         self._filled.set()
-        driver.kick()
+        driver.go_on()
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
         return {tp for tp, q in list(self._driver.queues.items()) if q.position.paused}
+
+    def has(self, tp: TopicPartition) -> bool:
+        """Is it read?"""
+        return tp in self._driver.queues
 
     def _queue(self, tp: TopicPartition) -> Queue:
         queue = self._driver.queues.get(tp)

@@ -282,11 +282,12 @@ class Share:
             self._place()
         self._call(self._config.on_assigned, gained)
         self._tell_of_troubles()  # now: a listener that seeks has settled them
-        with self._lock:
-            here = self._engine.positions()
-            free = [tp for tp in gained if tp in self._held_back and tp in here]
-            self._held_back.difference_update(gained)
-            self._engine.resume(free)
+        for tps in _some_at_a_time(gained):
+            self._handler.checkpoint()
+            with self._lock:
+                free = [tp for tp in tps if tp in self._held_back and self._engine.has(tp)]
+                self._held_back.difference_update(tps)
+                self._engine.resume(free)
 
     def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
@@ -297,6 +298,7 @@ class Share:
             self._leaving = {tp: taken.get(tp) or self._leaving.get(tp, nowhere) for tp in leaving}
             stood = {tp: at for tp, at in self._leaving.items() if at is not nowhere}
         try:
+            self._handler.checkpoint()
             finished = self._wait_for_application(stood)
             if self._commits and self._are_mine(leaving):
                 self._commit_left(finished)
@@ -323,12 +325,11 @@ class Share:
 
     def _take_out(self, partitions: Iterable[TopicPartition]) -> Stood:
         """Under the lock: nothing of these is handed out from now on."""
-        here = self._engine.positions()
         for tp in partitions:
             self._unplaced.pop(tp, None)
             self._held_back.discard(tp)
             self._paused_early.discard(tp)
-        return self._engine.remove([tp for tp in partitions if tp in here])
+        return self._engine.remove([tp for tp in partitions if self._engine.has(tp)])
 
     def _forget(self, partitions: Sequence[TopicPartition]) -> None:
         with self._lock:
@@ -435,10 +436,9 @@ class Share:
         # Paused until it is sure that they are still the member's: finding out where to begin takes its time.
         self._engine.add({tp: starts[tp] for tp in partitions}, epochs=epochs, paused=True)
         with self._lock:
-            here = self._engine.positions()
             mine = [tp for tp in partitions if tp in self._unplaced and self.terms.get(tp) == terms.get(tp)]
             gone = [tp for tp in partitions if tp not in self.terms or (tp in self._unplaced and tp not in mine)]
-            self._engine.remove([tp for tp in gone if tp in here])
+            self._engine.remove([tp for tp in gone if self._engine.has(tp)])
             for tp in mine:
                 del self._unplaced[tp]
             self._engine.resume([tp for tp in mine if tp not in self._held_back and tp not in self._paused_early])

@@ -9,7 +9,7 @@ be fetched is asked for by `gkafka.core.lookups`. Source: KIP-74, KIP-98, KIP-22
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -90,6 +90,7 @@ class Fetcher:
     scan, control_type: `gkafka.records.scan` and `control_type`. verify: raises if a batch's checksum is wrong; asked about batches that are
     passed over without being handed out. reset_policy: -2, -1 or None (raise) for an offset that is out of range. rack: where this consumer
     is, "" for nowhere; lease_s: how long a follower that a leader named is fetched from before the leader is asked again.
+    starts_at_once: of so many partitions a leader is asked at once where they start, None for all.
     """
 
     def __init__(
@@ -111,13 +112,14 @@ class Fetcher:
         chance: Random,
         rack: str = "",
         lease_s: float = 300.0,
+        starts_at_once: int | None = None,
     ) -> None:
         self.metadata, self._scan, self._control_type, self._verify = metadata, scan, control_type, verify
         self._min_bytes, self._max_bytes, self._wait_max_ms = min_bytes, max_bytes, wait_max_ms
         self.partition_max_bytes, self.queued_max_messages = partition_max_bytes, queued_max_messages
         self.read_committed, self.reset_policy = read_committed, reset_policy
         self._biggest_partition_bytes, self._rests = biggest_partition_bytes, Rests(backoff, chance)
-        self._rack, self._lease_s = rack, lease_s
+        self._rack, self._lease_s, self._starts_at_once = rack, lease_s, starts_at_once
         self.positions: dict[TopicPartition, Position] = {}
         self.busy: dict[int, Asked] = {}
         self.sessions: dict[int, FetchSession] = {}
@@ -160,8 +162,11 @@ class Fetcher:
             elif now < position.retry.not_before:
                 partial.add(self._source(position, leader[0], now))
             elif position.state is State.RESETTING:
-                if not self.lookups.is_asking(position):
-                    resets.setdefault(leader[0], []).append(position)
+                asked = resets.setdefault(leader[0], [])
+                if self._starts_at_once is not None:  # the others follow when these are answered, and wait for no long fetch
+                    partial.add(leader[0])
+                if not self.lookups.is_asking(position) and len(asked) != self._starts_at_once:
+                    asked.append(position)
             elif position.topic_id is not topic_id and self._was_made_anew(position):
                 if self._begin_anew(position, now, errors):
                     resets.setdefault(leader[0], []).append(position)
@@ -177,7 +182,7 @@ class Fetcher:
         for broker_id, positions in by_broker.items():
             if not full and broker_id not in self.busy and now >= self.throttled_until(broker_id):
                 fetches.append(self._ask(broker_id, positions, broker_id in partial, now))
-        starts = [self.lookups.starts(b, ps) for b, ps in resets.items()] if resets else []
+        starts = [self.lookups.starts(b, ps) for b, ps in resets.items() if ps] if resets else []
         ends = [self.lookups.checks(b, ps) for b, ps in checks.items()] if checks else []
         return Poll(fetches, starts, ends, errors, missing, self._deadline(now))
 
@@ -271,19 +276,23 @@ class Fetcher:
         made = self.busy[broker_id] = Asked(broker_id, request, asked, names, None if delta.by_id else BY_NAME, first)
         return made
 
-    def cancel_parked(self, tp: TopicPartition) -> int | None:
-        """Forget the fetch behind which one for the partition would wait, if its broker has parked it: nothing it asks for has a record that
-        was not fetched.
+    def cancel_parked(self, partitions: Collection[TopicPartition]) -> list[int]:
+        """Forget the fetches behind which one for these partitions would wait, if their brokers have parked them: nothing they ask for has a
+        record that was not fetched.
 
-        Returns that broker's id. Its connection is to be closed, else the next fetch on it waits for as long as this one may.
+        Returns those brokers' ids. Their connections are to be closed, else the next fetch on one waits for as long as this one may.
         """
-        leader = self.metadata.leader(*tp)
-        for broker_id, asked in self.busy.items():
-            behind = tp in asked.partitions or (leader is not None and broker_id == leader[0])
-            if behind and all(0 <= p.high_watermark <= p.fetch_offset for p, _ in asked.partitions.values()):
-                self._give_up(broker_id)
-                return broker_id
-        return None
+        named = set(partitions)
+        leaders = {leader[0] for tp in named if (leader := self.metadata.leader(*tp)) is not None}
+        parked = [
+            broker_id
+            for broker_id, asked in self.busy.items()
+            if (broker_id in leaders or not named.isdisjoint(asked.partitions))
+            and all(0 <= p.high_watermark <= p.fetch_offset for p, _ in asked.partitions.values())
+        ]
+        for broker_id in parked:
+            self._give_up(broker_id)
+        return parked
 
     def _give_up(self, broker_id: int) -> None:
         asked = self.busy.pop(broker_id)

@@ -653,13 +653,13 @@ def test_a_parked_fetch_is_cancelled_by_a_seek_and_one_that_will_be_answered_is_
     rig = Rig({0: 1, 1: 1})
     rig.answer(rig.ask(), {0: data(0, values(3), high_watermark=3), 1: data(1, b"", high_watermark=0)})
     parked = rig.ask()
-    assert rig.fetcher.cancel_parked(tp(9)) is None
-    assert rig.fetcher.cancel_parked(tp(0)) == 1
+    assert rig.fetcher.cancel_parked([tp(9)]) == []
+    assert rig.fetcher.cancel_parked([tp(9), tp(0)]) == [1]
     rig[0].seek(1)
     again = rig.ask()
     assert sorted(partitions(again)) == [0, 1]
     assert rig.answer(parked, {0: values(3), 1: b""}) == []
-    assert rig.fetcher.cancel_parked(tp(0)) is None, "the broker has what this one asks for"
+    assert rig.fetcher.cancel_parked([tp(0)]) == [], "the broker has what this one asks for"
     assert rig.answer(again, {0: values(3), 1: b""})
 
 

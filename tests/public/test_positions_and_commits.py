@@ -513,3 +513,18 @@ def test_offset_limits_are_at_most_as_many_as_asked_for(connect: Any, make_clust
     for offsets in (client.topics["t"].fetch_offset_limits(-1, 2)[0].offset, client.topics["t"].partitions[0].fetch_offset_limit(-1, 2)):
         assert offsets[0] == 3
         assert len(offsets) <= 2
+
+
+def test_thousands_of_partitions_go_into_several_requests_with_greenlets(make_cluster: Any, connect: Any, run: Runner) -> None:
+    """Each request keeps the hub for some milliseconds; threads ask for all at once."""
+    cluster = make_cluster(1, {"t": 1200})
+    with connect(cluster).get_consumer(group="g", auto_commit=False) as consumer:
+        partitions = [("t", p) for p in range(1200)]
+        consumer.assign(partitions)
+        run.until(lambda: min(consumer.positions().values()) >= 0)
+        consumer.commit(dict.fromkeys(partitions, 7))
+        consumer.assign(partitions)
+        assert set(consumer.positions().values()) == {7}
+        parts = 3 if run.gevent else 1
+        assert [cluster.count(api) for api in ("OffsetFetch", "ListOffsets", "OffsetCommit")] == [2 * parts, parts, parts]
+    assert len(cluster.committed("g")) == 1200

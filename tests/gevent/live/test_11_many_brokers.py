@@ -1,4 +1,4 @@
-"""11: readers of twenty brokers that are busy all at once share one budget of the hub."""
+"""11: readers of twenty brokers that are busy all at once share one budget of the hub; so does an assignment of thousands of partitions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from benchmarks.figures import stub_broker
 from tests.gevent.harness import LIMIT_S, assert_no_stall, connect, greenlets, in_child
 
 BROKERS, PARTITIONS, RECORDS = 20, 50, 200_000
+TOPICS, MANY = 5, 600
 
 
 def readers(hosts: str) -> None:
@@ -29,6 +30,27 @@ def readers(hosts: str) -> None:
                     count += len(messages)
 
         assert_no_stall(run, 25)
+
+
+def assigns(hosts: str) -> None:
+    with connect(hosts) as client:
+        names = [f"t{n}" for n in range(TOPICS)]
+        for name in names:
+            client.create_topic(name, MANY)
+        partitions = [(name, p) for name in names for p in range(MANY)]
+
+        def run() -> None:
+            with client.get_consumer() as consumer:
+                consumer.assign(partitions)
+                assert len(consumer.positions()) == len(partitions)
+
+        assert_no_stall(run, 20)
+
+
+@greenlets
+def test_11_thousands_of_partitions_are_assigned_in_steps(mode: str) -> None:
+    with stub_broker() as hosts:
+        in_child(mode, assigns, hosts)
 
 
 @greenlets
