@@ -640,7 +640,8 @@ class NativeConsumerConfig(ConsumerConfig):
 
     auto_offset_reset: str = option(
         "earliest",
-        "where a partition starts of which nothing is committed, and where it goes on when its offset is out of range; 'none': that is an error",
+        "where a partition starts of which nothing is committed, and where it goes on when its offset is out of range; 'none': that is an error, "
+        "which seek() settles",
         choices=("earliest", "latest", "none"),
     )
     auto_commit: bool | None = option(
@@ -673,7 +674,11 @@ class NativeConsumerConfig(ConsumerConfig):
         aliases=("session.timeout.ms",),
     )
     heartbeat_interval_ms: float = option(
-        3000, "time between two heartbeats; a third of session_timeout_ms, or less", low=1, high=INT32, aliases=("heartbeat.interval.ms",)
+        3000,
+        "time between two heartbeats; less than session_timeout_ms, and a third of it or less if one that is lost shall cost nothing",
+        low=1,
+        high=INT32,
+        aliases=("heartbeat.interval.ms",),
     )
     max_poll_interval_ms: float = option(
         300000,

@@ -101,6 +101,9 @@ class Consumer:
 
         Without an offset a partition starts where the group has committed, else by auto_offset_reset. timeout: seconds, for that look-up.
         """
+        self._assign(partitions, timeout, may_wait=False)
+
+    def _assign(self, partitions: Any, timeout: float | None, *, may_wait: bool) -> None:
         if self._subscription:
             raise ConfigurationError("assign() on a consumer that was given topics: make one without")
         given: dict[TopicPartition, int | None]
@@ -121,13 +124,13 @@ class Consumer:
                 raise ConfigurationError(text, topic=topic, partition=partition)
         self._handler.checkpoint()
         starts, epochs, problems = starts_of(self._engine, given, self._policy, max(0.0, deadline - self._handler.monotonic()))
-        if problems:
+        if problems and not may_wait:
             raise problems[0]
         if self._keeper is not None:
             self._progress.finish()  # of what it has had, the application wants no more
             self._progress.commit_finished(self._timeout_s(timeout))
         self._progress.forget()
-        self._engine.assign(starts, epochs=epochs)
+        self._engine.assign({tp: starts.get(tp) for tp in given}, epochs=epochs)
         if self._group is not None and self._config.auto_commit is not False:
             self._start_keeper()
 
@@ -147,12 +150,10 @@ class Consumer:
             )
             self._start_keeper()
             return
-        if self._policy is None:
-            raise ConfigurationError("auto_offset_reset='none' with topics: there is no offset to start from; use assign({...: offset})")
         self._follow(self._policy)
 
-    def _follow(self, start: int = EARLIEST) -> None:
-        """Read the partitions that have come into being since: from their start, whatever the policy, since all they hold is new."""
+    def _follow(self, start: int | None = EARLIEST) -> None:
+        """Read the partitions that have come into being since: from their start, as all they hold is new. Without a policy none begins before seek()."""
         if self._share is not None or not self._subscription or not self._following.acquire(blocking=False):
             return
         try:
@@ -160,7 +161,7 @@ class Consumer:
                 here = self._engine.positions()
                 news = [tp for tp in self._subscription.partitions() if tp not in here]
                 if news:
-                    self._engine.add(dict.fromkeys(news, start))
+                    self._engine.add(dict.fromkeys(news, start if self._policy is not None else None))
         finally:
             self._following.release()
 
@@ -239,6 +240,8 @@ class Consumer:
                 self._follow()
             else:
                 self._share.called(now)
+            if self._policy is None:
+                self._engine.check_placed()
             left_ms = max(0.0, (deadline - self._handler.monotonic()) * 1000)
             # In steps, so that partitions that come into being are noticed.
             taken = take(wanted, min(left_ms, self._slice_ms))
@@ -403,6 +406,10 @@ class Consumer:
         """Call told(offsets, error or None) after each commit in the background."""
         self._progress.told = told
 
+    def assign_what_may_wait(self, starts: Mapping[TopicPartition, int | None], timeout_s: float) -> None:
+        """assign(), where partitions that have no start wait for seek(): until then consume calls raise NoOffsetForPartitionError."""
+        self._assign(starts, timeout_s, may_wait=True)
+
     def tune(self, *, fetch_min_bytes: int, fetch_wait_max_ms: float, fetch_message_max_bytes: int) -> None:
         """Fetch with these values of the options from the next request on."""
         self._engine.tune(fetch_min_bytes, int(fetch_wait_max_ms), fetch_message_max_bytes)
@@ -414,6 +421,7 @@ class Consumer:
             left = deadline - self._handler.monotonic()
             if left <= 0:
                 return None
+            self._engine.check_placed(tp)
             self._engine.wait_for_starts(min(left, TICK_S))
         return position
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.nativeconsumer import NativeConsumer
 
-__all__ = ["GroupOffsets", "Outcome", "absent", "is_final", "starts_of"]
+__all__ = ["GroupOffsets", "Outcome", "absent", "is_final", "no_place", "starts_of"]
 
 log = logging.getLogger(__name__)
 
@@ -290,13 +290,16 @@ def starts_of(
         committed = found[tp].offset if tp in found else -1
         start = offset if offset is not None else committed if committed >= 0 else policy
         if start is None:
-            text = (
-                f"{tp.topic}-{tp.partition}: nothing is committed and auto_offset_reset='none': say where to start, by assign() or seek()"
-            )
-            problems.append(NoOffsetForPartitionError(text, topic=tp.topic, partition=tp.partition))
+            problems.append(no_place(tp))
         else:
             starts[tp] = start
     return starts, {tp: found[tp].leader_epoch for tp in found if starts.get(tp) == found[tp].offset}, problems
+
+
+def no_place(tp: TopicPartition) -> NoOffsetForPartitionError:
+    """What to tell of a partition without a start."""
+    text = f"{tp.topic}-{tp.partition}: nothing is committed and auto_offset_reset='none': say where to start, by assign() or seek()"
+    return NoOffsetForPartitionError(text, topic=tp.topic, partition=tp.partition)
 
 
 def _means_none(error: KafkaException) -> bool:

@@ -25,12 +25,13 @@ from gkafka.exceptions import (
     ConsumerStoppedException,
     KafkaException,
     KafkaTimeoutError,
+    NoOffsetForPartitionError,
     ProtocolError,
     UnsupportedCodec,
 )
 from gkafka.explaining import Explanation, explain
 from gkafka.fetchdriver import FetchDriver
-from gkafka.groupoffsets import GroupOffsets
+from gkafka.groupoffsets import GroupOffsets, no_place
 from gkafka.records._double import left_compressed
 
 if TYPE_CHECKING:
@@ -107,12 +108,12 @@ class NativeConsumer:
     # -- what to read --------------------------------------------------------------------------------------------------------
     def assign(
         self,
-        start: Mapping[TopicPartition, int],
+        start: Mapping[TopicPartition, int | None],
         partitions: Mapping[TopicPartition, Any] | None = None,
         *,
         epochs: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Read these partitions and no others. start: an offset, or -2 / -1 for the earliest / latest one.
+        """Read these partitions and no others. start: an offset, -2 / -1 for the earliest / latest one, or None: not before seek().
 
         partitions: the objects that messages show as `.partition`. epochs: of the leaders that wrote what stands before the offsets, where
         that is known: the logs are then checked before anything is read (KIP-320).
@@ -129,7 +130,7 @@ class NativeConsumer:
 
     def add(
         self,
-        start: Mapping[TopicPartition, int],
+        start: Mapping[TopicPartition, int | None],
         partitions: Mapping[TopicPartition, Any] | None = None,
         *,
         epochs: Mapping[TopicPartition, int] | None = None,
@@ -149,7 +150,7 @@ class NativeConsumer:
 
     def _make_queues(
         self,
-        start: Mapping[TopicPartition, int],
+        start: Mapping[TopicPartition, int | None],
         partitions: Mapping[TopicPartition, Any],
         epochs: Mapping[TopicPartition, int],
         *,
@@ -163,7 +164,10 @@ class NativeConsumer:
                 self._handler.checkpoint()
             position = Position(tp, max_bytes)
             position.paused = paused
-            _place(position, offset, epochs.get(tp, -1))
+            if offset is None:
+                position.halt(no_place(tp))
+            else:
+                _place(position, offset, epochs.get(tp, -1))
             made.append(Queue(position, Context(tp.topic, tp.partition, partitions.get(tp))))
         self._handler.checkpoint()
         return made
@@ -268,6 +272,14 @@ class NativeConsumer:
     def positions(self) -> dict[TopicPartition, int]:
         """The same for every partition."""
         return {tp: q.position.consumed for tp, q in list(self._driver.queues.items())}
+
+    def check_placed(self, only: TopicPartition | None = None) -> None:
+        """Raises NoOffsetForPartitionError for a partition, or that one, that waits for seek() because nobody said where to start."""
+        for tp, queue in list(self._driver.queues.items()):
+            position = queue.position
+            if only in (None, tp) and position.state is State.HALTED and isinstance(position.trouble, NoOffsetForPartitionError):
+                self._handler.checkpoint()  # who tries again at once would keep the hub from whoever could say it
+                raise no_place(tp)
 
     def epochs(self) -> dict[TopicPartition, int]:
         """For every partition the epoch of the leader that wrote what stands before the position, -1 where that is not known."""

@@ -504,10 +504,15 @@ def check_group_options(config: NativeConsumerConfig, *, group: str | None, shar
         _check_alone(config, ("heartbeat_interval_ms", "assignors"), "is the coordinator's business with group_protocol='consumer'")
         return
     _check_alone(config, ("group_remote_assignor",), "needs group_protocol='consumer'")
+    if config.heartbeat_interval_ms >= config.session_timeout_ms:
+        text = f"heartbeat_interval_ms={config.heartbeat_interval_ms!r} with session_timeout_ms={config.session_timeout_ms!r}"
+        raise ConfigurationError(f"{text}: must be lower, a third of it or less")
     if config.heartbeat_interval_ms * 3 > config.session_timeout_ms:
-        raise ConfigurationError(
-            f"heartbeat_interval_ms={config.heartbeat_interval_ms!r} with session_timeout_ms={config.session_timeout_ms!r}: must be a third of "
-            "it, or less"
+        log.warning(
+            "heartbeat_interval_ms=%g with session_timeout_ms=%g: one heartbeat that is lost may cost the membership; a third of the session "
+            "or less is safe",
+            config.heartbeat_interval_ms,
+            config.session_timeout_ms,
         )
     if not config.assignors:
         raise ConfigurationError(f"assignors={config.assignors!r}: must name one or more of {', '.join(ASSIGNORS)}")

@@ -136,9 +136,23 @@ def test_heartbeat_interval_ms_is_the_time_between_heartbeats(consumer: Make, cl
 
 def test_heartbeat_interval_ms_has_to_be_lower_than_session_timeout_ms(consumer: Make, cluster: MockCluster) -> None:
     """Behaviour 263."""
-    with pytest.raises(KafkaError, match="heartbeat_interval_ms"):
-        consumer(cluster, "t", group_id="g", heartbeat_interval_ms=6000, session_timeout_ms=6000)
+    for topics in ([], ["t"]):
+        with pytest.raises(KafkaError, match="heartbeat_interval_ms"):
+            consumer(cluster, *topics, group_id="g", heartbeat_interval_ms=6000, session_timeout_ms=6000)
     consumer(cluster, "t", group_id="g", session_timeout_ms=6000)
+
+
+def test_heartbeat_interval_ms_over_a_third_of_the_session_is_taken_as_it_is(
+    consumer: Make, cluster: MockCluster, handler: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Behaviour 263: "must be set lower than session_timeout_ms, but typically should be set no higher than 1/3"."""
+    one = joined(consumer(cluster, "t", **{**GROUP, "session_timeout_ms": 900, "heartbeat_interval_ms": 600}))
+    until(handler, lambda: cluster.count("Heartbeat") >= 4)
+    times = [r.time for r in cluster.requests("Heartbeat")]
+    assert 0.55 < (times[3] - times[0]) / 3 < 0.85
+    assert cluster.count("JoinGroup") <= 2
+    assert one.assignment()
+    assert [r.levelname for r in caplog.records if "heartbeat_interval_ms=600 with session_timeout_ms=900" in r.getMessage()] == ["WARNING"]
 
 
 def test_max_poll_interval_ms_without_a_poll_costs_the_membership(consumer: Make, cluster: MockCluster, handler: str) -> None:
@@ -417,6 +431,39 @@ def test_a_member_without_a_place_is_told_as_after_assign(consumer: Make, make_c
 
     until(handler, asked)
     assert f"auto_offset_reset={value!r}: seek() first" in str(told[0])
+
+
+@pytest.mark.parametrize("value", ["none", "anything"])
+@pytest.mark.parametrize("given", [{"topics": ["t"]}, {"pattern": "t.*"}], ids=["topics", "pattern"])
+def test_topics_without_a_group_wait_for_seek_where_nothing_says_where_to_begin(
+    consumer: Make, make_cluster: Make, handler: str, value: str, given: dict[str, Any]
+) -> None:
+    """Behaviour 254: "any other value will raise the exception": by poll(), as long as no place is given."""
+    cluster = make_cluster(topics={"t": 2})
+    put(cluster, *(b"%d" % n for n in range(5)))
+    one = consumer(cluster, **{**QUICK, "auto_offset_reset": value})
+    one.subscribe(**given)
+    assert one.assignment() == {FIRST, TopicPartition("t", 1)}
+    assert one.paused() == set()
+    for ask in (one.poll, lambda: next(one), lambda: one.position(FIRST), one.poll):
+        with pytest.raises(NoOffsetForPartitionError, match=r"t-0: .*seek\(\) first"):
+            ask()
+    one.seek(FIRST, 3)
+    with pytest.raises(NoOffsetForPartitionError, match="t-1"):
+        one.poll(300)
+    one.seek_to_beginning(TopicPartition("t", 1))
+    assert offsets(consume(one, 2)) == [(0, 3), (0, 4)]
+    cluster.add_partitions("t", 3)
+
+    def asked() -> str:
+        try:
+            one.poll(50)
+        except NoOffsetForPartitionError as exc:
+            return str(exc)
+        return ""
+
+    one._client.cluster.update()
+    assert "t-2" in until(handler, asked)
 
 
 def test_only_a_place_that_is_missing_is_told_as_that(consumer: Make, make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,21 @@ def test_auto_offset_reset_none_raises_where_there_is_no_offset(client: KafkaCli
     cluster.delete_records("t", 0, 5)
     consumer.assign({T0: 2})
     assert isinstance(error_of(consumer.consume_batch, 1, LIMIT_S * 1000), OffsetOutOfRangeError)
-    assert isinstance(error_of(make, "t", auto_offset_reset="none"), ConfigurationError)
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_topics_without_a_place_wait_for_seek(client: KafkaClient, make: Make, group: str | None) -> None:
+    fill(client, numbers(5))
+    consumer = make("t", group, auto_offset_reset="none")
+    for _ in range(2):
+        told = error_of(consumer.consume_batch, 1, LIMIT_S * 1000)
+        assert type(told) is NoOffsetForPartitionError
+        assert "seek()" in str(told)
+    consumer.pause([T0])
+    consumer.seek(T0, 3)
+    assert consumer.consume_batch(timeout_ms=200) == []
+    consumer.resume([T0])
+    assert [m.offset for m in read(consumer, 2)] == [3, 4]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +158,7 @@ def test_auto_offset_reset_none_raises_where_there_is_no_offset(client: KafkaCli
         lambda c: c.get_consumer(7),
         lambda c: c.get_consumer("a b"),
         lambda c: c.get_consumer(re.compile(b"x")),
-        lambda c: c.get_consumer("t", "g", heartbeat_interval_ms=3000, session_timeout_ms=6000),
+        lambda c: c.get_consumer("t", "g", heartbeat_interval_ms=6000, session_timeout_ms=6000),
         lambda c: c.get_consumer("t", "g", assignors=[]),
         lambda c: c.get_consumer("t", "g", assignors=["fair"]),
         lambda c: c.get_consumer("t", "g", assignors=[object()]),

@@ -22,7 +22,6 @@ __all__ = [
     "check_options",
     "compiled",
     "of_consumer",
-    "of_member",
     "policy",
     "retold",
     "telling",
@@ -112,6 +111,9 @@ def check_options(c: Mapping[str, Any]) -> None:
     """Raises ConfigurationError for what an option cannot be, also where nothing asks for it yet."""
     with told_by_name():
         build(NativeConsumerConfig, {**native(c, NAMES), **native(c, OF_MEMBERS)}, where="KafkaConsumer()")
+    if c["group_id"] is not None and c["heartbeat_interval_ms"] >= c["session_timeout_ms"]:
+        text = f"heartbeat_interval_ms={c['heartbeat_interval_ms']} with session_timeout_ms={c['session_timeout_ms']}"
+        raise ConfigurationError(f"{text}: must be lower, typically a third of it or less")
     for name in ("skip_double_compressed_messages", "enable_auto_commit"):
         if not isinstance(c[name], bool):
             raise ConfigurationError(f"{name}={c[name]!r}: must be True or False")
@@ -151,22 +153,11 @@ def of_consumer(c: Mapping[str, Any], *, member: bool, assignors: Sequence[Any])
     taken["auto_commit"] = bool(c["enable_auto_commit"]) if c["group_id"] is not None else None
     taken["queued_max_messages"] = max(2000, c["max_poll_records"])
     if member:
-        taken.update(of_member(c), assignors=list(assignors))
+        taken.update(native(c, OF_MEMBERS), assignors=list(assignors))
     else:
         del taken["max_poll_interval_ms"]
     if c["group_id"] is None or c["enable_auto_commit"] is False:
         del taken["auto_commit_interval_ms"]
-    return taken
-
-
-def of_member(c: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a member. Documented is that heartbeat_interval_ms is lower than session_timeout_ms; gkafka sends three in a session at least."""
-    taken = native(c, OF_MEMBERS)
-    if not taken["heartbeat_interval_ms"] < taken["session_timeout_ms"]:
-        raise ConfigurationError(
-            f"heartbeat_interval_ms={c['heartbeat_interval_ms']} with session_timeout_ms={c['session_timeout_ms']}: must be lower"
-        )
-    taken["heartbeat_interval_ms"] = min(taken["heartbeat_interval_ms"], taken["session_timeout_ms"] / 3)
     return taken
 
 

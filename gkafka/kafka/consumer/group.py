@@ -26,7 +26,6 @@ from gkafka.kafka.consumer.checks import (
     check_options,
     compiled,
     of_consumer,
-    policy,
     retold,
     telling,
     told_by_name,
@@ -55,7 +54,6 @@ __all__ = ["KafkaConsumer"]
 log = logging.getLogger(__name__)
 
 TICK_MS = 1000.0
-EARLIEST = -2
 
 
 @telling
@@ -84,8 +82,6 @@ class KafkaConsumer:
         self._value = as_function(self.config["value_deserializer"], "deserialize")
         self._consumer: Consumer | None = None
         self._leaving: Consumer | None = None
-        self._unplaced: set[TopicPartition] = set()
-        self._to_stay_paused: set[TopicPartition] = set()  # of those, what the application has paused itself
         self._unread: set[TopicPartition] = set()  # assigned by hand, and neither read, placed nor asked for yet: a commit places them
         self._listener: ConsumerRebalanceListener | None = None
         self._told_of_end = False  # the listener has heard what was given up since it last heard what was assigned
@@ -192,15 +188,8 @@ class KafkaConsumer:
         consumer = self._consumer if self._consumer is not None else self._make(None)
         timeout_s = self._seconds(None)
         stay, paused = self._standing(), self.paused() & set(wanted)
-        starts: dict[TopicPartition, int | None] = {tp: stay.get(tp) for tp in wanted}
-        unplaced = set()
-        if policy(self.config) == "none":
-            starts = {tp: self._committed(tp) if offset is None else offset for tp, offset in starts.items()}
-            unplaced = {tp for tp, offset in starts.items() if offset is None}
-            starts.update(dict.fromkeys(unplaced, EARLIEST))  # where nothing was read yet: a commit of that place loses nothing
-        consumer.assign(starts, timeout=timeout_s)
-        consumer.pause(paused | unplaced)
-        self._unplaced, self._to_stay_paused = unplaced, paused & unplaced
+        consumer.assign_what_may_wait({tp: stay.get(tp) for tp in wanted}, timeout_s)
+        consumer.pause(paused)
         self._assigned = True
 
     def _standing(self) -> dict[TopicPartition, int]:
@@ -208,16 +197,8 @@ class KafkaConsumer:
         consumer = self._consumer
         if consumer is None:
             return {}
-        found = {tp: consumer.position(tp) for tp in consumer.assignment() - self._unplaced}
+        found = {tp: consumer.position(tp) for tp in consumer.assignment()}
         return {tp: offset for tp, offset in found.items() if offset >= 0}
-
-    def _committed(self, tp: TopicPartition) -> Any:
-        return self._lookups.committed(tp, with_metadata=False, timeout_ms=None) if self.config["group_id"] is not None else None
-
-    def _check_placed(self) -> None:
-        """Of partitions without a place the application has to say one, by seek()."""
-        for tp in sorted(self._unplaced):
-            raise self._no_place(*tp)
 
     def _no_place(self, topic: str | None, partition: int | None) -> NoOffsetForPartitionError:
         text = f"{topic}-{partition}: nothing is committed and auto_offset_reset={self.config['auto_offset_reset']!r}: seek() first"
@@ -226,10 +207,6 @@ class KafkaConsumer:
     def _place(self, consumer: Consumer, tp: TopicPartition, offset: int) -> None:
         self._unread.discard(tp)
         consumer.seek(tp, offset)
-        if tp in self._unplaced:
-            self._unplaced.discard(tp)
-            if tp not in self._to_stay_paused:
-                consumer.resume([tp])
 
     def unsubscribe(self) -> None:
         """Read nothing any more: leave the group, forget topics and partitions. The listener hears nothing of it, as it is no rebalance."""
@@ -247,9 +224,7 @@ class KafkaConsumer:
                 consumer.stop(timeout) if commit else consumer.abandon(timeout)
         finally:
             self._consumer = self._leaving = None
-            self._unplaced.clear()
             self._unread.clear()
-            self._to_stay_paused.clear()
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read: those of assign(), or this member's share, which is empty before it has one."""
@@ -322,7 +297,6 @@ class KafkaConsumer:
                 return {}
             self._handler.sleep(min(left, TICK_MS / 1000))  # another worker may subscribe meanwhile
             timeout_ms = max(0.0, 1000 * (until - self._handler.monotonic()))
-        self._check_placed()
         self._unread.clear()
         taken = self._asked(consumer, consumer.consume_batch, wanted, min(timeout_ms, 1e9))
         return self._by_partition(taken) if taken else {}
@@ -382,7 +356,6 @@ class KafkaConsumer:
             consumer = self._consumer
             record = consumer.next_ready() if consumer is not None else None
             if record is None:
-                self._check_placed()
                 self._unread.clear()
                 left = until - clock()
                 if left <= 0:
@@ -401,11 +374,11 @@ class KafkaConsumer:
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
         """The offset of the next record; None if it is not known within timeout_ms (None: request_timeout_ms)."""
         consumer, tp = self._of(partition)
-        if tp in self._unplaced:
-            raise self._no_place(*tp)
         self._unread.discard(tp)
-        wait_s = self._seconds(timeout_ms)
-        return consumer.wait_for_position(tp, wait_s)
+        try:
+            return consumer.wait_for_position(tp, self._seconds(timeout_ms))
+        except NoOffsetForPartitionError as exc:
+            raise self._no_place(exc.topic, exc.partition) from None
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """The offset that the next record produced gets, as the last fetch told it; None before."""
@@ -445,19 +418,15 @@ class KafkaConsumer:
         """Hand out nothing of these until resume(). The group notices nothing."""
         for consumer, tp in [self._of(one) for one in partitions]:
             consumer.pause([tp])
-            if tp in self._unplaced:
-                self._to_stay_paused.add(tp)
 
     def paused(self) -> set[TopicPartition]:
         """What is paused."""
-        return self._consumer.paused() - (self._unplaced - self._to_stay_paused) if self._consumer is not None else set()
+        return self._consumer.paused() if self._consumer is not None else set()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with what was paused."""
         for consumer, tp in [self._of(one) for one in partitions]:
-            self._to_stay_paused.discard(tp)
-            if tp not in self._unplaced:
-                consumer.resume([tp])
+            consumer.resume([tp])
 
     # -- commits ---------------------------------------------------------------------------------------------------------------
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_ms: float | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from gkafka.checks import check_count, check_time_left, check_topic_name, check_wait
 from gkafka.client import KafkaClient
-from gkafka.exceptions import BrokerError, DeliveryError, KafkaException, KafkaTimeoutError, MessageSizeTooLarge, RecordTooLarge
+from gkafka.exceptions import BrokerError, DeliveryError, KafkaException, MessageSizeTooLarge, RecordTooLarge
 from gkafka.kafka import options as o
 from gkafka.kafka.arguments import check_partition, flags
 from gkafka.kafka.cluster import ClusterMetadata
@@ -218,8 +218,8 @@ class KafkaProducer:
 
     # -- the end ---------------------------------------------------------------------------------------------------------------
     def close(self, timeout: float | None = None) -> None:
-        """Send what is buffered, and end. timeout: seconds for that. What was not delivered by then fails, as its future says, and all is closed; then
-        KafkaTimeoutError is raised. Idempotent."""
+        """Send what is buffered, and end. timeout: seconds for that. What was not delivered by then fails, as its future says, with an error in the log.
+        Idempotent."""
         if self._closed:
             return
         if timeout is not None:
@@ -235,9 +235,7 @@ class KafkaProducer:
         end(self.config["value_serializer"])
         if self._producer.gave_up:
             lost = ", ".join(f"{count} of topic {topic!r}" for topic, count in self._producer.gave_up.items())
-            raise KafkaTimeoutError(
-                f"close(timeout={timeout}) gave up records that were not delivered in time, as their futures say: {lost}"
-            )
+            log.error("close(timeout=%s) gave up records that were not delivered in time, as their futures say: %s", timeout, lost)
 
     def _is_closed(self, *args: Any, **kwargs: Any) -> Any:
         raise IllegalStateError("KafkaProducer is closed: make a new one")
