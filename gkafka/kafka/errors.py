@@ -83,6 +83,10 @@ class IllegalArgumentError(ConfigurationError, AssertionError):
     """An argument whose value cannot be used: it names it and says what to give."""
 
 
+class UnusableCodecError(IllegalArgumentError, UnsupportedCodecError, RuntimeError):
+    """A compression_type that the brokers do not take yet, or whose package is not installed. kafka-python: an AssertionError, a ValueError or a RuntimeError."""
+
+
 class WrongTypeError(ConfigurationError, TypeError):
     """An argument of a type that cannot be used."""
 

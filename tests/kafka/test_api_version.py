@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from gkafka.exceptions import ConfigurationError
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from gkafka.kafka.errors import UnsupportedVersionError
+from gkafka.kafka.errors import UnsupportedCodecError, UnsupportedVersionError
+from gkafka.records import compression
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, consume
@@ -62,6 +64,37 @@ def test_newer_features_are_refused_by_name(producer: Make, consumer: Make, clus
     with pytest.raises(UnsupportedVersionError):
         reading.offsets_for_times({FIRST: 1})
     assert reading.beginning_offsets([FIRST]) == {FIRST: 0}
+
+
+@pytest.mark.parametrize(
+    ("codec", "version"), [("zstd", (2, 0)), ("zstd", (1, 0, 2)), ("zstd", "2.0"), ("zstd", (0, 9)), ("lz4", (0, 8, 1)), ("zstd", None)]
+)
+def test_a_codec_that_came_later_is_refused_by_the_constructor(
+    codec: str, version: Any, make_cluster: Callable[..., MockCluster], handler: str
+) -> None:
+    """As in kafka-python: an AssertionError in 1.4, a ValueError in 3.0; without api_version by what the broker speaks."""
+    cluster = make_cluster(topics={"t": 1}, versions="2.0")
+    for kind in (AssertionError, ValueError, UnsupportedCodecError):
+        with pytest.raises(kind, match=f"compression_type='{codec}' with .*: needs brokers of Kafka .* or newer"):
+            KafkaProducer(bootstrap_servers=cluster.bootstrap, api_version=version, compression_type=codec, handler=handler)
+
+
+@pytest.mark.parametrize(
+    ("codec", "version"), [("zstd", (2, 1)), ("zstd", None), ("lz4", (0, 8, 2)), ("snappy", (0, 8, 1)), ("gzip", "0.8.1")]
+)
+def test_a_codec_that_the_release_has_is_taken(codec: str, version: Any, cluster: MockCluster, handler: str) -> None:
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap, api_version=version, compression_type=codec, handler=handler) as sending:
+        assert sending.bootstrap_connected() is (version is None)
+
+
+def test_a_codec_without_its_package_is_refused_as_there(cluster: MockCluster, handler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1.4 raises an AssertionError, 3.0 a RuntimeError."""
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    monkeypatch.setitem(sys.modules, "snappy", None)
+    monkeypatch.setattr(compression, "_snappy_package", compression._snappy_package.__wrapped__)
+    for kind in (AssertionError, RuntimeError, UnsupportedCodecError):
+        with pytest.raises(kind, match=r"pip install gkafka\[snappy\]"):
+            KafkaProducer(bootstrap_servers=cluster.bootstrap, compression_type="snappy", handler=handler)
 
 
 def test_a_broker_that_has_left_it_behind_is_told_by_the_option(make_cluster: Callable[..., MockCluster], handler: str) -> None:

@@ -9,18 +9,18 @@ from typing import Any, ClassVar
 
 from gkafka.checks import check_count, check_time_left, check_topic_name, check_wait
 from gkafka.client import KafkaClient
-from gkafka.exceptions import BrokerError, DeliveryError, KafkaException, MessageSizeTooLarge, RecordTooLarge
+from gkafka.exceptions import BrokerError, DeliveryError, KafkaException, MessageSizeTooLarge, RecordTooLarge, UnsupportedCodec
 from gkafka.kafka import options as o
 from gkafka.kafka.arguments import check_partition, flags
 from gkafka.kafka.cluster import ClusterMetadata
-from gkafka.kafka.errors import IllegalStateError, NothingToSend, WrongTypeError
+from gkafka.kafka.errors import IllegalStateError, NothingToSend, UnusableCodecError, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
 from gkafka.kafka.metrics.rates import Rates
 from gkafka.kafka.metrics.reporters import Reporters
 from gkafka.kafka.partitioner import DefaultPartitioner
 from gkafka.kafka.producer.future import FutureRecordMetadata
-from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, retold
+from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, check_codec, retold
 from gkafka.kafka.producer.placing import Placing, Record, chooser
 from gkafka.kafka.serializer import as_function, end
 from gkafka.sasloptions import hide_secrets
@@ -87,11 +87,14 @@ class KafkaProducer:
             self._client = KafkaClient(**client)
         try:
             o.reach(self._client, self.config)
+            check_codec(self.config, client.get("broker_version"), self._client.cluster.versions)
             with o.told_as(OTHER_NAMES):
                 self._producer = self._client.get_producer(**taken)
+        except UnsupportedCodec as exc:
+            self._give_up()
+            raise UnusableCodecError(str(exc)) from exc
         except BaseException:
-            self._client.close(0)
-            self._reporters.close()
+            self._give_up()
             raise
         self._producer.answer_with(FutureRecordMetadata, self._refused, retold)
         self._producer.retry_what_was_not_sent()  # there it waits for its connection, and `retries` counts what was sent again
@@ -114,6 +117,10 @@ class KafkaProducer:
             taken["enable_idempotence"] = options["enable_idempotence"]
         taken["batch_bytes"] = max(SMALLEST_BATCH, check_count("batch_size", options["batch_size"], low=0))
         return taken
+
+    def _give_up(self) -> None:
+        self._client.close(0)
+        self._reporters.close()
 
     def __repr__(self) -> str:
         if not hasattr(self, "_client"):  # where a traceback shows the arguments of a call that failed

@@ -1,11 +1,17 @@
-"""A producer's options in kafka-python and in gkafka, and errors by the former."""
+"""A producer's options in kafka-python and in gkafka, and errors by the former; which codecs go with which brokers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gkafka.exceptions import KafkaException
 from gkafka.kafka import options
+from gkafka.kafka.errors import UnusableCodecError
+from gkafka.wire.produce import ProduceRequest, holds_zstd
+from gkafka.wire.versions import Versions
 
-__all__ = ["NAMES", "OTHER_NAMES", "retold"]
+__all__ = ["NAMES", "OTHER_NAMES", "check_codec", "retold"]
 
 NAMES = {
     "compression_type": "compression",
@@ -26,6 +32,19 @@ OTHER_NAMES = {
     "socket_timeout_ms": "request_timeout_ms",
     "offsets_channel_socket_timeout_ms": "request_timeout_ms",
 }
+
+
+def check_codec(config: Mapping[str, Any], release: str | None, said: Versions | None) -> None:
+    """Raises UnusableCodecError for a codec that came later than the brokers. release: of api_version; said: what a broker speaks, if one was asked."""
+    codec, given = config["compression_type"], config["api_version"]
+    whose = f"api_version={given!r}" if release is not None else said.broker if said is not None else ""
+    if codec == "lz4" and isinstance(given, tuple) and given[:3] < (0, 8, 2):
+        raise UnusableCodecError(f"compression_type='lz4' with {whose}: needs brokers of Kafka 0.8.2 or newer: choose gzip or snappy")
+    versions = Versions.for_broker(release) if release is not None else said
+    if codec == "zstd" and versions is not None and not holds_zstd(versions.pick(ProduceRequest.API)):
+        raise UnusableCodecError(
+            f"compression_type='zstd' with {whose}: needs brokers of Kafka 2.1 or newer (KIP-110): choose lz4, snappy or gzip"
+        )
 
 
 def retold(error: KafkaException) -> None:
