@@ -113,7 +113,7 @@ def tools() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line. Returns the exit code: 0 fine, 1 failed, 2 not understood, 130 interrupted."""
+    """Run a command line. Returns the exit code: 0 fine, 1 failed, 2 not understood, 130 interrupted before its end."""
     args = list(sys.argv[1:] if argv is None else argv)
     _open_standard_streams()
     return _flushed(_completing() if COMPLETE in os.environ else _run(args))
@@ -149,9 +149,18 @@ def _run(args: list[str]) -> int:
             import traceback
 
             traceback.print_exc()
-        tell(exc, state.get("command", PROG))
+        tell(exc, state.get("command") or _command_of(exc, args), args)
         return code_of(exc)
     return 0
+
+
+def _command_of(error: Exception, args: list[str]) -> str:
+    """How the command is called that the arguments name, for an error that does not tell."""
+    if not isinstance(error, click.UsageError) or error.ctx is not None:
+        return PROG
+    from gkafka.cli.misplaced import command_in
+
+    return command_in(args, click.Context(tools, info_name=PROG), tools)[0]
 
 
 def _flushed(code: int) -> int:

@@ -151,9 +151,11 @@ def copy(
         plan = _plan(reader, writer, asked, Means(_consumer_options(settings), producer, settings.at_once(AT_ONCE)))
         try:
             _copy(reader, writer, plan, counts)
-        except BaseException:
+        except BaseException as exc:
             if counts.total or counts.unsure:
                 _tell(plan, counts, as_json=wants_json(ctx))
+            if isinstance(exc, KeyboardInterrupt) and not until_end and (group is not None or not counts.unsure):
+                return  # that is how it ends; a group knows where it stands
             raise
         _tell(plan, counts, as_json=wants_json(ctx))
 

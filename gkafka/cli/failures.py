@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from errno import EBADF, ENOSPC
 from typing import Any
 
@@ -88,18 +89,24 @@ def _is_misconfigured(error: BaseException) -> bool:
     return isinstance(error, ConfigurationError) and not isinstance(error, NoOffsetForPartitionError)  # that is the group's state
 
 
-def tell(error: Exception, command: str = "kafka-tools") -> None:
-    """Say on stderr what failed, and the next step, without anything that a terminal would obey. command: the words that it was asked by."""
+def tell(error: Exception, command: str = "kafka-tools", words: Sequence[str] = ()) -> None:
+    """Say on stderr what failed, and the next step, without anything that a terminal would obey. command: the words that it was asked by; words:
+    the whole command line."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         note(error.format_message(), keep="\n")
         return
-    for line in _lines(error, command):
+    for line in _lines(error, command, words):
         note(line)
 
 
-def _lines(error: Exception, command: str) -> list[str]:
+def _lines(error: Exception, command: str, words: Sequence[str] = ()) -> list[str]:
     if isinstance(error, click.UsageError):
-        place = error.ctx.command_path if error.ctx is not None else "kafka-tools"
+        place = error.ctx.command_path if error.ctx is not None else command
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+            from gkafka.cli.misplaced import meant
+
+            text, hint = meant(error, words)
+            return [f"{place}: {text}", f"  next: {hint}"]
         text = error.format_message().replace("\n\t", " ")  # click lists the choices of what is missing on lines of their own
         return [f"{place}: {text}", f"  next: {place} --help"]
     if isinstance(error, click.ClickException):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count as count_up
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from gkafka.cli.output import (
     wants_json,
     write,
 )
+from gkafka.cli.pipes import stoppable
 from gkafka.cli.quantities import RECORDS, Quantity
 
 if TYPE_CHECKING:
@@ -134,27 +135,43 @@ def lag(ctx: click.Context, names: tuple[str, ...], topics: tuple[str, ...], wat
     """
     if count is not None and not watch:
         raise click.UsageError("--count is for --watch: give that, too", ctx)
+
+    def show(client: KafkaClient) -> None:
+        _show(_look(client, names, topics), wants_json(ctx), bool(names))
+
+    def show_again(client: KafkaClient, since: str) -> None:
+        with _telling_of_silence(client.handler, since):
+            found = _look(client, names, topics)
+        _show_again(found, wants_json(ctx), bool(names))
+
+    if not watch:
+        with connect(ctx) as client:
+            show(client)
+        return
+    try:
+        with stoppable(), connect(ctx) as client:
+            _watch(client, show_again, interval, count)
+    except KeyboardInterrupt:
+        if count is not None:  # else that is how it ends
+            raise
+
+
+def _watch(client: KafkaClient, show_again: Callable[[KafkaClient, str], None], interval: float, count: int | None) -> None:
     from gkafka.cli.wording import in_tools_words
     from gkafka.exceptions import KafkaException
 
-    with connect(ctx) as client:
-        if not watch:
-            _show(_look(client, names, topics), wants_json(ctx), bool(names))
-            return
-        since = None
-        for number in count_up() if count is None else range(count):
-            if number:
-                client.handler.sleep(interval)
-            since = since or _now()
-            try:
-                with _telling_of_silence(client.handler, since):
-                    found = _look(client, names, topics)
-                since = None
-                _show_again(found, wants_json(ctx), bool(names))
-            except KafkaException as exc:
-                if not number:
-                    raise
-                note(f"kafka-tools: {in_tools_words(str(exc))}")  # brokers may come back, and whoever watches waits for that
+    since = None
+    for number in count_up() if count is None else range(count):
+        if number:
+            client.handler.sleep(interval)
+        since = since or _now()
+        try:
+            show_again(client, since)
+            since = None
+        except KafkaException as exc:
+            if not number:
+                raise
+            note(f"kafka-tools: {in_tools_words(str(exc))}")  # brokers may come back, and whoever watches waits for that
 
 
 @contextmanager

@@ -143,6 +143,50 @@ def test_completion_offers_commands_and_options(words: str, offered: list[str]) 
             "kafka-tools completion: Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish\n  next: kafka-tools completion --help\n",
         ),
         (["lag", "--count", "2"], "kafka-tools lag: --count is for --watch: give that, too\n  next: kafka-tools lag --help\n"),
+        (["topics", "--jsn"], "kafka-tools topics: No such option '--jsn'. Did you mean '--json'?\n  next: kafka-tools topics --help\n"),
+        (
+            ["--json", "topics"],
+            "kafka-tools: No such option '--json'. kafka-tools topics has '--json'\n"
+            "  next: give it behind the command: kafka-tools topics --json\n",
+        ),
+        (
+            ["--jsn", "topics", "describe"],
+            "kafka-tools: No such option '--jsn'. kafka-tools topics describe has '--json'\n"
+            "  next: give it behind the command: kafka-tools topics describe --json\n",
+        ),
+        (
+            ["--max", "5", "consume", "x"],
+            "kafka-tools: No such option '--max'. kafka-tools consume has '--max-messages'\n"
+            "  next: give it behind the command: kafka-tools consume --max-messages N\n",
+        ),
+        (
+            ["consume", "x", "--max", "5"],
+            "kafka-tools consume: No such option '--max'. Did you mean '--max-messages'?\n  next: kafka-tools consume --help\n",
+        ),
+        (
+            ["offsets", "reset", "g", "--to", "earliest"],
+            "kafka-tools offsets reset: No such option '--to'. (Did you mean one of: '--topic', '--to-earliest', '--to-latest', '--to-time', "
+            "'--to-datetime', '--to-offset'?)\n  next: kafka-tools offsets reset --help\n",
+        ),
+        (
+            ["consume", "x", "--from-beginning"],
+            "kafka-tools consume: No such option '--from-beginning'. Did you mean '--from'?\n  next: kafka-tools consume --help\n",
+        ),
+        (
+            ["consume", "x", "--limit", "5"],
+            "kafka-tools consume: No such option '--limit'. Did you mean '--max-messages'?\n  next: kafka-tools consume --help\n",
+        ),
+        (
+            ["topics", "--list"],
+            "kafka-tools topics: No such option '--list'. It is a command: kafka-tools topics list\n  next: kafka-tools topics list --help\n",
+        ),
+        (
+            ["consume", "--topic", "x"],
+            "kafka-tools consume: No such option '--topic'. The topic stands without one: kafka-tools consume TOPIC...\n"
+            "  next: kafka-tools consume --help\n",
+        ),
+        (["--nothing", "topics"], "kafka-tools: No such option '--nothing'.\n  next: kafka-tools --help\n"),
+        (["produce", "x", "--key"], "kafka-tools produce: Option '--key' requires an argument.\n  next: kafka-tools produce --help\n"),
         (["\x1b[31mtopics"], "kafka-tools: No such command '\\x1b[31mtopics'. Did you mean 'topics'?\n  next: kafka-tools --help\n"),
     ],
 )
@@ -295,10 +339,11 @@ def test_a_disk_that_is_full_is_a_failure(words: str) -> None:
     assert (told.stdout, told.stderr) == ("1\n", "kafka-tools: No space left on device\n  next: make room where the output goes\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT])
-def test_ctrl_c_ends_it_with_130_and_no_traceback(number: int, cluster: MockCluster) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("more", "code"), [([], 0), (["--count", "1000000"], 130)], ids=["without end", "with an end"])
+def test_who_ends_what_has_no_end_gets_0_and_no_word(more: list[str], code: int, number: int, cluster: MockCluster) -> None:
     watching = subprocess.Popen(
-        [*TOOL, "lag", "--watch", "--interval", "0.1", "-b", cluster.bootstrap],
+        [*TOOL, "lag", "--watch", "--interval", "0.1", "-b", cluster.bootstrap, *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -308,7 +353,7 @@ def test_ctrl_c_ends_it_with_130_and_no_traceback(number: int, cluster: MockClus
     watching.stdout.readline()
     watching.send_signal(number)
     _, said = watching.communicate(timeout=30)
-    assert (watching.returncode, said) == (130, "")
+    assert (watching.returncode, said) == (code, "")
 
 
 @pytest.mark.parametrize(
