@@ -140,6 +140,7 @@ class Cluster:
         self._listed_at = -float("inf")
         self.in_order = True  # False: the application was left by an exception, what it was at work on is not finished
         self._closed = False
+        self.called = "KafkaClient"  # what its user has made: a skin's own class
         self.versions: Versions | None = None
         self._waiting: dict[str, int] = {}
         # Producers and consumers that live on these connections: close() ends them first.
@@ -407,7 +408,7 @@ class Cluster:
     def check_open(self) -> None:
         """Raises ClientClosedError once the client is closed."""
         if self._closed:
-            raise ClientClosedError("the client was closed: make a new KafkaClient")
+            raise ClientClosedError(f"the client was closed: make a new {self.called}")
 
     def _raise_refusal(self, before: int) -> None:
         """A broker refused this client since the caller began to wait, or did before and rests with all others: that does not change by waiting."""
@@ -776,7 +777,7 @@ class Cluster:
         """A producer or consumer lives on these connections from now on. Raises ClientClosedError once the client closes."""
         with self._lock:
             if not self._adopting:
-                raise ClientClosedError("the client was closed: make a new KafkaClient")
+                raise ClientClosedError(f"the client was closed: make a new {self.called}")
             self.engines.add(engine)
 
     def stop_adopting(self) -> None:

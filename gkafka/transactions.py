@@ -422,7 +422,7 @@ class TransactionCalls:
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:
-            raise TransactionStateError("no transactions without a name for them: client.get_producer(transactional_id=...)")
+            raise TransactionStateError("no transactions without a name for them: make a producer with transactional_id=NAME")
         return self._transactions
 
 

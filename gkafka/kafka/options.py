@@ -129,6 +129,8 @@ _TOLD = {
     "max_in_flight_per_connection": "max_in_flight_requests_per_connection",
     "connect_timeout_ms": "twice api_version_auto_timeout_ms, but 4000 to 10000",
 }
+_ENDS = r"(?![\w'\"\-]|[.:]\w)"
+"""What no name of an option is followed by."""
 _BEFORE_OFFSETS = ((0, 8, 0), (0, 8, 1))
 USUAL_CONNECT_MS, SHORTEST_CONNECT_MS = 10000, 4000
 SECURITY = tuple(
@@ -233,8 +235,8 @@ def _telling(method: Callable[..., Any], names: Mapping[str, str]) -> Callable[.
 
 
 def retold(error: KafkaException, names: Mapping[str, str]) -> None:
-    """Put kafka-python's names of options into the text, and into those of its causes. A name of one word is only taken for one before = and before
-    a text that was given."""
+    """Put kafka-python's names of options into the text, and into those of its causes. What stands in quotes, or in a longer name, may be a topic or
+    a group: it is left. A name of one word is only taken for one before = and before a text that was given."""
     told, pattern = _renaming(frozenset(names.items()))
     for at in itertools.takewhile(lambda cause: isinstance(cause, KafkaException), causes(error)):
         if at.args and isinstance(at.args[0], str):
@@ -246,7 +248,8 @@ def _renaming(names: frozenset[tuple[str, str]]) -> tuple[dict[str, str], re.Pat
     """What options are called, and where in a text. Made once for each kind of client."""
     told = {**_TOLD, **dict(names)}
     listed = sorted(told, key=len, reverse=True)
-    return told, re.compile("|".join(rf"\b{name}\b" if "_" in name else rf"\b{name}(?==|: ')" for name in listed))
+    several = "|".join(rf"{name}{_ENDS}" if "_" in name else rf"{name}(?==|: ')" for name in listed)
+    return told, re.compile(rf"(?<!['\"\w.\-])(?:{several})")
 
 
 def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api_version_auto_timeout_ms") -> None:

@@ -216,8 +216,9 @@ def test_a_closed_one_says_so_and_may_be_closed_again(make: Make, cluster: MockC
         admin.list_topics()
     admin.close()
     assert repr(admin).endswith(" closed>")
-    with pytest.raises(ClientClosedError):
-        admin.list_topics()
+    for call in (admin.list_topics, admin.describe_cluster, lambda: admin.create_topics(["new"])):
+        with pytest.raises(ClientClosedError, match=r"make a new KafkaAdminClient$"):
+            call()
 
 
 def test_it_is_imported_when_it_is_used_and_not_before() -> None:

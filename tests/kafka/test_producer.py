@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gkafka.common import CompressionType
+from gkafka.exceptions import ClientClosedError
 from gkafka.kafka import KafkaClient, KafkaConsumer, KafkaProducer, Serializer, TopicPartition
 from gkafka.kafka.errors import (
     IllegalStateError,
@@ -520,6 +521,8 @@ def test_a_closed_producer_takes_nothing(producer: Make, cluster: MockCluster) -
     assert future.succeeded()
     with pytest.raises(IllegalStateError):
         sending.send("t", b"v")
+    with pytest.raises(ClientClosedError, match=r"make a new KafkaProducer$"):
+        sending.partitions_for("new")
     with producer(cluster) as inside:
         last = inside.send("t", b"w")
     assert last.succeeded()

@@ -68,6 +68,7 @@ class KafkaAdminClient(TopicCalls, PartitionCalls, ConfigCalls, GroupCalls, AclC
             taken = o.client_options(options, named="kafka-python-admin-%d")
             self._name = taken["client_id"]
             self._client = KafkaClient(**taken, max_response_bytes=self.config["receive_message_max_bytes"])
+        self._client.cluster.called = type(self).__name__
         try:
             self._admin = self._client.admin(retry_backoff_ms=self.config["retry_backoff_ms"])
             self._reach(options, within)

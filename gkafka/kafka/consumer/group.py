@@ -93,6 +93,7 @@ class KafkaConsumer:
             shown = {"exclude_internal_topics": self.config["exclude_internal_topics"]}
             bound = {"max_response_bytes": self.config["receive_message_max_bytes"]}
             self._client = KafkaClient(**shown, **bound, **o.client_options(self.config, named="kafka-python-%d"))
+        self._client.cluster.called = type(self).__name__
         self._handler = self._client.handler
         self._lookups = Lookups(self._client, self.config)
         self._commits = Commits(self._handler, self.config["default_offset_commit_callback"])

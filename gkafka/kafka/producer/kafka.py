@@ -85,6 +85,7 @@ class KafkaProducer:
             client = o.client_options(self.config, named="kafka-python-producer-%d")
             self._name = client["client_id"]
             self._client = KafkaClient(**client)
+        self._client.cluster.called = type(self).__name__
         try:
             o.reach(self._client, self.config)
             check_codec(self.config, client.get("broker_version"), self._client.cluster.versions)
