@@ -12,11 +12,13 @@ from numbers import Real
 from operator import index
 from typing import Any
 
+from gkafka.common import IsolationLevel
 from gkafka.exceptions import ConfigurationError
 
 __all__ = [
     "check_count",
     "check_flag",
+    "check_isolation",
     "check_mapping",
     "check_name",
     "check_offset",
@@ -163,3 +165,10 @@ def check_pairs(name: str, value: Any, example: str) -> list[tuple[Any, Any]]:
     if pairs is None or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
         raise ConfigurationError(f"{name}={value!r}: must be pairs such as {example}")
     return [(first, second) for first, second in pairs]
+
+
+def check_isolation(name: str, value: Any) -> IsolationLevel:
+    """READ_UNCOMMITTED (0) or READ_COMMITTED (1), of the enum or its number."""
+    if isinstance(value, int) and not isinstance(value, bool) and value in (0, 1):
+        return IsolationLevel(value)
+    raise ConfigurationError(f"{name}={value!r}: must be IsolationLevel.READ_UNCOMMITTED (0) or READ_COMMITTED (1)")

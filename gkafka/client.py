@@ -10,6 +10,7 @@ from gkafka.broker import Broker
 from gkafka.checks import (
     check_count,
     check_flag,
+    check_isolation,
     check_mapping,
     check_partition,
     check_seconds,
@@ -24,7 +25,6 @@ from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, bu
 from gkafka.exceptions import ConfigurationError, DeliveryError, UnknownOptionError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
-from gkafka.rawfetch import RawFetch, RawFetcher, check_isolation
 from gkafka.sasloptions import hide_hosts, hide_secrets
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gkafka.admin import Admin
     from gkafka.consumer import Consumer
     from gkafka.nativeproducer import NativeProducer
+    from gkafka.rawfetch import RawFetch, RawFetcher
 
 __all__ = ["KafkaClient", "TopicEnds"]
 
@@ -203,7 +204,7 @@ class KafkaClient:
         -1 where no record has the timestamp or a later one. timeout: seconds.
         """
         asked = _wanted_offsets(wanted)
-        level = int(check_isolation(isolation))
+        level = int(check_isolation("isolation", isolation))
         found = self._cluster.list_offsets(asked, self._deadline(timeout), isolation_level=level)
         return {key: offsets[0] if offsets else -1 for key, offsets in found.items()}
 
@@ -252,6 +253,8 @@ class KafkaClient:
     def _raw_fetcher(self) -> RawFetcher:
         self._handler.check_fork()
         if self._raw is None:
+            from gkafka.rawfetch import RawFetcher  # who reads no raw batches starts without what lies in them
+
             self._raw = RawFetcher(self._cluster)
         return self._raw
 

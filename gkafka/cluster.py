@@ -41,7 +41,6 @@ from gkafka.exceptions import (
 from gkafka.hosts import is_address, parse_hosts, parse_proxy_url, parse_source_address, parse_zookeeper
 from gkafka.net.buffers import BufferPool
 from gkafka.net.credentials import make_credentials
-from gkafka.producermemory import ProducerMemory
 from gkafka.sasloptions import check_sasl
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import Versions
@@ -50,6 +49,7 @@ from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOf
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
+    from gkafka.producermemory import ProducerMemory
     from gkafka.protocol.admin import ApiVersionsSpec, DescribeGroupResponse
 
 __all__ = ["Cluster", "TopicDict"]
@@ -146,7 +146,7 @@ class Cluster:
         # Producers and consumers that live on these connections: close() ends them first.
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
         self._adopting = True
-        self.memory = ProducerMemory(handler)
+        self._memory: ProducerMemory | None = None
         # What their workers sleep on: close() wakes those whose engine was dropped without a word, too.
         self.sleepers: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -779,6 +779,17 @@ class Cluster:
             if not self._adopting:
                 raise ClientClosedError(f"the client was closed: make a new {self.called}")
             self.engines.add(engine)
+
+    @property
+    def memory(self) -> ProducerMemory:
+        """The buffer that all producers of this client share. Made when there is one: who only administers loads nothing of records."""
+        if self._memory is None:
+            from gkafka.producermemory import ProducerMemory
+
+            made = ProducerMemory(self.handler)
+            with self._lock:
+                self._memory = self._memory or made
+        return self._memory
 
     def stop_adopting(self) -> None:
         """The client closes: who lives on its connections now is all that there will be."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka import records
 from gkafka.broker import Broker
-from gkafka.checks import check_count, check_offset, check_partition, check_topic_name
+from gkafka.checks import check_count, check_isolation, check_offset, check_partition, check_topic_name
 from gkafka.cluster import address_of
 from gkafka.common import IsolationLevel
-from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError, ProtocolError, RecordTooLarge, Stale, error_for
+from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, RecordTooLarge, Stale, error_for
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Reader:
         self._cluster, self._handler = cluster, cluster.handler
         self._topic, self._partition = check_topic_name(topic), check_partition("partition", partition)
         self._max_bytes = check_count("max_bytes", DEFAULT_BYTES if max_bytes is None else max_bytes)
-        self._isolation = int(check_isolation(IsolationLevel.READ_COMMITTED if isolation is None else isolation))
+        self._isolation = int(check_isolation("isolation", IsolationLevel.READ_COMMITTED if isolation is None else isolation))
         self._max_wait_ms, self._min_bytes = check_count("max_wait_ms", max_wait_ms, low=0), check_count("min_bytes", min_bytes, low=0)
 
     def fetch(self, role: tuple[str, int], offset: int, deadline: float, pending: Any) -> RawFetch:
@@ -232,10 +232,3 @@ class Reader:
             text = f"{self._topic}-{self._partition}: the record at offset {offset} is larger than max_response_bytes={limit}: raise it"
             raise RecordTooLarge(text, topic=self._topic, partition=self._partition, offset=offset)
         self._max_bytes = min(max(self._max_bytes, got) * 2, limit)
-
-
-def check_isolation(isolation: Any) -> IsolationLevel:
-    """READ_UNCOMMITTED (0) or READ_COMMITTED (1), of the enum or its number. Raises ConfigurationError."""
-    if isinstance(isolation, int) and not isinstance(isolation, bool) and isolation in (0, 1):
-        return IsolationLevel(isolation)
-    raise ConfigurationError(f"isolation={isolation!r}: must be IsolationLevel.READ_UNCOMMITTED (0) or READ_COMMITTED (1)")

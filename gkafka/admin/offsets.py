@@ -11,11 +11,10 @@ from gkafka.admin.groups import GroupsAdmin
 from gkafka.admin.requests import GROUP
 from gkafka.admin.topics import TopicsAdmin
 from gkafka.brokererrors import GroupIdNotFound, NonEmptyGroup, UnknownTopicOrPartition
-from gkafka.checks import check_count, check_flag, check_mapping, check_name, check_offset, check_text
+from gkafka.checks import check_count, check_flag, check_isolation, check_mapping, check_name, check_offset, check_text
 from gkafka.common import IsolationLevel, TopicPartition
 from gkafka.core.offsets import commit_request, fetch_request, read_commit
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
-from gkafka.rawfetch import check_isolation
 from gkafka.wire.groupadmin import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic, OffsetFetchRequest
 
@@ -79,7 +78,7 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
             one_partition(tp): check_count("timestamp", time, low=-5, high=(1 << 63) - 1)
             for tp, time in check_mapping("wanted", wanted, '{("orders", 0): -1}').items()
         }
-        return self._found_at(asked, int(check_isolation(isolation)), self._requests.begin(timeout))
+        return self._found_at(asked, int(check_isolation("isolation", isolation)), self._requests.begin(timeout))
 
     def _offsets_at(self, asked: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, int]:
         return {tp: found.offset for tp, found in self._found_at(asked, 0, deadline).items()}

@@ -92,6 +92,9 @@ def test_topics_loads_no_table_that_it_needs_not(cluster: MockCluster) -> None:
         "gkafka.consumer",
         "gkafka.wire.access",
         "gkafka.core.scram",
+        "gkafka.producermemory",
+        "gkafka.rawfetch",
+        "gkafka.records",
     ):
         assert module not in loaded
 
