@@ -97,7 +97,28 @@ class Play(Script):
         step("bootstrap_connected", c.bootstrap_connected)
         step("metrics is a", lambda: type(c.metrics()).__name__)
         c.close()
+        group = {"group_id": f"{self.group}-slow"}
+        step("heartbeats as far apart as sessions", lambda: self.consumer(topic, **group, heartbeat_interval_ms=6000).close())
+        step("heartbeats half a session apart", lambda: self.consumer(topic, **group, heartbeat_interval_ms=3000).close())
+        step("subscribe without a place", lambda: self.without_a_place([topic]))
+        step("subscribe to a pattern without a place", lambda: self.without_a_place((), topic))
         step("names", lambda: [n for n in ("KafkaConsumer", "KafkaProducer", "TopicPartition", "OffsetAndMetadata") if not hasattr(k, n)])
+
+    def without_a_place(self, topics: Any, pattern: str | None = None) -> Any:
+        """What seek() gives, once poll() has said that it is needed."""
+        c = self.consumer(auto_offset_reset="none")
+        c.subscribe(topics, pattern)
+        missing = self.k.errors.NoOffsetForPartitionError
+        for _ in range(2):
+            try:
+                return self.collect(c, 1)
+            except missing:
+                pass
+        for tp, offset in zip(self.tps, (1, 1, 0), strict=True):  # the last one is empty
+            c.seek(tp, offset)
+        offsets = [r.offset for r in self.collect(c, 3, max_records=1)]
+        c.close()
+        return min(offsets)
 
     def committed_first(self) -> Any:
         """Partitions have no place yet: they begin where the group stands then."""

@@ -77,6 +77,8 @@ class Play(Script):
         for name, options in {
             "an unknown option": {"acsk": 1},
             "a codec that there is not": {"compression_type": "brotli"},
+            "zstd for an old release": {"compression_type": "zstd", "api_version": (2, 0)},
+            "zstd for a new release": {"compression_type": "zstd", "api_version": (2, 1)},
             "servers that are none": {"bootstrap_servers": "h:p"},
             "a serializer of the wrong type": {"value_serializer": 5},
             "retries with idempotence": {"enable_idempotence": True, "retries": 0},
