@@ -108,6 +108,7 @@ def _lines(error: Exception, command: str, words: Sequence[str] = ()) -> list[st
             text, hint = meant(error, words)
             return [f"{place}: {text}", f"  next: {hint}"]
         text = error.format_message().replace("\n\t", " ")  # click lists the choices of what is missing on lines of their own
+        text = text.replace("is not a valid integer range", "is no whole number")
         return [f"{place}: {text}", f"  next: {place} --help"]
     if isinstance(error, click.ClickException):
         hint = error.hint if isinstance(error, ToolError) else f"{command} --help"

@@ -188,6 +188,10 @@ def test_completion_offers_commands_and_options(words: str, offered: list[str]) 
             "kafka-tools consume: No such option '--topic'. The topic stands without one: kafka-tools consume TOPIC...\n"
             "  next: kafka-tools consume --help\n",
         ),
+        (
+            ["consume", "x", "--last", "abc"],
+            "kafka-tools consume: Invalid value for '--last': 'abc' is no whole number.\n  next: kafka-tools consume --help\n",
+        ),
         (["--nothing", "topics"], "kafka-tools: No such option '--nothing'.\n  next: kafka-tools --help\n"),
         (["produce", "x", "--key"], "kafka-tools produce: Option '--key' requires an argument.\n  next: kafka-tools produce --help\n"),
         (["\x1b[31mtopics"], "kafka-tools: No such command '\\x1b[31mtopics'. Did you mean 'topics'?\n  next: kafka-tools --help\n"),
