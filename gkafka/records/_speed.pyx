@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, embedsignature=True
 """The compiled half of `gkafka.records`: the same names, results and errors as `gkafka.records._pure`.
 
-This file holds what reading and writing share; `_speed_headers.pxi`, `_speed_message.pxi` and `_speed_read.pxi` read batches,
-`_speed_columns.pxi` makes columns of them, `_speed_write.pxi` writes them.
+This file holds what reading and writing share; `_speed_headers.pxi`, `_speed_message.pxi`, `_speed_lz4.pxi` and `_speed_read.pxi` read
+batches, `_speed_columns.pxi` makes columns of them, `_speed_write.pxi` writes them.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -77,6 +77,7 @@ cdef inline void store_u64(unsigned char* p, uint64_t value) noexcept nogil:
 
 include "_speed_headers.pxi"
 include "_speed_message.pxi"
+include "_speed_lz4.pxi"
 include "_speed_read.pxi"
 include "_speed_columns.pxi"
 include "_speed_write.pxi"

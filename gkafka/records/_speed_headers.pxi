@@ -11,7 +11,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from gkafka import common as _common
 from gkafka.common import CompressionType as _CompressionType, TimestampType as _TimestampType
 from gkafka.exceptions import KafkaException as _KafkaException
-from gkafka.records import _damage, _message, _rows, _unwrap
+from gkafka.records import _damage, _message, _rows, _unwrap, compression as _compression, lz4frame as _lz4frame
 
 ctypedef const unsigned char* bytes_at
 
@@ -31,6 +31,7 @@ cdef object CREATE_TIME = _TimestampType.CREATE_TIME
 cdef object LOG_APPEND_TIME = _TimestampType.LOG_APPEND_TIME
 cdef object NO_TIMESTAMP = _TimestampType.NONE
 cdef tuple CODECS = tuple(_CompressionType)
+cdef uint8_t LZ4 = _CompressionType.LZ4
 cdef object NO_CODEC = _CompressionType.NONE
 
 

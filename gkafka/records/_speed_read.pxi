@@ -6,7 +6,7 @@ cdef object open_payload(object view, const Head* head, bint check_crcs, object 
     cdef bytes_at data = address_of(view)
     cdef Py_ssize_t size = head.end - head.start - 21
     cdef uint32_t stored, computed
-    cdef object payload
+    cdef object payload, plain
     if check_crcs:
         stored = load_u32(data + head.start + 17)
         computed = batch_crc(data + head.start + 21, size)
@@ -16,7 +16,8 @@ cdef object open_payload(object view, const Head* head, bint check_crcs, object 
     payload = view
     if head.codec and (head.count or size):
         payload = view[head.start + V2_HEAD : head.end]
-        payload = bytes_view(_unwrap.decompress(head.codec, payload, 2, max_bytes, place))
+        plain = unpack_lz4(payload, max_bytes) if head.codec == LZ4 else None
+        payload = bytes_view(_unwrap.decompress(head.codec, payload, 2, max_bytes, place) if plain is None else plain)
         size = size_of(payload)
     if <int64_t> head.count * SMALLEST_RECORD > size:
         raise _damage.corrupt(_damage.explain_count(head.count, size), place)

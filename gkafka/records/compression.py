@@ -18,7 +18,19 @@ from gkafka.exceptions import ConfigurationError, CorruptRecordError, Unsupporte
 from gkafka.records import lz4frame, snappyframe, zstdframe
 from gkafka.records.pieces import Pieces
 
-__all__ = ["LEVELS", "available", "check_level", "codec_id", "codec_name", "compress", "decompress", "pick_auto", "snappy_block"]
+__all__ = [
+    "LEVELS",
+    "available",
+    "check_level",
+    "codec_id",
+    "codec_name",
+    "compress",
+    "decompress",
+    "lz4_block_reader",
+    "pick_auto",
+    "snappy_block",
+    "unlz4_blocks",
+]
 
 Buffer = bytes | bytearray | memoryview
 NAMES = {codec.value: codec.name.lower() for codec in CompressionType}
@@ -257,20 +269,21 @@ def _lz4(data: Buffer, level: int | None, legacy: bool) -> bytes:
 
 
 @functools.cache
-def _lz4_block_package() -> tuple[Any, type[Exception]]:
-    """cramjam's reader of one block into given memory; None where it is not installed, as the lz4 package does without."""
+def lz4_block_reader() -> tuple[Callable[..., int], type[Exception]] | None:
+    """What unpacks one block into given memory, and its error: cramjam's, as the lz4 package has none. None where one of the two is not installed."""
     try:
+        _lz4_package()
         cramjam = importlib.import_module("cramjam")
         return cramjam.lz4.decompress_block_into, cramjam.DecompressionError
-    except (ImportError, AttributeError):
-        return None, ValueError
+    except (ImportError, AttributeError, UnsupportedCodec):
+        return None
 
 
 def _unlz4(data: memoryview, max_bytes: int, legacy: bool) -> bytes | memoryview:
     package = _lz4_package()
     if legacy:
         data = memoryview(lz4frame.mended(data))
-    elif (plain := _unlz4_blocks(data, min(max_bytes, LARGE))) is not None:
+    elif (plain := unlz4_blocks(data, max_bytes)) is not None:
         return plain
     frames = [*lz4frame.frames(data)]
     if not frames:
@@ -278,14 +291,15 @@ def _unlz4(data: memoryview, max_bytes: int, legacy: bool) -> bytes | memoryview
     return _gathered(_lz4_pieces(package.LZ4FrameDecompressor, data, frames), max_bytes)
 
 
-def _unlz4_blocks(data: memoryview, max_bytes: int) -> memoryview | None:
+def unlz4_blocks(data: memoryview, max_bytes: int) -> memoryview | None:
     """A frame as Java's client writes it, block by block into one memory, which takes a fifth less time. None: it is another one, a large one, or
     something is wrong with it, which the frame's own reader can say.
     """
-    unpack, error = _lz4_block_package()
-    blocks = lz4frame.plain_blocks(data, max_bytes) if unpack is not None else None
-    if blocks is None:
+    reader = lz4_block_reader()
+    blocks = lz4frame.plain_blocks(data, min(max_bytes, LARGE)) if reader is not None else None
+    if reader is None or blocks is None:
         return None
+    unpack, error = reader
     whole = memoryview(bytearray(sum(room or len(block) for block, room in blocks)))
     size = 0
     try:

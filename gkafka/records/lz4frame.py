@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gkafka.records.pieces import Pieces
 
-__all__ = ["Frame", "broken_checksum", "frames", "header_size", "mended", "plain_blocks", "xxh32"]
+__all__ = ["Frame", "broken_checksum", "check_byte", "frames", "header_size", "mended", "plain_blocks", "xxh32"]
 
 MAGIC = 0x184D2204
 SKIPPABLE = 0x184D2A50  # and the 15 after it
@@ -80,7 +80,7 @@ def plain_blocks(data: memoryview, most_bytes: int) -> list[tuple[memoryview, in
         return None
     flags, descriptor, check = data[4:7]
     most = BLOCK_SIZES.get(descriptor >> 4 & 7)
-    if flags != 0x40 | INDEPENDENT or most is None or _check_byte(flags, descriptor) != check:
+    if flags != 0x40 | INDEPENDENT or most is None or check_byte(flags, descriptor) != check:
         return None
     blocks: list[tuple[memoryview, int]] = []
     at, end = 7, len(data) - 4
@@ -98,7 +98,8 @@ def plain_blocks(data: memoryview, most_bytes: int) -> list[tuple[memoryview, in
 
 
 @cache
-def _check_byte(flags: int, descriptor: int) -> int:
+def check_byte(flags: int, descriptor: int) -> int:
+    """What follows the two in the header of a frame that states no size."""
     return xxh32(bytes((flags, descriptor))) >> 8 & 0xFF
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import random
 import struct
+import sys
 import time
 import tracemalloc
 from types import ModuleType
@@ -13,8 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gkafka.common import CompressionType
 from gkafka.exceptions import CorruptRecordError, ProtocolError, UnsupportedCodec
-from gkafka.records import _pure, _pure_columns
+from gkafka.records import _pure, _pure_columns, compression
+from gkafka.records.compression import compress
 from tests.effort import seeds, tried
 from tests.records.handmade import CONTROL, GZIP, LOG_APPEND, batch, fix_crc, marker, message, record, values, varint, wrapper
 from tests.records.reading import columns, outcome, read, records
@@ -342,3 +346,36 @@ def test_noise_is_an_error_or_a_cut_tail(speed: ModuleType, noise: bytes) -> Non
         except (ProtocolError, UnsupportedCodec):
             pass
     assert outcome(speed, noise, 5) == outcome(_pure, noise, 5)
+
+
+# -- lz4 as Java's client writes it, which the compiled half unpacks itself ------------------------------------------------
+def in_lz4(frame: bytes, count: int) -> bytes:
+    return batch([frame], attributes=CompressionType.LZ4, count=count, last_delta=count - 1, base_offset=100)
+
+
+def test_damaged_lz4_is_told_alike(speed: ModuleType) -> None:
+    """Every byte that describes the frame, and some of what it holds, changed in turn; cut off; within every bound."""
+    noise = random.Random(3).randbytes(66_000)  # its first block is not compressed
+    frame = compress(CompressionType.LZ4, b"".join([record(0, noise), *(record(n, b"value " * 3000) for n in range(1, 12))]))
+    assert [frame[10] >> 7, frame[14 + 65536] >> 7] == [1, 0], "the blocks are not of the two kinds"
+    places = [*range(12), *range(65545, 65556), *range(12, len(frame), 1999), *range(len(frame) - 5, len(frame))]
+    for at in places:
+        for flipped in (1, 0x10, 0x80):
+            damaged = in_lz4(frame[:at] + bytes([frame[at] ^ flipped]) + frame[at + 1 :], 12)
+            assert outcome(speed, damaged, 5) == outcome(_pure, damaged, 5), (at, flipped)
+    for end in (0, 6, 7, 11, 12, 65546, len(frame) - 4, len(frame) - 1):
+        assert outcome(speed, in_lz4(frame[:end], 12), 5) == outcome(_pure, in_lz4(frame[:end], 12), 5), end
+    for room in (-1, 0, 70_000, 300_000, 1 << 40):
+        assert outcome(speed, in_lz4(frame, 12), 5, max_bytes=room) == outcome(_pure, in_lz4(frame, 12), 5, max_bytes=room), room
+
+
+def test_lz4_without_its_packages_is_told_alike(speed: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = in_lz4(compress(CompressionType.LZ4, record(0, b"value")), 1)
+    monkeypatch.setattr(compression, "lz4_block_reader", lambda: None)
+    assert outcome(speed, frame, 5) == outcome(_pure, frame, 5)
+    assert read(speed, frame)[0].value == b"value"
+    for package in ("lz4", "lz4.frame"):
+        monkeypatch.setitem(sys.modules, package, None)
+    compression._lz4_package.cache_clear()
+    with pytest.raises(UnsupportedCodec, match=r"pip install gkafka\[lz4\]"):
+        read(speed, frame)
