@@ -26,8 +26,8 @@ from gkafka.columnreader import joined
 from gkafka.common import TopicPartition
 from gkafka.config import NativeConsumerConfig
 from gkafka.core.transaction import GroupMetadata
-from gkafka.deserializing import Deserializers, first_offsets
-from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, ForkedClientError, KafkaException
+from gkafka.deserializing import Deserializers
+from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, ForkedClientError, KafkaException, SerializationError
 from gkafka.explaining import Explanation
 from gkafka.groupoffsets import starts_of
 from gkafka.nativeconsumer import NativeConsumer
@@ -78,7 +78,7 @@ class Consumer:
         self._share: Share | None = None
         self._source: NativeConsumer | Share = self._engine  # what moves and stops partitions: with a group that has a say in it
         self._slice_ms = min(TICK_S * 1000, config.max_poll_interval_ms / 3)  # who waits in a call asks for messages all the time
-        self._error: BaseException | None = None
+        self._troubles = self._engine.troubles
         self._keeper: Any = None
         self._wake = self._handler.Event()
         cluster.sleepers.add(self._wake)
@@ -181,7 +181,7 @@ class Consumer:
 
     def next_ready(self) -> Message | None:
         """For skins: the next message if it lies at hand and nothing else is to be done first."""
-        if self._error is not None or self._deserializers.are_given:
+        if self._troubles or self._deserializers.are_given:
             return None
         if self._group is not None:
             now = self._handler.monotonic()
@@ -218,15 +218,18 @@ class Consumer:
         # Asked first: what comes between taking and returning could be interrupted, and nobody gets it.
         if not self._deserializers.are_given:
             return self._engine.consume_batch(wanted, limit_ms)
-        messages = self._engine.consume_batch(wanted, limit_ms)
-        if not messages:
-            return []
-        call = object()
-        self._progress.at_work[call] = first_offsets(messages)
+        call, engine = object(), self._engine
+        before = engine.at_work[call] = {}
         try:
-            return self._deserializers.apply(self._go_back, messages, self._timeout_s(None))
+            return self._deserializers.apply(self._go_back, engine.consume_batch(wanted, limit_ms, call=call), self._timeout_s(None))
+        except SerializationError:  # which has gone back to where it was met
+            raise
+        except BaseException:  # whoever was interrupted in there: nothing of this was handed out
+            for tp, offset in before.items():
+                self._go_back(tp, offset)
+            raise
         finally:
-            del self._progress.at_work[call]
+            engine.at_work.pop(call, None)
 
     def _consume(self, max_messages: int | None, timeout_ms: float | None, take: Callable[[int | None, float], list[T]]) -> list[T]:
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
@@ -252,16 +255,14 @@ class Consumer:
             if now >= deadline:
                 return []
 
-    def _tell(self, error: BaseException) -> None:
-        """By workers: raise this before anything else is handed out."""
-        self._error = error
-        self._engine.call_off(True)
-
     def _raise_told(self) -> None:
-        if self._error is not None:
-            self._engine.call_off(False)
-            error, self._error = self._error, None
-            raise error
+        """What workers have met, before anything else is handed out: each once, in whichever call comes first."""
+        if self._troubles:
+            try:
+                trouble = self._troubles.popleft()
+            except IndexError:  # another call has told it
+                return
+            raise trouble
 
     def _go_back(self, tp: TopicPartition, offset: int) -> None:
         (self._engine.seek if self._share is None else self._share.go_back)(tp, offset)
@@ -366,7 +367,7 @@ class Consumer:
             self._progress.commit(given, self._timeout_s(timeout), notes=notes, epochs=epochs)
 
     def _stands(self) -> dict[TopicPartition, int]:
-        return self._progress.not_at_work(self.positions())
+        return self._engine.not_at_work(self.positions())
 
     def committed(self, partition: Any, *, timeout: float | None = None) -> int:
         """The offset that the group has committed of a (topic, partition), -1 where there is none. timeout: seconds."""
@@ -515,7 +516,7 @@ def _told(me: weakref.ref[Consumer]) -> Callable[[BaseException], None]:
     def tell(error: BaseException) -> None:
         consumer = me()
         if consumer is not None:
-            consumer._tell(error)
+            consumer._engine.tell(error)
 
     return tell
 
@@ -537,7 +538,7 @@ def _keep_house(me: weakref.ref[Consumer], due: float) -> None:
         except KafkaException as exc:
             if not consumer.closed:
                 log.error("group %s: %s", consumer._group, exc)
-                consumer._tell(exc)
+                consumer._engine.tell(exc)
         del consumer
         # In steps: a consumer that was dropped without stop() is noticed. Whoever hears of fresh metadata wakes it, too.
         wake.clear()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gkafka.nativeproducer import NativeProducer
     from gkafka.records import Message
 
-__all__ = ["Deserialized", "Deserializers", "first_offsets"]
+__all__ = ["Deserialized", "Deserializers"]
 
 log = logging.getLogger(__name__)
 
@@ -76,29 +76,23 @@ class Deserializers:
 
         Where the first of them fails for good, raises, and the position is before it; what came before it is returned, and the next call
         meets the failure. With 'dlq' every record that failed is where it belongs when this returns. go_back(partition, offset): what was handed
-        out from there on was not. timeout_s: for a topic to take them.
+        out from there on was not; who is interrupted in here goes back by itself. timeout_s: for a topic to take them.
         """
         done: list[tuple[int, Any]] = []
         letters: list[tuple[int, Any, SerializationError]] = []
-        try:
-            for n, message in enumerate(messages):
+        for n, message in enumerate(messages):
+            try:
+                done.append((n, self._deserialized(message)))
+            except Exception as exc:
+                error = _error(message, exc)
+                if self._mode == "raise":
+                    return self._stop_before(go_back, messages, n, done, letters, error, timeout_s)
                 try:
-                    done.append((n, self._deserialized(message)))
-                except Exception as exc:
-                    error = _error(message, exc)
-                    if self._mode == "raise":
-                        return self._stop_before(go_back, messages, n, done, letters, error, timeout_s)
-                    try:
-                        letters.append((n, self._bury(message, error), error))
-                    except Exception as trouble:
-                        told = _undelivered(error, trouble)
-                        return self._stop_before(go_back, messages, n, done, letters, told, timeout_s)
-            self._await(go_back, messages, done, letters, timeout_s)
-        except SerializationError:
-            raise
-        except BaseException:  # the caller was killed in there: nothing of this was handed out
-            give_back(go_back, messages)
-            raise
+                    letters.append((n, self._bury(message, error), error))
+                except Exception as trouble:
+                    told = _undelivered(error, trouble)
+                    return self._stop_before(go_back, messages, n, done, letters, told, timeout_s)
+        self._await(go_back, messages, done, letters, timeout_s)
         return [item for _, item in done]
 
     def _deserialized(self, message: Message) -> Any:

@@ -68,10 +68,17 @@ class GroupOffsets:
             raise ConfigurationError("this needs a consumer group: give group= (consumer_group= to pykafka's)")
         return self._group
 
+    def next_number(self, partitions: Iterable[TopicPartition]) -> int:
+        """Of a commit of these that is about to come: earlier ones are not tried again for them."""
+        number = next(self._numbers)
+        self._newest.update(dict.fromkeys(partitions, number))
+        return number
+
     def commit(
         self,
         offsets: Mapping[TopicPartition, int],
         *,
+        number: int | None = None,
         epochs: Mapping[TopicPartition, int] | None = None,
         timeout_s: float,
         tries: int | None = None,
@@ -84,7 +91,7 @@ class GroupOffsets:
         notes: Mapping[TopicPartition, str] | None = None,
         outcome: Outcome | None = None,
     ) -> None:
-        """Commit offsets: the next ones to consume. epochs: of the leaders that wrote what stands before them, by which whoever goes on there
+        """Commit offsets: the next ones to consume. number: its next_number(), if that was asked for before. epochs: of the leaders that wrote what stands before them, by which whoever goes on there
         learns of a log that was cut (KIP-320). tries: None is until timeout_s. allowed: may it still be committed? Asked before each try.
         topic_ids: of the topics that the offsets belong to, where they are known. notes: texts that the group keeps with offsets. outcome: is told
         what became of each partition.
@@ -98,18 +105,16 @@ class GroupOffsets:
         if not wanted:
             return
 
-        number = next(self._numbers)
-        self._newest.update(dict.fromkeys(wanted, number))
-
+        mine = self.next_number(wanted) if number is None else number
         ids, known = topic_ids or {}, outcome or Outcome()
 
         def attempt() -> None:
-            self._leave_to_later(wanted, number)
+            self._leave_to_later(wanted, mine)
             gone = {tp: DELETED for tp in wanted if self._is_another(tp.topic, ids.get(tp, NO_TOPIC_ID))}
             named = {tp: (offset, (notes or {}).get(tp, "")) for tp, offset in wanted.items() if tp not in gone}
             coordinator, problem = "", None
             for part in self._parts(list(named)):
-                self._leave_to_later(wanted, number)
+                self._leave_to_later(wanted, mine)
                 offered = {tp: named[tp] for tp in part if tp in wanted}
                 if not offered:
                     continue

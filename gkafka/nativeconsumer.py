@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,6 +51,7 @@ LOOK_S = 0.02
 """How often it is asked whether records that are there may be handed out again."""
 DEFAULT_BATCH = 1 << 30
 CHUNK = 1000
+MOST_TROUBLES = 100  # that nobody asks for; the oldest are forgotten
 MOST_AT_ONCE = 200  # queues that are made in a few milliseconds
 """Records that are read without a look at the clock."""
 GREENLET_RUN = 10
@@ -82,7 +84,11 @@ class NativeConsumer:
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
         self.may_deliver: Callable[[], bool] | None = None
-        self.called_off = False
+        # What whoever consumes must hear of first: while there is any, consume calls return at once, without a record.
+        self.troubles: deque[BaseException] = deque(maxlen=MOST_TROUBLES)
+        # By call that hands out later what it takes, since deserializers have it first: where the partitions stood before. Written under the lock.
+        self.at_work: dict[object, dict[TopicPartition, int]] = {}
+        self._before: dict[TopicPartition, int] | None = None  # of the call that is taking, if it is one of these
         self.message_class: type[Message] = records.Message  # of what is handed out, from the next batch on
         self.double_compressed = "open"  # of format 0 and 1; "leave": as one message, "skip"
         self.hand_outs = 0  # how often records were handed out, or were about to be
@@ -95,11 +101,10 @@ class NativeConsumer:
         )  # a weak reference to the end of the skin around this
         cluster.adopt(self)
 
-    def call_off(self, called_off: bool) -> None:
-        """Whether consume calls return at once, without a record: whoever called has something to tell first."""
-        self.called_off = called_off
-        if called_off:
-            self._driver.filled.set()
+    def tell(self, trouble: BaseException) -> None:
+        """By workers: consume calls return, so that whoever made them tells of this first."""
+        self.troubles.append(trouble)
+        self._driver.filled.set()
 
     def ask_before_delivery(self, may_deliver: Callable[[], bool] | None) -> None:
         """may_deliver(): are the partitions, for sure, this consumer's? Asked before records are handed out. None: there is nobody else."""
@@ -281,6 +286,28 @@ class NativeConsumer:
                 self._handler.checkpoint()  # who tries again at once would keep the hub from whoever could say it
                 raise no_place(tp)
 
+    def stands(self) -> dict[TopicPartition, int]:
+        """The same, before what deserializers are at work on."""
+        return self.not_at_work(self.positions())
+
+    def not_at_work(self, stands: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The same, without what deserializers are at work on: nobody was given that, and it may fail. stands: as it was a moment ago or earlier."""
+        for before in list(self.at_work.values()):
+            stands.update((tp, min(offset, stands[tp])) for tp, offset in list(before.items()) if tp in stands)
+        return stands
+
+    def hand_over(self, call: object) -> bool:
+        """Of `at_work`: it hands out now what it has taken. False: end_work() came before, others go on from where it stood."""
+        with self._lock:
+            return self.at_work.pop(call, None) is not None
+
+    def end_work(self) -> dict[TopicPartition, int]:
+        """stands(); what deserializers are at work on will not be handed out."""
+        with self._lock:
+            stands = self.stands()
+            self.at_work.clear()
+            return stands
+
     def epochs(self) -> dict[TopicPartition, int]:
         """For every partition the epoch of the leader that wrote what stands before the position, -1 where that is not known."""
         return {tp: q.position.consumed_epoch for tp, q in list(self._driver.queues.items())}
@@ -299,14 +326,14 @@ class NativeConsumer:
         return sum(q.buffered for q in list(self._driver.queues.values()))
 
     # -- consuming -------------------------------------------------------------------------------------------------------------
-    def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Message]:
+    def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None, *, call: object = None) -> list[Message]:
         """Up to max_messages records, as soon as there is one; [] if none came within timeout_ms (None: 0, what is there now).
 
         The records of one call are in order within each partition. They are views of the fetched buffer: `detach()` one to keep it
         without its buffer. Raises CorruptRecordError naming topic, partition and offset (nothing is skipped: seek past it to go on), and
-        other errors that stand in the way of a partition; records before the error were handed out.
+        other errors that stand in the way of a partition; records before the error were handed out. call: a key of `at_work`.
         """
-        return self._consume(self._take, max_messages, timeout_ms)
+        return self._consume(self._take, max_messages, timeout_ms, self.at_work.get(call))
 
     def consume_arrow(
         self, columns: tuple[str, ...], max_messages: int | None = None, timeout_ms: float | None = None
@@ -317,7 +344,13 @@ class NativeConsumer:
         """
         return self._consume(lambda wanted: self._take_columns(wanted, columns), max_messages, timeout_ms)
 
-    def _consume(self, take: Callable[[int], list[T]], max_messages: int | None, timeout_ms: float | None) -> list[T]:
+    def _consume(
+        self,
+        take: Callable[[int], list[T]],
+        max_messages: int | None,
+        timeout_ms: float | None,
+        before: dict[TopicPartition, int] | None = None,
+    ) -> list[T]:
         # Before anything is taken: a caller that is killed here has lost nothing. And before anything is raised: one that tries again at once would
         # keep the hub from whoever could mend it.
         self._handler.checkpoint()
@@ -332,19 +365,21 @@ class NativeConsumer:
             try:
                 with self._taking:
                     self._driver.make_whole()
-                    self._handed_out = handed_out
-                    taken = take(wanted) if not self.called_off and (self.may_deliver is None or self.may_deliver()) else []
+                    self._handed_out, self._before = handed_out, before
+                    taken = take(wanted) if not self.troubles and (self.may_deliver is None or self.may_deliver()) else []
                     if taken:
                         self.hand_outs += 1
                 if taken:
                     return taken
             except BaseException:  # a signal handler's: nobody gets what was taken
                 self._take_back(handed_out)
+                if before is not None:
+                    before.clear()
                 raise
             self._raise_errors()
             now = self._handler.monotonic()
             deadline = now + (timeout_ms or 0) / 1000 if deadline is None else deadline
-            if now >= deadline or self.called_off:
+            if now >= deadline or self.troubles:
                 return []
             self._wait_filled(min(deadline - now, TICK_S))
             self._check_running()
@@ -470,6 +505,8 @@ class NativeConsumer:
                 return False
             position, before = queue.position, queue.position.buffered
             self._handed_out.append((position, position.epoch, position.consumed, position.consumed_epoch))
+            if self._before is not None:  # first: who looks at both in between finds it at work, or not taken
+                self._before.setdefault(position.tp, position.consumed)
             position.consumed = max(position.consumed, stands)  # take_next() may be further
             position.consumed_epoch = queue.leader_epoch
             queue.count(0 if done else reader.remaining)
@@ -578,14 +615,15 @@ class NativeConsumer:
     def commit(
         self, offsets: Mapping[TopicPartition, int] | None = None, *, epochs: Mapping[TopicPartition, int] | None = None, **how: Any
     ) -> None:
-        """Commit offsets of the group: the next ones to consume. None: where this consumer stands. epochs: of leaders, for partitions that it
+        """Commit offsets of the group: the next ones to consume. None: where this consumer stands(). epochs: of leaders, for partitions that it
         does not read now; how: as GroupOffsets.commit takes it.
         """
         with self._lock:
-            stands, current, ids = self.positions(), self.epochs(), {tp: q.position.topic_id for tp, q in self._driver.queues.items()}
-        given = stands if offsets is None else dict(offsets)
-        known = {tp: current[tp] for tp, offset in given.items() if stands.get(tp) == offset}
-        self._offsets.commit(given, epochs={**(epochs or {}), **known}, topic_ids=ids, **how)
+            here, current, ids = self.positions(), self.epochs(), {tp: q.position.topic_id for tp, q in self._driver.queues.items()}
+            given = self.stands() if offsets is None else dict(offsets)
+            number = self._offsets.next_number(given)  # in here: of two commits the one that stands further is the later one
+        known = {tp: current[tp] for tp, offset in given.items() if here.get(tp) == offset}
+        self._offsets.commit(given, number=number, epochs={**(epochs or {}), **known}, topic_ids=ids, **how)
 
     def await_commits(self, timeout_s: float) -> None:
         """Until those that are sent are answered."""

@@ -64,9 +64,6 @@ class Progress:
         self.committed: dict[TopicPartition, int] = {}
         self.seen = 0
         self._lost: dict[TopicPartition, int] = {}  # with something that was not committed; each with `hand_outs` at that time
-        self.at_work: dict[
-            object, dict[TopicPartition, int]
-        ] = {}  # of each call whose deserializers are at work: the first offsets that it took
 
     def commit_as(self, member: Member, terms: Terms, instance_id: str | None) -> None:
         """From now on commit as a member. terms: those of the partitions that are consumed."""
@@ -76,19 +73,13 @@ class Progress:
     def called(self, now: float) -> None:
         """The application asks for more."""
         if self._group is not None and now >= self._at + SNAPSHOT_S:  # without a group there is nowhere to commit it
-            self.finished, self._at = self.not_at_work(self._engine.positions()), now
+            self.finished, self._at = self._engine.stands(), now
         self.seen = self._engine.hand_outs
 
     def finish(self) -> None:
         """All that was handed out is finished: the application says that it needs no more."""
-        self.finished = self.not_at_work(self._engine.positions())
+        self.finished = self._engine.stands()
         self.seen = self._engine.hand_outs
-
-    def not_at_work(self, stands: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The same, without what deserializers are at work on: nobody was given that, and it may fail."""
-        for firsts in list(self.at_work.values()):
-            stands.update((tp, min(offset, stands[tp])) for tp, offset in firsts.items() if tp in stands)
-        return stands
 
     def lose(self, stood: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """The group has taken these away; each stood at this offset. A commit() that was to cover them says so."""

@@ -360,7 +360,7 @@ class Share:
     def _commit_left(self, finished: bool) -> None:
         stood = self._leaving.copy()
         known = self._progress.finished
-        offsets = self._progress.not_at_work({tp: offset if finished else known.get(tp, -1) for tp, (offset, _) in stood.items()})
+        offsets = self._engine.not_at_work({tp: offset if finished else known.get(tp, -1) for tp, (offset, _) in stood.items()})
         news = {tp: offset for tp, offset in offsets.items() if offset >= 0 and self._progress.committed.get(tp) != offset}
         epochs = {tp: epoch for tp, (offset, epoch) in stood.items() if offset == offsets[tp]} if finished else {}
         try:

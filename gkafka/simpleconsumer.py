@@ -151,8 +151,6 @@ class SimpleConsumer:
         self._wanted = self._check_partitions(partitions)
         self._engine: NativeConsumer | None = None
         self._stood_at: dict[int, int] = {}  # partition -> next offset, where the last run ended
-        # By call: where the consumer stood when it began. What the deserializer has not done with is not handed out.
-        self._at_work: dict[object, dict[TopicPartition, int]] = {}
         self._error: KafkaException | None = None
         self._running = False
         self._committer: Any = None
@@ -290,10 +288,11 @@ class SimpleConsumer:
         self._running = False
         self._wake.set()
         engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)
-        self._stood_at = {p: offset for p, offset in _by_id(self._stands(engine)).items() if offset >= 0}
+        stands = engine.end_work()
+        self._stood_at = {p: offset for p, offset in _by_id(stands).items() if offset >= 0}
         if self._auto_commit_enable and self._may_commit():
             try:
-                self._commit(engine, timeout_s=timeout)
+                self._commit(engine, stands, timeout_s=timeout)
             except KafkaException as exc:
                 log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
         self._engine = None
@@ -354,19 +353,35 @@ class SimpleConsumer:
         if self._deserializer is None:
             return self._take(engine, wanted, block, timeout_ms, unblock_event)
         call = object()
-        self._at_work[call] = engine.positions()
+        before = engine.at_work[call] = {}
         try:
-            return self._deserialize(engine, self._take(engine, wanted, block, timeout_ms, unblock_event), self._deserializer)
+            done = self._deserialize(engine, self._take(engine, wanted, block, timeout_ms, unblock_event, call), self._deserializer)
+            if not engine.hand_over(call):
+                raise ConsumerStoppedException(
+                    "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
+                )
+            return done
+        except (
+            SerializationError,
+            ConsumerStoppedException,
+        ):  # the one has gone back to where it was met, with the other nothing goes on here
+            raise
+        except BaseException:  # whoever was interrupted in there: nothing of this was handed out
+            for tp, offset in before.items():
+                engine.seek(tp, offset)
+            raise
         finally:
-            del self._at_work[call]
+            engine.at_work.pop(call, None)
 
-    def _take(self, engine: NativeConsumer, wanted: int | None, block: bool, timeout_ms: float, unblock_event: Any) -> list[Message]:
+    def _take(
+        self, engine: NativeConsumer, wanted: int | None, block: bool, timeout_ms: float, unblock_event: Any, call: object = None
+    ) -> list[Message]:
         slice_ms = timeout_ms if block else 0
         deadline = None if timeout_ms < 0 else self._handler.monotonic() + timeout_ms / 1000
         while True:
             if block and (timeout_ms < 0 or unblock_event is not None):
                 slice_ms = 100.0 if unblock_event is not None else TICK_S * 1000
-            messages = engine.consume_batch(wanted, slice_ms)
+            messages = engine.consume_batch(wanted, slice_ms, call=call)
             if messages or not block or (deadline is not None and self._handler.monotonic() >= deadline):
                 break
             if unblock_event is not None and unblock_event.is_set():
@@ -390,9 +405,6 @@ class SimpleConsumer:
                     f"deserializer failed on {message.topic}[{message.partition_id}] offset {message.offset}: {type(exc).__name__}: {exc}"
                 )
                 raise SerializationError(text, topic=message.topic, partition=message.partition_id, offset=message.offset) from exc
-            except BaseException:  # the caller was killed in there: nothing of this was handed out
-                self._give_back(engine, messages)
-                raise
         return done
 
     def _give_back(self, engine: NativeConsumer, messages: Sequence[Message]) -> None:
@@ -416,8 +428,8 @@ class SimpleConsumer:
         self._running_engine().fetch()
 
     def _raise_worker_exceptions(self) -> None:
-        if self._error is not None:
-            error, self._error = self._error, None
+        error, self._error = self._error, None
+        if error is not None:
             raise error
 
     # -- offsets -------------------------------------------------------------------------------------------------------------
@@ -434,7 +446,7 @@ class SimpleConsumer:
 
     def _commit(self, engine: NativeConsumer, offsets: dict[TopicPartition, int] | None = None, *, timeout_s: float | None = None) -> None:
         engine.commit(
-            self._stands(engine) if offsets is None and self._at_work else offsets,
+            offsets,
             timeout_s=self._cluster.config.api_timeout_ms / 1000 if timeout_s is None else timeout_s,
             tries=self._retries,
             backoff_s=self._backoff_s,
@@ -443,13 +455,6 @@ class SimpleConsumer:
             allowed=lambda: self._may_commit(),  # as it will be then
         )
         self._committed_at = self._handler.monotonic()
-
-    def _stands(self, engine: NativeConsumer) -> dict[TopicPartition, int]:
-        """The next offset of each partition that the application has not got."""
-        stands = engine.positions()
-        for before in list(self._at_work.values()):
-            stands.update((tp, min(offset, stands[tp])) for tp, offset in before.items() if tp in stands)
-        return stands
 
     def fetch_offsets(self) -> list[tuple[int, OffsetFetchPartitionResponse]]:
         """(partition id, committed offset) of this consumer's partitions, and go on from there (documented)."""

@@ -8,7 +8,9 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.common import TopicPartition
-from gkafka.exceptions import AssignmentError, ConfigurationError, SerializationError
+from gkafka.exceptions import AssignmentError, ConfigurationError, ConsumerStoppedException, SerializationError
+from gkafka.groupoffsets import GroupOffsets
+from gkafka.nativeconsumer import NativeConsumer
 from gkafka.testing import MockCluster
 from tests.public.aids import Clock, Runner, error_of, fill, read
 from tests.public.groupaids import QUICK, places, read_all
@@ -63,6 +65,117 @@ def test_what_a_deserializer_has_not_done_is_not_committed(client: KafkaClient, 
     run.until(lambda: committed(cluster) == 15)
     consumer.stop()
     assert committed(cluster) == 15
+
+
+def test_what_is_taken_and_not_handed_out_yet_is_nobodys_to_finish(
+    client: KafkaClient, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker's calls may come as soon as the position has moved, before the deserializers have begun."""
+    fill(client, numbers(20))
+    seen: list[dict[TopicPartition, int]] = []
+    take = NativeConsumer.consume_batch
+
+    def taken_while_another_calls(engine: NativeConsumer, *args: Any, **named: Any) -> Any:
+        messages = take(engine, *args, **named)
+        if messages:
+            consumer._progress.called(float("inf"))
+            seen.append(consumer._progress.finished)
+            consumer.commit()
+        return messages
+
+    def deserialize(value: bytes) -> bytes:
+        raise ValueError("no number of mine")
+
+    with client.get_consumer("t", "g", **MEMBER, value_deserializer=deserialize, auto_commit=False) as consumer:
+        monkeypatch.setattr(NativeConsumer, "consume_batch", taken_while_another_calls)
+        assert isinstance(error_of(lambda: [consumer.consume_batch(timeout_ms=500) for _ in range(20)]), SerializationError)
+        assert seen == [{T0: 0}]
+        assert consumer.position(T0) == 0
+    assert committed(cluster) <= 0
+
+
+def test_what_workers_have_met_is_told_one_after_the_other(client: KafkaClient, cluster: MockCluster) -> None:
+    fill(client, numbers(20))
+    with client.get_consumer("t", auto_offset_reset="earliest") as consumer:
+        for trouble in (IndexError("the first"), LookupError("the second")):
+            consumer._engine.tell(trouble)
+        with pytest.raises(IndexError, match="the first"):
+            consumer.consume_batch()
+        with pytest.raises(LookupError, match="the second"):
+            consumer.consume()
+        assert len(read(consumer, 20)) == 20
+
+
+def test_who_waits_for_messages_keeps_none_from_being_committed(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    """Of two workers that wait one gets the message; the other one waits on."""
+    consumer = client.topics["t"].get_simple_consumer("g", deserializer=lambda value, key: (value, key), consumer_timeout_ms=10_000)
+    handed_out: list[Any] = []
+
+    def work() -> None:
+        try:
+            handed_out.append(consumer.consume())
+        except ConsumerStoppedException:
+            handed_out.append("stopped")
+
+    workers = [run.aside(work) for _ in range(2)]
+    run.until(lambda: len(consumer._engine.at_work) == 2)  # type: ignore[union-attr]
+    fill(client, numbers(1))
+    run.until(lambda: len(handed_out) == 1)
+    consumer.commit_offsets()
+    assert committed(cluster) == 1
+    consumer.stop()
+    for worker in workers:
+        worker.result()
+    assert handed_out[1] in ("stopped", None)
+
+
+def test_what_a_deserializer_is_at_work_on_at_the_end_is_not_handed_out(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    """Else whoever goes on from where the consumer stood would have it a second time."""
+    fill(client, numbers(20))
+    entered, gate = client.handler.Event(), client.handler.Event()
+
+    def deserialize(value: bytes, key: bytes | None) -> tuple[bytes, bytes | None]:
+        entered.set()
+        gate.wait(10)
+        return value, key
+
+    simple = client.topics["t"].get_simple_consumer
+    consumer = simple("g", auto_commit_enable=True, deserializer=deserialize)
+    worker = run.aside(lambda: error_of(lambda: consumer.consume_batch(7)))
+    run.until(entered.is_set)
+    consumer.stop()
+    gate.set()
+    assert "while the deserializer was at work" in str(worker.result())
+    assert consumer.held_offsets == {0: -2}
+    assert committed(cluster) <= 0
+    with simple("g", consumer_timeout_ms=2000) as after:
+        assert after.consume().offset == 0  # type: ignore[union-attr]
+
+
+def test_of_two_commits_the_one_that_stands_further_is_the_later_one(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the other one is sent later."""
+    fill(client, numbers(20))
+    commit, reached, gate = GroupOffsets.commit, client.handler.Event(), client.handler.Event()
+
+    def held_up(offsets: GroupOffsets, *args: Any, **named: Any) -> None:
+        if not reached.is_set():
+            reached.set()
+            gate.wait(10)
+        commit(offsets, *args, **named)
+
+    with client.topics["t"].get_simple_consumer("g", consumer_timeout_ms=2000) as consumer:
+        assert len(consumer.consume_batch(5)) == 5
+        monkeypatch.setattr(GroupOffsets, "commit", held_up)
+        first = run.aside(consumer.commit_offsets)
+        run.until(reached.is_set)
+        assert len(consumer.consume_batch(5)) == 5
+        consumer.commit_offsets()
+        assert committed(cluster) == 10
+        gate.set()
+        first.result()
+        assert committed(cluster) == 10
 
 
 class Stopped(BaseException):
