@@ -43,7 +43,7 @@ from gkafka.net.buffers import BufferPool
 from gkafka.net.credentials import make_credentials
 from gkafka.sasloptions import check_sasl
 from gkafka.topicdict import TopicDict
-from gkafka.wire.apis import Versions
+from gkafka.wire.apis import TooManyEntries, Versions
 from gkafka.wire.metadata import RELIABLE_EPOCHS, MetadataRequest, MetadataResponse
 from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 FIRST_TRIES = 3
 """Times that each bootstrap host is tried before a client that never had an answer gives up."""
-FINAL = (ConfigurationError, ProxyError, TlsError, TokenEndpointError)
+FINAL = (ConfigurationError, ProxyError, TlsError, TokenEndpointError, TooManyEntries)
 """What one try of a host is enough for: the next would end the same way."""
 RECEIVE_BYTES = 64 * 1024
 """The buffer_size of brokers that the metadata names, as `Broker.from_metadata` has it."""

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gkafka.exceptions import KafkaTimeoutError, ProtocolError, UnsupportedVersion, error_for
-from gkafka.wire.apis import Api, Versions, decode_response, encode_request, parse_api_versions
+from gkafka.wire.apis import MOST_ENTRIES, Api, TooManyEntries, Versions, decode_response, encode_request, parse_api_versions
 from gkafka.wire.apiversions import ApiVersionsRequest
 from gkafka.wire.offsets import ListOffsetsRequest
 from gkafka.wire.templates import BatchRequest
@@ -118,8 +118,12 @@ ASKED: dict[tuple[Ask, Outcome], Ask] = {
     (Ask.HIGHEST, Outcome.CLOSED): Ask.LOWEST,
 }
 ASK_FIRST = "0.9.0"  # the documented default of broker_version: it stands for "not told", see docs/options.md
-BYTES_PER_ENTRY, FEW_ENTRIES = 256, 100_000
-"""An answer has at most one entry for so many bytes of max_response_bytes, or so many: each becomes an object, which takes half a kilobyte."""
+BYTES_PER_ENTRY = 256
+"""An answer has at most one entry for so many bytes of max_response_bytes, or MOST_ENTRIES: each becomes an object, which takes half a kilobyte."""
+FEW_ENTRIES = 4096
+"""Are read within 10 ms, by who has no more time."""
+MOST_MECHANISMS = 1_000
+"""Entries in the answers to SaslHandshake and SaslAuthenticate."""
 QUIET_S = 1.5  # a broker that does not answer ApiVersions within this may be a 0.9.0, which never does
 
 
@@ -161,13 +165,16 @@ def frame_size(prefix: Buffer, limit: int, peer: str, smallest: int = SMALLEST_F
 
 
 class Sent:
-    """A request that awaits its answer. token: what the driver gave to `prepare`; deadline: monotonic seconds."""
+    """A request that awaits its answer. token: what the driver gave to `prepare`; deadline: monotonic seconds; asked: see `Message.asked`."""
 
-    __slots__ = ("api", "correlation_id", "deadline", "sent_at", "timeout_s", "token", "version")
+    __slots__ = ("api", "asked", "correlation_id", "deadline", "sent_at", "timeout_s", "token", "version")
 
-    def __init__(self, api: Api, version: int, correlation_id: int, token: Any, now: float, timeout_s: float) -> None:
+    def __init__(
+        self, api: Api, version: int, correlation_id: int, token: Any, now: float, timeout_s: float, asked: int | None = None
+    ) -> None:
         self.api = api
         self.version = version
+        self.asked = asked
         self.correlation_id = correlation_id
         self.token = token
         self.sent_at = now
@@ -210,7 +217,7 @@ class Connection:
         self.spoken = ""  # how the versions became known, for the log
         self._client_id = client_id
         self._max_response_bytes = max_response_bytes
-        self._most_entries = max(max_response_bytes // BYTES_PER_ENTRY, FEW_ENTRIES)
+        self._most_entries = max(max_response_bytes // BYTES_PER_ENTRY, MOST_ENTRIES)
         self._software = software
         for said in filter(None, (broker_version, max_broker_version)):
             Versions.for_broker(said)  # a version that is not known is refused here, not when the broker turns out to be old
@@ -359,7 +366,7 @@ class Connection:
         api = self._asked_api
         self._check_id(frame, self._asked_id, api.name)
         try:
-            return decode_response(api, self._asked_version, frame, most_entries=self._most_entries)[1]
+            return decode_response(api, self._asked_version, frame, most_entries=MOST_MECHANISMS)[1]
         except ProtocolError as exc:
             raise ProtocolError(f"{self.peer}: {exc}", broker=self.broker, api=api.name) from exc
 
@@ -386,7 +393,7 @@ class Connection:
             frame = encode_request(request, version, self._next_id, self._client_id)
         correlation_id = self._take_id()
         if expects_response:
-            self._expect(Sent(request.API, version, correlation_id, token, now, timeout_s))
+            self._expect(Sent(request.API, version, correlation_id, token, now, timeout_s, request.asked(version)))
         return frame
 
     def take(self, frame: memoryview, note: Callable[[Sent], object] = lambda sent: None) -> Sent:
@@ -405,12 +412,15 @@ class Connection:
             self._earliest.popleft()
         return sent
 
-    def decode(self, sent: Sent, frame: memoryview) -> Any:
-        """The answer's message. Raises ProtocolError, naming broker and api, for bytes that are none."""
+    def decode(self, sent: Sent, frame: memoryview, few: bool = False) -> Any:
+        """The answer's message; None where it is to have few entries and has more. Raises ProtocolError, naming broker and api, for bytes that are none."""
+        most = min(FEW_ENTRIES, self._most_entries) if few else self._most_entries
         try:
-            return decode_response(sent.api, sent.version, frame, most_entries=self._most_entries)[1]
+            return decode_response(sent.api, sent.version, frame, most_entries=most, asked=sent.asked)[1]
         except ProtocolError as exc:
-            raise ProtocolError(f"{self.peer}: {exc}", broker=self.broker, api=sent.api.name) from exc
+            if few and isinstance(exc, TooManyEntries):
+                return None
+            raise type(exc)(f"{self.peer}: {exc}", broker=self.broker, api=sent.api.name) from exc
 
     def frame_size(self, prefix: Buffer) -> int:
         """See the function of this name."""

@@ -271,6 +271,7 @@ class Fetcher:
             topics=_topics(delta, wanted),
             forgotten_topics_data=_forgotten(delta) if delta.forgotten else [],
             rack_id="" if now < self._plain_until.get(broker_id, 0.0) else self._rack,
+            in_session=len(wanted),
         )
         first = next(iter(asked)) if delta.is_full else None
         made = self.busy[broker_id] = Asked(broker_id, request, asked, names, None if delta.by_id else BY_NAME, first)

@@ -535,10 +535,13 @@ class Channel:
                 raise self._closed_error()
             sent = self._connection.take(frame, self._note_answering)
         try:
-            if len(frame) < LARGE_ANSWER_BYTES or sent.api.name == "Fetch":  # of that one only views are made
+            if len(frame) < LARGE_ANSWER_BYTES:
                 message = self._connection.decode(sent, frame)
             else:
-                message = self._handler.offload(self._connection.decode, sent, frame)
+                # Of a Fetch only views are made, however large it is, as long as it has few entries.
+                message = self._connection.decode(sent, frame, few=True) if sent.api.name == "Fetch" else None
+                if message is None:
+                    message = self._handler.offload(self._connection.decode, sent, frame)
         except Exception as exc:
             if self._handler.interrupted(exc):
                 raise  # told at the end, as a lost connection

@@ -16,17 +16,19 @@ from gkafka.exceptions import KafkaException, ProtocolError, RecordTooLarge, Uns
 from gkafka.wire import admin, apiversions, consumergroups, epochs, fetch, groups, metadata, offsets, produce, sasl, txn
 from gkafka.wire.apiversions import ApiVersionsResponse
 from gkafka.wire.codec import decoder, encoder, explain
-from gkafka.wire.primitives import Buffer, Entries, Malformed, Reader, Writer
+from gkafka.wire.primitives import Buffer, Crowded, Malformed, Reader, Writer, read_within
 from gkafka.wire.schema import Api, Message, Struct, string
 from gkafka.wire.versions import Versions
 
 __all__ = [
     "APIS",
+    "MOST_ENTRIES",
     "Api",
     "Buffer",
     "Message",
     "Request",
     "RequestHeader",
+    "TooManyEntries",
     "Versions",
     "api_of",
     "decode_request",
@@ -72,6 +74,14 @@ APIS: dict[int, Api] = {
 API_VERSIONS = ApiVersionsResponse.API
 UNSUPPORTED_VERSION = UnsupportedVersion.code
 MAX_FRAME = 2**31 - 1
+TOPIC_AND_PARTITION, SPARE = 2, 8
+"""A broker may name a topic anew for each of its partitions; and what is asked for may stand in no array."""
+MOST_ENTRIES = 100_000
+"""Of a message that is read without a bound of its own."""
+MOST_TAGS = 1_000
+"""Of a header."""
+FEW_ENTRIES = 1_000
+"""Of the answer to ApiVersions: Kafka 4.2 has 90 APIs."""
 
 _size = struct.Struct(">i")
 _request_start = struct.Struct(">hhi")
@@ -96,6 +106,10 @@ class RequestHeader(NamedTuple):
     api_key: int
     version: int
     correlation_id: int
+
+
+class TooManyEntries(ProtocolError):
+    """The message has more entries than whoever reads it allows."""
 
 
 class Request(NamedTuple):
@@ -190,11 +204,13 @@ def _encode(out: Writer, message: Message, version: int, flexible: bool) -> list
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-def decode_response(api: Api, version: int, frame: Buffer, *, most_entries: int | None = None) -> tuple[int, Message]:
+def decode_response(
+    api: Api, version: int, frame: Buffer, *, most_entries: int = MOST_ENTRIES, asked: int | None = None
+) -> tuple[int, Message]:
     """Correlation id and response. frame: all after the size. Fields of bytes and records are slices of it, uncopied.
-    most_entries: of arrays, together; None: as many as fit.
+    most_entries: of arrays, together. asked: what the request's `asked` says.
 
-    Raises ProtocolError, with the position, on anything that is not exactly one response.
+    Raises ProtocolError, with the position, on anything that is not exactly one response; TooManyEntries for more than most_entries.
     """
     shape = _shape(api, version)
     frame = memoryview(frame).cast("B")
@@ -202,12 +218,9 @@ def decode_response(api: Api, version: int, frame: Buffer, *, most_entries: int 
         (correlation_id,) = _response_start.unpack_from(frame)
         position = _response_start.size
         if shape.tagged_header:
-            _, position = decoder(_NoFields, 0, True)(frame, position)
-        if most_entries is None or len(frame) <= most_entries:  # there cannot be more than it has bytes
-            response, end = shape.decode(frame, position)
-        else:
-            with Entries(most_entries):
-                response, end = shape.decode(frame, position)
+            position = position + 1 if len(frame) > position and not frame[position] else _after_tags(frame, position)
+        most_asked = None if asked is None else asked * TOPIC_AND_PARTITION + SPARE
+        response, end = read_within(most_entries, shape.decode, frame, position, most_asked)
     except struct.error:
         raise ProtocolError(f"{api.name} response v{version}: {len(frame)} bytes are no header", api=api.name) from None
     except Malformed as error:
@@ -217,6 +230,12 @@ def decode_response(api: Api, version: int, frame: Buffer, *, most_entries: int 
             f"{api.name} response v{version}: {len(frame) - end} bytes too many at byte {end} of {len(frame)}", api=api.name
         )
     return correlation_id, response
+
+
+def _after_tags(frame: memoryview, position: int) -> int:
+    """The position behind a flexible header's tagged fields."""
+    _, position = read_within(MOST_TAGS, decoder(_NoFields, 0, True), frame, position, why="no header needs so many")
+    return position
 
 
 def parse_api_versions(frame: Buffer, version: int) -> tuple[int, ApiVersionsResponse]:
@@ -230,7 +249,7 @@ def parse_api_versions(frame: Buffer, version: int) -> tuple[int, ApiVersionsRes
         correlation_id, error_code = _error_start.unpack_from(frame)
         if error_code == UNSUPPORTED_VERSION:
             return correlation_id, ApiVersionsResponse(error_code=error_code)
-    correlation_id, response = decode_response(API_VERSIONS, version, frame)
+    correlation_id, response = decode_response(API_VERSIONS, version, frame, most_entries=FEW_ENTRIES)
     assert isinstance(response, ApiVersionsResponse)
     return correlation_id, response
 
@@ -256,8 +275,8 @@ def decode_request(frame: Buffer) -> Request:
     try:
         start, position = decoder(_ClientId, 0, False)(frame, _request_start.size)
         if flexible:
-            _, position = decoder(_NoFields, 0, True)(frame, position)
-        message, end = decoder(api.request, version, flexible)(frame, position)
+            position = _after_tags(frame, position)
+        message, end = read_within(MOST_ENTRIES, decoder(api.request, version, flexible), frame, position)
     except Malformed as error:
         _refuse(api, what, frame, error)
     if end != len(frame):
@@ -266,4 +285,5 @@ def decode_request(frame: Buffer) -> Request:
 
 
 def _refuse(api: Api, what: str, frame: memoryview, error: Malformed) -> NoReturn:
-    raise ProtocolError(f"{what}: {error} at byte {error.position} of {len(frame)}", api=api.name) from None
+    kind = TooManyEntries if isinstance(error, Crowded) else ProtocolError
+    raise kind(f"{what}: {error} at byte {error.position} of {len(frame)}", api=api.name) from None

@@ -30,7 +30,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from gkafka.exceptions import KafkaException, SerializationError, UnsupportedVersion
 from gkafka.wire import primitives
-from gkafka.wire.primitives import Malformed, Reader, Write, Writer, read_uvarint, spend, write_uvarint
+from gkafka.wire.primitives import Malformed, Reader, Write, Writer, read_uvarint, spend, spend_asked, write_uvarint
 from gkafka.wire.schema import Field, Struct
 
 __all__ = ["decoder", "encoder", "explain"]
@@ -39,6 +39,7 @@ Damage = (struct.error, IndexError, UnicodeDecodeError)
 NUMBERS = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "H": "uint16", "d": "float64", "?": "boolean"}
 _PACKS = {"pack_int16": struct.Struct(">h").pack, "pack_int32": struct.Struct(">i").pack}
 _LENGTHS = {"read_int16": struct.Struct(">h").unpack_from, "read_int32": struct.Struct(">i").unpack_from}
+_SPENDING = {"spend": spend, "spend_asked": spend_asked}
 Step: TypeAlias = Field | list[Field]  # one field, or numbers that stand together
 
 
@@ -100,10 +101,10 @@ def _struct_of(field: Field) -> type[Struct]:
 def decoder(cls: type[Struct], version: int, flexible: bool) -> Reader:
     """The function that reads one `cls` at a version: (frame, position) -> (struct, position after it).
 
-    Raises Malformed, and nothing else, on any bytes.
+    Raises Malformed, and nothing else, on any bytes. To be called by `read_within`: without it there is a small bound.
     """
     plain, tagged, absent = _split(cls, version)
-    scope: dict[str, Any] = {"cls": cls, "new": cls.__new__, "damage": Damage, "malformed": _malformed, "spend": spend, **_LENGTHS}
+    scope: dict[str, Any] = {"cls": cls, "new": cls.__new__, "damage": Damage, "malformed": _malformed, **_SPENDING, **_LENGTHS}
     lines = ["self = new(cls)"]
     if any(isinstance(step, Field) and _is_read_inline(step, version) for step in _steps(plain)):
         lines.append("limit = len(frame)")
@@ -163,7 +164,7 @@ def _inline_decode_lines(field: Field, version: int, flexible: bool, scope: dict
         taken = [
             f"position = {start}",
             f"self.{field.name} = items = []",
-            "if length: spend(length, position)",
+            f"if length: {'spend_asked' if field.asked else 'spend'}(length, position)",
             "for _ in range(length):",
             f"    item, position = item_of_{field.name}(frame, position)",
             "    items.append(item)",
@@ -213,7 +214,7 @@ def _array_reader(field: Field, version: int, flexible: bool, nullable: bool) ->
         read, size = _reader(of, version, flexible), _least_field_size(of, version, flexible)
     else:
         read, size = decoder(_struct_of(field), version, flexible), _least_size(_struct_of(field), version, flexible)
-    return primitives.array_reader(read, compact=flexible, nullable=nullable, element_size=size)
+    return primitives.array_reader(read, compact=flexible, nullable=nullable, element_size=size, asked=field.asked)
 
 
 def _null_if_empty(read: Reader) -> Reader:

@@ -114,4 +114,4 @@ class ConsumerGroupDescribeResponse(Message):
     """KIP-1099 the kind of each member (v1)."""
 
     throttle_time_ms: int = int32()
-    groups: list[DescribedConsumerGroup] = array(DescribedConsumerGroup)
+    groups: list[DescribedConsumerGroup] = array(DescribedConsumerGroup, asked=True)

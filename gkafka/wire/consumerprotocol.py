@@ -13,7 +13,7 @@ from typing import TypeVar
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ProtocolError
 from gkafka.wire.codec import decoder, encoder
-from gkafka.wire.primitives import Buffer, Entries, Malformed, Writer
+from gkafka.wire.primitives import Buffer, Malformed, Writer, read_within
 from gkafka.wire.schema import Struct, array, bytes_, int32, string
 
 __all__ = [
@@ -174,8 +174,7 @@ def _read(cls: type[S], data: Buffer, what: str, api: str) -> S:
 
 def _decoded(cls: type[S], version: int, frame: memoryview, start: int) -> S:
     """What comes behind it is not looked at: newer versions have more."""
-    with Entries(MOST_ENTRIES, "no member needs so many"):
-        decoded, _ = decoder(cls, version, False)(frame, start)
+    decoded, _ = read_within(MOST_ENTRIES, decoder(cls, version, False), frame, start, why="no member needs so many")
     result: S = decoded
     return result
 

@@ -47,7 +47,7 @@ class EpochEnd(Struct):
 
 class OffsetForLeaderTopicResult(Struct):
     topic: str = string()
-    partitions: list[EpochEnd] = array(EpochEnd)
+    partitions: list[EpochEnd] = array(EpochEnd, asked=True)
 
 
 @message(key=23, versions="0-4", flexible="4+")
@@ -55,4 +55,4 @@ class OffsetForLeaderEpochResponse(Message):
     """Ends of epochs. KIP-279 the epoch that the end is of (v1); KIP-320 throttle (v2); KIP-482 (v4)."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
-    topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)
+    topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult, asked=True)

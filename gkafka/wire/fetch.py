@@ -76,6 +76,14 @@ class FetchRequest(Message):
     topics: list[FetchTopic] = array(FetchTopic)
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, "7+")
     rack_id: str = string("11+", ignorable=True)
+    in_session: int = int32("none", ignorable=True)
+    """Partitions that the session holds with these; 0: not known. For `asked` alone."""
+
+    def asked(self, version: int) -> int | None:
+        """Within a session the answer may have partitions that this request does not name (KIP-227)."""
+        if self.session_epoch <= 0:
+            return super().asked(version)
+        return self.in_session or None
 
     def newest_version(self) -> int:
         """Version 13 names topics by id alone, so each must have one."""
@@ -123,7 +131,7 @@ class PartitionData(Struct):
 class FetchableTopicResponse(Struct):
     topic: str = string("0-12", ignorable=True)
     topic_id: UUID = uuid("13+", ignorable=True)
-    partitions: list[PartitionData] = array(PartitionData)
+    partitions: list[PartitionData] = array(PartitionData, asked=True)
 
 
 class NodeEndpoint(Struct):
@@ -143,5 +151,5 @@ class FetchResponse(Message):
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", ignorable=True)
     session_id: int = int32("7+")
-    responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)
+    responses: list[FetchableTopicResponse] = array(FetchableTopicResponse, asked=True)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "16+", tag=0)

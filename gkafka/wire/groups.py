@@ -79,7 +79,7 @@ class FindCoordinatorResponse(Message):
     node_id: int = int32("0-3")
     host: str = string("0-3")
     port: int = int32("0-3")
-    coordinators: list[Coordinator] = array(Coordinator, "4+")
+    coordinators: list[Coordinator] = array(Coordinator, "4+", asked=True)
 
     @property
     def answers(self) -> list[Coordinator]:
@@ -246,7 +246,7 @@ class LeaveGroupResponse(Message):
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()
-    members: list[MemberResponse] = array(MemberResponse, "3+")
+    members: list[MemberResponse] = array(MemberResponse, "3+", asked=True)
 
     def for_version(self, version: int) -> LeaveGroupResponse:
         """Before version 3 the error of the only member is the whole's (KIP-345)."""
@@ -295,7 +295,7 @@ class DescribeGroupsResponse(Message):
     """
 
     throttle_time_ms: int = int32("1+", ignorable=True)
-    groups: list[DescribedGroup] = array(DescribedGroup)
+    groups: list[DescribedGroup] = array(DescribedGroup, asked=True)
 
 
 # -- ListGroups --------------------------------------------------------------------------------------------------------

@@ -40,6 +40,10 @@ class MetadataRequest(Message):
     include_cluster_authorized_operations: bool = boolean("8-10")
     include_topic_authorized_operations: bool = boolean("8+")
 
+    def asked(self, version: int) -> int | None:
+        """Version 0 asks for all topics if it names none."""
+        return super().asked(version) if version or self.topics else None
+
 
 class MetadataResponseBroker(Struct):
     node_id: int = int32()
@@ -77,6 +81,6 @@ class MetadataResponse(Message):
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
     cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True)
     controller_id: int = int32("1+", default=-1, ignorable=True)
-    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
+    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic, asked=True)
     cluster_authorized_operations: int = int32("8-10", default=-(2**31))
     error_code: int = int16("13+", ignorable=True)

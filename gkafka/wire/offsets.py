@@ -78,7 +78,7 @@ class ListOffsetsPartitionResponse(Struct):
 
 class ListOffsetsTopicResponse(Struct):
     name: str = string()
-    partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
+    partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse, asked=True)
 
 
 @message(key=2, versions="0-11", flexible="6+")
@@ -88,7 +88,7 @@ class ListOffsetsResponse(Message):
     """
 
     throttle_time_ms: int = int32("2+", ignorable=True)
-    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)
+    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse, asked=True)
 
     def for_version(self, version: int) -> ListOffsetsResponse:
         """One offset goes where the version has its place (KIP-79)."""
@@ -146,7 +146,7 @@ class OffsetCommitResponsePartition(Struct):
 class OffsetCommitResponseTopic(Struct):
     name: str = string("0-9", ignorable=True)
     topic_id: UUID = uuid("10+", ignorable=True)
-    partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
+    partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition, asked=True)
 
 
 @message(key=8, versions="0-10", flexible="8+")
@@ -154,7 +154,7 @@ class OffsetCommitResponse(Message):
     """One error code for each partition. KIP-124 throttle (v3); KIP-219 (v4); KIP-482 (v8); KIP-848 (v9), topic ids (v10)."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)
-    topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)
+    topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic, asked=True)
 
 
 # -- OffsetFetch -------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class OffsetFetchResponsePartition(Struct):
 
 class OffsetFetchResponseTopic(Struct):
     name: str = string("0-7")
-    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, "0-7")
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, "0-7", asked=True)
 
 
 class OffsetFetchResponsePartitions(Struct):
@@ -240,12 +240,12 @@ class OffsetFetchResponsePartitions(Struct):
 class OffsetFetchResponseTopics(Struct):
     name: str = string("8-9", ignorable=True)
     topic_id: UUID = uuid("10+", ignorable=True)
-    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions, "8+")
+    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions, "8+", asked=True)
 
 
 class OffsetFetchResponseGroup(Struct):
     group_id: str = string("8+")
-    topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+")
+    topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+", asked=True)
     error_code: int = int16("8+")
 
 
@@ -256,9 +256,9 @@ class OffsetFetchResponse(Message):
     """
 
     throttle_time_ms: int = int32("3+", ignorable=True)
-    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7", asked=True)
     error_code: int = int16("2-7", ignorable=True)
-    groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, "8+")
+    groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, "8+", asked=True)
 
     @property
     def answers(self) -> list[OffsetFetchResponseGroup]:

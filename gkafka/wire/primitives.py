@@ -5,7 +5,7 @@ A writer appends to a `Writer`: `write(out, value)`.
 
 The frame comes from a broker and is not trusted: no reader goes past its end, takes memory for more than what it holds, or loops on a
 number it claims. What is wrong with it is said by `Malformed`, with the position. An entry becomes an object, which takes many times the
-memory of its bytes: how many a frame may have is bounded by `Entries`.
+memory of its bytes: how many a frame may have is bounded, by `read_within`. Who reads without it gets no more than a small frame has.
 
 Source: https://kafka.apache.org/protocol#protocol_types, KIP-482 (compact types)
 """
@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
+from math import inf
 from typing import Any, TypeAlias
 from uuid import UUID
 
-__all__ = ["Buffer", "Entries", "Malformed", "Reader", "Write", "Writer", "ZERO_UUID"]
+__all__ = ["Buffer", "Crowded", "Malformed", "Reader", "Write", "Writer", "ZERO_UUID", "read_within"]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
@@ -40,39 +41,68 @@ class Malformed(Exception):
         self.position = position
 
 
-class _Left:
-    __slots__ = ("count", "most", "why")
+class Crowded(Malformed):
+    """It has more entries than it may have."""
 
-    def __init__(self, most: int, why: str) -> None:
+
+class _Left:
+    """Entries that may still be read."""
+
+    __slots__ = ("asked", "count", "most", "named", "why")
+
+    def __init__(self, most: float, asked: float, why: str) -> None:
         self.count = self.most = most
+        self.asked = self.named = asked
         self.why = why
 
 
+SMALL_FRAME = 1 << 14
+"""Bytes: a frame of so many has no more entries than bytes, and to count them would take longer than to read some answers."""
 _left: ContextVar[_Left | None] = ContextVar("entries that may still be read", default=None)
 
 
-class Entries:
-    """Within it, what is read has no more than `most` entries (elements of arrays, tagged fields) together. why: for the error's text."""
+def read_within(
+    most: int,
+    read: Reader,
+    frame: memoryview,
+    position: int,
+    asked: int | None = None,
+    why: str = "a larger max_response_bytes allows more",
+) -> tuple[Any, int]:
+    """read(frame, position), of no more than `most` entries (elements of arrays, tagged fields) together. Without it only what is small is read.
 
-    __slots__ = ("_left", "_token")
-
-    def __init__(self, most: int, why: str = "a larger max_response_bytes allows more") -> None:
-        self._left = _Left(most, why)
-
-    def __enter__(self) -> None:
-        self._token: Token[_Left | None] = _left.set(self._left)
-
-    def __exit__(self, *raised: object) -> None:
-        _left.reset(self._token)
+    asked: those of fields that the table marks so, together; None: as many as of the others. why: for the text of the error.
+    Raises Malformed, and Crowded for more than `most`.
+    """
+    size = len(frame)
+    if size <= SMALL_FRAME and size <= most and _left.get() is None:
+        return read(frame, position)
+    token = _left.set(_Left(most, inf if asked is None else asked, why))
+    try:
+        return read(frame, position)
+    finally:
+        _left.reset(token)
 
 
 def spend(count: int, position: int) -> None:
-    """`count` entries are about to be read. Raises Malformed if those are more than there may be."""
+    """`count` entries are about to be read. Raises Crowded if those are more than there may be."""
     left = _left.get()
     if left is not None:
         left.count -= count
         if left.count < 0:
-            raise Malformed(position, f"more than {left.most} entries ({left.why})")
+            raise Crowded(position, f"more than {left.most} entries ({left.why})")
+    elif position + count > 2 * SMALL_FRAME:
+        raise Crowded(position, "so many entries, and nobody said how many there may be")
+
+
+def spend_asked(count: int, position: int) -> None:
+    """The same for entries that were asked for. Raises Malformed if those are more than that."""
+    left = _left.get()
+    if left is not None:
+        left.asked -= count
+        if left.asked < 0:
+            raise Malformed(position, f"more than the {left.named} entries that can answer what was asked")
+    spend(count, position)
 
 
 class Writer:
@@ -273,13 +303,14 @@ def nullable_writer(write: Write) -> Write:
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
 def count_reader(
-    *, compact: bool, nullable: bool, element_size: int, weight: int = 1
+    *, compact: bool, nullable: bool, element_size: int, weight: int = 1, asked: bool = False
 ) -> Callable[[memoryview, int], tuple[int | None, int]]:
     """Reader of an array's count, bounded by what the rest of the frame can hold.
 
     element_size: the least number of bytes one element takes; an element of none counts as one, so that no count outruns the frame.
-    weight: how many elements cost as much as an entry.
+    weight: how many elements cost as much as an entry. asked: there are no more of them than were asked for.
     """
+    spent = spend_asked if asked else spend
     read_length = _read_compact_length if compact else _read_int32_length
     size = max(element_size, 1)
 
@@ -291,14 +322,14 @@ def count_reader(
         if count * size > len(frame) - start:
             raise Malformed(position, f"an array of {count} elements where {len(frame) - start} bytes are left")
         if count >= weight:
-            spend(count // weight, position)
+            spent(count // weight, position)
         return count, start
 
     return read_count
 
 
-def array_reader(read: Reader, *, compact: bool, nullable: bool, element_size: int) -> Reader:
-    read_count = count_reader(compact=compact, nullable=nullable, element_size=element_size)
+def array_reader(read: Reader, *, compact: bool, nullable: bool, element_size: int, asked: bool = False) -> Reader:
+    read_count = count_reader(compact=compact, nullable=nullable, element_size=element_size, asked=asked)
 
     def read_array(frame: memoryview, position: int) -> tuple[list[Any] | None, int]:
         count, position = read_count(frame, position)

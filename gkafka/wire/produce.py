@@ -80,7 +80,7 @@ class PartitionProduceResponse(Struct):
 class TopicProduceResponse(Struct):
     name: str = string("0-12", ignorable=True)
     topic_id: UUID = uuid("13+", ignorable=True)
-    partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
+    partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse, asked=True)
 
 
 class NodeEndpoint(Struct):
@@ -96,7 +96,7 @@ class ProduceResponse(Message):
     were refused (v8); KIP-482 (v9); KIP-951 who leads now (v10); KIP-890 (v11, v12); KIP-516 topic ids (v13).
     """
 
-    responses: list[TopicProduceResponse] = array(TopicProduceResponse)
+    responses: list[TopicProduceResponse] = array(TopicProduceResponse, asked=True)
     throttle_time_ms: int = int32("1+", ignorable=True)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "10+", tag=0)
 

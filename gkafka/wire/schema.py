@@ -13,6 +13,7 @@ versions    where the field exists.
 nullable    where it may be None.
 default     its value when it is not given, or when the version does not have it.
 ignorable   a value that the version cannot hold is dropped; without it, UnsupportedVersion.
+asked       of arrays in answers: it has no more elements than were asked for, see `Message.asked`.
 tag         its number as a tagged field (KIP-482), and `tagged` the versions where it is one (as `versions`, when not given).
 
 `gkafka.wire.codec` turns these tables into bytes and back.
@@ -104,7 +105,7 @@ class Field:
     kind: "number" (then `code` is the struct module's letter), "string", "bytes", "uuid", "array" or "struct" (then `of` is what it holds).
     """
 
-    __slots__ = ("code", "default", "empty_is_null", "ignorable", "kind", "name", "nullable", "of", "tag", "tagged", "versions")
+    __slots__ = ("asked", "code", "default", "empty_is_null", "ignorable", "kind", "name", "nullable", "of", "tag", "tagged", "versions")
 
     def __init__(
         self,
@@ -119,8 +120,10 @@ class Field:
         code: str = "",
         of: Any = None,
         empty_is_null: str = "none",
+        asked: bool = False,
     ) -> None:
         self.name = ""
+        self.asked = asked
         self.kind = kind
         self.code = code
         self.of: Field | type[Struct] | None = of
@@ -222,6 +225,7 @@ def array(
     tag: int | None = None,
     tagged: str | None = None,
     empty_is_null: str = "none",
+    asked: bool = False,
 ) -> Any:
     """A list of structs (`array(FetchTopic)`) or of primitives (`array(int32())`).
 
@@ -237,6 +241,7 @@ def array(
         tagged=tagged,
         of=of,
         empty_is_null=empty_is_null,
+        asked=asked,
     )
 
 
@@ -341,6 +346,32 @@ class Message(Struct):
     def newest_version(self) -> int:
         """The newest version that can carry what this message holds, where that is not the newest of its API."""
         return self.API.stable.high
+
+    def asked(self, version: int) -> int | None:
+        """How many topics, partitions, groups and the like a request names: its answer has no more. None: there may be any number of them."""
+        return _count_elements(self)
+
+
+@cache
+def _arrays(cls: type[Struct]) -> tuple[tuple[str, bool], ...]:
+    """Name of each array, and whether its elements have arrays, too."""
+    return tuple((f.name, isinstance(f.of, type) and bool(_arrays(f.of))) for f in cls.FIELDS if f.kind == "array")
+
+
+def _count_elements(part: Struct) -> int | None:
+    """Of all arrays; None if one of them is None, which stands for all that there is."""
+    total = 0
+    for name, nested in _arrays(type(part)):
+        items = getattr(part, name)
+        if items is None:
+            return None
+        total += len(items)
+        for item in items if nested else ():
+            inner = _count_elements(item)
+            if inner is None:
+                return None
+            total += inner
+    return total
 
 
 class Api:

@@ -83,6 +83,10 @@ class BatchRequest:
         """As a message says it."""
         return self._template.newest
 
+    def asked(self, version: int) -> int:
+        """As a message says it: a topic and its partition."""
+        return 2
+
     def encode(self, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
         """Its frame."""
         return self._template.frame(self._records, version, correlation_id, client_id)

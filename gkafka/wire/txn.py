@@ -104,12 +104,12 @@ class AddPartitionsToTxnPartitionResult(Struct):
 
 class AddPartitionsToTxnTopicResult(Struct):
     name: str = string()
-    results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult)
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult, asked=True)
 
 
 class AddPartitionsToTxnResult(Struct):
     transactional_id: str = string("4+")
-    topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "4+")
+    topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "4+", asked=True)
 
 
 @message(key=24, versions="0-5", flexible="3+")
@@ -118,8 +118,8 @@ class AddPartitionsToTxnResponse(Message):
 
     throttle_time_ms: int = int32()
     error_code: int = int16("4+", ignorable=True)
-    results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+")
-    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "0-3")
+    results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+", asked=True)
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "0-3", asked=True)
 
 
 # -- AddOffsetsToTxn, TxnOffsetCommit ----------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 class TxnOffsetCommitResponseTopic(Struct):
     name: str = string()
-    partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
+    partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition, asked=True)
 
 
 @message(key=28, versions="0-5", flexible="3+")
@@ -184,7 +184,7 @@ class TxnOffsetCommitResponse(Message):
     """What became of each position. KIP-98; KIP-219 (v1); KIP-447 errors of members (v3)."""
 
     throttle_time_ms: int = int32()
-    topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)
+    topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic, asked=True)
 
 
 # -- EndTxn ------------------------------------------------------------------------------------------------------------

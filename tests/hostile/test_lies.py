@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.exceptions import KafkaException
+from gkafka.exceptions import KafkaException, ProtocolError
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.testing import Edit, MockCluster
+from gkafka.wire.metadata import MetadataResponseBroker
 from tests.hostile.life import QUICK
 
 TOPIC = "lies"
@@ -111,3 +112,14 @@ def test_a_broker_that_once_denied_to_have_metadata_is_asked_again(cluster: Mock
     assert cluster.count("ApiVersions") < 10, "not in a storm"
     until(client, lambda: connects(client))
     assert client.get_producer().produce(TOPIC, b"x").result(SOON_S).offset == 0
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_metadata_of_too_many_entries_are_not_asked_for_three_times(handler: str) -> None:
+    """Each try takes as long as reading so many does, and ends the same way."""
+    with MockCluster(topics={}) as cluster, KafkaClient(cluster.bootstrap, handler=handler, **QUICK, max_response_bytes=16 << 20) as client:
+        brokers = [MetadataResponseBroker(node_id=node, host="h", port=1) for node in range(100_001)]
+        cluster.on("Metadata", Lying(lambda answer: setattr(answer, "brokers", brokers)).edit, times=None)
+        with pytest.raises(ProtocolError, match="more than 100000 entries"):
+            client.connect(10 * SOON_S)
+        assert cluster.count("Metadata") == 1

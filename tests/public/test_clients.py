@@ -25,6 +25,7 @@ from gkafka.exceptions import (
 )
 from gkafka.hosts import parse_hosts, parse_source_address
 from gkafka.testing import Delay, Edit, Error, MockCluster
+from gkafka.wire.apiversions import ApiVersionsRequest
 from tests.handlers.hub import run_script
 from tests.net.certificates import Certificates
 from tests.net.channel_peers import Conversation, closed_port, peer
@@ -633,3 +634,18 @@ def test_large_answers_are_decoded_off_the_hub(make_cluster: Any, connect: Any, 
     consumer = client.get_consumer("t0")
     assert len(consumer.consume(LIMIT_S * 1000).value) == 100_000
     assert "decode" not in apart
+
+
+def test_a_fetch_of_many_partitions_is_decoded_off_the_hub(make_cluster: Any, connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart: list[str] = []
+    client = connect(make_cluster(topics={"t": 5000}))
+    offload = client.handler.offload
+
+    def spy(fn: Any, *args: Any) -> Any:
+        apart.append(getattr(fn, "__name__", "") + getattr(args[0], "api", ApiVersionsRequest.API).name)
+        return offload(fn, *args)
+
+    monkeypatch.setattr(client.handler, "offload", spy)
+    client.get_producer().produce("t", b"x", partition=4000).result(LIMIT_S)
+    assert client.get_consumer("t").consume(LIMIT_S * 1000).value == b"x"
+    assert "decodeFetch" in apart

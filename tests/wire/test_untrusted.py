@@ -22,11 +22,24 @@ from gkafka.wire.apis import (
     parse_api_versions,
 )
 from gkafka.wire.apiversions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from gkafka.wire.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from gkafka.wire.groups import FindCoordinatorResponse
-from gkafka.wire.metadata import MetadataRequest, MetadataResponse
-from gkafka.wire.produce import ProduceResponse
-from gkafka.wire.schema import Message
+from gkafka.wire.codec import decoder
+from gkafka.wire.epochs import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
+from gkafka.wire.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from gkafka.wire.groups import DescribeGroupsRequest, FindCoordinatorRequest, FindCoordinatorResponse
+from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from gkafka.wire.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from gkafka.wire.primitives import Malformed, read_within
+from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from gkafka.wire.schema import Message, Struct
 from tests.effort import quick_and_thorough
 from tests.wire.recorded import EVERY_API, MESSAGES, Golden, golden
 
@@ -373,4 +386,93 @@ def test_a_connection_bounds_entries_by_its_largest_answer(most: int, given: int
         connection.prepare(ApiVersionsRequest(), None, 0.0, 1.0)
         sent = connection.unanswered[-1]
         with contextlib.nullcontext() if fits else pytest.raises(ProtocolError, match=f"b1:9092: .*more than {most} entries"):
+            connection.decode(sent, memoryview(frame))
+
+
+def _named(count: int) -> dict[str, Message]:
+    """Requests that name a topic with so many partitions, or so many groups or topics."""
+    each = range(count)
+    return {
+        "Fetch": FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=p) for p in each])]),
+        "Produce": ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=p) for p in each])]),
+        "ListOffsets": ListOffsetsRequest(
+            topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=p) for p in each])]
+        ),
+        "OffsetCommit": OffsetCommitRequest(
+            topics=[OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=p) for p in each])]
+        ),
+        "OffsetFetch": OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=list(each))]),
+        "OffsetForLeaderEpoch": OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=p) for p in each])]
+        ),
+        "Metadata": MetadataRequest(topics=[MetadataRequestTopic(name=f"t{p}") for p in each]),
+        "FindCoordinator": FindCoordinatorRequest(coordinator_keys=[f"g{p}" for p in each]),
+        "DescribeGroups": DescribeGroupsRequest(groups=[f"g{p}" for p in each]),
+    }
+
+
+def _answer(api: Api, version: int, count: int) -> bytes:
+    """One with so many elements in each innermost array of what was asked for, all at their defaults."""
+
+    def filled(cls: type[Struct]) -> Struct:
+        made = cls()
+        for field in cls.FIELDS:
+            if field.asked and version in field.versions:
+                assert isinstance(field.of, type)
+                inner = any(f.asked and version in f.versions for f in field.of.FIELDS)
+                setattr(made, field.name, [filled(field.of)] if inner else [field.of()] * count)
+        return made
+
+    return b"".join(encode_response(filled(api.response), version, 1))[4:]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", _named(1))
+def test_an_answer_has_no_more_partitions_than_were_asked_for(name: str) -> None:
+    few, many = _named(3)[name], _named(30_000)[name]
+    for version in few.API.stable.each():
+        if name == "FindCoordinator" and version < 4:
+            continue
+        frame = _answer(few.API, version, 30_000)
+        began = time.perf_counter()
+        with pytest.raises(ProtocolError, match=r"more than the \d+ entries that can answer what was asked at byte \d+ of \d+"):
+            decode_response(few.API, version, frame, asked=few.asked(version))
+        assert time.perf_counter() - began < 0.2
+        decode_response(few.API, version, _answer(few.API, version, 3), asked=few.asked(version))
+        decode_response(few.API, version, frame, asked=many.asked(version))
+
+
+def test_what_asks_for_all_is_answered_with_any_number() -> None:
+    assert MetadataRequest(topics=None).asked(12) is None
+    assert MetadataRequest(topics=[]).asked(0) is None, "which asks for all, too"
+    assert MetadataRequest(topics=[]).asked(1) == 0
+    assert OffsetFetchRequest(group_id="g", topics=None).asked(8) is None
+    assert FetchRequest(session_id=1, session_epoch=5).asked(12) is None, "nobody said what the session holds"
+    assert FetchRequest(session_id=1, session_epoch=5, in_session=7).asked(12) == 7
+
+
+def test_who_says_no_bound_reads_little() -> None:
+    """A decoder that is called without read_within(): what is small, and no more."""
+    _, _, frame = _of_entries(400_000)["one array"]
+    read = decoder(ApiVersionsResponse, 0, False)
+    with pytest.raises(Malformed, match="nobody said how many"):
+        read(memoryview(frame), 4)
+    read_within(400_000, read, memoryview(frame), 4)
+    _, _, frame = _of_entries(1_000)["one array"]
+    read(memoryview(frame), 4)
+
+
+def test_a_broker_has_no_thousands_of_apis() -> None:
+    with pytest.raises(ProtocolError, match="ApiVersions response v0: more than 1000 entries"):
+        parse_api_versions(_of_entries(100_000)["one array"][2], 0)
+
+
+def test_a_connection_holds_answers_to_what_was_asked() -> None:
+    connection = Connection("b1:9092", client_id=None, broker_version="2.8.0", max_response_bytes=100 << 20, known_as="2.8.0")
+    connection.connecting()
+    connection.connected(0.0)
+    for count, fits in ((30_000, True), (3, False)):
+        connection.prepare(_named(count)["ListOffsets"], None, 0.0, 1.0)
+        sent = connection.unanswered[-1]
+        frame = _answer(sent.api, sent.version, 30_000)
+        with contextlib.nullcontext() if fits else pytest.raises(ProtocolError, match=r"b1:9092: ListOffsets .*can answer what was asked"):
             connection.decode(sent, memoryview(frame))
