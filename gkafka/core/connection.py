@@ -132,6 +132,11 @@ def _has_no_api_versions(broker_version: str) -> bool:
     return ApiVersionsRequest.API.key not in Versions.for_broker(broker_version).ranges
 
 
+def _api(ask: Ask) -> str:
+    """Its name, with which what is asked begins."""
+    return ask.value.partition(" ")[0]
+
+
 # -- frames ------------------------------------------------------------------------------------------------------------
 HINTS = (
     (b"HTTP", "the peer speaks HTTP; is this the port of a web server?"),
@@ -143,8 +148,11 @@ HINTS = (
 )
 
 
-def frame_size(prefix: Buffer, limit: int, peer: str, smallest: int = SMALLEST_FRAME) -> int:
-    """The size that a frame's first four bytes claim, checked before memory is taken for it. limit, smallest: what is allowed.
+def frame_size(
+    prefix: Buffer, limit: int, peer: str, smallest: int = SMALLEST_FRAME, accepted: str = "accepted here (option max_response_bytes)"
+) -> int:
+    """The size that a frame's first four bytes claim, checked before memory is taken for it. limit, smallest: what is allowed; accepted: when, or by
+    which option.
 
     Raises ProtocolError for a size that cannot be, with a hint if the bytes are those of another protocol.
     """
@@ -157,10 +165,7 @@ def frame_size(prefix: Buffer, limit: int, peer: str, smallest: int = SMALLEST_F
             raise ProtocolError(f"{peer}: not a Kafka broker's answer: {hint}", broker=peer)
     if first.isascii() and first.decode().isprintable():
         raise ProtocolError(f"{peer}: not a Kafka broker's answer: it begins with the text {first.decode()!r}", broker=peer)
-    if size > limit:
-        why = f"more than the {limit} that are accepted here (option max_response_bytes)"
-    else:
-        why = "negative" if size < 0 else "too small for an answer"
+    why = f"more than the {limit} that are {accepted}" if size > limit else "negative" if size < 0 else "too small for an answer"
     raise ProtocolError(f"{peer}: an answer claims a size of {size} bytes, which is {why}", broker=peer)
 
 
@@ -269,7 +274,7 @@ class Connection:
 
         Raises ProtocolError for an answer that is none, UnsupportedVersion or another BrokerError for one that refuses.
         """
-        self._check_id(frame, self._asked_id, "ApiVersions")
+        self._check_id(frame, self._asked_id, _api(self._ask))
         if self._ask in PROVES:
             self.taken_for = PROVES[self._ask]
             self._quiet_s = max(self._quiet_s, 4 * (now - self._asked_at))  # a slow broker gets the time that it needs
@@ -426,15 +431,24 @@ class Connection:
         """See the function of this name."""
         limit = self._max_response_bytes
         try:
-            if self.state is State.OPEN:
-                return frame_size(prefix, limit, self.peer)
-            return frame_size(prefix, min(limit, LARGEST_FIRST_ANSWER), self.peer, 0 if self.bare else SMALLEST_FRAME)
+            if self.state is State.OPEN or limit <= LARGEST_FIRST_ANSWER:
+                return frame_size(prefix, limit, self.peer, 0 if self.bare else SMALLEST_FRAME)
+            return frame_size(
+                prefix, LARGEST_FIRST_ANSWER, self.peer, 0 if self.bare else SMALLEST_FRAME, "accepted before the connection is open"
+            )
         except ProtocolError as exc:
-            opening = {State.NEGOTIATING: self.asked, State.AUTHENTICATING: "SaslAuthenticate"}
-            waited_for = next((sent.api.name for sent in self.unanswered), opening.get(self.state))
-            if waited_for is None:
-                raise
-            raise ProtocolError(f"{exc} (in place of the answer to {waited_for})", broker=self.broker, api=waited_for) from None
+            api, what = self._waited_for()
+            raise ProtocolError(f"{exc} (in place of the answer to {what})" if what else str(exc), broker=self.broker, api=api) from None
+
+    def _waited_for(self) -> tuple[str | None, str]:
+        """Whose answer comes next: the API, and what was asked."""
+        if self.state is State.NEGOTIATING:
+            return _api(self._ask), self.asked
+        if self.state is State.AUTHENTICATING:
+            api = "SaslAuthenticate" if self.bare else self._asked_api.name
+            return api, api
+        api = next((sent.api.name for sent in self.unanswered), "")
+        return api or None, api
 
     @property
     def in_flight(self) -> int:

@@ -446,3 +446,40 @@ def test_what_was_in_flight_is_lost_once() -> None:
     assert made.state is State.CLOSED
     with pytest.raises(RuntimeError, match="closed"):
         made.prepare(MetadataRequest(topics=None), "b", 0.0, 1.0)
+
+
+# -- what an error tells while the connection is opened
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        (100 << 20, "more than the 1048576 that are accepted before the connection is open"),
+        (1000, r"more than the 1000 .*max_response_bytes"),
+    ],
+)
+def test_the_bound_before_a_connection_is_open_is_called_what_it_is(limit: int, told: str) -> None:
+    made = connection(max_response_bytes=limit)
+    made.connected(0.0)
+    with pytest.raises(ProtocolError, match=told) as raised:
+        made.frame_size(struct.pack(">i", 1 << 21))
+    assert (raised.value.broker, raised.value.api) == (1, "ApiVersions")
+
+
+def test_an_error_names_the_api_of_the_question_that_was_asked() -> None:
+    made = connection()
+    made.connected(0.0)
+    made.gave_up(Outcome.SILENT)
+    cid = sent_header(made.connected(0.0))[2]
+    with pytest.raises(ProtocolError, match=r"where DescribeGroups \(\d+\) is to be answered") as raised:
+        made.negotiated(memoryview(struct.pack(">ii", cid + 1, 0)), 0.0)
+    assert (raised.value.broker, raised.value.api) == (1, "DescribeGroups")
+    with pytest.raises(ProtocolError, match=r"in place of the answer to .*DescribeGroups v0 of no group") as raised:
+        made.frame_size(struct.pack(">i", -5))
+    assert (raised.value.broker, raised.value.api) == (1, "DescribeGroups")
+
+
+def test_an_error_of_a_size_that_nothing_asked_for_names_the_broker() -> None:
+    made = connection("0.9.0.1")
+    made.connected(0.0)
+    with pytest.raises(ProtocolError, match="b1:9092") as raised:
+        made.frame_size(struct.pack(">i", -5))
+    assert (raised.value.broker, raised.value.api) == (1, None)

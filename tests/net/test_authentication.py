@@ -83,7 +83,12 @@ def test_a_refusal_fails_all_that_waited_with_it(handler: Handler) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [((1 << 20) + 1, "more than the 1048576 that are accepted here"), (2**31 - 1, "more than the"), (-5, "negative")]
+    ("size", "text"),
+    [
+        ((1 << 20) + 1, "more than the 1048576 that are accepted before the connection is open"),
+        (2**31 - 1, "more than the"),
+        (-5, "negative"),
+    ],
 )
 def test_a_stranger_that_claims_a_large_answer_gets_no_memory(handler: Handler, size: int, text: str) -> None:
     """Before it is authenticated, whatever max_response_bytes allows later."""
