@@ -41,7 +41,8 @@ GIVEN_BY_TOPIC = ("self", "topic", "cluster")
 CODECS = (None, "none", "gzip", "snappy", "lz4", "zstd", "auto")
 ACKS = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1, "-1": -1}
 MiB = 1 << 20
-KEY_TEXT = re.compile(r"[A-Za-z0-9+/=\s]{100,}")  # base64; the name of a file is shorter, or holds a dot or a dash
+KEY_TEXT = re.compile(r"[A-Za-z0-9+/=\s]{100,}|\s*M[A-Za-z0-9+/=\s]{40,}")
+"""Base64; the name of a file is shorter, or holds a dot or a dash. Every key begins with an M (DER's SEQUENCE); one of Ed25519 has 64 characters."""
 NOT_UTF8 = "it holds halves of characters, which UTF-8 has not: is the file that it comes from in another encoding?"
 INT32 = (1 << 31) - 1  # of a time in ms that goes to the broker
 

@@ -41,6 +41,8 @@ REFUSED = 58
 LONGEST_CHALLENGE = 1 << 16  # bytes; GSSAPI's tickets are the largest that brokers send
 LONGEST_TEXT = 300  # characters of a broker's own text that an error repeats
 RECOGNIZABLE = 8
+BASE64 = "A-Za-z0-9+/_-"
+URL_SAFE = str.maketrans("+/", "-_")
 """So many characters of a secret in a text are no chance."""
 SHORTEST_S = 0.1
 """No broker has a client authenticate more often than that; Kafka's own sessions last minutes."""
@@ -295,19 +297,25 @@ class Authentication:
 def masked(text: str, secrets: Iterable[Secret]) -> str:
     """A peer's text without our secrets: as they are, as JSON writes them, in base64 wherever they stand in it, whole or cut off."""
     forms: set[str] = set()
+    coded: set[str] = set()
     for secret in filter(None, secrets):
         plain = secret.reveal()
-        forms |= {plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1], *_in_base64(plain.encode(errors="replace"))}
+        forms |= {plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]}
+        coded |= _in_base64(plain.encode(errors="replace"))
     # All of them whole, before any beginning: that of one may be the beginning of another, whose end would stay.
-    for form in sorted(forms, key=len, reverse=True):
-        text = text.replace(form, "***")
-    return _without_beginnings(text, forms)
+    for form in sorted(forms | coded, key=len, reverse=True):
+        edge = f"[{BASE64}]?" if form in coded else ""  # that character tells some bits of it
+        text = re.sub(edge + re.escape(form) + edge, "***", text)
+    forms |= coded
+    text = _without_beginnings(text, forms)
+    return _without_beginnings(text[::-1], {form[::-1] for form in forms})[::-1]  # and without their ends, of what was cut off before them
 
 
 def _in_base64(plain: bytes) -> set[str]:
     """What is the same of it whatever stands around it, at each of the three places in a group that it may begin."""
     shifted = (base64.b64encode(bytes(shift) + plain).decode().rstrip("=") for shift in range(3))
-    return {text[begin:-1] for text, begin in zip(shifted, (0, 2, 3), strict=True) if len(text) - begin > RECOGNIZABLE}
+    forms = {text[begin:-1] for text, begin in zip(shifted, (0, 2, 3), strict=True) if len(text) - begin > RECOGNIZABLE}
+    return forms | {form.translate(URL_SAFE) for form in forms}
 
 
 def _without_beginnings(text: str, forms: Iterable[str]) -> str:

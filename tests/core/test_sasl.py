@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import random
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -374,8 +375,8 @@ def test_secrets_that_begin_alike_are_masked_to_their_ends() -> None:
     """A token endpoint is told a secret as it is, and as a form writes it: of the second one the end was left."""
     secrets = [Secret("s3cret of/the+client"), Secret("s3cret+of%2Fthe%2Bclient"), Secret("s3cret of another")]
     assert masked("".join(f"<{secret.reveal()}>" for secret in secrets), secrets) == "<***><***><***>"
-    coded = masked(base64.b64encode(b"the+client:s3cret+of%2Fthe%2Bclient").decode(), secrets)
-    assert coded.startswith("dGhlK2NsaWVudDp***")
+    coded = masked(base64.b64encode(b"someone+01:s3cret+of%2Fthe%2Bclient").decode(), secrets)
+    assert coded.startswith("c29tZW9uZSswMT***"), "the next character has two bits of the secret"
     assert len(coded) < 22
     assert masked("no s3cret+of%2Fthe%2Bcl here", secrets) == "no *** here"
     assert masked("no s3cret of ano here", secrets) == "no *** here"
@@ -394,6 +395,24 @@ def test_what_a_peer_repeats_of_a_secret_is_masked_however_it_writes_it(secret: 
     if len(secret) > 12:
         assert masked(f"got {secret[:12]}", hidden) == "got ***"
     assert masked("nothing of it", [*hidden, Secret()]) == "nothing of it"
+
+
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_no_edge_of_a_secret_in_base64_is_left(encode: Callable[[bytes], bytes]) -> None:
+    secret = "s3cret?>of~~the??client"
+    for before in range(4):
+        for behind in range(4):
+            text = encode(b"a" * before + secret.encode() + b"b" * behind).decode().rstrip("=")
+            left, _, right = masked(text, [Secret(secret)]).partition("***")
+            assert len(left) * 6 <= before * 8, "bits"
+            assert len(right) * 6 <= behind * 8 + 4, "four of them may fill the last character"
+
+
+def test_a_secret_that_was_cut_off_at_its_start_is_masked() -> None:
+    secret = Secret("s3cret/of the+client")
+    assert masked("...cret/of the+client, no", [secret]) == "...***, no"
+    coded = base64.b64encode(secret.reveal().encode() + b"!").decode()
+    assert masked(f"...{coded[5:-2]}, no", [secret]).startswith("...***")
 
 
 @pytest.mark.parametrize("password", ["broker", "p", "somebody"])

@@ -272,6 +272,17 @@ def test_a_key_whose_first_line_was_left_out_is_not_taken_for_a_files_name_and_s
     assert KEY[:40] not in told
 
 
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient])
+@pytest.mark.parametrize("more", [{}, {"ssl_certfile": "ca.pem"}, {"no_such_option": 1}], ids=["alone", "with a certificate", "misnamed"])
+def test_the_body_of_a_short_key_is_not_shown(skin: Any, more: dict[str, Any]) -> None:
+    """One of Ed25519 in PKCS8 is a line of 64 characters, and may be taken for a file's name."""
+    body = "MC4CAQAwBQYDK2VwBCIEI" + KEY[:43]
+    hosts = {"hosts": "127.0.0.1:1"} if skin is KafkaClient else {"bootstrap_servers": "127.0.0.1:1"}
+    for text in (body, f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"):
+        told = failing(lambda text=text: skin(**hosts, handler="threading", security_protocol="SSL", ssl_keyfile=text, **more))
+        assert body not in told
+
+
 def test_a_files_name_that_is_wrong_is_still_shown() -> None:
     assert "ssl_cafile='/no/such/ca.pem': there is no such file" in failing(
         lambda: KafkaClient("localhost:1", handler="threading", security_protocol="SSL", ssl_cafile="/no/such/ca.pem")
