@@ -28,7 +28,7 @@ def compacted_log(run: GroupRun) -> None:
     time.sleep(1.2)
     write(run, producer, keyed=True, aborts=False)
     full = len(run.stage.dump(list(run.topics)))
-    until(lambda: len(run.stage.dump(list(run.topics))) < full * 0.7, "the logs are compacted", 60.0, pause=0.5)
+    until(lambda: len(run.stage.dump(list(run.topics))) < full * 0.7, "the logs are compacted", 180.0, pause=0.5)
     keep(run)
     for turn in range(4):
         write(run, producer, keyed=False, aborts=turn > 0)
