@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import os
 import random
@@ -191,6 +192,23 @@ class Jvm:
     def send(self, number: int) -> None:
         assert self._process is not None, f"{self.name} was never started"
         self._process.send_signal(number)
+
+    def freeze(self, *, timeout: float = 5) -> None:
+        """SIGSTOP, and wait until each thread stands still: on a busy machine one may have written an answer meanwhile."""
+        self.send(signal.SIGSTOP)
+        deadline = time.monotonic() + timeout
+        while any(state not in "Tt" for state in self._states()):
+            if time.monotonic() > deadline:
+                raise self.failed(f"did not stand still within {timeout:g} s")
+            time.sleep(0.002)
+
+    def _states(self) -> list[str]:
+        """Of its threads, as /proc has them."""
+        states = []
+        for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                states.append(stat.read_text().rpartition(")")[2].split()[0])
+        return states
 
     def wait(self, timeout: float) -> None:
         assert self._process is not None

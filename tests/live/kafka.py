@@ -279,7 +279,7 @@ class KafkaCluster:
     def suspend_zookeeper(self) -> None:
         """Stop ZooKeeper's process as it is; nothing of it answers until `resume_zookeeper`."""
         assert self._zookeeper is not None
-        self._zookeeper.send(signal.SIGSTOP)
+        self._zookeeper.freeze()
 
     def resume_zookeeper(self) -> None:
         """Let it go on."""
@@ -299,7 +299,7 @@ class KafkaCluster:
 
     def suspend(self, node: Node | int) -> None:
         """SIGSTOP: the node accepts connections (its kernel does) and answers nothing."""
-        self._node(node).jvm.send(signal.SIGSTOP)
+        self._node(node).jvm.freeze()
 
     def resume(self, node: Node | int) -> None:
         self._node(node).jvm.send(signal.SIGCONT)
