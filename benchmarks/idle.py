@@ -20,6 +20,7 @@ def idle_consumer(client: gkafka.KafkaClient, topic: str, seconds: float) -> flo
     with client.get_consumer(topic, "idle") as consumer:
         while not consumer.assignment():
             consumer.consume(100)
+        consumer.consume(2000)  # what a beginning takes is no idling
         return used(lambda: consumer.consume(seconds * 1000))
 
 
