@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
 
 from gkafka.brokererrors import (
-    BrokerError,
     FencedMemberEpoch,
     GroupIdNotFound,
     IllegalGeneration,
@@ -34,7 +33,7 @@ from gkafka.core.backoff import Backoff
 from gkafka.core.consumergrouprequests import JOIN, Heartbeats, explained, goodbye, names_of, read_target
 from gkafka.core.consumergroupstate import IN_GROUP, MOVES, ConsumerGroupOptions
 from gkafka.core.groupleader import Election, Made
-from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers
+from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers, passes
 from gkafka.core.groupstate import NO_GENERATION, Ask, Event, State, Ticket
 from gkafka.core.reconciliation import Reconciliation
 from gkafka.exceptions import ProtocolError
@@ -228,7 +227,7 @@ class ConsumerGroup(GroupMachine):
         elif isinstance(error, FENCES):
             self._fenced(error)
             self._pause(Kind.BEAT, error, answer.now)
-        elif error.retriable or not isinstance(error, BrokerError):
+        elif passes(error):
             self._look_at_coordinator(error, answer.ask.to)
             self._pause(Kind.BEAT, error, answer.now)
         elif isinstance(error, TopicAuthorizationFailed):

@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gkafka.brokererrors import (
-    BrokerError,
     FencedInstanceId,
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -28,7 +27,7 @@ from gkafka.common import TopicPartition
 from gkafka.core.assignors import Assignor, GroupMember
 from gkafka.core.backoff import Backoff
 from gkafka.core.groupleader import Election, Made, read_members
-from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers
+from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers, passes
 from gkafka.core.grouprequests import Membership, heartbeat, join, leave, sync
 from gkafka.core.groupstate import IN_GROUP, MOVES, NEVER, NO_GENERATION, Ask, Event, GroupOptions, Lane, State, Ticket, Verdict
 from gkafka.exceptions import AssignmentError, ProtocolError
@@ -252,7 +251,7 @@ class Group(GroupMachine):
         elif isinstance(error, FENCES):
             self._fenced(error)
             self._pause(Kind.ROUND, error, answer.now)
-        elif error.retriable or isinstance(error, (RebalanceInProgress, MemberIdRequired)) or not isinstance(error, BrokerError):
+        elif passes(error) or isinstance(error, (RebalanceInProgress, MemberIdRequired)):
             self._look_at_coordinator(error, answer.ask.to)
             self._pause(Kind.ROUND, error, answer.now)
         else:
@@ -301,7 +300,7 @@ class Group(GroupMachine):
         elif isinstance(error, RebalanceInProgress):
             self._begin(self._rejoin or "the group is rebalancing")
             self._move(Event.REBALANCE)
-        elif error.retriable or not isinstance(error, BrokerError):
+        elif passes(error):
             self._look_at_coordinator(error, answer.ask.to)
             self._pause(Kind.ROUND, error, answer.now)
         else:
@@ -328,7 +327,7 @@ class Group(GroupMachine):
             self._look_at_coordinator(error, answer.ask.to)
             self._pause(Kind.BEAT, error, answer.now)
             self._beat_at = 0.0
-            if isinstance(error, BrokerError) and not error.retriable:
+            if not passes(error):
                 self._break(error)
 
     def _is_mine(self, ask: Ask) -> bool:

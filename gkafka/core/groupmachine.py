@@ -21,7 +21,16 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from gkafka.brokererrors import COORDINATOR, AuthenticationError, BrokerError, FencedInstanceId, KafkaException, RequestTimedOut, error_for
+from gkafka.brokererrors import (
+    COORDINATOR,
+    AuthenticationError,
+    BrokerError,
+    FencedInstanceId,
+    KafkaException,
+    RequestTimedOut,
+    UnknownError,
+    error_for,
+)
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.consumergroupstate import ConsumerGroupOptions
@@ -54,7 +63,7 @@ from gkafka.wire.schema import Message
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["Answer", "GroupMachine", "Kind", "MakeMachine", "Readers"]
+__all__ = ["Answer", "GroupMachine", "Kind", "MakeMachine", "Readers", "passes"]
 
 log = logging.getLogger(__name__)
 
@@ -426,6 +435,8 @@ class GroupMachine(abc.ABC):
 
     def _pause(self, kind: Kind, error: KafkaException, now: float) -> None:
         until = self._flying.pause(kind, now)
+        if isinstance(error, UnknownError) and not isinstance(self._troubles.get(kind), UnknownError):
+            log.warning("group %r, member %r: %s; it is tried again for as long as that lasts", self.options.group, self._name, error)
         self._troubles[kind] = error
         log.debug("group %r, member %r: %s; again in %.3f s", self.options.group, self._name, error, until - now)
 
@@ -441,7 +452,7 @@ class GroupMachine(abc.ABC):
         self.coordinator = coordinator_of(answer.response)
 
     def _not_found(self, answer: Answer, error: KafkaException) -> None:
-        if error.retriable or not isinstance(error, BrokerError):
+        if passes(error):
             self._pause(Kind.FIND, error, answer.now)
             if self.state is State.LEAVING and not self._may_try_farewell():
                 self._farewell = None
@@ -458,8 +469,7 @@ class GroupMachine(abc.ABC):
         log.debug("group %r: %s", self.options.group, error)
         self._look_at_coordinator(error, answer.ask.to)
         is_silent = isinstance(error, KafkaTimeoutError)  # whoever waits for this has waited long enough
-        passes = not is_silent and (error.retriable or not isinstance(error, BrokerError))
-        if self.state is State.LEAVING and passes and self._may_try_farewell():
+        if self.state is State.LEAVING and not is_silent and passes(error) and self._may_try_farewell():
             self._farewell = answer.ask.request
             self._pause(Kind.LEAVE, error, answer.now)
 
@@ -508,6 +518,13 @@ class GroupMachine(abc.ABC):
     def _report(self, problem: KafkaException) -> None:
         log.error("group %r, member %r: %s", self.options.group, self._name, problem)
         self._problems.append(problem)
+
+
+def passes(error: KafkaException) -> bool:
+    """May the same request be answered well later? So may what the coordinator does not know how to answer: another member's metadata, which it
+    cannot read, are in the way until that member is gone (Kafka 4: UNKNOWN_SERVER_ERROR).
+    """
+    return error.retriable or isinstance(error, UnknownError) or not isinstance(error, BrokerError)
 
 
 def _error_of(ask: Ask, response: Any, group: str) -> KafkaException | None:

@@ -387,6 +387,17 @@ def test_what_the_coordinator_will_never_take_ends_the_membership(code: int) -> 
     assert rig.group.error is rig.problems[0]
 
 
+def test_what_the_coordinator_does_not_know_how_to_answer_is_tried_again() -> None:
+    rig = Rig()
+    rig.stable(0)
+    for _ in range(3):
+        rig.beat(0, code=-1)
+        rig.poll(1.0)
+    assert (rig.problems, rig.group.state) == ([], State.STABLE)
+    rig.beat(1, {T: [0]})
+    assert rig.group.trouble is None
+
+
 @pytest.mark.parametrize("said", [True, False], ids=["by the broker", "by the tables"])
 def test_brokers_without_such_groups_are_refused_with_what_to_do(said: bool) -> None:
     rig = Rig()

@@ -17,6 +17,7 @@ from gkafka.brokererrors import (
     NotCoordinatorForGroup,
     OffsetMetadataTooLarge,
     RebalanceInProgress,
+    UnknownError,
     UnknownMemberId,
 )
 from gkafka.core.assignors import Assignment, GroupMember, Topics
@@ -150,6 +151,38 @@ def test_a_join_is_tried_again_after_a_pause(code: int) -> None:
     rig.join(1)
     rig.sync(0)
     assert rig.owned() == partitions(0)
+
+
+def test_what_the_coordinator_does_not_know_how_to_answer_is_told_once_and_tried_for_as_long_as_that_lasts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kafka 4 says UNKNOWN_SERVER_ERROR to every member while the metadata of one cannot be read."""
+    rig = Rig()
+    rig.stable(0)
+    rig.beat(27)
+    rig.told()
+    for _ in range(50):
+        rig.refuse(JoinGroupRequest, -1)
+        assert not rig.wants(JoinGroupRequest), "not at once"
+        assert rig.group.state is State.JOINING
+        rig.poll(1.5)
+        rig.polled()
+        rig.beat(27)
+    assert isinstance(rig.group.trouble, UnknownError)
+    rig.join(2)
+    for _ in range(3):
+        rig.refuse(SyncGroupRequest, -1)
+        rig.poll(1.5)
+    rig.sync(0, 1)
+    rig.told()
+    rig.beat(-1)
+    rig.poll(1.5)
+    rig.beat()
+    assert (rig.owned(), rig.group.state, rig.group.trouble) == (partitions(0, 1), State.STABLE, None)
+    assert (rig.problems, rig.group.losses) == ([], 0)
+    told = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert len(told) == 3, told  # of JoinGroup, of SyncGroup, of a heartbeat
+    assert all("it is tried again" in text for text in told)
 
 
 @pytest.mark.parametrize("code", [23, 24, 26, 30, 35, 81, 82])

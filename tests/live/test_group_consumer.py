@@ -14,9 +14,11 @@ import pytest
 from confluent_kafka import Consumer as Theirs
 
 from gkafka import KafkaClient
+from gkafka.broker import CONTROL
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
 from gkafka.exceptions import CommitFailedError, ConsumerStoppedException, FencedInstanceId, UnsupportedVersion
+from gkafka.wire.groups import JoinGroupRequest, JoinGroupRequestProtocol, LeaveGroupRequest, MemberIdentity
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 from tests.live.sharing import LIMIT_S, add_partitions, fill, until
@@ -93,6 +95,33 @@ def test_members_divide_a_topic_and_take_over_from_who_leaves(
 def test_brokers_without_groups_are_told_apart(version: str, join: Join, new_topic: Callable[..., str]) -> None:
     with pytest.raises(UnsupportedVersion, match="JoinGroup"):
         join(new_topic(1), "g")
+
+
+@pytest.mark.parametrize("garbage", [b"\xff" * 7, b"\x00\x01\x00\x00\x00\x01\x00\x03abc\x7f\xff\xff\xff"], ids=["nonsense", "cut short"])
+def test_a_member_whose_metadata_nobody_can_read_is_outlived(
+    garbage: bytes,
+    join: Join,
+    peer: Peer,
+    connect: Callable[..., KafkaClient],
+    new_topic: Callable[..., str],
+    new_name: Callable[[str], str],
+) -> None:
+    """Kafka 4 answers each JoinGroup with UNKNOWN_SERVER_ERROR until that member is taken out of the group."""
+    topic, group = new_topic(4), new_name("group")
+    member = join(topic, group, assignors=["range"])
+    settle(lambda: len(member.assignment()) == 4, member)
+    stranger = connect()
+    broker = stranger.cluster.get_group_coordinator(group)
+    ask = JoinGroupRequest(group_id=group, session_timeout_ms=6000, rebalance_timeout_ms=6000, protocol_type="consumer")
+    ask.protocols = [JoinGroupRequestProtocol(name="range", metadata=garbage)]
+    ask.member_id = broker.call(("by hand", group), ask, timeout_s=LIMIT_S).member_id  # MEMBER_ID_REQUIRED comes with it
+    parked = stranger.handler.spawn(broker.call, ("by hand", group), ask, timeout_s=LIMIT_S)
+    settle(lambda: "tried again after UnknownError" in member.explain().group, member)
+    broker.call(CONTROL, LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=ask.member_id)]), timeout_s=LIMIT_S)
+    settle(lambda: len(member.assignment()) == 4 and member.stats()["group"]["state"] == "stable", member)
+    assert parked.join(LIMIT_S)
+    places = fill(peer, topic, 4)
+    assert sorted(read(40, member)) == places
 
 
 def test_with_cooperative_sticky_what_stays_is_not_interrupted(
