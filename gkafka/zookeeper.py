@@ -226,8 +226,9 @@ class Registry:
         self._ids = f"/consumers/{group}/ids"
         self._owners = f"/consumers/{group}/owners/{topic}"
         self._odd: list[str] = []  # what was found there and is no claim
+        self._lasting: list[str] = []  # what was found among the members and is of no session
         errors = _kazoo().exceptions
-        self._exists, self._no_node = errors.NodeExistsError, errors.NoNodeError
+        self._exists, self._no_node, self._no_children = errors.NodeExistsError, errors.NoNodeError, errors.NoChildrenForEphemeralsError
         self._watch: Callable[[Any], None] = lambda event: on_event()
         self._on_state = on_state
 
@@ -276,13 +277,18 @@ class Registry:
         return stat is not None and self._is_ours(stat)
 
     def participants(self) -> list[str]:
-        """The ids of all members for this topic, sorted."""
-        found = []
-        for name in self._children(self._ids):
+        """The ids of all members for this topic, sorted. What is of no session would never end, and nobody would consume its share: it is no member."""
+        found: list[str] = []
+        lasting: list[str] = []
+        for name in sorted(self._children(self._ids)):
             data = self._data(f"{self._ids}/{name}")
             if data is not None and data[0] == self._topic.encode():
-                found.append(name)
-        return sorted(found)
+                (found if data[1].ephemeralOwner else lasting).append(name)
+        if lasting != self._lasting:
+            self._lasting = lasting
+            if lasting:
+                log.warning("%s holds %s, which is of no session and so no member: it gets no partition", self._ids, lasting[:10])
+        return found
 
     # -- partitions --------------------------------------------------------------------------------------------------------
     def owned(self) -> set[int]:
@@ -302,7 +308,8 @@ class Registry:
     def claim(self, leader: int, partition: int) -> bool:
         """Own a partition. False: somebody else does, under whatever leader's name."""
         path = self.path_of(leader, partition)
-        if self._claims().get(partition, set()) - {path.rpartition("/")[2]}:
+        claims = {name for name in self._claims().get(partition, ()) if not self._is_free(name)}
+        if claims - {path.rpartition("/")[2]}:
             return False
         if not self._create(path, self._member):
             return False
@@ -310,6 +317,35 @@ class Registry:
             return True
         self._delete(path)
         return False
+
+    def _is_free(self, name: str) -> bool:
+        """Has a claim gone, or is it of no session, which nobody would ever end? The latter is taken away.
+
+        Two members may want that at once, and the second one must not take away the claim that the first one put in its place: only who has a node
+        inside takes it away, with that, and there can be none inside what is of a session.
+        """
+        path = f"{self._owners}/{name}"
+        data = self._data(path)
+        if data is None or data[1].ephemeralOwner:
+            return data is None
+        mark = f"{path}/taken"
+        try:
+            if not self._create(mark, self._member):
+                return False  # another member is at it
+        except self._no_children:
+            return False
+        both = self._client.transaction()
+        both.delete(mark)
+        both.delete(path)
+        is_gone = not any(isinstance(result, Exception) for result in self._ask(both.commit_async()))
+        if is_gone:
+            log.warning("%s was of no session, so that no member had it: it was taken away", path)
+        else:
+            self._delete(mark)
+            log.error(
+                "%s is of no session, and cannot be taken away, since there is more inside: delete it, its partition is nobody's", path
+            )
+        return is_gone
 
     def _is_first(self, path: str, partition: int) -> bool:
         """Members that see different leaders claim under different names: of those who did so at once the first one owns it."""
@@ -389,7 +425,7 @@ class Registry:
     def _ask(self, asked: Any) -> Any:
         try:
             return _result(asked, max(0.5, self.session_s / CALLS))
-        except (self._exists, self._no_node, KafkaException):
+        except (self._exists, self._no_node, self._no_children, KafkaException):
             raise
         except Exception as exc:
             raise ZooKeeperError(f"ZooKeeper refused: {_told(exc)}") from exc

@@ -331,6 +331,27 @@ def test_garbage_among_the_znodes_is_left_alone(
     assert sorted(zookeeper.get_children(f"/consumers/{group}/owners/{topic}")) == ["1-99999999999", "nonsense"]
 
 
+def test_what_is_of_no_session_is_no_member_and_owns_nothing(
+    join: Callable[..., BalancedConsumer],
+    zookeeper: KazooClient,
+    new_topic: Callable[..., str],
+    new_name: Callable[[str], str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic, group = new_topic(4), new_name("group")
+    for path, data in (("ids/a", topic.encode()), (f"owners/{topic}/1-0", b"a"), (f"owners/{topic}/-1-2", b"\xff\xfe")):
+        zookeeper.create(f"/consumers/{group}/{path}", data, makepath=True)
+    zookeeper.create(f"/consumers/{group}/owners/{topic}/9-3/inside", makepath=True)
+    member = join(topic, group)
+    assert shares(member) == [[0, 1, 2]]
+    assert sum("no member: it gets no partition" in r.getMessage() for r in caplog.records) == 1
+    assert sum("it was taken away" in r.getMessage() for r in caplog.records) == 2
+    assert any("9-3 is of no session, and cannot be taken away" in r.getMessage() for r in caplog.records)
+    zookeeper.delete(f"/consumers/{group}/owners/{topic}/9-3", recursive=True)
+    others = [join(topic, group), join(topic, group)]
+    until(divided(member, *others, partitions=4))
+
+
 def test_auto_start_false_asks_nothing_of_zookeeper(
     join: Callable[..., BalancedConsumer], zookeeper: KazooClient, new_topic: Callable[..., str], new_name: Callable[[str], str]
 ) -> None:

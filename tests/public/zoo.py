@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoChildrenForEphemeralsError, NodeExistsError, NoNodeError
 
 if TYPE_CHECKING:
     from tests.public.aids import Runner
@@ -61,6 +61,8 @@ class Zoo:
         parent = path.rpartition("/")[0] or "/"
         if parent not in self.nodes:
             raise NoNodeError
+        if self.nodes[parent][1].ephemeralOwner:
+            raise NoChildrenForEphemeralsError
         self.nodes[path] = data, Stat(next(self._zxids), owner)
         self._tell(path, parent)
 
@@ -114,7 +116,7 @@ class ZooClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
             return Done(error=ConnectionLoss())
         try:
             return Done(what())
-        except (NoNodeError, NodeExistsError) as error:
+        except (NoNodeError, NodeExistsError, NoChildrenForEphemeralsError) as error:
             return Done(error=error)
 
     def ensure_path_async(self, path: str) -> Done:
