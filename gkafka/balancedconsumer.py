@@ -27,9 +27,9 @@ from gkafka.balancing import OF_THE_GROUP, Balancing, Callback
 from gkafka.checks import check_seconds
 from gkafka.common import OffsetType
 from gkafka.config import ConsumerConfig, check_keywords
-from gkafka.exceptions import KafkaException, PartitionOwnedError, ZooKeeperError
+from gkafka.exceptions import ConfigurationError, KafkaException, PartitionOwnedError, ZooKeeperError
 from gkafka.hosts import parse_zookeeper
-from gkafka.membershipprotocol import flaw_of, leader_id, share_of
+from gkafka.membershipprotocol import RangeProtocol, flaw_of, leader_id, share_of
 from gkafka.partition import Partition
 from gkafka.zookeeper import Registry, check_client, check_path, close_client, open_client
 
@@ -395,14 +395,19 @@ class BalancedConsumer(Balancing):
         return self._registry.participants()
 
     def _decide_partitions(self, participants: list[str]) -> set[Partition]:
-        """This member's share (documented). Raises ConfigurationError for what a membership protocol must not return."""
+        """This member's share (documented). A protocol that fails, or does not give each partition to one member, is told by consume(), and range
+        divides in its place: each member computes all shares, so all of them come to the same.
+        """
         known, everybody = self._topic.partitions, sorted(participants)
-        mine = share_of(self._membership_protocol, everybody, known, self._consumer_id)
         flaw = flaw_of(self._membership_protocol, everybody, known)
+        if flaw:
+            flaw += "; range divides in its place"
         if flaw != self._flaw:
             self._flaw = flaw
             if flaw:
+                self._error = ConfigurationError(flaw)
                 log.error("group %s: %s; with members %s", self._group, flaw, everybody)
+        mine = share_of(RangeProtocol if flaw else self._membership_protocol, everybody, known, self._consumer_id)
         return {known[p] for p in mine}
 
     def _get_held_partitions(self) -> set[Partition]:

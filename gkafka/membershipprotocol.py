@@ -112,5 +112,5 @@ def flaw_of(protocol: GroupMembershipProtocol, participants: list[Any], partitio
         return str(exc)
     of_nobody, of_many = sorted(partitions.keys() - owners.keys()), sorted(p for p, count in owners.items() if count > 1)
     flaws = [f"gives partitions {of_nobody} to nobody"] if of_nobody else []
-    flaws += [f"gives partitions {of_many} to more than one member, so that some wait for them for ever"] if of_many else []
+    flaws += [f"gives partitions {of_many} to more than one member"] if of_many else []
     return f"membership_protocol {protocol.protocol_name.decode(errors='replace')!r} {' and '.join(flaws)}" if flaws else ""

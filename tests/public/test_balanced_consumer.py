@@ -12,7 +12,7 @@ from gkafka import KafkaClient, balancedconsumer, zookeeper
 from gkafka.balancedconsumer import BalancedConsumer
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.core.standing import Reason
-from gkafka.exceptions import NoPartitionsForConsumerException
+from gkafka.exceptions import ConfigurationError, NoPartitionsForConsumerException
 from gkafka.membershipprotocol import GroupMembershipProtocol, decide_partitions_range
 from gkafka.testing import Delay, Error, MockCluster
 from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
@@ -341,41 +341,58 @@ def test_what_zookeeper_grants_is_noted() -> None:
     assert zookeeper._session_s(kazoo, 1.0) == 1.0
 
 
-def test_a_rebalance_that_fails_does_not_end_the_lease(join: Join, zoo: Zoo, client: KafkaClient) -> None:
-    odd: list[bool] = []
+def test_a_rebalance_that_fails_does_not_end_the_lease(join: Join, zoo: Zoo, client: KafkaClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Any:
+        raise ConfigurationError("no idea")
 
-    def decide(participants: Any, partitions: Any, consumer_id: Any) -> Any:
-        if odd:
-            raise ValueError("no idea")
-        return decide_partitions_range(participants, partitions, consumer_id)
-
-    protocol = GroupMembershipProtocol(b"consumer", b"mine", None, decide)
-    member = join(membership_protocol=protocol, rebalance_backoff_ms=60_000, zookeeper_connection_timeout_ms=3000)
-    odd.append(True)
+    member = join(rebalance_backoff_ms=60_000, zookeeper_connection_timeout_ms=3000)
     another(zoo)
     member._stale = True
-    assert member._beat() <= 0.5, "the lease is kept, while the rebalance is tried again later"
-    assert "no idea" in str(error_of(member.consume))
-    before = member._lease_until
-    member._beat()
-    assert member._lease_until > before
-    assert sorted(member.partitions) == [0, 1, 2, 3]
-    odd.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(member, "_decide_partitions", fail)
+        assert member._beat() <= 0.5, "the lease is kept, while the rebalance is tried again later"
+        assert "no idea" in str(error_of(member.consume))
+        before = member._lease_until
+        member._beat()
+        assert member._lease_until > before
+        assert sorted(member.partitions) == [0, 1, 2, 3]
     member._try_at = client.handler.monotonic()
     member._beat()
     assert sorted(member.partitions) == [0, 1]
 
 
-def test_a_protocol_that_leaves_partitions_to_nobody_is_told(join: Join, zoo: Zoo, caplog: pytest.LogCaptureFixture) -> None:
-    def decide(participants: Any, partitions: Any, consumer_id: Any) -> Any:
-        return {p for p in decide_partitions_range(participants, partitions, consumer_id) if p.id != 2}
+def no_share(participants: Any, partitions: Any, consumer_id: Any) -> Any:
+    raise ValueError("no idea")
 
+
+@pytest.mark.parametrize(
+    ("decide", "said"),
+    [
+        (lambda *of: {p for p in decide_partitions_range(*of) if p.id != 2}, "gives partitions [2] to nobody"),
+        (lambda *_: [], "gives partitions [0, 1, 2, 3] to nobody"),
+        (lambda _, partitions, __: list(partitions.values()), "gives partitions [0, 1, 2, 3] to more than one member"),
+        (lambda *_: [5, "x"], "chose 5, which is none of the partitions [0, 1, 2, 3]"),
+        (no_share, "failed: ValueError: no idea"),
+    ],
+    ids=["one of nobody", "nothing", "everything", "nonsense", "raises"],
+)
+def test_a_protocol_that_leaves_partitions_to_nobody_is_told_and_range_divides(
+    decide: Any, said: str, join: Join, zoo: Zoo, keeper: ZooClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = another_first(zoo, keeper)
     member = join(membership_protocol=GroupMembershipProtocol(b"consumer", b"mine", None, decide))
-    assert sorted(member.partitions) == [0, 1, 3]
+    assert sorted(member.partitions) == [0, 1]
+    error = error_of(member.consume)
+    assert isinstance(error, ConfigurationError)
+    assert str(error) == f"membership_protocol 'mine' {said}; range divides in its place"
     member._stale = True
     member._beat()
-    assert caplog.text.count("'mine' gives partitions [2] to nobody") == 1, "once"
-    assert "[2] to nobody" in member.explain().group
+    assert caplog.text.count(f"'mine' {said}") == 1, "once"
+    assert str(error) in member.explain().group
+    assert member.consume(block=False) is None, "and goes on"
+    zoo.end_session(session)
+    member._beat()
+    assert sorted(member.partitions) == [0, 1, 2, 3]
 
 
 def test_a_callback_that_consumes_does_not_stand_still(join: Join, run: Runner) -> None:
