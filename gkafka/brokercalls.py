@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gkafka.brokererrors import MemberIdRequired
 from gkafka.checks import check_count
 from gkafka.common import CompressionType
-from gkafka.exceptions import ClientClosedError, KafkaException, UnsupportedCodec
+from gkafka.exceptions import ClientClosedError, ConfigurationError, KafkaException, UnsupportedCodec
 from gkafka.handlers import RequestHandler, ResponseFuture
 from gkafka.wire.produce import PartitionProduceData, TopicProduceData, holds_zstd, record_format
 from gkafka.wire.produce import ProduceRequest as WireProduceRequest
@@ -86,6 +86,7 @@ class BrokerCalls:
 
         partition_requests: with topic_name, partition_id, offset and max_bytes. timeout: ms that the broker waits for min_bytes.
         """
+        check_count("timeout", timeout, low=0)
         return self._ask(FETCH, fetch.FetchRequest(partition_requests, timeout, min_bytes), fetch.FetchResponse)
 
     def produce_messages(self, produce_request: Any) -> produce.ProduceResponse | None:
@@ -291,6 +292,8 @@ class BrokerRequests(RequestHandler):
 
 
 def _member(connection_id: Name) -> tuple[str, str]:
+    if not isinstance(connection_id, (str, bytes, bytearray, memoryview)):
+        raise ConfigurationError(f"connection_id={connection_id!r}: must be str or bytes")
     return "group", base.text(connection_id)
 
 

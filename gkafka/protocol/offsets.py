@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from gkafka.checks import check_count
 from gkafka.exceptions import UnsupportedVersion
 from gkafka.protocol.base import Name, Names, Request, Response, listed, text
 from gkafka.wire import groups
@@ -58,7 +59,8 @@ class OffsetRequest(Request):
         super().__init__(api_version=api_version)
         self._asked: dict[str, dict[int, tuple[int, int]]] = {}
         for p in listed("partition_requests", partition_requests, "topic_name", "partition_id", "offsets_before", "max_offsets"):
-            self._asked.setdefault(text(p.topic_name), {})[p.partition_id] = (p.offsets_before, p.max_offsets)
+            most = check_count("max_offsets", p.max_offsets)
+            self._asked.setdefault(text(p.topic_name), {})[p.partition_id] = (p.offsets_before, most)
 
     def to_message(self) -> wire.ListOffsetsRequest:
         return wire.ListOffsetsRequest(

@@ -429,3 +429,20 @@ def test_what_can_be_no_request_is_refused_before_anything_is_sent(cluster: Mock
         with pytest.raises(ConfigurationError):
             call()
     assert cluster.count("DeleteTopics") == cluster.count("Fetch") == cluster.count("Produce") == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda broker: broker.fetch_messages([asked(offset=0, max_bytes=1000)], timeout=-5), "timeout=-5: must be a whole number from 0"),
+        (
+            lambda broker: broker.request_offset_limits([asked(offsets_before=-1, max_offsets=0)]),
+            "max_offsets=0: must be a whole number from 1",
+        ),
+        (lambda broker: broker.heartbeat(1, "g", 1, "m"), "connection_id=1: must be str or bytes"),
+    ],
+    ids=["timeout", "max_offsets", "connection_id"],
+)
+def test_a_value_that_cannot_be_is_named_by_its_argument(call: Any, said: str, cluster: MockCluster, handler: Handler) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        call(broker_of(cluster, handler))
