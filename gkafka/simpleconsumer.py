@@ -466,7 +466,7 @@ class SimpleConsumer:
             for tp, committed in found.items():
                 if committed.offset >= 0 and committed.offset != engine.position(tp):
                     engine.seek(tp, committed.offset)
-        return [(tp.partition, OffsetFetchPartitionResponse(committed.offset, "", 0)) for tp, committed in found.items()]
+        return [(tp.partition, OffsetFetchPartitionResponse(committed.offset, committed.metadata, 0)) for tp, committed in found.items()]
 
     def reset_offsets(self, partition_offsets: Iterable[tuple[Partition | int, int]] | None = None) -> None:
         """Go on from other offsets; (partition, timestamp or offset) pairs, None is auto_offset_reset for all.

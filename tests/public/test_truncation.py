@@ -136,6 +136,19 @@ def test_commits_hold_epochs_and_a_start_there_finds_a_cut_log(
     simple.stop()
 
 
+def test_the_epoch_of_a_commit_is_that_of_a_batch_that_was_half_consumed(
+    client: KafkaClient, cluster: MockCluster, native: Native, run: Runner
+) -> None:
+    for epoch in range(3):
+        fill(client, numbers(10, 10 * epoch), batches=1)
+        cluster.move_leader("t", 0, cluster.leader("t", 0))
+    consumer = native()
+    run.until(lambda: consumer.buffered() == 30)
+    assert len(consumer.consume_batch(13)) == 13
+    consumer.commit(timeout_s=LIMIT_S)
+    assert cluster.committed("g")["t", 0][:2] == (13, 1)
+
+
 @pytest.mark.parametrize("managed", [False, True], ids=["simple", "managed"])
 def test_where_a_consumer_goes_on_by_itself_the_epoch_of_its_commit_says_nothing(
     client: KafkaClient, cluster: MockCluster, run: Runner, managed: bool
