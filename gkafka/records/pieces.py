@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["MOST_BLOCKS", "MOST_FRAMES", "Pieces"]
 
 MOST_FRAMES = 10_000
-MOST_BLOCKS = 100_000
+MOST_BLOCKS = 30_000
 
 
 class Pieces:

@@ -462,13 +462,13 @@ def crowds() -> dict[str, tuple[int, bytes, str]]:
         "gzip members": (GZIP, b"", compress(GZIP, b""), "10000 frames"),
         "lz4 frames": (LZ4, b"", compress(LZ4, b""), "10000 frames"),
         "lz4 frames to skip": (LZ4, b"", aside, "10000 frames"),
-        "lz4 blocks": (LZ4, lz4_header, b"\1\0\0\x80a", "100000 blocks"),
+        "lz4 blocks": (LZ4, lz4_header, b"\1\0\0\x80a", "30000 blocks"),
         "zstd frames": (ZSTD, b"", streamed([], 17), "10000 frames"),
         "zstd frames with a size": (ZSTD, b"", zstandard.compress(b"a"), "10000 frames"),
         "zstd frames to skip": (ZSTD, b"", aside, "10000 frames"),
-        "zstd blocks": (ZSTD, zstd_frame(0x00, b"\x38"), b"\0\0\0", "100000 blocks"),
-        "xerial blocks": (SNAPPY, snappyframe.HEADER, b"\0\0\0\1\0", "100000 blocks"),
-        "xerial headers": (SNAPPY, b"", snappyframe.HEADER, "100000 blocks"),
+        "zstd blocks": (ZSTD, zstd_frame(0x00, b"\x38"), b"\0\0\0", "30000 blocks"),
+        "xerial blocks": (SNAPPY, snappyframe.HEADER, b"\0\0\0\1\0", "30000 blocks"),
+        "xerial headers": (SNAPPY, b"", snappyframe.HEADER, "30000 blocks"),
     }
     return {name: (codec, start + unit * (8 * MiB // len(unit)), text) for name, (codec, start, unit, text) in units.items()}
 
