@@ -151,8 +151,8 @@ class Fetcher:
         topic, topic_id = "", NO_TOPIC_ID
         # For each partition of each fetch: what nearly always needs no call is asked without one.
         for position in self.positions.values():
-            if position.state is State.HALTED or position.paused:
-                continue
+            if position.state is State.HALTED or (position.paused and position.state is not State.RESETTING):
+                continue  # where a paused one stands may be asked for at any time
             tp = position.tp
             if tp.topic != topic:
                 topic, topic_id = tp.topic, self.metadata.topic_id(tp.topic)

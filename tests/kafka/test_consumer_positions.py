@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gkafka.kafka import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from gkafka.kafka import ConsumerRebalanceListener, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from gkafka.kafka.errors import IllegalArgumentError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
 from gkafka.testing import Delay, Drop, MockCluster
 from tests.kafka.conftest import Make
@@ -126,6 +126,39 @@ def test_position_is_the_offset_of_the_next_record(consumer: Make, cluster: Mock
     for n in range(3):
         next(iterating)
         assert iterating.position(FIRST) == 3 + n
+
+
+def test_position_of_a_paused_partition_is_looked_up(consumer: Make, cluster: MockCluster) -> None:
+    reading = consumer(cluster, **QUICK)
+    reading.assign([FIRST])
+    reading.pause(FIRST)
+    assert reading.position(FIRST, timeout_ms=5000) == 2
+    reading.seek_to_end(FIRST)
+    assert reading.position(FIRST, timeout_ms=5000) == 6
+    reading.seek_to_beginning(FIRST)
+    assert reading.position(FIRST, timeout_ms=5000) == 2
+    assert reading.poll(100) == {}
+
+
+@pytest.mark.parametrize(("move", "there"), [(None, 2), ("seek_to_beginning", 2), ("seek_to_end", 6)])
+def test_position_is_told_to_a_listener(consumer: Make, cluster: MockCluster, move: str | None, there: int) -> None:
+    """Of a group that has committed nothing yet: where it begins is looked up, whether or not records are handed out yet."""
+    seen: list[int | None] = []
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            pass
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            if move is not None:
+                getattr(reading, move)(FIRST)
+            seen.append(reading.position(FIRST, timeout_ms=5000))
+
+    reading = consumer(cluster, group_id="listening", **QUICK)
+    reading.subscribe([FIRST.topic], listener=Listener())
+    while not seen:
+        reading.poll(100)
+    assert seen == [there]
 
 
 def test_position_that_is_not_told_in_time_is_none(consumer: Make, cluster: MockCluster) -> None:
