@@ -126,7 +126,7 @@ def alter(
         changes |= {key: kind_of_change(value) for key, value in _fresh(ctx, changes, pairs(option, texts)).items()}
     changes |= _fresh(ctx, changes, dict.fromkeys(deleted))
     if not changes:
-        raise click.UsageError("give NAME=VALUE, --delete, --append or --subtract", ctx)
+        raise click.UsageError("give NAME=VALUE (without --set, which is for options of gkafka), --delete, --append or --subtract", ctx)
     resource = "" if kind == "broker" and name == "default" else _name_of(ctx, kind, name)
     plain = [key for key, value in pairs("NAME=VALUE", values).items() if not value.startswith("@")]
     _refuse_secrets(UnusableError, [key for key in plain if _is_secret(key, None)])
