@@ -159,7 +159,7 @@ CASES: list[tuple[str, int, str, str]] = [
     ("topics delete order", 1, "no topic 'order'", "did you mean 'orders'?"),
     ("topics partitions order 9", 1, "no topic 'order'", "did you mean 'orders'?"),
     ("topics partitions orders 2", 1, "has 4 partitions", "give more than 4"),
-    ("topics partitions orders x", 2, "'x' is not a valid", "kafka-tools topics partitions --help"),
+    ("topics partitions orders x", 2, "'x' is no whole number", "kafka-tools topics partitions --help"),
     ("topics create a/b", 2, "'a/b': must be 1 to 249", "kafka-tools topics create --help"),
     ("topics create x --assign a", 2, "--assign 'a'", "kafka-tools topics create --help"),
     ("topics create x --assign 1,1", 2, "--assign '1,1'", "kafka-tools topics create --help"),
