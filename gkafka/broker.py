@@ -332,6 +332,18 @@ class Broker(BrokerCalls):
             channel.abandon()
             raise
 
+    def has_channel(self, role: object) -> bool:
+        """Is there a connection for this kind of work, open or opening?"""
+        channel = self._channels.get(role)
+        return channel is not None and not channel.closed
+
+    def drop_idle(self, role: object) -> None:
+        """Close one connection, open or opening, that carries nothing that anyone still waits for."""
+        channel = self._channels.get(role)
+        now = self._handler.monotonic()
+        if channel is not None and not channel.closed and not channel.is_awaited(now):
+            self.drop_channel(role)
+
     def close(self) -> None:
         """Close every connection. What was under way on them fails."""
         with self._lock:

@@ -181,8 +181,7 @@ class PlacementAdmin(Subject):
             error = error_for(response.error_code, broker=broker, api="DescribeLogDirs")
             if error is not None:
                 raise error
-            (id_,) = mine
-            return {id_: {result.log_dir: _log_dir(result, broker) for result in response.results}}
+            return {id_: {result.log_dir: _log_dir(result, broker) for result in response.results} for id_ in mine}
 
         def attempt(left: list[int]) -> dict[int, dict[str, LogDir] | KafkaException]:
             return self._requests.by_broker(self._places(left, deadline), lambda _: request, read, deadline)
@@ -219,11 +218,11 @@ class PlacementAdmin(Subject):
             )
 
         def read(response: Any, mine: list[ReplicaOnBroker], broker: str) -> dict[ReplicaOnBroker, KafkaException | None]:
-            (id_,) = {replica.broker for replica in mine}
             return {
                 ReplicaOnBroker(t.topic_name, p.partition_index, id_): error_for(
                     p.error_code, topic=t.topic_name, partition=p.partition_index, broker=broker, api="AlterReplicaLogDirs"
                 )
+                for id_ in {replica.broker for replica in mine}
                 for t in response.results
                 for p in t.partitions
             }

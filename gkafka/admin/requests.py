@@ -7,6 +7,7 @@ import enum
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gkafka.admin.asking import Asking, Part
 from gkafka.brokererrors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -43,8 +44,6 @@ __all__ = ["GROUP", "TRANSACTION", "Requests", "metadata_request"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-ADMIN = "admin"
-"""The role of the connection: what is asked for here may park."""
 GROUP, TRANSACTION = 0, 1
 """Kinds of coordinators, as FindCoordinator names them."""
 SHOWN = 10
@@ -185,7 +184,7 @@ class Requests:
         *,
         max_version: int | None = None,
     ) -> dict[K, V | KafkaException]:
-        """Ask each broker for what belongs to it, all at once. read: an answer, what was asked for, and who answered -> each one's outcome."""
+        """Ask each broker for what belongs to it, many at once. read: an answer, what was asked for, and who answered -> each one's outcome."""
         outcomes: dict[K, V | KafkaException] = {}
         placed: dict[Broker, list[K]] = {}
         for item, place in places.items():
@@ -193,36 +192,24 @@ class Requests:
                 outcomes[item] = place
             else:
                 placed.setdefault(place, []).append(item)
-        for broker, mine, answer in self._ask([(b, mine, request_of(mine)) for b, mine in placed.items()], deadline, max_version):
+        parts = [Part(broker, mine, request_of(mine)) for broker, mine in placed.items()]
+        Asking[K](self._cluster, deadline, max_version).ask(parts)
+        for part in parts:
             try:
-                if isinstance(answer, KafkaException):
-                    raise answer
-                outcomes.update(read(answer, mine, address_of(broker)))
+                if isinstance(part.answer, KafkaException):
+                    raise part.answer
+                outcomes.update(read(part.answer, part.items, address_of(part.broker)))
             except ConfigurationError:  # of what the call was given
                 raise
             except KafkaException as exc:
-                outcomes.update(dict.fromkeys(mine, exc))
+                outcomes.update(dict.fromkeys(part.items, exc))
         return outcomes
-
-    def _ask(self, asked: list[tuple[Broker, list[K], Any]], deadline: float, max_version: int | None) -> list[tuple[Broker, list[K], Any]]:
-        """The requests' answers, or their errors in place of them."""
-        timeout_s = self._cluster._share(deadline)
-
-        def begin(broker: Broker, request: Any) -> Any:
-            return broker.channel(ADMIN).request(request, timeout_s=timeout_s, max_version=max_version)
-
-        begun = [(broker, mine, _outcome(begin, broker, request)) for broker, mine, request in asked]
-        return [
-            (broker, mine, future if isinstance(future, KafkaException) else _outcome(future.result, timeout_s + 1.0))
-            for broker, mine, future in begun
-        ]
 
     def of_each_broker(self, what: str, request: Any, read: Callable[[Any, int, str], V], deadline: float) -> dict[int, V]:
         """What each broker of the cluster tells, by its id; of one that leaves meanwhile nothing. read: an answer, the broker's id, its address."""
 
         def read_one(response: Any, mine: list[int], broker: str) -> dict[int, V | KafkaException]:
-            (id_,) = mine
-            return {id_: read(response, id_, broker)}
+            return {id_: read(response, id_, broker) for id_ in mine}  # several, where they are said to be at the same address
 
         def attempt(left: list[int]) -> dict[int, V | KafkaException | None]:
             there = self.brokers(deadline)
@@ -315,14 +302,6 @@ def metadata_request(topics: Iterable[str] | None, *, operations: bool = False) 
     """Of these topics, None for all; none is made by it."""
     asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     return MetadataRequest(topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=operations)
-
-
-def _outcome(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What the call returns, or the error that it raises."""
-    try:
-        return call(*arguments)
-    except KafkaException as exc:
-        return exc
 
 
 def heals(error: KafkaException) -> bool:

@@ -329,6 +329,12 @@ class Channel:
         """Requests without an answer, those that wait for the connection to open included."""
         return self._connection.in_flight + len(self._backlog)
 
+    def is_awaited(self, now: float) -> bool:
+        """Is there a request without an answer whose time is not over?"""
+        with self._lock:
+            deadlines = [queued.deadline for queued in self._backlog] + [sent.deadline for sent in self._connection.unanswered]
+        return any(deadline > now for deadline in deadlines)
+
     def close(self, error: KafkaException | None = None) -> None:
         """Close the connection and fail everything pending, with `error` if it is given. May be called from anywhere, also from on_done.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.exceptions import KafkaException, ProtocolError
+from gkafka.exceptions import AdminError, KafkaException, ProtocolError
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.testing import Edit, MockCluster
 from gkafka.wire.metadata import MetadataResponseBroker
@@ -21,6 +24,8 @@ SOON_S = 5.0
 """When everything has to be well again, at the latest; it takes tenths of a second."""
 METADATA = 3
 LATE_EPOCH = 2**31 - 1
+INVENTED = 300
+AT_ONCE = 32
 
 
 @pytest.fixture(params=["threading", "gevent"])
@@ -123,3 +128,82 @@ def test_metadata_of_too_many_entries_are_not_asked_for_three_times(handler: str
         with pytest.raises(ProtocolError, match="more than 100000 entries"):
             client.connect(10 * SOON_S)
         assert cluster.count("Metadata") == 1
+
+
+# -- brokers that are none -----------------------------------------------------------------------------------------------
+def inventing(port: int, host: str = "127.0.0.1") -> Callable[[Any], None]:
+    """So many more brokers, all of them at this address."""
+
+    def change(answer: Any) -> None:
+        for id_ in range(100, 100 + INVENTED):
+            told = copy.copy(answer.brokers[0])
+            told.node_id, told.host, told.port = id_, host, port
+            answer.brokers.append(told)
+
+    return change
+
+
+@contextlib.contextmanager
+def silent_port() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(2 * INVENTED)
+        yield listener.getsockname()[1]
+
+
+class Peak:
+    """The most threads and descriptors that this process has had beyond those that it began with."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler, self.watches = handler, True
+        self._before = self._now()
+        self.threads = self.descriptors = 0
+        handler.spawn(self._watch)
+
+    def _now(self) -> tuple[int, int]:
+        return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+    def _watch(self) -> None:
+        while self.watches:
+            threads, descriptors = self._now()
+            self.threads = max(self.threads, threads - self._before[0])
+            self.descriptors = max(self.descriptors, descriptors - self._before[1])
+            self._handler.sleep(0.02)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads as Linux tells them")
+def test_invented_brokers_cost_32_connections_at_once_and_no_more_than_the_calls_time(
+    cluster: MockCluster, client: KafkaClient, handler: Handler
+) -> None:
+    """2,500 of them were 2,505 threads and 2,514 descriptors, and a call with 4 seconds took 6 to 10."""
+    with silent_port() as port:
+        cluster.on("Metadata", Lying(inventing(port)).edit, times=None)
+        client.connect(SOON_S)
+        peak = Peak(handler)
+        for timeout in (0.8, 4.0):  # the second one has time for connections that do not open (3 s), and for others after them
+            began = time.monotonic()
+            with pytest.raises(AdminError, match=f"listing groups: {INVENTED} of {INVENTED + 1} failed") as caught:
+                client.admin().list_groups(timeout=timeout)
+            assert time.monotonic() - began < timeout + 0.5
+            assert caught.value.results == {1: []}
+            assert any("32 brokers are asked at once" in str(error) for error in caught.value.errors.values())
+        peak.watches = False
+        assert AT_ONCE / 2 < peak.descriptors < 2 * AT_ONCE
+        assert peak.threads < 2 * AT_ONCE
+        connections = [each for broker in client._cluster.stats()["brokers"] for each in broker["connections"]]
+        assert len(connections) <= 2, "those that nobody answers on are not kept"
+
+
+def test_invented_brokers_that_answer_are_not_stayed_connected_to(cluster: MockCluster, client: KafkaClient) -> None:
+    cluster.on("Metadata", Lying(inventing(cluster.brokers[1][1], "localhost")).edit, times=None)
+    assert client.admin().list_groups(timeout=20) == {}
+    assert cluster.count("ListGroups") == INVENTED + 1
+    connections = [each for broker in client._cluster.stats()["brokers"] for each in broker["connections"]]
+    assert len(connections) <= 2
+
+
+def test_two_brokers_at_one_address_are_asked_as_one(cluster: MockCluster, client: KafkaClient) -> None:
+    """It was a ValueError."""
+    cluster.on("Metadata", Lying(inventing(cluster.brokers[1][1])).edit, times=None)
+    assert client.admin().list_groups(timeout=SOON_S) == {}
+    assert cluster.count("ListGroups") == 1
