@@ -102,7 +102,7 @@ class ConfigsAdmin(Subject):
             return found
 
         def attempt(left: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaException]:
-            return self._requests.by_broker(self._whom_to_ask(left, deadline), request_of, read, deadline)
+            return self._requests.by_broker(self._whom_to_ask(left, deadline), request_of, read, deadline, splits=True)
 
         return self._requests.settle("describing configurations", asked, attempt, deadline)
 

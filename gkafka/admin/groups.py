@@ -105,10 +105,15 @@ class GroupsAdmin(Subject):
                 lambda mine: ConsumerGroupDescribeRequest(group_ids=mine, include_authorized_operations=operations),
                 read_848,
                 deadline,
+                splits=True,
             )
             others = {name: places[name] for name, outcome in found.items() if isinstance(outcome, (GroupIdNotFound, UnsupportedVersion))}
             classic = self._requests.by_broker(
-                others, lambda mine: DescribeGroupsRequest(groups=mine, include_authorized_operations=operations), read_classic, deadline
+                others,
+                lambda mine: DescribeGroupsRequest(groups=mine, include_authorized_operations=operations),
+                read_classic,
+                deadline,
+                splits=True,
             )
             return found | classic
 

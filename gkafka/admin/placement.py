@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.admin.arguments import by_topic, check_partitions, check_replicas, check_topic_names, items_of, one_partition
-from gkafka.admin.requests import Subject
+from gkafka.admin.requests import Subject, in_parts
 from gkafka.brokererrors import BrokerError, ElectionNotNeeded
 from gkafka.checks import check_count, check_flag, check_mapping, check_name
 from gkafka.common import TopicPartition
@@ -174,8 +175,9 @@ class PlacementAdmin(Subject):
         ids = None if brokers is None else [check_count("brokers", one, low=0) for one in items_of("brokers", brokers)]
         names = None if topics is None else check_topic_names(topics)
         deadline = self._requests.begin(timeout)
-        asked = None if names is None else self._describable(names, deadline)
-        request = DescribeLogDirsRequest(topics=asked)
+        requests = [DescribeLogDirsRequest(topics=None)]
+        if names is not None:
+            requests = [DescribeLogDirsRequest(topics=some) for some in in_parts(self._describable(names, deadline)) or [[]]]
 
         def read(response: Any, mine: list[int], broker: str) -> dict[int, dict[str, LogDir] | KafkaException]:
             error = error_for(response.error_code, broker=broker, api="DescribeLogDirs")
@@ -184,7 +186,13 @@ class PlacementAdmin(Subject):
             return {id_: {result.log_dir: _log_dir(result, broker) for result in response.results} for id_ in mine}
 
         def attempt(left: list[int]) -> dict[int, dict[str, LogDir] | KafkaException]:
-            return self._requests.by_broker(self._places(left, deadline), lambda _: request, read, deadline)
+            places = self._places(left, deadline)
+            found: dict[int, dict[str, LogDir] | KafkaException] = {}
+            for request in requests:
+                told = self._requests.by_broker(places, functools.partial(_same, request), read, deadline)
+                found = {id_: _both(found.get(id_, {}), answer) for id_, answer in told.items()}
+                places |= {id_: outcome for id_, outcome in found.items() if isinstance(outcome, KafkaException)}
+            return found
 
         everybody = sorted(self._requests.brokers(deadline)) if ids is None else ids
         return self._requests.settle("describing log directories", everybody, attempt, deadline)
@@ -254,6 +262,19 @@ def _log_dir(result: Any, broker: str) -> LogDir:
         for p in t.partitions
     }
     return LogDir(error_for(result.error_code, broker=broker, api="DescribeLogDirs"), replicas, result.total_bytes, result.usable_bytes)
+
+
+def _same(request: DescribeLogDirsRequest, _: list[int]) -> DescribeLogDirsRequest:
+    return request
+
+
+def _both(before: dict[str, LogDir] | KafkaException, more: dict[str, LogDir] | KafkaException) -> dict[str, LogDir] | KafkaException:
+    """What two answers of one broker tell of its directories; an error in place of both."""
+    if isinstance(before, KafkaException) or isinstance(more, KafkaException):
+        return more if isinstance(more, KafkaException) else before
+    return before | {
+        path: told._replace(replicas=before[path].replicas | told.replicas) if path in before else told for path, told in more.items()
+    }
 
 
 def _replica(given: Any) -> ReplicaOnBroker:

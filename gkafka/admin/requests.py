@@ -46,6 +46,8 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 GROUP, TRANSACTION = 0, 1
 """Kinds of coordinators, as FindCoordinator names them."""
+RESOURCES = 250
+"""Named in one request, where an answer tells much of each: 1,800 topics' configurations with their synonyms are 3.75 MB and over 100,000 entries."""
 SHOWN = 10
 """Failures that an error's text tells; `errors` has all of them."""
 _NO_RETRY_HEALS = (
@@ -113,8 +115,12 @@ class Requests:
 
     def metadata(self, topics: Iterable[str] | None, deadline: float, *, operations: bool = False) -> MetadataResponse:
         """Fresh metadata of these topics, None for all. Never makes a topic."""
-        request = metadata_request(topics, operations=operations)
-        response: MetadataResponse = self.anyone(request, deadline)[0]
+        first, *others = [None] if topics is None else in_parts(list(topics)) or [[]]
+        response: MetadataResponse = self.anyone(metadata_request(first, operations=operations), deadline)[0]
+        for some in others:
+            more: MetadataResponse = self.anyone(metadata_request(some, operations=operations), deadline)[0]
+            response.topics = [*response.topics, *more.topics]
+            response.brokers = more.brokers
         return response
 
     def brokers(self, deadline: float) -> dict[int, Broker]:
@@ -183,8 +189,12 @@ class Requests:
         deadline: float,
         *,
         max_version: int | None = None,
+        splits: bool = False,
     ) -> dict[K, V | KafkaException]:
-        """Ask each broker for what belongs to it, many at once. read: an answer, what was asked for, and who answered -> each one's outcome."""
+        """Ask each broker for what belongs to it, many at once. read: an answer, what was asked for, and who answered -> each one's outcome.
+
+        splits: in requests of RESOURCES at most, one after the other; their answers are long.
+        """
         outcomes: dict[K, V | KafkaException] = {}
         placed: dict[Broker, list[K]] = {}
         for item, place in places.items():
@@ -192,7 +202,7 @@ class Requests:
                 outcomes[item] = place
             else:
                 placed.setdefault(place, []).append(item)
-        parts = [Part(broker, mine, request_of(mine)) for broker, mine in placed.items()]
+        parts = [Part(broker, some, request_of(some)) for broker, mine in placed.items() for some in (in_parts(mine) if splits else [mine])]
         Asking[K](self._cluster, deadline, max_version).ask(parts)
         for part in parts:
             try:
@@ -302,6 +312,11 @@ def metadata_request(topics: Iterable[str] | None, *, operations: bool = False) 
     """Of these topics, None for all; none is made by it."""
     asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     return MetadataRequest(topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=operations)
+
+
+def in_parts(items: list[V]) -> list[list[V]]:
+    """RESOURCES at most in each, in their order."""
+    return [items[at : at + RESOURCES] for at in range(0, len(items), RESOURCES)]
 
 
 def heals(error: KafkaException) -> bool:

@@ -112,7 +112,9 @@ class TransactionsAdmin(Subject):
 
         def attempt(left: list[str]) -> dict[str, TransactionDescription | KafkaException]:
             places = self._requests.coordinators(left, TRANSACTION, deadline)
-            return self._requests.by_broker(places, lambda mine: DescribeTransactionsRequest(transactional_ids=mine), read, deadline)
+            return self._requests.by_broker(
+                places, lambda mine: DescribeTransactionsRequest(transactional_ids=mine), read, deadline, splits=True
+            )
 
         return self._requests.settle("describing transactions", names, attempt, deadline)
 
@@ -136,7 +138,7 @@ class TransactionsAdmin(Subject):
             return found
 
         def attempt(left: list[TopicPartition]) -> dict[TopicPartition, list[ProducerState] | KafkaException]:
-            return self._requests.by_broker(self._requests.leaders(left, deadline), request_of, read, deadline)
+            return self._requests.by_broker(self._requests.leaders(left, deadline), request_of, read, deadline, splits=True)
 
         return self._requests.settle("describing producers", wanted, attempt, deadline)
 

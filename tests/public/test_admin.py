@@ -224,6 +224,101 @@ def test_a_brokers_configuration_is_asked_from_that_broker(make_cluster: Make, a
     assert list(caught.value.results) == [ConfigResource(*next(iter(told)))._replace(name="1")]
 
 
+def _configs(entries: int, synonyms: int = 0) -> Callable[[Request], configs.DescribeConfigsResponse]:
+    def answer(request: Request) -> configs.DescribeConfigsResponse:
+        message: Any = request.message
+        same = [configs.DescribeConfigsSynonym(name=f"log.{n}", value="1", source=5) for n in range(synonyms)]
+        told = [configs.DescribeConfigsResourceResult(name=f"c{n}", value="1", config_source=5, synonyms=same) for n in range(entries)]
+        return configs.DescribeConfigsResponse(
+            results=[
+                configs.DescribeConfigsResult(resource_type=r.resource_type, resource_name=r.resource_name, configs=told)
+                for r in message.resources
+            ]
+        )
+
+    return answer
+
+
+def test_configurations_of_many_topics_are_asked_for_in_parts(make_cluster: Make, connect: Connect) -> None:
+    """1,000 topics of 40 values with two synonyms each are 120,000 entries, and an answer of 20 MiB at most has 100,000."""
+    cluster = make_cluster(limits={"DescribeConfigs": (1, 4)})
+    cluster.on("DescribeConfigs", Reply(_configs(40, 2)), times=None)
+    admin = connect(cluster, max_response_bytes=20 << 20).admin()
+    names = [f"t{n}" for n in range(1000)]
+    told = admin.describe_configs([("topic", name) for name in names], synonyms=True)
+    assert [r.name for r in told] == names
+    assert {len(entries) for entries in told.values()} == {40}
+    assert [[r.resource_name for r in m.resources] for m in messages(cluster, "DescribeConfigs")] == [
+        names[at : at + 250] for at in range(0, 1000, 250)
+    ]
+
+
+def test_a_part_that_is_lost_is_asked_for_again_alone_with_those_after_it(
+    make_cluster: Make, admin_of: Callable[[MockCluster], Admin]
+) -> None:
+    cluster = make_cluster(limits={"DescribeConfigs": (1, 4)})
+    wanted = [("topic", f"t{n}") for n in range(600)]
+
+    def second(request: Request) -> bool:
+        message: Any = request.message
+        return bool(message.resources[0].resource_name == "t250")
+
+    cluster.on("DescribeConfigs", Close(before=True), when=second)
+    cluster.on("DescribeConfigs", Reply(_configs(1)), times=None)
+    assert len(admin_of(cluster).describe_configs(wanted)) == 600
+    assert [m.resources[0].resource_name for m in messages(cluster, "DescribeConfigs")] == ["t0", "t250", "t250", "t500"]
+
+
+def test_a_part_that_is_refused_keeps_no_other_from_being_asked(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
+    def leaves_out(request: Request) -> configs.DescribeConfigsResponse:
+        answer = _configs(1)(request)
+        for result in answer.results:
+            result.error_code = 29
+        return answer
+
+    cluster = make_cluster(limits={"DescribeConfigs": (1, 4)})
+    cluster.on("DescribeConfigs", Reply(leaves_out))
+    cluster.on("DescribeConfigs", Reply(_configs(1)), times=None)
+    with pytest.raises(AdminError, match="250 of 600 failed") as caught:
+        admin_of(cluster).describe_configs([("topic", f"t{n}") for n in range(600)])
+    assert len(caught.value.results) == 350
+
+
+def test_metadata_of_many_topics_are_asked_for_in_parts(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
+    names = [f"t{n}" for n in range(600)]
+    cluster = make_cluster(topics=dict.fromkeys(names, 2), limits={"DescribeTopicPartitions": (-1, -1)})
+    described = admin_of(cluster).describe_topics(names)
+    assert sorted(described) == sorted(names)
+    assert {len(one.partitions) for one in described.values()} == {2}
+    assert [len(m.topics) for m in messages(cluster, "Metadata") if m.topics] == [250, 250, 100]
+
+
+def test_log_directories_are_asked_for_in_parts_and_put_together(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
+    def answer(request: Request) -> placement.DescribeLogDirsResponse:
+        message: Any = request.message
+        return placement.DescribeLogDirsResponse(
+            results=[
+                placement.DescribeLogDirsResult(
+                    log_dir="/d",
+                    topics=[
+                        placement.DescribeLogDirsTopic(
+                            name=t.topic,
+                            partitions=[placement.DescribeLogDirsPartition(partition_index=p, partition_size=7) for p in t.partitions],
+                        )
+                        for t in message.topics
+                    ],
+                )
+            ]
+        )
+
+    names = [f"t{n}" for n in range(600)]
+    cluster = make_cluster(topics=dict.fromkeys(names, 1), limits={"DescribeLogDirs": (0, 4)})
+    cluster.on("DescribeLogDirs", Reply(answer), times=None)
+    told = admin_of(cluster).describe_log_dirs(topics=names)
+    assert {tp.topic for tp in told[1]["/d"].replicas} == set(names)
+    assert [len(m.topics) for m in messages(cluster, "DescribeLogDirs")] == [250, 250, 100]
+
+
 def test_every_broker_is_asked_for_groups(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
     cluster = make_cluster(3)
     cluster.on("ListGroups", Reply(lambda _: groups.ListGroupsResponse(error_code=31)), broker=2, times=None)
