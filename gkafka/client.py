@@ -53,6 +53,9 @@ class TopicEnds(NamedTuple):
     latest: int
 
 
+OTHER_NAMES_OF_GROUP = ("consumer_group", "group_id", "group.id")
+
+
 class KafkaClient:
     """A client of one Kafka cluster. Lazy: nothing connects and no worker starts before the first call that needs it.
 
@@ -179,10 +182,10 @@ class KafkaClient:
         """
         self._handler.check_fork()
         self._cluster.check_open()
-        options = hide_secrets(options)
+        options = hide_secrets(options, OTHER_NAMES_OF_GROUP)
         from gkafka.consumer import Consumer  # whoever only produces starts faster, and smaller, without it
 
-        for name in ("consumer_group", "group_id", "group.id"):
+        for name in OTHER_NAMES_OF_GROUP:
             if name in options:
                 raise UnknownOptionError(f"get_consumer(): unknown option {name!r}; it is called group here: group={options[name]!r}")
         return Consumer(self._cluster, build(NativeConsumerConfig, options, where="get_consumer()"), topics=topics, group=group)

@@ -30,6 +30,7 @@ __all__ = [
     "ineffective_tls_option",
     "is_pem_text",
     "is_utf8",
+    "keywords_of",
     "may_be_key",
     "options_table",
     "unconfirmed_tls_option",
@@ -192,7 +193,7 @@ def build(cls: type[C], given: Mapping[str, Any], *, where: str, owner: type[Any
     for key, value in given.items():
         name = spellings.get(key)
         if name is None:
-            near = _near(key, [*spellings, *(_named(owner) if owner is not None else ())])
+            near = _near(key, [*spellings, *(keywords_of(owner) if owner is not None else ())])
             raise UnknownOptionError(f"{where}: unknown option {key!r}{near or '; see docs/options.md'}")
         if name in values:
             raise ConfigurationError(f"{where}: {key!r} is given twice (it is another spelling of {name!r})")
@@ -206,7 +207,7 @@ def _spellings(config: type[Any]) -> dict[str, str]:
     return {s: f.name for f in dataclasses.fields(config) for s in (f.name, f.name.replace("_", "."), *f.metadata["aliases"])}
 
 
-def _named(owner: type[Any]) -> tuple[str, ...]:
+def keywords_of(owner: type[Any]) -> tuple[str, ...]:
     """The names that a constructor has in its signature."""
     code = owner.__init__.__code__
     return tuple(name for name in code.co_varnames[: code.co_argcount] if name not in GIVEN_BY_TOPIC)
@@ -215,7 +216,7 @@ def _named(owner: type[Any]) -> tuple[str, ...]:
 def check_keywords(owner: type[Any], given: Mapping[str, Any], config: type[Any], *, beside: Iterable[str] = ()) -> None:
     """Raise UnknownOptionError for a keyword that neither owner's constructor has by name nor config. beside: what the call
     that makes it takes, too."""
-    known = [*_named(owner), *_spellings(config), *beside]
+    known = [*keywords_of(owner), *_spellings(config), *beside]
     for key in given:
         if key not in known:  # its value is not told: it may be a password with a mistyped name
             text = f"{owner.__name__}(): unknown option {key!r}{_near(key, known) or '; see docs/options.md'}"

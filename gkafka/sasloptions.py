@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -23,7 +23,7 @@ from gkafka.config import (
 )
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["MECHANISMS", "check_sasl", "hide_hosts", "hide_secrets", "seems_secret", "token_endpoint", "wrong_extension"]
+__all__ = ["MECHANISMS", "check_sasl", "has_user", "hide_hosts", "hide_secrets", "seems_secret", "token_endpoint", "wrong_extension"]
 
 PASSWORD = ("sasl_username", "sasl_password")
 ENDPOINT = ("sasl_oauth_token_endpoint_url", "sasl_oauth_client_id", "sasl_oauth_client_secret")
@@ -50,6 +50,7 @@ def _spellings(kind: str) -> set[str]:
 
 SECRETS = _spellings("secret")
 PEM = _spellings("pem")
+EXTENSIONS = "sasl_oauth_extensions"
 GIVES_TOKENS = "sasl_oauth_token_provider"  # a token itself, given as text, is a mistake that nothing may show
 KNOWN = {
     spelling.replace(".", "_")
@@ -58,6 +59,7 @@ KNOWN = {
     for spelling in (f.name, *f.metadata["aliases"])
 }
 LIKE_A_SECRET = re.compile(r"pas+_?w|pas+_?phrase|pwd|secret|token|jaas|credential|(^|_)key$", re.IGNORECASE)
+URL_WITH_USER = re.compile(r"://.*@", re.DOTALL)
 HOSTS = ("hosts", "bootstrap_servers", "metadata_broker_list", "zookeeper_hosts", "zookeeper_connect")
 ALIKE = 0.85  # of two names: a slip of the pen in one of a secret's
 
@@ -89,9 +91,14 @@ def check_sasl(config: ClientConfig) -> None:
         )
 
 
-def hide_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, with what must not be seen as Secrets: from here on no repr and no traceback shows it."""
-    return {name: _hidden(name, value) for name, value in options.items()}
+def hide_secrets(options: Mapping[str, Any], *known: Iterable[str]) -> dict[str, Any]:
+    """The options, with what must not be seen as Secrets: from here on no repr and no traceback shows it.
+
+    That is what a secret's option has, any URL with a user, and whatever stands behind a name that is no option's. known: names that are, beside
+    those of gkafka's own configurations.
+    """
+    more = {name for names in known for name in names}
+    return {name: _hidden(name, value, more) for name, value in options.items()}
 
 
 class _Unseen:
@@ -103,20 +110,44 @@ class _Unseen:
         return "***"
 
 
-def _hidden(name: str, value: Any) -> Any:
+def _hidden(name: str, value: Any, known: Container[str]) -> Any:
     option = name.replace(".", "_").replace("-", "_")
     if option in HOSTS:
         return hide_hosts(value)
+    if option not in KNOWN and option not in known:
+        return _of_nothing_known(value)
+    if option == EXTENSIONS:
+        return hide_extensions(value)
     if option == GIVES_TOKENS and not isinstance(value, (str, bytes, bytearray)):
         return value
     named_so = option in SECRETS or option == GIVES_TOKENS or seems_secret(option)
     if isinstance(value, str):
-        is_secret = named_so or is_pem_text(value) or (option in PEM and may_be_key(value))
+        is_secret = named_so or is_pem_text(value) or has_user(value) or (option in PEM and may_be_key(value))
         return Secret(value) if is_secret else value
     is_usable = value is None or callable(value) or isinstance(value, os.PathLike)
     if is_usable or not (named_so or option in PEM):
         return value
     return _unseen(value)
+
+
+def _of_nothing_known(value: Any) -> Any:
+    if isinstance(value, str):
+        return Secret(value)
+    return value if value is None or isinstance(value, bool) else _unseen(value)
+
+
+def hide_extensions(value: Any) -> Any:
+    """Extensions of a token, whose values may be keys: each a Secret."""
+    if isinstance(value, str):
+        return Secret(value)
+    if not isinstance(value, Mapping):
+        return value if value is None else _unseen(value)
+    return {name: Secret(one) if isinstance(one, str) else _unseen(one) for name, one in value.items()}
+
+
+def has_user(text: str) -> bool:
+    """Whether it may be a URL, or hold one, in which somebody's name and password stand before the host."""
+    return URL_WITH_USER.search(text) is not None
 
 
 def _unseen(value: Any) -> Any:

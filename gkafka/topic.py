@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_count, check_flag, check_timestamp
 from gkafka.common import OffsetType
+from gkafka.config import keywords_of
 from gkafka.partition import Partition
 from gkafka.sasloptions import hide_secrets
 
@@ -100,21 +101,23 @@ class Topic:
         """A Producer of this topic. kwargs: the Producer's keywords. use_rdkafka: the compiled implementation, or ImportError."""
         from gkafka.producer import Producer
 
-        kwargs = hide_secrets(kwargs)
+        kwargs = hide_secrets(kwargs, keywords_of(Producer))
         if check_flag("use_rdkafka", use_rdkafka):
             require_compiled()
         return Producer(self._cluster, self, **kwargs)
 
     def get_sync_producer(self, **kwargs: Any) -> Producer:
         """A Producer whose produce() returns only when the message is acknowledged."""
-        kwargs = hide_secrets(kwargs)
+        from gkafka.producer import Producer
+
+        kwargs = hide_secrets(kwargs, keywords_of(Producer), ["use_rdkafka"])
         return self.get_producer(sync=True, **kwargs)
 
     def get_simple_consumer(self, consumer_group: str | bytes | None = None, use_rdkafka: bool = False, **kwargs: Any) -> SimpleConsumer:
         """A SimpleConsumer of this topic. kwargs: the SimpleConsumer's keywords. use_rdkafka: the compiled implementation, or ImportError."""
         from gkafka.simpleconsumer import SimpleConsumer
 
-        kwargs = hide_secrets(kwargs)
+        kwargs = hide_secrets(kwargs, keywords_of(SimpleConsumer))
         if check_flag("use_rdkafka", use_rdkafka):
             require_compiled()
         return SimpleConsumer(self, self._cluster, consumer_group=consumer_group, **kwargs)
@@ -126,9 +129,10 @@ class Topic:
         coordinator. kwargs: the keywords of BalancedConsumer, or of ManagedBalancedConsumer.
         """
         from gkafka.balancedconsumer import BalancedConsumer
+        from gkafka.balancing import OF_THE_GROUP
         from gkafka.managedbalancedconsumer import ManagedBalancedConsumer
 
-        kwargs = hide_secrets(kwargs)
+        kwargs = hide_secrets(kwargs, keywords_of(BalancedConsumer), keywords_of(ManagedBalancedConsumer), OF_THE_GROUP, ["use_rdkafka"])
         if check_flag("managed", managed):
             return ManagedBalancedConsumer(self, self._cluster, consumer_group, **kwargs)
         return BalancedConsumer(self, self._cluster, consumer_group, **kwargs)

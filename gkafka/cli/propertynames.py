@@ -17,6 +17,7 @@ from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig
 from gkafka.javanames import CLIENT_NAMES
 
 __all__ = [
+    "BESIDE_OPTIONS",
     "BUFFERS",
     "COMMIT_OPTIONS",
     "MEMBER_OPTIONS",
@@ -133,6 +134,8 @@ SO_HERE = {
     "security.providers": "",
 }
 """What needs no option, because it is so: name -> the values of which that is true."""
+BESIDE_OPTIONS = {"group", "max_poll_records", *(name.replace(".", "_") for name in (*BUFFERS, *SO_HERE))}
+"""What a property may mean that is no option of a client, a producer or a consumer."""
 NOT_FROM_TEXT = ("ssl_context", "socket_options", "sasl_oauth_token_provider", "interceptors")
 NOTHING_HERE = ("on_fork", "exit_timeout_ms", "consume_timeout_ms", "on_deserialize_error", "dead_letter", "hub_stall_meter")
 """Options of programs that a command has no use for."""

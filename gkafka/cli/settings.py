@@ -18,6 +18,7 @@ from gkafka.cli.connection import CONSUMER, PRODUCER
 from gkafka.cli.output import clean
 from gkafka.cli.properties import parse_pair, parse_properties
 from gkafka.cli.propertynames import (
+    BESIDE_OPTIONS,
     BUFFERS,
     SECRETS,
     canonical,
@@ -32,6 +33,7 @@ from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Se
 from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_source_address
 from gkafka.jaas import client_options as jaas_options
+from gkafka.sasloptions import hide_secrets
 
 __all__ = ["Settings", "open_client", "settle"]
 
@@ -138,15 +140,11 @@ class _Found:
 
     # -- where options come from ---------------------------------------------------------------------------------------------
     def take_file(self, path: str) -> None:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read()
-        if "\0" in text:
-            raise ConfigurationError(f"{path}: is no file of properties: must have lines NAME=VALUE ({NO_STORE})")
-        given = parse_properties(text)
+        given = _read(path)
         _check_stores(path, given)
         for name, text in given.items():
             if name != "sasl.jaas.config":
-                self._take(f"{path}: {name}", name, text.strip())
+                self._take(f"{path}: {name}", name, text)
         if "sasl.jaas.config" in given:
             self.client |= jaas_options(given["sasl.jaas.config"], self.client.get("sasl_mechanism"))
 
@@ -235,6 +233,16 @@ class _Found:
         options = buffer_options(self._buffers.get("receive"), self._buffers.get("send"))
         if options:
             self.client["socket_options"] = tuple(options)
+
+
+def _read(path: str) -> dict[str, str]:
+    """The properties of a file, without white space around their values; secrets as Secrets, and what stands behind a name that is none."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        text = Secret(file.read())
+    if "\0" in text:
+        raise ConfigurationError(f"{path}: is no file of properties: must have lines NAME=VALUE ({NO_STORE})")
+    found = parse_properties(text.reveal())
+    return {name: hide_secrets({canonical(name): value.strip()}, BESIDE_OPTIONS)[canonical(name)] for name, value in found.items()}
 
 
 def _typed(config: type[Any], option: str, where: str, text: str) -> Any:

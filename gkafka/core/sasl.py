@@ -121,7 +121,10 @@ class OAuthBearer(Mechanism):
         self._why = ""
 
     def first(self) -> bytes:
-        pairs = [f"auth=Bearer {self.secrets[0].reveal()}", *(f"{key}={value}" for key, value in self._extensions.items())]
+        pairs = [
+            f"auth=Bearer {self.secrets[0].reveal()}",
+            *(f"{key}={_secret(value).reveal()}" for key, value in self._extensions.items()),
+        ]
         return ("n,,\x01" + "".join(f"{pair}\x01" for pair in pairs) + "\x01").encode()
 
     def respond(self, challenge: bytes) -> bytes | None:

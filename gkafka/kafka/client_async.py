@@ -22,7 +22,7 @@ class KafkaClient:
     DEFAULT_CONFIG: ClassVar[dict[str, Any]] = {name: value for name, value in o.CLIENT.items() if name != "retry_backoff_ms"}
 
     def __init__(self, **configs: Any) -> None:
-        configs = hide_secrets(configs)
+        configs = hide_secrets(configs, self.DEFAULT_CONFIG)
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaClient()")
         with o.told_as({}):
             self._client = native.KafkaClient(**o.client_options(self.config, named="kafka-python-%d"))

@@ -149,7 +149,7 @@ class SourceOptions:
 
 def parse(options: Mapping[str, str]) -> SourceOptions:
     """The options of a batch read, checked. Keys in any case. Raises ConfigurationError naming the option, its value and what it may be."""
-    options = values.lowered(options)  # from here on no traceback shows the secrets of what was given
+    options = values.lowered(options, _names(), PROPERTIES)  # from here on no traceback shows the secrets of what was given
     given = _checked(options)
     start = _limit(given, "starting", Earliest())
     end = _limit(given, "ending", Latest())
@@ -159,7 +159,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
 
 def parse_stream(options: Mapping[str, str]) -> SourceOptions:
     """The same for a stream, which has no end and begins at the latest offsets."""
-    options = values.lowered(options)  # from here on no traceback shows the secrets of what was given
+    options = values.lowered(options, _names(), PROPERTIES)  # from here on no traceback shows the secrets of what was given
     given = _checked(options)
     for name, what in (("endingTimestamp", "timestamp"), ("endingOffsetsByTimestamp", "timestamp"), ("endingOffsets", "offset")):
         if name.lower() in given:
@@ -169,13 +169,18 @@ def parse_stream(options: Mapping[str, str]) -> SourceOptions:
 
 def parse_either(options: Mapping[str, str]) -> SourceOptions:
     """The same where it is not known yet whether a batch or a stream will read: raises what either would."""
-    options = values.lowered(options)  # from here on no traceback shows the secrets of what was given
+    options = values.lowered(options, _names(), PROPERTIES)  # from here on no traceback shows the secrets of what was given
     given = _checked(options)
     return _parsed(given, _limit(given, "starting", Earliest()), _limit(given, "ending", Latest()), lambda *_: iter(()))
 
 
+def _names() -> list[str]:
+    """The options as users write them."""
+    return [option.name for option in OPTIONS.values()]
+
+
 def _checked(options: Mapping[str, str]) -> dict[str, str]:
-    values.check_names(options, (option.name for option in OPTIONS.values()), PROPERTIES, topic="subscribe")
+    values.check_names(options, _names(), PROPERTIES, topic="subscribe")
     return dict(options)
 
 

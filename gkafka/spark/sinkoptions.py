@@ -56,8 +56,9 @@ class SinkOptions:
 
 def parse_sink(options: Mapping[str, str]) -> SinkOptions:
     """The options of a write, checked. Keys in any case. Raises ConfigurationError naming the option, its value and what it may be."""
-    options = given = values.lowered(options)  # both: no traceback shows the secrets of what was given
-    values.check_names(given, [*SINK_OPTIONS, *FROM_SPARK], PROPERTIES, topic="topic")
+    names = [*SINK_OPTIONS, *FROM_SPARK]
+    options = given = values.lowered(options, names, PROPERTIES)  # both: no traceback shows the secrets of what was given
+    values.check_names(given, names, PROPERTIES, topic="topic")
     transactional = values.one_of(given, "exactlyOnce", ("none", "transactional"), "none") == "transactional"
     parsed = SinkOptions(
         topic=_topic(given),

@@ -12,7 +12,7 @@ from typing import Any
 
 from gkafka.config import Secret, may_be_key
 from gkafka.exceptions import ConfigurationError
-from gkafka.sasloptions import hide_hosts, seems_secret
+from gkafka.sasloptions import has_user, hide_hosts, seems_secret
 
 __all__ = [
     "boolean",
@@ -33,23 +33,31 @@ UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_00
 MAX_LONG = (1 << 63) - 1
 
 
-SECRET_ENDINGS = ("password", "secret", "jaas.config", "proxy.url")
+SECRET_ENDINGS = ("password", "secret", "jaas.config", "proxy.url", "token.endpoint.url")
 """Of the names of properties whose values nothing shows; a dot may be an underscore."""
 
 
-def lowered(options: Mapping[str, Any]) -> dict[str, str]:
-    """The options with their names in lower case, as Spark hands them over and as the functions here look them up; secrets as Secrets."""
-    return {name: _hidden(name, value) for name, value in ((key.lower(), value) for key, value in options.items())}
+def lowered(options: Mapping[str, Any], known: Iterable[str], properties: Container[str]) -> dict[str, str]:
+    """The options with their names in lower case, as Spark hands them over and as the functions here look them up; secrets as Secrets, and what stands
+    behind a name that is neither among `known` nor among those of kafka.*, `properties`, without it."""
+    names = {name.lower() for name in known}
+
+    def is_known(name: str) -> bool:
+        return name in names or (name.startswith("kafka.") and name.removeprefix("kafka.").replace("_", ".") in properties)
+
+    given = {key.lower(): value for key, value in options.items()}
+    return {name: _hidden(name, value, is_known=is_known(name)) for name, value in given.items()}
 
 
-def _hidden(name: str, value: Any) -> str:
+def _hidden(name: str, value: Any, *, is_known: bool) -> str:
     if isinstance(value, Secret):
         return value
     text, dotted = str(value), name.replace("_", ".").removeprefix("kafka.")  # which may have been forgotten
     if dotted == "bootstrap.servers":
         return hide_hosts(text)  # type: ignore[no-any-return]
     is_key = dotted.startswith("ssl.") and may_be_key(text)
-    return Secret(text) if is_key or dotted.endswith(SECRET_ENDINGS) or seems_secret(dotted.replace(".", "_")) else text
+    is_secret = is_key or has_user(text) or dotted.endswith(SECRET_ENDINGS) or seems_secret(dotted.replace(".", "_"))
+    return Secret(text) if is_secret or not is_known else text
 
 
 def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from gkafka.cli.properties import parse_properties
 from gkafka.cli.settings import open_client, settle
 from gkafka.config import NativeConsumerConfig, ProducerConfig, Secret
 from gkafka.exceptions import ConfigurationError
+from tests.public.test_secrets import told_by
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +124,15 @@ def test_a_key_on_the_command_line_is_refused_with_the_ways_to_give_it(given: di
 
 def test_a_proxy_without_a_password_may_be_set() -> None:
     assert settle({"set": ("proxy_url=socks5://proxy:1080",)}).client["proxy_url"].reveal() == "socks5://proxy:1080"
+
+
+@pytest.mark.parametrize(
+    "line", ["sasl.pw=x1y2", "http.proxy=http://u:x1y2@h:1", "basic.auth.user.info=u:x1y2", "client.id=x://u:x1y2@h\nno=1"]
+)
+def test_nothing_of_a_file_that_may_be_a_secret_is_in_a_variable_of_a_traceback(line: str, file: Any) -> None:
+    with pytest.raises(ConfigurationError, match="unknown option") as told:
+        settle({"config": file(line + "\n", "client.properties")})
+    assert "x1y2" not in told_by(told.value)
 
 
 def test_a_password_comes_from_a_file_of_its_own(file: Any) -> None:

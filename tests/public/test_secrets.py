@@ -143,9 +143,13 @@ def test_a_secret_under_a_name_that_is_no_options_is_not_shown(skin: Any, name: 
 
 @pytest.mark.parametrize("name", ["sasl_password", "sasl_pasword", "sasl.jaas.config"])
 def test_a_secret_for_a_producer_or_consumer_that_takes_none_is_not_shown(connect: Connect, cluster: MockCluster, name: str) -> None:
-    client = connect(cluster)
+    for taker in _takers(connect(cluster)):
+        assert SECRET not in failing(lambda taker=taker: taker(**{name: SECRET}))  # type: ignore[misc]
+
+
+def _takers(client: KafkaClient) -> tuple[Callable[..., Any], ...]:
     topic = client.topics["t"]
-    takers: tuple[Callable[..., Any], ...] = (
+    return (
         client.get_producer,
         client.get_consumer,
         topic.get_producer,
@@ -153,8 +157,6 @@ def test_a_secret_for_a_producer_or_consumer_that_takes_none_is_not_shown(connec
         topic.get_simple_consumer,
         lambda **options: topic.get_balanced_consumer("g", managed=True, **options),
     )
-    for taker in takers:
-        assert SECRET not in failing(lambda taker=taker: taker(**{name: SECRET}))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("given", [SECRET, SECRET.encode()], ids=["str", "bytes"])
@@ -166,10 +168,56 @@ def test_a_token_in_place_of_what_gives_one_is_not_shown(skin: Any, given: Any) 
     assert "sasl_oauth_token_provider must be a callable that returns a token" in told
 
 
-def test_what_no_option_is_called_is_shown_unless_it_may_be_a_secret() -> None:
-    assert sasloptions.hide_secrets(
-        {"key_serializer": "x", "no_such_option": "x", "sasl_username": "x", "sasl_plain_username": "x"}
-    ) == dict.fromkeys(("key_serializer", "no_such_option", "sasl_username", "sasl_plain_username"), "x")
+USED_ELSEWHERE = {
+    "socks5_proxy": f"socks5://u:{SECRET}@h:1080",
+    "http_proxy": f"http://u:{SECRET}@h:1080",
+    "proxies": {"http": f"http://u:{SECRET}@h:1080"},
+    "proxy": f"socks5://u:{SECRET}@h:1080",
+    "basic_auth_user_info": f"u:{SECRET}",
+    "auth": ("u", SECRET),
+    "zookeeper_auth": [("digest", f"u:{SECRET}")],
+    "sasl_scram_pass": SECRET,
+    "sasl_pw": SECRET,
+    "aws_access_key_id": SECRET,
+    "config": {"sasl.password": SECRET},
+}
+"""Options of other clients, or nobody's, whose names alone tell nothing."""
+
+
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient, legacy.KafkaClient, legacy.KafkaConsumer, VersionClient])
+@pytest.mark.parametrize("name", USED_ELSEWHERE)
+def test_whatever_stands_behind_a_name_that_is_no_options_is_not_shown(skin: Any, name: str) -> None:
+    hosts = ("127.0.0.1:1",) if skin is legacy.KafkaClient else ()
+    told = failing(lambda: skin(*hosts, **{name: USED_ELSEWHERE[name]}))
+    assert SECRET not in told
+    assert name in told
+
+
+@pytest.mark.parametrize("name", USED_ELSEWHERE)
+def test_nor_is_it_where_producers_and_consumers_are_made(connect: Connect, cluster: MockCluster, name: str) -> None:
+    for taker in _takers(connect(cluster)):
+        assert SECRET not in failing(lambda taker=taker: taker(**{name: USED_ELSEWHERE[name]}))  # type: ignore[misc]
+
+
+def test_a_url_with_a_user_is_shown_behind_no_name() -> None:
+    told = failing(lambda: KafkaClient("127.0.0.1:1", handler="threading", client_id=f"kafka://u:{SECRET}@h", linger_ms=1))
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient])
+def test_an_extension_of_a_token_that_cannot_be_sent_is_not_shown(skin: Any) -> None:
+    given = {**ENDPOINT, "sasl_oauth_token_endpoint_url": "https://h/token", "sasl_oauth_extensions": {"key": SECRET + "\x01"}}
+    told = failing(lambda: skin(handler="threading", **given))
+    assert SECRET not in told
+    assert "sasl_oauth_extensions: 'key': its value" in told
+
+
+def test_what_an_option_is_called_is_shown_unless_it_may_be_a_secret() -> None:
+    shown = {"key_serializer": "x", "sasl_username": "x", "sasl_plain_username": "x", "acks": 1, "assignors": ("range",), "group_id": "g"}
+    assert repr(sasloptions.hide_secrets(shown, ["group_id"])) == repr(shown)
+    for kind in (*SKINS, legacy.KafkaConsumer):
+        usual = {name: value for name, value in kind.DEFAULT_CONFIG.items() if name not in sasloptions.SECRETS}
+        assert repr(sasloptions.hide_secrets(usual, kind.DEFAULT_CONFIG)) == repr(usual)
     for kind in SKINS:
         assert [name for name in kind.DEFAULT_CONFIG if sasloptions.seems_secret(name)] == []
 

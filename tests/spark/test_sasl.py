@@ -16,6 +16,7 @@ from gkafka.jaas import client_options
 from gkafka.spark.connections import connected
 from gkafka.spark.kafkaproperties import translate
 from gkafka.spark.options import parse, parse_either, parse_stream
+from gkafka.spark.sinkoptions import parse_sink
 from gkafka.testing import MockCluster, Sasl
 from tests.public.test_secrets import told_by
 from tests.spark.conftest import Read
@@ -236,3 +237,30 @@ def test_a_secret_under_a_mistyped_name_is_in_no_variable_of_the_traceback(read:
         read({"kafka.bootstrap.servers": "h:1", "subscribe": "t", name: "hunter2wxyz"})
     assert "hunter2wxyz" not in told_by(refused.value)
     assert name.removeprefix("kafka.") in str(refused.value)
+
+
+TOKENS = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"kafka.socks5.proxy": "socks5://u:hunter2wxyz@h:1"},
+        {"kafka.http.proxy": "http://u:hunter2wxyz@h:1"},
+        {"kafka.ssl.key.pass": "hunter2wxyz"},
+        {"kafka.sasl.oauth.extensions": "hunter2wxyz"},
+        {"auth": "u:hunter2wxyz"},
+        {**TOKENS, "kafka.sasl.oauthbearer.token.endpoint.url": "https://u:hunter2wxyz@h/t"},
+        {**TOKENS, "kafka.sasl.oauthbearer.token.endpoint.url": "https://h/t?key=hunter2wxyz"},
+        {"kafka.client.id": "x://u:hunter2wxyz@h", "no": "1"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("read", [parse, parse_stream, parse_either, parse_sink])
+def test_nothing_that_may_be_a_secret_is_in_a_variable_of_a_traceback(
+    read: Callable[[dict[str, str]], object], more: dict[str, str]
+) -> None:
+    topic = "topic" if read is parse_sink else "subscribe"
+    with pytest.raises(ConfigurationError) as refused:
+        read({"kafka.bootstrap.servers": "h:1", topic: "t", **more})
+    assert "hunter2wxyz" not in told_by(refused.value)

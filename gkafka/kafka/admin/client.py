@@ -59,7 +59,7 @@ class KafkaAdminClient(TopicCalls, PartitionCalls, ConfigCalls, GroupCalls, AclC
 
     def __init__(self, **configs: Any) -> None:
         self._closed = True  # until it is complete
-        configs = hide_secrets(configs)
+        configs = hide_secrets(configs, self.DEFAULT_CONFIG)
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaAdminClient()")
         within = "bootstrap_timeout_ms" if self.config["api_version_auto_timeout_ms"] is None else "api_version_auto_timeout_ms"
         options = {**self.config, "allow_auto_create_topics": False, "api_version_auto_timeout_ms": self.config[within]}

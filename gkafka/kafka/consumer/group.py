@@ -71,7 +71,7 @@ class KafkaConsumer:
 
     def __init__(self, *topics: str, **configs: Any) -> None:
         self._closed = True  # until it is complete
-        configs = hide_secrets(configs)
+        configs = hide_secrets(configs, self.DEFAULT_CONFIG)
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()", measured=True)
         check_options(self.config)
         if idle := without_effect(configs, self.config):

@@ -40,7 +40,7 @@ class KafkaClient:
     """
 
     def __init__(self, hosts: Any, client_id: str | bytes = "kafka-python", timeout: float = 120, **options: Any) -> None:
-        options, hosts = hide_secrets(options), hide_hosts(hosts)
+        options, hosts = hide_secrets(options, OPTIONS, ELSEWHERE), hide_hosts(hosts)
         if isinstance(client_id, bytes):
             client_id = client_id.decode()
         patience_s = check_seconds("timeout", timeout, low=0.001)

@@ -99,7 +99,7 @@ class KafkaConsumer:
     }
 
     def __init__(self, *topics: Any, **configs: Any) -> None:
-        configs = hide_secrets(configs)
+        configs = hide_secrets(configs, self.DEFAULT_CONFIG)
         self._client: native.KafkaClient | None = None
         self._reader: Reader | None = None
         self._triggers: Triggers | None = None
@@ -121,7 +121,7 @@ class KafkaConsumer:
     # -- options ---------------------------------------------------------------------------------------------------------------
     def configure(self, **configs: Any) -> None:
         """Take these settings, and the defaults for all others: DEFAULT_CONFIG. What is consumed, and where this consumer stands, stays."""
-        configs = hide_secrets(configs)
+        configs = hide_secrets(configs, self.DEFAULT_CONFIG)
         c = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()")
         _check(c)
         with _told(c):

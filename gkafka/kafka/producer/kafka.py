@@ -69,7 +69,7 @@ class KafkaProducer:
 
     def __init__(self, **configs: Any) -> None:
         self._closed = True  # until it is complete
-        configs = hide_secrets(configs)
+        configs = hide_secrets(configs, self.DEFAULT_CONFIG)
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaProducer()", measured=True)
         for name in ("key_serializer", "value_serializer"):
             if not _serializes(self.config[name]):
