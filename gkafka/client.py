@@ -25,7 +25,7 @@ from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, bu
 from gkafka.exceptions import ConfigurationError, DeliveryError, UnknownOptionError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
-from gkafka.sasloptions import hide_hosts, hide_secrets
+from gkafka.sasloptions import hide_hosts, hide_secrets, hide_tls
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ class KafkaClient:
         handler: str | Handler = "auto",
         **options: Any,
     ) -> None:
-        options, hosts, zookeeper_hosts = hide_secrets(options), hide_hosts(hosts), hide_hosts(zookeeper_hosts)
+        options, ssl_config = hide_secrets(options), hide_tls(ssl_config)
+        hosts, zookeeper_hosts = hide_hosts(hosts), hide_hosts(zookeeper_hosts)
         given: dict[str, Any] = {
             "socket_timeout_ms": socket_timeout_ms,
             "offsets_channel_socket_timeout_ms": offsets_channel_socket_timeout_ms,
@@ -391,7 +392,7 @@ def _tls_options(ssl_config: Any, others: Mapping[str, Any]) -> dict[str, Any]:
     try:
         options: dict[str, Any] = ssl_config.client_options()
     except (AttributeError, TypeError) as exc:
-        raise ConfigurationError(f"ssl_config={ssl_config!r}: must be a gkafka.connection.SslConfig") from exc
+        raise ConfigurationError(f"ssl_config: must be a gkafka.connection.SslConfig, not {type(ssl_config).__name__}") from exc
     return options
 
 

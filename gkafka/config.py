@@ -28,6 +28,7 @@ __all__ = [
     "check_security",
     "check_socket_options",
     "ineffective_tls_option",
+    "is_near",
     "is_pem_text",
     "is_utf8",
     "keywords_of",
@@ -41,6 +42,7 @@ GIVEN_BY_TOPIC = ("self", "topic", "cluster")
 """Arguments of a constructor that its user does not give."""
 CODECS = (None, "none", "gzip", "snappy", "lz4", "zstd", "auto")
 ACKS = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1, "-1": -1}
+NEARLY = 0.75  # of two texts: a slip of the pen
 MiB = 1 << 20
 KEY_TEXT = re.compile(r"[A-Za-z0-9+/=\s]{100,}|\s*M[A-Za-z0-9+/=\s]{40,}")
 """Base64; the name of a file is shorter, or holds a dot or a dash. Every key begins with an M (DER's SEQUENCE); one of Ed25519 has 64 characters."""
@@ -118,15 +120,16 @@ def option(
     aliases: tuple[str, ...] = (),
     none: bool = False,
     secret: bool = False,
+    beside_secret: bool = False,
     pem: bool = False,
 ) -> Any:
     """One option.
 
     low, high: inclusive bounds of a number; names: texts that stand for something, beside what types allows; none: None is a value too; aliases: other spellings that are accepted; secret: a text is
-    kept as a Secret and the field stays out of the repr; pem: the path of a file, or the text of one, which may be a key and is kept as a Secret.
+    kept as a Secret and the field stays out of the repr; beside_secret: where a secret is given by mistake, so that a wrong value is not told; pem: the path of a file, or the text of one, which may be a key and is kept as a Secret.
     """
     meta: dict[str, Any] = {"doc": doc, "low": low, "high": high, "choices": choices, "names": names, "types": types}
-    meta |= {"aliases": aliases, "none": none, "secret": secret, "pem": pem}
+    meta |= {"aliases": aliases, "none": none, "secret": secret, "beside_secret": beside_secret, "pem": pem}
     return dataclasses.field(default=default, metadata=meta, repr=not secret)
 
 
@@ -137,8 +140,11 @@ def check(name: str, value: Any, meta: Mapping[str, Any], *, whole: bool = False
     if meta["choices"] is not None:
         # True == 1, and is not meant so. What is no text or number need not be comparable at all.
         if not isinstance(value, (str, int, float)) or isinstance(value, bool) or value not in meta["choices"]:
+            shown = f"={value!r}"
+            if meta["beside_secret"] and not is_near(value, meta["choices"]):
+                shown = f", a text of {len(value)} characters" if isinstance(value, str) else f", of type {type(value).__name__}"
             raise ConfigurationError(
-                f"{name}={value!r}: must be one of {', '.join(map(repr, meta['choices']))}{_near(value, meta['choices'])}"
+                f"{name}{shown}: must be one of {', '.join(map(repr, meta['choices']))}{_near(value, meta['choices'])}"
             )
         return value
     if meta["names"] and isinstance(value, str):
@@ -151,8 +157,8 @@ def check(name: str, value: Any, meta: Mapping[str, Any], *, whole: bool = False
         return _number(name, value, meta, whole)
     if meta["types"] and not isinstance(value, meta["types"]):
         wanted = " or ".join("callable" if t is Callable else t.__name__ for t in meta["types"])
-        shown = "" if meta["secret"] else f"={value!r}"
-        raise ConfigurationError(f"{name}{shown}: must be {wanted}, not {type(value).__name__}")
+        shown = "" if meta["secret"] or meta["beside_secret"] else f"={value!r}"
+        raise ConfigurationError(f"{name}{shown}: must be {wanted}, not {'str' if isinstance(value, Secret) else type(value).__name__}")
     return value
 
 
@@ -173,6 +179,11 @@ def _is_finite(value: float) -> bool:
         return isfinite(value)
     except OverflowError:  # an int that no float can hold
         return False
+
+
+def is_near(value: Any, choices: Iterable[Any]) -> bool:
+    """Whether a value is nearly one of these texts, so that it can be shown: it is no secret."""
+    return isinstance(value, str) and bool(difflib.get_close_matches(value.upper(), [c for c in choices if c], n=1, cutoff=NEARLY))
 
 
 def _near(value: Any, names: Any) -> str:
@@ -422,10 +433,11 @@ class ClientConfig(Options):
         None,
         "how the client says who it is, with security_protocol SASL_SSL or SASL_PLAINTEXT; AWS_MSK_IAM is OAUTHBEARER with tokens that AWS signs",
         choices=(None, "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"),
+        beside_secret=True,
         aliases=("sasl.mechanisms", "sasl_mechanisms"),
     )
     sasl_username: str | None = option(
-        None, "user of PLAIN and SCRAM", none=True, types=(str,), aliases=("sasl_plain_username", "sasl.plain.username")
+        None, "user of PLAIN and SCRAM", none=True, types=(str,), beside_secret=True, aliases=("sasl_plain_username", "sasl.plain.username")
     )
     sasl_password: str | Callable[[], str] | None = option(
         None,
@@ -446,6 +458,7 @@ class ClientConfig(Options):
         "OAUTHBEARER: names and values that go with the token (KIP-342), as Confluent Cloud's logicalCluster",
         none=True,
         types=(Mapping,),
+        beside_secret=True,
     )
     sasl_oauth_token_endpoint_url: str | None = option(
         None,
@@ -456,7 +469,12 @@ class ClientConfig(Options):
         aliases=("sasl.oauthbearer.token.endpoint.url",),
     )
     sasl_oauth_client_id: str | None = option(
-        None, "the client that the token endpoint knows", none=True, types=(str,), aliases=("sasl.oauthbearer.client.id",)
+        None,
+        "the client that the token endpoint knows",
+        none=True,
+        types=(str,),
+        beside_secret=True,
+        aliases=("sasl.oauthbearer.client.id",),
     )
     sasl_oauth_client_secret: str | Callable[[], str] | None = option(
         None,

@@ -17,13 +17,25 @@ from gkafka.config import (
     NativeConsumerConfig,
     ProducerConfig,
     Secret,
+    is_near,
     is_pem_text,
     is_utf8,
     may_be_key,
 )
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["MECHANISMS", "check_sasl", "has_user", "hide_hosts", "hide_secrets", "seems_secret", "token_endpoint", "wrong_extension"]
+__all__ = [
+    "MECHANISMS",
+    "check_sasl",
+    "has_user",
+    "hide_hosts",
+    "hide_mistaken",
+    "hide_secrets",
+    "hide_tls",
+    "seems_secret",
+    "token_endpoint",
+    "wrong_extension",
+]
 
 PASSWORD = ("sasl_username", "sasl_password")
 ENDPOINT = ("sasl_oauth_token_endpoint_url", "sasl_oauth_client_id", "sasl_oauth_client_secret")
@@ -49,6 +61,8 @@ def _spellings(kind: str) -> set[str]:
 
 
 SECRETS = _spellings("secret")
+BESIDE_SECRETS = _spellings("beside_secret")
+OF_MECHANISM = ("sasl_mechanism", "sasl_mechanisms")
 PEM = _spellings("pem")
 EXTENSIONS = "sasl_oauth_extensions"
 GIVES_TOKENS = "sasl_oauth_token_provider"  # a token itself, given as text, is a mistake that nothing may show
@@ -120,6 +134,8 @@ def _hidden(name: str, value: Any, known: Container[str]) -> Any:
         return hide_extensions(value)
     if option == GIVES_TOKENS and not isinstance(value, (str, bytes, bytearray)):
         return value
+    if option in BESIDE_SECRETS and value is not None:
+        return hide_mistaken(option, value)
     named_so = option in SECRETS or option == GIVES_TOKENS or seems_secret(option)
     if isinstance(value, str):
         is_secret = named_so or is_pem_text(value) or has_user(value) or (option in PEM and may_be_key(value))
@@ -134,6 +150,19 @@ def _of_nothing_known(value: Any) -> Any:
     if isinstance(value, str):
         return Secret(value)
     return value if value is None or isinstance(value, bool) else _unseen(value)
+
+
+def hide_mistaken(option: str, value: Any) -> Any:
+    """A value of an option that is no secret's, but beside one: what it cannot be may be the secret."""
+    if not isinstance(value, str):
+        return _unseen(value)
+    is_secret = has_user(value) or is_pem_text(value) or (option in OF_MECHANISM and not is_near(value, MECHANISMS))
+    return Secret(value) if is_secret else value
+
+
+def hide_tls(given: Any) -> Any:
+    """An SslConfig as it is; what is none in its place, as a dict with a pass phrase, as what nothing shows."""
+    return given if given is None or callable(getattr(given, "client_options", None)) else _unseen(given)
 
 
 def hide_extensions(value: Any) -> Any:

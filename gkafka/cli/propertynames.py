@@ -134,8 +134,8 @@ SO_HERE = {
     "security.providers": "",
 }
 """What needs no option, because it is so: name -> the values of which that is true."""
-BESIDE_OPTIONS = {"group", "max_poll_records", *(name.replace(".", "_") for name in (*BUFFERS, *SO_HERE))}
-"""What a property may mean that is no option of a client, a producer or a consumer."""
+BESIDE_OPTIONS = {"group", "max_poll_records", *(name.replace(".", "_") for name in (*BUFFERS, *SO_HERE) if not name.startswith("sasl"))}
+"""What a property may mean that is no option of a client, a producer or a consumer, and no secret."""
 NOT_FROM_TEXT = ("ssl_context", "socket_options", "sasl_oauth_token_provider", "interceptors")
 NOTHING_HERE = ("on_fork", "exit_timeout_ms", "consume_timeout_ms", "on_deserialize_error", "dead_letter", "hub_stall_meter")
 """Options of programs that a command has no use for."""
@@ -189,7 +189,8 @@ def why_refused(name: str, option: str, text: str, uses: tuple[str, ...]) -> str
     if roles and not set(roles) & set(uses):
         return f"is an option of {WHO[roles[0]]}: here it would do nothing, leave it out"
     if name in SO_HERE or any(option == f.name for _, f in _fields()):
-        return f"{text!r} has no effect here: leave it out"
+        shown = "its value" if name.startswith("sasl") else repr(text)  # where a secret is given by mistake
+        return f"{shown} has no effect here: leave it out"
     known = [spelling for spelling in _spellings() if not (set(roles_of(canonical(spelling))) - set(uses))]
     near = difflib.get_close_matches(name.replace("_", "."), known, n=1, cutoff=0.7)
     return f"unknown option; did you mean {near[0]!r}?" if near else "unknown option: leave it out; docs/options.md lists all"

@@ -255,7 +255,7 @@ def _typed(config: type[Any], option: str, where: str, text: str) -> Any:
     if option == "security_protocol":
         value = text.upper()
     elif option == "sasl_oauth_extensions":
-        return dict(parse_pair(where, part) for part in text.split(",") if part)
+        return _extensions(where, text)
     elif option == "assignors":
         return tuple(meant(option, part.strip()) for part in text.split(",") if part.strip())
     elif meta["low"] is not None or meta["high"] is not None:
@@ -265,6 +265,16 @@ def _typed(config: type[Any], option: str, where: str, text: str) -> Any:
             raise ConfigurationError(f"{where}={text!r}: must be 'true' or 'false'")
         value = text.lower() == "true"
     return check(where, value, meta, whole=str(field.type).startswith("int")) if not meta["secret"] else Secret(text)
+
+
+def _extensions(where: str, text: str) -> dict[str, str]:
+    """The values are Secrets, and what cannot be read is not told: it may be a token."""
+    text = Secret(text)
+    parts = [Secret(part) for part in text.split(",") if part]
+    for number, part in enumerate(parts, 1):
+        if not part.partition("=")[0].strip() or "=" not in part:
+            raise ConfigurationError(f"{where}: its part {number}, a text of {len(part)} characters, must be NAME=VALUE")
+    return {name.strip(): Secret(value.strip()) for name, _, value in (part.partition("=") for part in parts)}
 
 
 def _name(where: str, text: str) -> str:

@@ -469,7 +469,7 @@ def _handler_class(name: str, text: str) -> str:
     """What Java needs a class for, gkafka does by itself. Another class does what nobody here knows."""
     if text.rpartition(".")[2] not in HANDLERS:
         raise ConfigurationError(
-            f"kafka.{name}={text!r}: gkafka loads no Java class; give the credentials by kafka.sasl.jaas.config or the options of KafkaClient"
+            f"kafka.{name}: gkafka loads no Java class but does what {' and '.join(HANDLERS)} do; give the credentials by kafka.sasl.jaas.config or the options of KafkaClient"
         )
     return text
 

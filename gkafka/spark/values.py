@@ -12,7 +12,7 @@ from typing import Any
 
 from gkafka.config import Secret, may_be_key
 from gkafka.exceptions import ConfigurationError
-from gkafka.sasloptions import has_user, hide_hosts, seems_secret
+from gkafka.sasloptions import has_user, hide_hosts, hide_mistaken, seems_secret
 
 __all__ = [
     "boolean",
@@ -33,7 +33,7 @@ UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_00
 MAX_LONG = (1 << 63) - 1
 
 
-SECRET_ENDINGS = ("password", "secret", "jaas.config", "proxy.url", "token.endpoint.url")
+SECRET_ENDINGS = ("password", "secret", "jaas.config", "proxy.url", "token.endpoint.url", "callback.handler.class")
 """Of the names of properties whose values nothing shows; a dot may be an underscore."""
 
 
@@ -53,6 +53,8 @@ def _hidden(name: str, value: Any, *, is_known: bool) -> str:
     if isinstance(value, Secret):
         return value
     text, dotted = str(value), name.replace("_", ".").removeprefix("kafka.")  # which may have been forgotten
+    if dotted == "sasl.mechanism":
+        return hide_mistaken("sasl_mechanism", text)  # type: ignore[no-any-return]
     if dotted == "bootstrap.servers":
         return hide_hosts(text)  # type: ignore[no-any-return]
     is_key = dotted.startswith("ssl.") and may_be_key(text)

@@ -135,6 +135,28 @@ def test_nothing_of_a_file_that_may_be_a_secret_is_in_a_variable_of_a_traceback(
     assert "x1y2" not in told_by(told.value)
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("sasl.oauth.extensions=x1y2", "its part 1, a text of 4 characters, must be NAME=VALUE"),
+        ("sasl.oauth.extensions=pool=p,=x1y2", "its part 2"),
+        ("sasl.login.callback.handler.class=x1y2", "its value has no effect here"),
+        ("sasl.mechanism=PLAIN x1y2", "sasl.mechanism, a text of 10 characters: must be one of"),
+    ],
+)
+def test_a_secret_in_place_of_what_stands_beside_it_is_not_shown(line: str, says: str, file: Any) -> None:
+    with pytest.raises(ConfigurationError, match=says) as told:
+        settle({"config": file(line + "\n", "client.properties")})
+    assert "x1y2" not in told_by(told.value)
+
+
+def test_extensions_of_a_token_may_be_set() -> None:
+    assert settle({"set": ("sasl.oauth.extensions=pool=p, logicalCluster=l=1",)}).client["sasl_oauth_extensions"] == {
+        "pool": "p",
+        "logicalCluster": "l=1",
+    }
+
+
 def test_a_password_comes_from_a_file_of_its_own(file: Any) -> None:
     settings = settle({**SCRAM, "sasl_password_file": file("geheim\n", "password")})
     assert isinstance(settings.client["sasl_password"], Secret)

@@ -60,9 +60,9 @@ def refused(call: Callable[[], Any], *words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"ssl_config": 1}, "ssl_config=1"),
-        ({"ssl_config": "x"}, "ssl_config='x'"),
-        ({"ssl_config": object}, "ssl_config="),
+        ({"ssl_config": 1}, "ssl_config: must be a gkafka.connection.SslConfig, not int"),
+        ({"ssl_config": "x"}, "ssl_config: must be a gkafka.connection.SslConfig, not str"),
+        ({"ssl_config": object}, "ssl_config: must be"),
         ({"use_greenlets": "x"}, "use_greenlets='x'"),
         ({"use_greenlets": 0}, "use_greenlets=0"),
         ({"source_address": []}, "source_address=[]"),

@@ -212,6 +212,37 @@ def test_an_extension_of_a_token_that_cannot_be_sent_is_not_shown(skin: Any) -> 
     assert "sasl_oauth_extensions: 'key': its value" in told
 
 
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"sasl_mechanism": SECRET}, f"sasl_mechanism, a text of {len(SECRET)} characters: must be one of None, 'PLAIN'"),
+        ({"sasl_mechanism": (SECRET,)}, "sasl_mechanism, of type tuple: must be one of"),
+        ({"sasl_username": ("alice", SECRET)}, "username: must be str, not tuple"),
+        ({"sasl_oauth_client_id": {"a": SECRET}}, "sasl_oauth_client_id: must be str, not dict"),
+        ({"sasl_oauth_extensions": SECRET}, "sasl_oauth_extensions: must be Mapping, not str"),
+    ],
+    ids=str,
+)
+def test_a_secret_in_place_of_what_stands_beside_it_is_not_shown(skin: Any, wrong: dict[str, Any], says: str) -> None:
+    told = failing(lambda: skin(handler="threading", security_protocol="SASL_SSL", **wrong))
+    assert SECRET not in told
+    assert says in told
+
+
+@pytest.mark.parametrize("given", ["SCRAM-SHA256", "plain", "OAUTHBEARR"])
+def test_a_mechanism_that_is_mistyped_is_shown(given: str) -> None:
+    told = failing(lambda: KafkaClient("h:1", handler="threading", security_protocol="SASL_SSL", sasl_mechanism=given))
+    assert f"sasl_mechanism={given!r}: must be one of" in told
+
+
+@pytest.mark.parametrize("given", [{"password": SECRET}, SECRET, ("ca.pem", SECRET)], ids=lambda given: type(given).__name__)
+def test_what_is_no_ssl_config_is_not_shown(given: Any) -> None:
+    told = failing(lambda: KafkaClient("h:1", handler="threading", ssl_config=given))
+    assert SECRET not in told
+    assert f"ssl_config: must be a gkafka.connection.SslConfig, not {type(given).__name__}" in told
+
+
 def test_what_an_option_is_called_is_shown_unless_it_may_be_a_secret() -> None:
     shown = {"key_serializer": "x", "sasl_username": "x", "sasl_plain_username": "x", "acks": 1, "assignors": ("range",), "group_id": "g"}
     assert repr(sasloptions.hide_secrets(shown, ["group_id"])) == repr(shown)

@@ -166,7 +166,10 @@ def test_a_token_endpoint_is_named_as_in_java() -> None:
         ({"security__protocol": "SASL_SSL"}, "without sasl_mechanism"),
         ({"security__protocol": "SASL_TLS"}, "did you mean 'SASL_SSL'"),
         ({"sasl__mechanism": "PLAIN", "sasl__username": "a", "sasl__password": PASSWORD}, "set security_protocol='SASL_SSL'"),
-        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "DIGEST-MD5"}, "kafka.sasl.mechanism='DIGEST-MD5': must be one of"),
+        (
+            {"security__protocol": "SASL_SSL", "sasl__mechanism": "DIGEST-MD5"},
+            "kafka.sasl.mechanism, a text of 10 characters: must be one of",
+        ),
         ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN", "sasl__username": "a"}, "sasl_username without sasl_password"),
         (
             {"security__protocol": "SASL_PLAINTEXT", "sasl__mechanism": "PLAIN", "sasl__username": "a", "sasl__password": PASSWORD},
@@ -252,6 +255,8 @@ TOKENS = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHB
         {"auth": "u:hunter2wxyz"},
         {**TOKENS, "kafka.sasl.oauthbearer.token.endpoint.url": "https://u:hunter2wxyz@h/t"},
         {**TOKENS, "kafka.sasl.oauthbearer.token.endpoint.url": "https://h/t?key=hunter2wxyz"},
+        {"kafka.sasl.mechanism": "PLAIN hunter2wxyz"},
+        {"kafka.sasl.login.callback.handler.class": "hunter2wxyz"},
         {"kafka.client.id": "x://u:hunter2wxyz@h", "no": "1"},
     ],
     ids=str,
