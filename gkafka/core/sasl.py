@@ -40,6 +40,7 @@ UNSUPPORTED_MECHANISM = 33
 REFUSED = 58
 LONGEST_CHALLENGE = 1 << 16  # bytes; GSSAPI's tickets are the largest that brokers send
 LONGEST_TEXT = 300  # characters of a broker's own text that an error repeats
+LONGEST_MASKED = 4096
 RECOGNIZABLE = 8
 BASE64 = "A-Za-z0-9+/_-"
 URL_SAFE = str.maketrans("+/", "-_")
@@ -298,20 +299,34 @@ class Authentication:
 
 
 def masked(text: str, secrets: Iterable[Secret]) -> str:
-    """A peer's text without our secrets: as they are, as JSON writes them, in base64 wherever they stand in it, whole or cut off."""
+    """A peer's text without our secrets: as they are, as JSON writes them, in base64 wherever they stand in it, whole or cut off.
+
+    Only the first LONGEST_MASKED characters are looked at, and the text is cut there: a peer may have written the beginning of a secret 30,000 times.
+    """
     forms: set[str] = set()
     coded: set[str] = set()
     for secret in filter(None, secrets):
         plain = secret.reveal()
         forms |= {plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]}
         coded |= _in_base64(plain.encode(errors="replace"))
+    cut = ""
+    if len(text) > LONGEST_MASKED:
+        text, cut = _cut(text[:LONGEST_MASKED], forms | coded), f"... (cut: it has {len(text)} characters)"
     # All of them whole, before any beginning: that of one may be the beginning of another, whose end would stay.
     for form in sorted(forms | coded, key=len, reverse=True):
         edge = f"[{BASE64}]?" if form in coded else ""  # that character tells some bits of it
         text = re.sub(edge + re.escape(form) + edge, "***", text)
     forms |= coded
     text = _without_beginnings(text, forms)
-    return _without_beginnings(text[::-1], {form[::-1] for form in forms})[::-1]  # and without their ends, of what was cut off before them
+    return (
+        _without_beginnings(text[::-1], {form[::-1] for form in forms})[::-1] + cut
+    )  # and without their ends, of what was cut off before them
+
+
+def _cut(text: str, forms: Iterable[str]) -> str:
+    """Without what a secret may have begun with where the text was cut, of less than is masked anyway."""
+    begun = max((n for form in forms for n in range(1, RECOGNIZABLE) if text.endswith(form[:n])), default=0)
+    return text[: len(text) - begun]
 
 
 def _in_base64(plain: bytes) -> set[str]:

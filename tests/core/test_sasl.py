@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import random
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gkafka.config import Secret
-from gkafka.core.sasl import SHORTEST_S, Authentication, Gssapi, Mechanism, OAuthBearer, Plain, masked, renewal_s
+from gkafka.core.sasl import LONGEST_MASKED, SHORTEST_S, Authentication, Gssapi, Mechanism, OAuthBearer, Plain, masked, renewal_s
 from gkafka.core.scram import FEWEST_ITERATIONS, MOST_ITERATIONS, Scram
 from gkafka.exceptions import (
     AuthenticationError,
@@ -380,6 +381,25 @@ def test_secrets_that_begin_alike_are_masked_to_their_ends() -> None:
     assert len(coded) < 22
     assert masked("no s3cret+of%2Fthe%2Bcl here", secrets) == "no *** here"
     assert masked("no s3cret of ano here", secrets) == "no *** here"
+
+
+@pytest.mark.parametrize("text", ["s3cret/o" * 31_000, "s3cret/of the+clien!" * 12_000], ids=["beginnings", "nearly whole"])
+def test_a_long_text_that_repeats_a_secrets_beginning_is_masked_soon(text: str) -> None:
+    begun = time.process_time()
+    said = masked(text, [Secret("s3cret/of the+client")])
+    assert time.process_time() - begun < 0.1
+    assert "s3cret" not in said
+    assert said.endswith(f"... (cut: it has {len(text)} characters)")
+
+
+@pytest.mark.parametrize("shown", range(1, 21))
+def test_of_a_secret_where_a_long_text_is_cut_nothing_stays(shown: int) -> None:
+    secret = "s3cret/of the+client"
+    for form in (secret, base64.b64encode(secret.encode()).decode()):
+        said = masked("." * (LONGEST_MASKED - shown) + form + "." * 99, [Secret(secret)])
+        assert said.startswith("." * (LONGEST_MASKED - shown - 2))
+        assert said.partition("... (cut")[0].strip(".") in ("", "***")
+    assert masked("." * LONGEST_MASKED, [Secret(secret)]) == "." * LONGEST_MASKED
 
 
 @pytest.mark.parametrize("secret", ["s3cret/of the+client", 'it"s\\sécret', "short", "x" * 900])
