@@ -307,6 +307,19 @@ def check_security(config: ClientConfig) -> None:
             f"{name}=False gives up what makes TLS safe against whoever is in between: set allow_unverified_tls=True too if that is meant, "
             f"or leave {name} out and give the brokers' authority, ssl_cafile=..."
         )
+    _check_alone(config)
+
+
+def _check_alone(config: ClientConfig) -> None:
+    if config.ssl_password is not None and config.ssl_certfile is None and config.ssl_keyfile is None:
+        raise ConfigurationError(
+            "ssl_password without ssl_certfile, whose key it would open: give the client's certificate and key too, or leave ssl_password out"
+        )
+    if config.allow_unverified_tls and config.tls_verify and config.ssl_check_hostname:
+        raise ConfigurationError(
+            "allow_unverified_tls=True alone turns no check off: set tls_verify=False or ssl_check_hostname=False too if that is meant, "
+            "or leave allow_unverified_tls out"
+        )
 
 
 def _check_beside_context(config: ClientConfig) -> None:
@@ -399,7 +412,11 @@ class ClientConfig(Options):
         None, "PEM file of its key, or its text; not needed if the key is in `ssl_certfile`", none=True, types=(str,), pem=True
     )
     ssl_password: str | Callable[[], str] | None = option(
-        None, "pass phrase of the key, or a callable that gives it", none=True, secret=True, types=(str, Callable)
+        None,
+        "pass phrase of the key in ssl_keyfile or ssl_certfile, or a callable that gives it; refused without them",
+        none=True,
+        secret=True,
+        types=(str, Callable),
     )
     ssl_crlfile: str | None = option(
         None,
@@ -420,7 +437,9 @@ class ClientConfig(Options):
     tls_verify: bool = option(
         True, "check the broker's certificate and host name; False takes `allow_unverified_tls` and a warning", types=(bool,)
     )
-    allow_unverified_tls: bool = option(False, "the second word that `tls_verify=False` and `ssl_check_hostname=False` take", types=(bool,))
+    allow_unverified_tls: bool = option(
+        False, "the second word that `tls_verify=False` and `ssl_check_hostname=False` take; refused without either", types=(bool,)
+    )
     proxy_url: str | None = option(
         None,
         "socks5:// or http://[user:password@]host:port: connections to brokers go through this proxy (HTTP: by CONNECT), which also looks "

@@ -192,6 +192,23 @@ def test_of_tls_beside_a_context_that_is_used_unchanged(option: str, value: Any)
     assert "hush" not in text
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"ssl_password": "hush"}, "ssl_password without ssl_certfile, whose key it would open"),
+        ({"ssl_password": lambda: "hush", "ssl_cafile": "/ca.pem"}, "leave ssl_password out"),
+        ({"allow_unverified_tls": True}, "allow_unverified_tls=True alone turns no check off: set tls_verify=False"),
+        ({"allow_unverified_tls": True, "security_protocol": "PLAINTEXT"}, "leave allow_unverified_tls out"),
+    ],
+    ids=str,
+)
+def test_of_tls_alone_where_it_does_nothing(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaClient("localhost:1", handler="threading", **{"security_protocol": "SSL", **given})
+    assert says in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
 def test_a_context_beside_options_that_say_nothing_is_taken() -> None:
     nothing = {"ssl_cafile": None, "ssl_certfile": None, "ssl_keyfile": None, "ssl_password": None, "tls_verify": True}
     KafkaClient("localhost:1", handler="threading", security_protocol="SSL", ssl_context=ssl.create_default_context(), **nothing).close()
