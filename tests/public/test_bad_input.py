@@ -200,7 +200,7 @@ def test_of_tls_beside_a_context_that_is_used_unchanged(option: str, value: Any)
         ({"allow_unverified_tls": True}, "allow_unverified_tls=True alone turns no check off: set tls_verify=False"),
         ({"allow_unverified_tls": True, "security_protocol": "PLAINTEXT"}, "leave allow_unverified_tls out"),
     ],
-    ids=str,
+    ids=["password", "password that is asked for", "one word", "one word in clear text"],
 )
 def test_of_tls_alone_where_it_does_nothing(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
