@@ -27,7 +27,7 @@ from gkafka.common import TopicPartition
 from gkafka.config import NativeConsumerConfig
 from gkafka.core.transaction import GroupMetadata
 from gkafka.deserializing import Deserializers
-from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, ForkedClientError, KafkaException, SerializationError
+from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, ForkedClientError, KafkaException
 from gkafka.explaining import Explanation
 from gkafka.groupoffsets import starts_of
 from gkafka.nativeconsumer import NativeConsumer
@@ -218,18 +218,11 @@ class Consumer:
         # Asked first: what comes between taking and returning could be interrupted, and nobody gets it.
         if not self._deserializers.are_given:
             return self._engine.consume_batch(wanted, limit_ms)
-        call, engine = object(), self._engine
-        before = engine.at_work[call] = {}
-        try:
-            return self._deserializers.apply(self._go_back, engine.consume_batch(wanted, limit_ms, call=call), self._timeout_s(None))
-        except SerializationError:  # which has gone back to where it was met
-            raise
-        except BaseException:  # whoever was interrupted in there: nothing of this was handed out
-            for tp, offset in before.items():
-                self._go_back(tp, offset)
-            raise
-        finally:
-            engine.at_work.pop(call, None)
+
+        def deserialize(messages: list[Message]) -> list[Any]:
+            return self._deserializers.apply(self._go_back, messages, self._timeout_s(None))
+
+        return self._engine.consume_through(deserialize, self._go_back, wanted, limit_ms)
 
     def _consume(self, max_messages: int | None, timeout_ms: float | None, take: Callable[[int | None, float], list[T]]) -> list[T]:
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)

@@ -91,8 +91,8 @@ class GroupOffsets:
         notes: Mapping[TopicPartition, str] | None = None,
         outcome: Outcome | None = None,
     ) -> None:
-        """Commit offsets: the next ones to consume. number: its next_number(), if that was asked for before. epochs: of the leaders that wrote what stands before them, by which whoever goes on there
-        learns of a log that was cut (KIP-320). tries: None is until timeout_s. allowed: may it still be committed? Asked before each try.
+        """Commit offsets: the next ones to consume. number: its next_number(), if that was asked for before. epochs: of the leaders that wrote what
+        stands before them, by which whoever goes on there learns of a log that was cut (KIP-320). tries: None is until timeout_s. allowed: may it still be committed? Asked before each try.
         topic_ids: of the topics that the offsets belong to, where they are known. notes: texts that the group keeps with offsets. outcome: is told
         what became of each partition.
 

@@ -28,6 +28,7 @@ from gkafka.exceptions import (
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     ProtocolError,
+    SerializationError,
     UnsupportedCodec,
 )
 from gkafka.explaining import Explanation, explain
@@ -63,6 +64,7 @@ ENOUGH_ROWS = 4096
 TURN_S = 0.003
 """With greenlets, a call hands out what it has read after so long: reading switches to nobody, and the hub must not stand still."""
 T = TypeVar("T")
+GoBack = Callable[[TopicPartition, int], object]
 HandedOut = tuple[Position, int, int, int]
 """A position and its epoch; where it stood, and the epoch of what stands before that."""
 
@@ -86,7 +88,7 @@ class NativeConsumer:
         self.may_deliver: Callable[[], bool] | None = None
         # What whoever consumes must hear of first: while there is any, consume calls return at once, without a record.
         self.troubles: deque[BaseException] = deque(maxlen=MOST_TROUBLES)
-        # By call that hands out later what it takes, since deserializers have it first: where the partitions stood before. Written under the lock.
+        # By call that hands out later what it takes, since deserializers have it first: where the partitions stood before.
         self.at_work: dict[object, dict[TopicPartition, int]] = {}
         self._before: dict[TopicPartition, int] | None = None  # of the call that is taking, if it is one of these
         self.message_class: type[Message] = records.Message  # of what is handed out, from the next batch on
@@ -296,11 +298,6 @@ class NativeConsumer:
             stands.update((tp, min(offset, stands[tp])) for tp, offset in list(before.items()) if tp in stands)
         return stands
 
-    def hand_over(self, call: object) -> bool:
-        """Of `at_work`: it hands out now what it has taken. False: end_work() came before, others go on from where it stood."""
-        with self._lock:
-            return self.at_work.pop(call, None) is not None
-
     def end_work(self) -> dict[TopicPartition, int]:
         """stands(); what deserializers are at work on will not be handed out."""
         with self._lock:
@@ -326,14 +323,42 @@ class NativeConsumer:
         return sum(q.buffered for q in list(self._driver.queues.values()))
 
     # -- consuming -------------------------------------------------------------------------------------------------------------
-    def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None, *, call: object = None) -> list[Message]:
+    def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Message]:
         """Up to max_messages records, as soon as there is one; [] if none came within timeout_ms (None: 0, what is there now).
 
         The records of one call are in order within each partition. They are views of the fetched buffer: `detach()` one to keep it
         without its buffer. Raises CorruptRecordError naming topic, partition and offset (nothing is skipped: seek past it to go on), and
-        other errors that stand in the way of a partition; records before the error were handed out. call: a key of `at_work`.
+        other errors that stand in the way of a partition; records before the error were handed out.
         """
-        return self._consume(self._take, max_messages, timeout_ms, self.at_work.get(call))
+        return self._consume(self._take, max_messages, timeout_ms)
+
+    def consume_through(
+        self, deserialize: Callable[[list[Message]], list[T]], go_back: GoBack, max_messages: int | None, timeout_ms: float | None
+    ) -> list[T]:
+        """What deserialize() makes of the records that consume_batch() would hand out. Until then nobody has them, and no commit covers them.
+
+        deserialize: where it raises SerializationError it has gone back to the record. go_back(partition, offset): for whoever is interrupted.
+        Raises ConsumerStoppedException if end_work() came meanwhile: others go on from where it stood.
+        """
+        call = object()
+        before = self.at_work[call] = {}
+        try:
+            done = deserialize(self._consume(self._take, max_messages, timeout_ms, before))
+            with self._lock:
+                is_ours = self.at_work.pop(call, None) is not None
+            if not is_ours:
+                raise ConsumerStoppedException(
+                    "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
+                )
+            return done
+        except (SerializationError, ConsumerStoppedException):
+            raise
+        except BaseException:
+            for tp, offset in before.items():
+                go_back(tp, offset)
+            raise
+        finally:
+            self.at_work.pop(call, None)
 
     def consume_arrow(
         self, columns: tuple[str, ...], max_messages: int | None = None, timeout_ms: float | None = None

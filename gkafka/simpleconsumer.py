@@ -350,44 +350,24 @@ class SimpleConsumer:
     def _next(self, wanted: int | None, block: bool, timeout_ms: float, unblock_event: Any) -> list[Any]:
         self._raise_worker_exceptions()
         engine = self._running_engine()
-        if self._deserializer is None:
-            return self._take(engine, wanted, block, timeout_ms, unblock_event)
-        call = object()
-        before = engine.at_work[call] = {}
-        try:
-            done = self._deserialize(engine, self._take(engine, wanted, block, timeout_ms, unblock_event, call), self._deserializer)
-            if not engine.hand_over(call):
-                raise ConsumerStoppedException(
-                    "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
-                )
-            return done
-        except (
-            SerializationError,
-            ConsumerStoppedException,
-        ):  # the one has gone back to where it was met, with the other nothing goes on here
-            raise
-        except BaseException:  # whoever was interrupted in there: nothing of this was handed out
-            for tp, offset in before.items():
-                engine.seek(tp, offset)
-            raise
-        finally:
-            engine.at_work.pop(call, None)
-
-    def _take(
-        self, engine: NativeConsumer, wanted: int | None, block: bool, timeout_ms: float, unblock_event: Any, call: object = None
-    ) -> list[Message]:
         slice_ms = timeout_ms if block else 0
         deadline = None if timeout_ms < 0 else self._handler.monotonic() + timeout_ms / 1000
         while True:
             if block and (timeout_ms < 0 or unblock_event is not None):
                 slice_ms = 100.0 if unblock_event is not None else TICK_S * 1000
-            messages = engine.consume_batch(wanted, slice_ms, call=call)
+            messages = self._take(engine, wanted, slice_ms)
             if messages or not block or (deadline is not None and self._handler.monotonic() >= deadline):
                 break
             if unblock_event is not None and unblock_event.is_set():
                 break
             self._raise_worker_exceptions()
         return messages
+
+    def _take(self, engine: NativeConsumer, wanted: int | None, timeout_ms: float) -> list[Any]:
+        deserializer = self._deserializer
+        if deserializer is None:
+            return engine.consume_batch(wanted, timeout_ms)
+        return engine.consume_through(lambda messages: self._deserialize(engine, messages, deserializer), engine.seek, wanted, timeout_ms)
 
     def _deserialize(
         self, engine: NativeConsumer, messages: Sequence[Message], deserializer: Callable[[Any, Any], tuple[Any, Any]]

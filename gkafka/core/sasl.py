@@ -41,10 +41,11 @@ REFUSED = 58
 LONGEST_CHALLENGE = 1 << 16  # bytes; GSSAPI's tickets are the largest that brokers send
 LONGEST_TEXT = 300  # characters of a broker's own text that an error repeats
 LONGEST_MASKED = 4096
+"""Of a peer's text that secrets are looked for in."""
 RECOGNIZABLE = 8
+"""So many characters of a secret in a text are no chance."""
 BASE64 = "A-Za-z0-9+/_-"
 URL_SAFE = str.maketrans("+/", "-_")
-"""So many characters of a secret in a text are no chance."""
 SHORTEST_S = 0.1
 """No broker has a client authenticate more often than that; Kafka's own sessions last minutes."""
 EARLIEST, LATEST = 0.85, 0.95  # of a session's lifetime: when it is renewed, as the Java client does
@@ -318,9 +319,8 @@ def masked(text: str, secrets: Iterable[Secret]) -> str:
         text = re.sub(edge + re.escape(form) + edge, "***", text)
     forms |= coded
     text = _without_beginnings(text, forms)
-    return (
-        _without_beginnings(text[::-1], {form[::-1] for form in forms})[::-1] + cut
-    )  # and without their ends, of what was cut off before them
+    backwards = _without_beginnings(text[::-1], {form[::-1] for form in forms})  # and without their ends, of what was cut off before them
+    return backwards[::-1] + cut
 
 
 def _cut(text: str, forms: Iterable[str]) -> str:

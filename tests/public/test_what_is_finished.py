@@ -73,7 +73,7 @@ def test_what_is_taken_and_not_handed_out_yet_is_nobodys_to_finish(
     """Another worker's calls may come as soon as the position has moved, before the deserializers have begun."""
     fill(client, numbers(20))
     seen: list[dict[TopicPartition, int]] = []
-    take = NativeConsumer.consume_batch
+    take = NativeConsumer._consume
 
     def taken_while_another_calls(engine: NativeConsumer, *args: Any, **named: Any) -> Any:
         messages = take(engine, *args, **named)
@@ -87,7 +87,7 @@ def test_what_is_taken_and_not_handed_out_yet_is_nobodys_to_finish(
         raise ValueError("no number of mine")
 
     with client.get_consumer("t", "g", **MEMBER, value_deserializer=deserialize, auto_commit=False) as consumer:
-        monkeypatch.setattr(NativeConsumer, "consume_batch", taken_while_another_calls)
+        monkeypatch.setattr(NativeConsumer, "_consume", taken_while_another_calls)
         assert isinstance(error_of(lambda: [consumer.consume_batch(timeout_ms=500) for _ in range(20)]), SerializationError)
         assert seen == [{T0: 0}]
         assert consumer.position(T0) == 0
