@@ -73,7 +73,6 @@ class Consumer:
         self._deserializers = Deserializers(cluster, config)
         self._engine = NativeConsumer(cluster, config, reset_policy=self._policy, group=self._group)
         self._engine.on_close = weakref.WeakMethod(self.stop)
-        self._following = self._handler.Mutex()
         self._progress = Progress(cluster, self._engine, self._group)
         self._share: Share | None = None
         self._source: NativeConsumer | Share = self._engine  # what moves and stops partitions: with a group that has a say in it
@@ -154,16 +153,17 @@ class Consumer:
 
     def _follow(self, start: int | None = EARLIEST) -> None:
         """Read the partitions that have come into being since: from their start, as all they hold is new. Without a policy none begins before seek()."""
-        if self._share is not None or not self._subscription or not self._following.acquire(blocking=False):
+        if self._share is not None or not self._subscription:
             return
         try:
             if self._subscription.has_news():
                 here = self._engine.positions()
                 news = [tp for tp in self._subscription.partitions() if tp not in here]
-                if news:
+                if news:  # several workers may be here: what is read already goes on as it is
                     self._engine.add(dict.fromkeys(news, start if self._policy is not None else None))
-        finally:
-            self._following.release()
+        except BaseException:
+            self._subscription.look_again()
+            raise
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""

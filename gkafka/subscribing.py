@@ -76,6 +76,10 @@ class Subscription:
         seen, self._seen_version = self._seen_version, metadata.version
         return seen != self._seen_version
 
+    def look_again(self) -> None:
+        """What has_news() told of was not taken up: the caller was interrupted."""
+        self._seen_version = -1
+
     def topics(self) -> list[str]:
         """All names, or the topics that match now; internal ones do if the client shows them."""
         if self._pattern is None:

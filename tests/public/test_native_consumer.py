@@ -103,6 +103,27 @@ def test_partitions_that_are_added_are_read_from_their_start(connect: Any, make_
     assert [(m.partition_id, m.offset) for m in read(consumer, 1)] == [(0, 2)], "and the others go on"
 
 
+def test_new_partitions_are_taken_up_by_the_next_call_if_one_was_interrupted(
+    connect: Any, make_cluster: Any, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were read only once the metadata changed again."""
+    cluster = make_cluster()
+    client = connect(cluster)
+    consumer = make("t", of=client)
+    cluster.add_partitions("t", 2)
+    fill(connect(cluster), numbers(3), partition=1)
+    client.update_cluster()
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(consumer._engine, "add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.consume_batch(timeout_ms=200)
+    assert [(m.partition_id, m.offset) for m in read(consumer, 3)] == [(1, 0), (1, 1), (1, 2)]
+
+
 def test_partitions_that_are_assigned(connect: Any, make_cluster: Any, make: Make, run: Runner) -> None:
     client = connect(make_cluster(topics={"t": 2, "u": 1}))
     for topic, partition in (T0, T1, U0):
