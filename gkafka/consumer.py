@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gkafka.checks import (
@@ -34,7 +34,7 @@ from gkafka.nativeconsumer import NativeConsumer
 from gkafka.progress import Progress
 from gkafka.records.columns import COLUMNS, arrow_schema, check_columns
 from gkafka.sharing import Share, check_group_options
-from gkafka.subscribing import Subscription
+from gkafka.subscribing import PATIENCE_S, Subscription
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -116,11 +116,7 @@ class Consumer:
         self._handler.checkpoint()  # here and below: each step takes milliseconds for thousands of partitions
         self._check_running()
         deadline = self._handler.monotonic() + self._timeout_s(timeout)
-        there = {topic: self._cluster.wait_for_topic(topic, deadline).partitions for topic in {tp.topic for tp in given}}
-        for topic, partition in given:
-            if partition not in (known := there[topic]):
-                text = f"topic {topic!r} has no partition {partition}: it has {min(known)} to {max(known)}"
-                raise ConfigurationError(text, topic=topic, partition=partition)
+        absent = self._absent(given, deadline, may_wait)
         self._handler.checkpoint()
         starts, epochs, problems = starts_of(self._engine, given, self._policy, max(0.0, deadline - self._handler.monotonic()))
         if problems and not may_wait:
@@ -129,9 +125,31 @@ class Consumer:
             self._progress.finish()  # of what it has had, the application wants no more
             self._progress.commit_finished(self._timeout_s(timeout))
         self._progress.forget()
-        self._engine.assign({tp: starts.get(tp) for tp in given}, epochs=epochs)
+        if self._policy is not None:
+            starts.update((tp, EARLIEST) for tp in absent if starts[tp] < 0)  # all they will hold is new
+        self._engine.assign({tp: starts.get(tp) for tp in given}, epochs=epochs, may_be_absent=bool(absent))
         if self._group is not None and self._config.auto_commit is not False:
             self._start_keeper()
+
+    def _absent(self, given: Collection[TopicPartition], deadline: float, may_wait: bool) -> list[TopicPartition]:
+        """Which of the partitions are not there (yet). Unless they may be waited for, an error says so of the first."""
+        topics = {tp.topic for tp in given}
+        if may_wait and topics:
+            self._cluster.look_for_topics(topics, PATIENCE_S if self._cluster.config.auto_create_topics else 0.0)
+            known = {topic: self._cluster.metadata.topic(topic) for topic in topics}
+        else:
+            known = {topic: self._cluster.wait_for_topic(topic, deadline) for topic in topics}
+        there = {topic: () if info is None else info.partitions for topic, info in known.items()}
+        absent = [tp for tp in given if tp.partition not in there[tp.topic]]
+        if absent and not may_wait:
+            (topic, partition), has = absent[0], there[absent[0].topic]
+            text = f"topic {topic!r} has no partition {partition}: it has {min(has)} to {max(has)}"
+            raise ConfigurationError(text, topic=topic, partition=partition)
+        if absent:
+            log.warning(
+                "assign(): there is no %s; what is not there is read as soon as it is", ", ".join(f"{t}-{p}" for t, p in absent[:5])
+            )
+        return absent
 
     def _subscribe(self) -> None:
         self._subscription.look_up()

@@ -119,14 +119,17 @@ class NativeConsumer:
         partitions: Mapping[TopicPartition, Any] | None = None,
         *,
         epochs: Mapping[TopicPartition, int] | None = None,
+        may_be_absent: bool = False,
     ) -> None:
         """Read these partitions and no others. start: an offset, -2 / -1 for the earliest / latest one, or None: not before seek().
 
         partitions: the objects that messages show as `.partition`. epochs: of the leaders that wrote what stands before the offsets, where
-        that is known: the logs are then checked before anything is read (KIP-320).
+        that is known: the logs are then checked before anything is read (KIP-320). may_be_absent: topics that the caller has looked for are not
+        waited for; each partition is read as soon as it is there.
         """
-        for topic in {tp.topic for tp in start}:
-            self._cluster.wait_for_topic(topic)
+        if not may_be_absent:
+            for topic in {tp.topic for tp in start}:
+                self._cluster.wait_for_topic(topic)
         driver = self._driver
         made = self._make_queues(start, partitions or {}, epochs or {})
         with self._taking, self._lock, driver.step:

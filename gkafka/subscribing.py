@@ -14,7 +14,7 @@ from gkafka.exceptions import ConfigurationError
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
 
-__all__ = ["Awaited", "Subscription"]
+__all__ = ["PATIENCE_S", "Awaited", "Subscription"]
 
 log = logging.getLogger(__name__)
 

@@ -216,6 +216,30 @@ def test_looking_up_a_partition_without_a_leader_ends_by_the_timeout(consumer: M
     assert time.monotonic() - begun < 10
 
 
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_a_partition_that_is_assigned_and_not_there_is_read_as_soon_as_it_is(
+    consumer: Make, make_cluster: Make, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in 1.4, where nothing is asked before poll(). All it holds by then is new."""
+    cluster = make_cluster(topics={"t": 1}, auto_create=False)
+    reading = consumer(cluster, **{**QUICK, "auto_offset_reset": policy}, metadata_max_age_ms=100)
+    begun = time.monotonic()
+    absent = [TopicPartition("t", 1), TopicPartition("later", 0)]
+    reading.assign([FIRST, *absent])
+    assert time.monotonic() - begun < 2
+    assert "there is no t-1, later-0" in caplog.text
+    assert reading.assignment() == {FIRST, *absent}
+    assert reading.position(FIRST) == 0
+    put(cluster, b"first")
+    assert [record.value for record in consume(reading, 1)] == [b"first"]
+    assert reading.poll(300) == {}
+    cluster.add_partitions("t", 2)
+    cluster.create_topic("later", 1)
+    for topic, partition in absent:
+        put(cluster, b"later", topic=topic, partition=partition)
+    assert {(record.topic, record.partition, record.offset) for record in consume(reading, 2)} == {("t", 1, 0), ("later", 0, 0)}
+
+
 # -- commits by who reads nothing ------------------------------------------------------------------------------------------
 def test_offsets_can_be_committed_for_a_group_without_reading_anything(consumer: Make, cluster: MockCluster) -> None:
     """Behaviour 282, as kafka-python: nothing was handed out, so that commit() has nothing to do; what is given is committed."""
