@@ -26,7 +26,7 @@ from gkafka.columnreader import joined
 from gkafka.common import TopicPartition
 from gkafka.config import NativeConsumerConfig
 from gkafka.core.transaction import GroupMetadata
-from gkafka.deserializing import Deserializers
+from gkafka.deserializing import Deserializers, GoBack
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, ForkedClientError, KafkaException
 from gkafka.explaining import Explanation
 from gkafka.groupoffsets import starts_of
@@ -141,9 +141,10 @@ class Consumer:
             known = {topic: self._cluster.wait_for_topic(topic, deadline) for topic in topics}
         there = {topic: () if info is None else info.partitions for topic, info in known.items()}
         absent = [tp for tp in given if tp.partition not in there[tp.topic]]
-        if absent and not may_wait:
-            (topic, partition), has = absent[0], there[absent[0].topic]
-            text = f"topic {topic!r} has no partition {partition}: it has {min(has)} to {max(has)}"
+        never = [tp for tp in absent if not may_wait or tp.partition < 0]
+        if never:
+            (topic, partition), has = never[0], there[never[0].topic]
+            text = f"topic {topic!r} has no partition {partition}" + (f": it has {min(has)} to {max(has)}" if has else "")
             raise ConfigurationError(text, topic=topic, partition=partition)
         if absent:
             log.warning(
@@ -237,10 +238,10 @@ class Consumer:
         if not self._deserializers.are_given:
             return self._engine.consume_batch(wanted, limit_ms)
 
-        def deserialize(messages: list[Message]) -> list[Any]:
-            return self._deserializers.apply(self._go_back, messages, self._timeout_s(None))
+        def deserialize(messages: list[Message], go_back: GoBack) -> list[Any]:
+            return self._deserializers.apply(go_back, messages, self._timeout_s(None))
 
-        return self._engine.consume_through(deserialize, self._go_back, wanted, limit_ms)
+        return self._engine.consume_through(deserialize, wanted, limit_ms)
 
     def _consume(self, max_messages: int | None, timeout_ms: float | None, take: Callable[[int | None, float], list[T]]) -> list[T]:
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
@@ -254,8 +255,7 @@ class Consumer:
                 self._follow()
             else:
                 self._share.called(now)
-            if self._policy is None:
-                self._engine.check_placed()
+            self._check_placed()
             left_ms = max(0.0, (deadline - self._handler.monotonic()) * 1000)
             # In steps, so that partitions that come into being are noticed.
             taken = take(wanted, min(left_ms, self._slice_ms))
@@ -264,7 +264,15 @@ class Consumer:
             self._raise_told()
             now = self._handler.monotonic()
             if now >= deadline:
+                self._check_placed()
                 return []
+
+    def _check_placed(self, only: TopicPartition | None = None) -> None:
+        """Raises what keeps partitions, or that one, waiting until the application says where to start."""
+        if self._policy is None:
+            self._engine.check_placed(only)
+        if self._share is not None and (self._policy is None or only is not None):
+            self._share.check_placed(only)
 
     def _raise_told(self) -> None:
         """What workers have met, before anything else is handed out: each once, in whichever call comes first."""
@@ -274,9 +282,6 @@ class Consumer:
             except IndexError:  # another call has told it
                 return
             raise trouble
-
-    def _go_back(self, tp: TopicPartition, offset: int) -> None:
-        (self._engine.seek if self._share is None else self._share.go_back)(tp, offset)
 
     def __iter__(self) -> Iterator[Any]:
         """Messages, until stop()."""
@@ -378,7 +383,8 @@ class Consumer:
             self._progress.commit(given, self._timeout_s(timeout), notes=notes, epochs=epochs)
 
     def _stands(self) -> dict[TopicPartition, int]:
-        return self._engine.not_at_work(self.positions())
+        here = self._engine.stands()
+        return here if self._share is None else {**here, **self._engine.not_at_work(self._share.stood())}
 
     def committed(self, partition: Any, *, timeout: float | None = None) -> int:
         """The offset that the group has committed of a (topic, partition), -1 where there is none. timeout: seconds."""
@@ -426,6 +432,10 @@ class Consumer:
         """Fetch with these values of the options from the next request on."""
         self._engine.tune(fetch_min_bytes, int(fetch_wait_max_ms), fetch_message_max_bytes)
 
+    def check_halted(self) -> None:
+        """Raises what a partition has met that waits for seek(), again, as long as it stands: for calls that have nothing to hand out."""
+        self._engine.check_halted()
+
     def wait_for_position(self, tp: TopicPartition, timeout_s: float) -> int | None:
         """The offset of the next record, as soon as it is known; None if that takes longer."""
         deadline = self._handler.monotonic() + timeout_s
@@ -433,7 +443,7 @@ class Consumer:
             left = deadline - self._handler.monotonic()
             if left <= 0:
                 return None
-            self._engine.check_placed(tp)
+            self._check_placed(tp)
             self._engine.wait_for_starts(min(left, TICK_S))
         return position
 
@@ -462,6 +472,7 @@ class Consumer:
         in_order = in_order and self._cluster.in_order
         if self._share is None:
             self._engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)
+        self._engine.end_work()
         if in_order:
             self._progress.finish()
         deadline = self._handler.monotonic() + patience_s

@@ -11,6 +11,8 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gkafka import records
@@ -21,6 +23,7 @@ from gkafka.consumerqueues import Context, Queue
 from gkafka.core.metadata import NO_TOPIC_ID
 from gkafka.core.offsets import Committed
 from gkafka.core.positions import Position, State
+from gkafka.deserializing import GoBack
 from gkafka.exceptions import (
     ConfigurationError,
     ConsumerStoppedException,
@@ -32,7 +35,7 @@ from gkafka.exceptions import (
     UnsupportedCodec,
 )
 from gkafka.explaining import Explanation, explain
-from gkafka.fetchdriver import FetchDriver
+from gkafka.fetchdriver import FetchDriver, Fetching
 from gkafka.groupoffsets import GroupOffsets, no_place
 from gkafka.records._double import left_compressed
 
@@ -64,9 +67,10 @@ ENOUGH_ROWS = 4096
 TURN_S = 0.003
 """With greenlets, a call hands out what it has read after so long: reading switches to nobody, and the hub must not stand still."""
 T = TypeVar("T")
-GoBack = Callable[[TopicPartition, int], object]
-HandedOut = tuple[Position, int, int, int]
-"""A position and its epoch; where it stood, and the epoch of what stands before that."""
+Stood = tuple[Position, int, int, int]
+"""A position and its term; where it stood, and the epoch of what stands before that."""
+Work = dict[TopicPartition, Stood]
+"""Of a call that hands out later what it has taken: where the partitions stood before."""
 
 
 class NativeConsumer:
@@ -82,15 +86,15 @@ class NativeConsumer:
         self._lock, self._filled, self._order = self._driver.lock, self._driver.filled, self._driver.order
         # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
         self._taking = self._handler.Mutex()
-        self._handed_out: list[HandedOut] = []  # by the call that is taking
+        self._handed_out: list[Stood] = []  # by the call that is taking
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
         self.may_deliver: Callable[[], bool] | None = None
         # What whoever consumes must hear of first: while there is any, consume calls return at once, without a record.
         self.troubles: deque[BaseException] = deque(maxlen=MOST_TROUBLES)
-        # By call that hands out later what it takes, since deserializers have it first: where the partitions stood before.
-        self.at_work: dict[object, dict[TopicPartition, int]] = {}
-        self._before: dict[TopicPartition, int] | None = None  # of the call that is taking, if it is one of these
+        self.at_work: dict[object, Work] = {}  # by call: deserializers have it first
+        self._work: Work | None = None  # of the call that is taking, if it is one of these
+        self._left: dict[TopicPartition, Position] = {}  # what is read no more: whoever is at work on it may still go back
         self.message_class: type[Message] = records.Message  # of what is handed out, from the next batch on
         self.double_compressed = "open"  # of format 0 and 1; "leave": as one message, "skip"
         self.hand_outs = 0  # how often records were handed out, or were about to be
@@ -135,6 +139,7 @@ class NativeConsumer:
         with self._taking, self._lock, driver.step:
             under_way = driver.clear()
             driver.add(made)
+            self._left.clear()
         driver.hang_up(under_way)
         driver.go_on()
 
@@ -153,6 +158,8 @@ class NativeConsumer:
         made = self._make_queues(start, partitions or {}, epochs or {}, paused=paused)
         with self._taking, self._lock, driver.step:
             driver.add([queue for queue in made if queue.position.tp not in driver.queues])
+            for tp in start:
+                self._left.pop(tp, None)
             parked = [] if paused else driver.cancel_parked(start)
         if not paused:  # else resume() does so
             driver.hang_up(parked)
@@ -192,6 +199,7 @@ class NativeConsumer:
             queues = [self._queue(tp) for tp in partitions]
             stood = {q.position.tp: (q.position.consumed, q.position.consumed_epoch) for q in queues}
             driver.remove(queues)
+            self._left.update((q.position.tp, q.position) for q in queues)
         return stood
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
@@ -200,13 +208,19 @@ class NativeConsumer:
         driver = self._driver
         with self._lock, driver.step:
             queue = self._queue(tp)
-            parked = driver.cancel_parked([tp])
-            driver.empty(queue)
+            parked = self._void(queue)
             _place(queue.position, offset)
-            for error in [e for e in driver.errors if (e.topic, e.partition) == tp]:
-                driver.errors.remove(error)
         driver.hang_up(parked)
         driver.kick()
+
+    def _void(self, queue: Queue) -> list[tuple[Fetching, int]]:
+        """Under the lock: what was fetched, and what went wrong behind it, is of no account any more. Returns what to hang_up()."""
+        driver, tp = self._driver, queue.position.tp
+        parked = driver.cancel_parked([tp])
+        driver.empty(queue)
+        for error in [e for e in driver.errors if (e.topic, e.partition) == tp]:
+            driver.errors.remove(error)
+        return parked
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand nothing of these out and fetch nothing of them, until resume(). Positions stay, and so does what was fetched."""
@@ -291,22 +305,79 @@ class NativeConsumer:
                 self._handler.checkpoint()  # who tries again at once would keep the hub from whoever could say it
                 raise no_place(tp)
 
+    def check_halted(self) -> None:
+        """Raises what a partition has met that waits for the application, and that has nothing left to hand out: again, as long as it stands."""
+        for queue in list(self._driver.queues.values()):
+            position = queue.position
+            if position.state is State.HALTED and position.trouble is not None and queue.is_empty and not position.paused:
+                self._handler.checkpoint()
+                raise copy(position.trouble)
+
     def stands(self) -> dict[TopicPartition, int]:
         """The same, before what deserializers are at work on."""
-        return self.not_at_work(self.positions())
+        with self._lock:
+            return self._before_work(self.positions())
 
     def not_at_work(self, stands: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The same, without what deserializers are at work on: nobody was given that, and it may fail. stands: as it was a moment ago or earlier."""
-        for before in list(self.at_work.values()):
-            stands.update((tp, min(offset, stands[tp])) for tp, offset in list(before.items()) if tp in stands)
+        """Offsets of partitions that are read no more, before what deserializers are at work on: nobody was given that, and it may fail."""
+        with self._lock:
+            lowest = {tp: min(offset, self._left[tp].consumed) if tp in self._left else offset for tp, offset in stands.items()}
+            return self._before_work(lowest)
+
+    def _before_work(self, stands: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        for work in list(self.at_work.values()):
+            for tp, (position, term, offset, _) in list(work.items()):
+                if tp in stands and position.term == term and self._position_of(tp) is position:
+                    stands[tp] = min(stands[tp], offset)
         return stands
 
+    def _position_of(self, tp: TopicPartition) -> Position | None:
+        queue = self._driver.queues.get(tp)
+        return self._left.get(tp) if queue is None else queue.position
+
+    def put_elsewhere(self, tp: TopicPartition) -> None:
+        """By the application, of a partition that is read no more: whoever is at work on it does not go back."""
+        self._left.pop(tp, None)
+
     def end_work(self) -> dict[TopicPartition, int]:
-        """stands(); what deserializers are at work on will not be handed out."""
-        with self._lock:
-            stands = self.stands()
+        """What deserializers are at work on will not be handed out: go back before it. Returns where this consumer stands then."""
+        driver = self._driver
+        parked: list[tuple[Fetching, int]] = []
+        with self._lock, driver.step:
+            for work in list(self.at_work.values()):
+                for stood in list(work.values()):
+                    parked += self._lower(*stood)
+                work.clear()
             self.at_work.clear()
-            return stands
+            stands = self.positions()
+        self._go_on(parked)
+        return stands
+
+    def _go_back(self, work: Work, tp: TopicPartition, offset: int) -> None:
+        """What was taken from there on is not handed out. Never forward; nowhere, if the application or the group has put the partition elsewhere."""
+        with self._lock, self._driver.step:
+            if tp not in work:
+                return
+            position, term, before, epoch = work[tp]
+            parked = self._lower(position, term, max(offset, before), epoch if offset <= before else -1)
+        self._go_on(parked)
+
+    def _lower(self, position: Position, term: int, offset: int, epoch: int) -> list[tuple[Fetching, int]]:
+        """Under the lock. Returns what to hang_up()."""
+        if position.term != term or position.consumed <= offset:
+            return []
+        queue = self._driver.queues.get(position.tp)
+        if queue is None or queue.position is not position:
+            position.consumed, position.consumed_epoch = offset, epoch
+            return []
+        parked = self._void(queue)
+        position.seek(offset, epoch, position.leader_epoch)
+        return parked
+
+    def _go_on(self, parked: list[tuple[Fetching, int]]) -> None:
+        if not self._driver.stopped:
+            self._driver.hang_up(parked)
+            self._driver.go_on()
 
     def epochs(self) -> dict[TopicPartition, int]:
         """For every partition the epoch of the leader that wrote what stands before the position, -1 where that is not known."""
@@ -336,17 +407,20 @@ class NativeConsumer:
         return self._consume(self._take, max_messages, timeout_ms)
 
     def consume_through(
-        self, deserialize: Callable[[list[Message]], list[T]], go_back: GoBack, max_messages: int | None, timeout_ms: float | None
+        self, deserialize: Callable[[list[Message], GoBack], list[T]], max_messages: int | None, timeout_ms: float | None
     ) -> list[T]:
-        """What deserialize() makes of the records that consume_batch() would hand out. Until then nobody has them, and no commit covers them.
+        """What deserialize(messages, go_back) makes of the records that consume_batch() would hand out. Until then nobody has them, and no commit
+        covers them.
 
-        deserialize: where it raises SerializationError it has gone back to the record. go_back(partition, offset): for whoever is interrupted.
-        Raises ConsumerStoppedException if end_work() came meanwhile: others go on from where it stood.
+        go_back(partition, offset): what was taken from there on is not handed out. Where deserialize() raises SerializationError it has gone back to
+        the record; whoever is interrupted goes back by itself. Raises ConsumerStoppedException if end_work() came meanwhile: others go on from
+        where it stood.
         """
         call = object()
-        before = self.at_work[call] = {}
+        work: Work = {}
+        self.at_work[call] = work
         try:
-            done = deserialize(self._consume(self._take, max_messages, timeout_ms, before))
+            done = deserialize(self._consume(self._take, max_messages, timeout_ms, work), partial(self._go_back, work))
             with self._lock:
                 is_ours = self.at_work.pop(call, None) is not None
             if not is_ours:
@@ -354,11 +428,11 @@ class NativeConsumer:
                     "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
                 )
             return done
-        except (SerializationError, ConsumerStoppedException):
+        except SerializationError:
             raise
         except BaseException:
-            for tp, offset in before.items():
-                go_back(tp, offset)
+            for tp, (_, _, offset, _) in list(work.items()):
+                self._go_back(work, tp, offset)
             raise
         finally:
             self.at_work.pop(call, None)
@@ -377,7 +451,7 @@ class NativeConsumer:
         take: Callable[[int], list[T]],
         max_messages: int | None,
         timeout_ms: float | None,
-        before: dict[TopicPartition, int] | None = None,
+        work: Work | None = None,
     ) -> list[T]:
         # Before anything is taken: a caller that is killed here has lost nothing. And before anything is raised: one that tries again at once would
         # keep the hub from whoever could mend it.
@@ -389,20 +463,22 @@ class NativeConsumer:
         deadline = None
         while True:
             self._raise_errors()
-            handed_out: list[HandedOut] = []
+            handed_out: list[Stood] = []
             try:
                 with self._taking:
                     self._driver.make_whole()
-                    self._handed_out, self._before = handed_out, before
+                    self._handed_out, self._work = handed_out, work
                     taken = take(wanted) if not self.troubles and (self.may_deliver is None or self.may_deliver()) else []
                     if taken:
                         self.hand_outs += 1
                 if taken:
                     return taken
+                if work:
+                    work.clear()  # what was read held no record
             except BaseException:  # a signal handler's: nobody gets what was taken
                 self._take_back(handed_out)
-                if before is not None:
-                    before.clear()
+                if work is not None:
+                    work.clear()
                 raise
             self._raise_errors()
             now = self._handler.monotonic()
@@ -412,12 +488,12 @@ class NativeConsumer:
             self._wait_filled(min(deadline - now, TICK_S))
             self._check_running()
 
-    def _take_back(self, handed_out: list[HandedOut]) -> None:
-        """What a call took that was interrupted, the next one gets."""
+    def _take_back(self, handed_out: list[Stood]) -> None:
+        """What a call took that was interrupted, the next one gets: with what others took since, twice rather than never."""
         with self._lock:
             self._driver.step.torn = True  # readers stand where nobody else does
-            for position, epoch, before, before_epoch in reversed(handed_out):
-                if position.epoch == epoch and self._handed_out is handed_out:  # nobody has taken since
+            for position, term, before, before_epoch in handed_out:
+                if position.term == term and before < position.consumed:
                     position.consumed, position.consumed_epoch = before, before_epoch
 
     def take_next(self) -> Message | None:
@@ -532,9 +608,11 @@ class NativeConsumer:
                 queue.is_read()
                 return False
             position, before = queue.position, queue.position.buffered
-            self._handed_out.append((position, position.epoch, position.consumed, position.consumed_epoch))
-            if self._before is not None:  # first: who looks at both in between finds it at work, or not taken
-                self._before.setdefault(position.tp, position.consumed)
+            stood = (position, position.term, position.consumed, position.consumed_epoch)
+            self._handed_out.append(stood)
+            # First: who looks at both in between finds it at work, or not taken.
+            if self._work is not None and self._work.setdefault(position.tp, stood)[1] != position.term:
+                self._work[position.tp] = stood
             position.consumed = max(position.consumed, stands)  # take_next() may be further
             position.consumed_epoch = queue.leader_epoch
             queue.count(0 if done else reader.remaining)
@@ -648,7 +726,7 @@ class NativeConsumer:
         """
         with self._lock:
             here, current, ids = self.positions(), self.epochs(), {tp: q.position.topic_id for tp, q in self._driver.queues.items()}
-            given = self.stands() if offsets is None else dict(offsets)
+            given = self._before_work(here.copy()) if offsets is None else dict(offsets)
             number = self._offsets.next_number(given)  # in here: of two commits the one that stands further is the later one
         known = {tp: current[tp] for tp, offset in given.items() if here.get(tp) == offset}
         self._offsets.commit(given, number=number, epochs={**(epochs or {}), **known}, topic_ids=ids, **how)
@@ -702,6 +780,7 @@ class NativeConsumer:
 
 
 def _place(position: Position, offset: int, epoch: int = -1) -> None:
+    position.term += 1
     position.topic_id = NO_TOPIC_ID  # of whatever topic has the name now
     if offset < 0:
         position.reset(offset)

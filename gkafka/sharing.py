@@ -7,11 +7,11 @@ finish first: a partition is given back when it asks for more, or has been silen
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_name
@@ -24,9 +24,9 @@ from gkafka.core.group import Group
 from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Change, GroupOptions, Tell
 from gkafka.core.standing import Reason
-from gkafka.exceptions import ConfigurationError, KafkaException, UnsupportedVersion
+from gkafka.exceptions import ConfigurationError, KafkaException, NoOffsetForPartitionError, UnsupportedVersion
 from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
-from gkafka.groupoffsets import starts_of
+from gkafka.groupoffsets import no_place, starts_of
 from gkafka.handlers.turn import Turn
 from gkafka.membership import Member, rebalance_timeout_s
 from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest
@@ -145,19 +145,12 @@ class Share:
         """NativeConsumer.seek, also for a partition that has no start yet, and for one that is being revoked: there others will begin."""
         if tp in self._unplaced:
             self._add([tp], {tp: offset}, {}, self.terms.copy())
-        self._go_to(tp, offset)
-
-    def _go_to(self, tp: TopicPartition, offset: int) -> None:
         with self._lock:  # a partition that is revoked is either before this or behind it
             if tp in self._leaving:
+                self._engine.put_elsewhere(tp)
                 self._leaving[tp] = (max(offset, -1), -1)
             else:
                 self._engine.seek(tp, offset)
-
-    def go_back(self, tp: TopicPartition, offset: int) -> None:
-        """What was handed out from there on was not: a deserializer has failed. A partition that is gone is nobody's concern here."""
-        with contextlib.suppress(ConfigurationError):
-            self._go_to(tp, offset)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """NativeConsumer.pause, also from on_assigned, and for partitions that have no start yet."""
@@ -290,6 +283,8 @@ class Share:
                 self._engine.resume(free)
 
     def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._stopping:
+            self._engine.end_work()
         with self._lock:
             leaving = [tp for tp in partitions if tp in self.terms]
             taken = self._take_out(leaving)
@@ -416,14 +411,29 @@ class Share:
     def _is_stuck(self, partitions: Sequence[TopicPartition], trouble: KafkaException) -> None:
         with self._lock:
             stuck = [tp for tp in partitions if tp in self._unplaced]
+            news = [tp for tp in stuck if type(self._unplaced[tp]) is not type(trouble)]
             self._unplaced.update(dict.fromkeys(stuck, trouble))
-        log.warning("group %r: %d partitions cannot be consumed yet: %s", self._group, len(stuck), trouble)
+        if news:  # it is looked at again and again
+            log.warning("group %r: %d partitions cannot be consumed yet: %s", self._group, len(news), trouble)
 
     def _tell_of_troubles(self) -> None:
-        """What keeps partitions waiting and does not pass by itself."""
+        """What keeps partitions waiting and does not pass by itself. Those without an offset check_placed() tells, as long as they are."""
         for trouble in dict.fromkeys(self._unplaced.copy().values()):
-            if trouble is not None and not trouble.retriable:
+            if trouble is None or trouble.retriable or isinstance(trouble, NoOffsetForPartitionError):
+                continue
+            if not any(type(told) is type(trouble) and str(told) == str(trouble) for told in list(self._engine.troubles)):
                 self._on_problem(trouble)
+
+    def check_placed(self, only: TopicPartition | None = None) -> None:
+        """Raises NoOffsetForPartitionError for a partition, or that one, that waits for seek() because nobody said where to start; of that one
+        also what else keeps it waiting and does not pass by itself."""
+        for tp, trouble in self._unplaced.copy().items():
+            if only is None and isinstance(trouble, NoOffsetForPartitionError):
+                self._handler.checkpoint()  # who tries again at once would keep the hub from whoever could say it
+                raise no_place(tp)
+            if only == tp and trouble is not None and not trouble.retriable:
+                self._handler.checkpoint()
+                raise copy(trouble)
 
     def _add(
         self,

@@ -24,6 +24,7 @@ from gkafka.checks import (
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.config import ConsumerConfig, build, check_keywords
 from gkafka.core.offsets import Committed
+from gkafka.deserializing import GoBack, give_back
 from gkafka.exceptions import (
     ConfigurationError,
     ConsumerStoppedException,
@@ -367,18 +368,16 @@ class SimpleConsumer:
         deserializer = self._deserializer
         if deserializer is None:
             return engine.consume_batch(wanted, timeout_ms)
-        return engine.consume_through(lambda messages: self._deserialize(engine, messages, deserializer), engine.seek, wanted, timeout_ms)
+        return engine.consume_through(lambda messages, go_back: self._deserialize(messages, go_back, deserializer), wanted, timeout_ms)
 
-    def _deserialize(
-        self, engine: NativeConsumer, messages: Sequence[Message], deserializer: Callable[[Any, Any], tuple[Any, Any]]
-    ) -> list[Any]:
+    def _deserialize(self, messages: Sequence[Message], go_back: GoBack, deserializer: Callable[[Any, Any], tuple[Any, Any]]) -> list[Any]:
         """Apply the deserializer. Where it fails, the messages before are handed out, and the position goes back to the one that failed."""
         done: list[Any] = []
         for message in messages:
             try:
                 done.append(_Deserialized(message, deserializer))
             except Exception as exc:
-                self._give_back(engine, messages[len(done) :])
+                give_back(go_back, messages[len(done) :])
                 if done:
                     break  # the next call fails, with nothing before it
                 text = (
@@ -386,13 +385,6 @@ class SimpleConsumer:
                 )
                 raise SerializationError(text, topic=message.topic, partition=message.partition_id, offset=message.offset) from exc
         return done
-
-    def _give_back(self, engine: NativeConsumer, messages: Sequence[Message]) -> None:
-        first: dict[int, int] = {}
-        for message in messages:
-            first.setdefault(message.partition_id, message.offset)
-        for partition, offset in first.items():
-            engine.seek(self._tp(partition), offset)
 
     def __iter__(self) -> Iterator[Any]:
         """Messages until consumer_timeout_ms passes without one."""

@@ -45,7 +45,8 @@ class Position:
     """One partition of a consumer.
 
     buffered: messages in the queue that were not handed out. in_flight: a fetch that asks for it is under way. epoch: counts seeks, so
-    that an answer to an older question is dropped. max_bytes: what is asked of it; grows when a record does not fit. fetch_epoch,
+    that an answer to an older question is dropped. term: counts the places that the application has put it to, so that nobody goes back to one
+    before that. max_bytes: what is asked of it; grows when a record does not fit. fetch_epoch,
     consumed_epoch: of the leader that wrote what stands before the offset, -1 where it is not known. topic_id: of the topic that the offsets
     are of. replica: the follower to fetch from until `replica_until` (KIP-392), -1 is the leader. stable: where the oldest open transaction
     begins, as the broker last told it. trouble: what the last try met, None if nothing.
@@ -69,6 +70,7 @@ class Position:
         "retry",
         "stable",
         "state",
+        "term",
         "topic_id",
         "tp",
         "trouble",
@@ -90,7 +92,7 @@ class Position:
         self.paused = False
         self.replica = NOBODY
         self.replica_until = 0.0
-        self.epoch = 0
+        self.epoch = self.term = 0
         self.max_bytes = max_bytes
         self.retry = Retry()
         self.trouble: KafkaException | None = None
@@ -130,6 +132,7 @@ class Position:
     def begin_anew(self, topic_id: UUID) -> None:
         """The offset was one of another topic: in this one it says nothing, and must not be committed."""
         self.topic_id = topic_id
+        self.term += 1
         self.fetch_offset = self.consumed = -1
         self.fetch_epoch = self.consumed_epoch = -1
         self.leave_replica()

@@ -18,6 +18,7 @@ from gkafka.kafka.errors import (
     KafkaError,
     NoOffsetForPartitionError,
     OffsetMetadataTooLargeError,
+    OffsetOutOfRangeError,
 )
 from gkafka.kafka.future import Future
 from gkafka.kafka.protocol.commit import OffsetCommitResponse
@@ -431,6 +432,65 @@ def test_a_member_without_a_place_is_told_as_after_assign(consumer: Make, make_c
 
     until(handler, asked)
     assert f"auto_offset_reset={value!r}: seek() first" in str(told[0])
+
+
+def test_a_member_is_told_of_places_as_long_as_they_are_missing_and_no_longer(
+    consumer: Make, make_cluster: Make, handler: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """poll() raised each of the errors that had piled up, behind the seek() that had settled them; position() waited for 40 s."""
+    cluster = make_cluster(topics={"t": 3})
+    partitions = [TopicPartition("t", p) for p in range(3)]
+    one = consumer(cluster, "t", **{**GROUP, "auto_offset_reset": "none"})
+    until(handler, lambda: one.assignment() == set(partitions))
+    Runner(handler).sleep(2.5)  # the member looks for places once a second
+    for tp in partitions:
+        begun = time.monotonic()
+        with pytest.raises(NoOffsetForPartitionError, match=f"t-{tp.partition}: .*seek"):
+            one.position(tp)
+        assert time.monotonic() - begun < 2
+    for tp in partitions:
+        with pytest.raises(NoOffsetForPartitionError):
+            one.poll(100)
+        one.seek(tp, 0)
+    put(cluster, b"1")
+    assert [record.value for record in consume(one, 1)] == [b"1"]
+    assert one.poll(100) == {}
+    assert sum("cannot be consumed yet" in record.message for record in caplog.records) <= len(partitions)
+
+
+def test_a_listener_may_place_what_has_no_place(consumer: Make, make_cluster: Make, handler: str) -> None:
+    """As 1.4's programs do."""
+    cluster = make_cluster(topics={"t": 2})
+    put(cluster, b"1", b"2")
+
+    class Placing(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            pass
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            for tp in assigned:
+                try:
+                    one.position(tp)
+                except NoOffsetForPartitionError:
+                    one.seek(tp, 0)
+
+    one = consumer(cluster, **{**GROUP, "auto_offset_reset": "none"})
+    one.subscribe(["t"], listener=Placing())
+    assert [record.value for record in consume(one, 2)] == [b"1", b"2"]
+
+
+def test_an_offset_out_of_range_is_told_as_long_as_it_stands(consumer: Make, cluster: MockCluster) -> None:
+    """Once, and then the topic seemed to be empty."""
+    put(cluster, b"1")
+    one = consumer(cluster, **{**QUICK, "auto_offset_reset": "none"}, consumer_timeout_ms=3000)
+    one.assign([FIRST])
+    one.seek(FIRST, 99)
+    for ask in (lambda: one.poll(2000), lambda: next(one), lambda: one.poll(500), lambda: one.poll(0)):
+        with pytest.raises(OffsetOutOfRangeError):
+            ask()
+    one.seek(FIRST, 0)
+    assert [record.value for record in consume(one, 1)] == [b"1"]
+    assert one.poll(100) == {}
 
 
 @pytest.mark.parametrize("value", ["none", "anything"])

@@ -300,7 +300,10 @@ class KafkaConsumer:
             timeout_ms = max(0.0, 1000 * (until - self._handler.monotonic()))
         self._unread.clear()
         taken = self._asked(consumer, consumer.consume_batch, wanted, min(timeout_ms, 1e9))
-        return self._by_partition(taken) if taken else {}
+        if not taken:
+            self._asked(consumer, consumer.check_halted)
+            return {}
+        return self._by_partition(taken)
 
     def _asked(self, consumer: Consumer, consume: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -366,6 +369,7 @@ class KafkaConsumer:
                     continue
                 record = self._asked(consumer, consumer.consume, min(left * 1000, TICK_MS))
                 if record is None:
+                    self._asked(consumer, consumer.check_halted)
                     continue
             yield record
             if patience != float("inf"):

@@ -1,0 +1,318 @@
+"""What deserializers are at work on: it is nobody's before they are done, whoever stops, seeks, kills, fails or takes the partition meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.common import TopicPartition
+from gkafka.exceptions import ConsumerStoppedException, SerializationError
+from gkafka.nativeconsumer import NativeConsumer
+from gkafka.testing import MockCluster
+from tests.public.aids import Runner, fill, read
+from tests.public.groupaids import QUICK
+from tests.records.handmade import batch, values
+
+T0 = TopicPartition("t", 0)
+MEMBER: dict[str, Any] = {**QUICK, "auto_offset_reset": "earliest"}
+KINDS = ["assigned", "member", "simple"]
+WORTH = 20
+
+
+class Slow:
+    """A deserializer that stops at one of these numbers until it may go on, and fails there if it is told to."""
+
+    def __init__(self, client: KafkaClient, *numbers: int) -> None:
+        self._handler = client.handler
+        self.entered = {n: self._handler.Event() for n in numbers}
+        self.may_go_on = {n: self._handler.Event() for n in numbers}
+        self.fails: set[int] = set()
+        self.calls: dict[int, Callable[[], object]] = {}
+
+    def __call__(self, value: bytes) -> int:
+        number = int(value)
+        if number in self.entered:
+            self.entered[number].set()
+            self.calls.pop(number, lambda: None)()
+            assert self.may_go_on[number].wait(10)
+            if number in self.fails:
+                raise OSError("the registry is away")
+        return number
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def make(client: KafkaClient, kind: str, deserialize: Callable[[bytes], Any], **options: Any) -> Any:
+    """A consumer of the topic that commits as group g, with records to take."""
+    if kind == "simple":
+        simple: Any = client.topics["t"].get_simple_consumer(
+            "g",
+            auto_commit_enable=True,
+            deserializer=lambda value, key: (deserialize(value), key),
+            consumer_timeout_ms=5000,
+            **options,
+        )
+        return simple
+    if kind == "member":
+        return client.get_consumer("t", "g", value_deserializer=deserialize, **{**MEMBER, **options})
+    consumer = client.get_consumer(group="g", value_deserializer=deserialize, auto_offset_reset="earliest", **options)
+    consumer.assign({T0: 0})
+    return consumer
+
+
+def offsets(consumer: Any, count: int) -> list[int]:
+    return [message.offset for message in consumer.consume_batch(count, timeout_ms=5000)]
+
+
+def outcome(consumer: Any, count: int) -> Any:
+    """The offsets of a call, or the name of what it raises."""
+    try:
+        return offsets(consumer, count)
+    except BaseException as exc:
+        return type(exc).__name__
+
+
+def committed(cluster: MockCluster) -> int:
+    found = cluster.committed("g").get(("t", 0))
+    return 0 if found is None else max(0, found.offset)
+
+
+def full(consumer: Any, run: Runner) -> None:
+    run.until(lambda: consumer._engine.buffered() == WORTH)
+
+
+@pytest.fixture
+def filled(client: KafkaClient) -> KafkaClient:
+    fill(client, [b"%d" % n for n in range(WORTH)])
+    return client
+
+
+def test_of_two_that_fail_the_later_one_takes_nobody_over_the_earlier(
+    filled: KafkaClient, cluster: MockCluster, run: Runner, kind: str
+) -> None:
+    slow = Slow(filled, 5, 15)
+    slow.fails = {5, 15}
+    consumer = make(filled, kind, slow)
+    full(consumer, run)
+    first = run.aside(lambda: outcome(consumer, 10))
+    run.until(slow.entered[5].is_set)
+    second = run.aside(lambda: outcome(consumer, 10))
+    run.until(slow.entered[15].is_set)
+    slow.may_go_on[5].set()
+    assert first.result() == [0, 1, 2, 3, 4]
+    slow.may_go_on[15].set()
+    assert second.result() == [10, 11, 12, 13, 14]
+    slow.fails.clear()
+    rest = [message.offset for message in read(consumer, 15)]
+    assert rest == list(range(5, 20)), "what the second one had comes twice, rather than what the first one had never"
+    consumer.stop()
+    assert committed(cluster) == WORTH
+
+
+@pytest.mark.parametrize("run", ["gevent"], indirect=True)
+def test_who_is_killed_in_a_deserializer_while_another_stops_has_had_nothing(
+    filled: KafkaClient, cluster: MockCluster, run: Runner, kind: str
+) -> None:
+    import gevent
+
+    slow = Slow(filled, 5)
+    consumer = make(filled, kind, slow)
+    full(consumer, run)
+    worker = gevent.spawn(outcome, consumer, 10)
+    run.until(slow.entered[5].is_set)
+    worker.kill(block=False)
+    consumer.stop()
+    assert worker.get() == "GreenletExit"
+    assert committed(cluster) == 0
+
+
+@pytest.mark.parametrize("kind", ["assigned", "simple"], indirect=True)
+def test_a_failure_while_another_stops_is_committed_over_by_nobody(
+    filled: KafkaClient, cluster: MockCluster, run: Runner, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(filled, 0)
+    slow.fails = {0}
+    consumer = make(filled, kind, slow)
+    full(consumer, run)
+    worker = run.aside(lambda: outcome(consumer, 10))
+    run.until(slow.entered[0].is_set)
+    stop, told = consumer._engine.stop, []
+
+    def stop_while_it_fails() -> None:
+        stop()
+        slow.may_go_on[0].set()
+        told.append(worker.result())
+
+    monkeypatch.setattr(consumer._engine, "stop", stop_while_it_fails)
+    consumer.stop()
+    assert told[0] == SerializationError.__name__
+    assert committed(cluster) == 0
+
+
+def test_what_is_at_work_when_another_stops_is_not_handed_out_and_comes_to_whoever_goes_on(
+    filled: KafkaClient, cluster: MockCluster, run: Runner, kind: str
+) -> None:
+    slow = Slow(filled, 5)
+    consumer = make(filled, kind, slow)
+    full(consumer, run)
+    worker = run.aside(lambda: outcome(consumer, 10))
+    run.until(slow.entered[5].is_set)
+    ending = run.aside(consumer.stop)
+    run.sleep(0.2)
+    slow.may_go_on[5].set()
+    assert worker.result() == ConsumerStoppedException.__name__
+    ending.result()
+    assert committed(cluster) == 0
+    after = make(filled, "assigned", int)
+    assert offsets(after, 3) == [0, 1, 2]
+    after.stop()
+
+
+@pytest.mark.parametrize("run", ["threading"], indirect=True)
+def test_a_signal_handler_that_stops_and_exits_has_its_way(filled: KafkaClient, cluster: MockCluster, run: Runner, kind: str) -> None:
+    """The end of the program was taken for the end of an iteration."""
+    slow = Slow(filled, 5)
+    slow.may_go_on[5].set()
+    consumer = make(filled, kind, slow)
+    full(consumer, run)
+
+    def on_signal() -> None:
+        consumer.stop()
+        raise SystemExit(3)
+
+    slow.calls[5] = on_signal
+    with pytest.raises(SystemExit):
+        for _ in consumer:
+            pass
+    assert committed(cluster) <= 5
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_where_the_application_has_sought_meanwhile_nobody_goes_back_to(
+    filled: KafkaClient, cluster: MockCluster, run: Runner, fails: bool
+) -> None:
+    slow = Slow(filled, 5)
+    slow.fails = {5} if fails else set()
+    consumer = make(filled, "assigned", slow)
+    full(consumer, run)
+    worker = run.aside(lambda: outcome(consumer, 10))
+    run.until(slow.entered[5].is_set)
+    consumer.seek(T0, 15)
+    consumer.commit()
+    assert committed(cluster) == 15
+    slow.may_go_on[5].set()
+    assert worker.result() == list(range(5 if fails else 10))
+    assert consumer.position(T0) == 15
+    assert offsets(consumer, 20) == [15, 16, 17, 18, 19]
+    consumer.stop()
+
+
+@pytest.mark.parametrize("run", ["gevent"], indirect=True)
+@pytest.mark.parametrize("given", [{T0: 15}, {TopicPartition("u", 0): 0}])
+def test_who_is_killed_after_another_has_assigned_sees_that_and_changes_nothing(
+    filled: KafkaClient, cluster: MockCluster, run: Runner, given: dict[TopicPartition, int]
+) -> None:
+    import gevent
+
+    cluster.create_topic("u", 1)
+    slow = Slow(filled, 5)
+    consumer = make(filled, "assigned", slow)
+    full(consumer, run)
+    worker = gevent.spawn(outcome, consumer, 10)
+    run.until(slow.entered[5].is_set)
+    consumer.assign(given)
+    worker.kill(block=False)
+    assert worker.get() == "GreenletExit"
+    (assigned, offset), *_ = given.items()
+    assert consumer.position(assigned) == offset
+    consumer.stop()
+
+
+def test_a_partition_that_goes_and_comes_back_is_not_committed_back(filled: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    """Another member has consumed and committed meanwhile; the call that was at work on it fails later."""
+    slow = Slow(filled, 5)
+    slow.fails = {5}
+    consumer = make(filled, "member", slow)
+    full(consumer, run)
+    worker = run.aside(lambda: outcome(consumer, 10))
+    run.until(slow.entered[5].is_set)
+    engine: NativeConsumer = consumer._engine
+    engine.remove([T0])
+    engine.add({T0: 15})
+    assert consumer._stands() == {T0: 15}
+    slow.may_go_on[5].set()
+    assert worker.result() == [0, 1, 2, 3, 4]
+    assert consumer.position(T0) == 15
+    consumer.commit()
+    assert committed(cluster) == 15
+    consumer.stop()
+
+
+def test_a_failure_in_a_partition_that_is_being_given_up_is_committed_over_by_nobody(filled: KafkaClient, run: Runner) -> None:
+    slow = Slow(filled, 5)
+    slow.fails = {5}
+    consumer = make(filled, "member", slow, auto_commit=False)
+    full(consumer, run)
+    worker = run.aside(lambda: outcome(consumer, 10))
+    run.until(slow.entered[5].is_set)
+    engine: NativeConsumer = consumer._engine
+    assert engine.remove([T0])[T0][0] == 10
+    assert engine.not_at_work({T0: 10}) == {T0: 0}
+    slow.may_go_on[5].set()
+    assert worker.result() == [0, 1, 2, 3, 4]
+    assert engine.not_at_work({T0: 10}) == {T0: 5}
+    engine.put_elsewhere(T0)
+    assert engine.not_at_work({T0: 10}) == {T0: 10}, "where the application has sought, it is"
+    consumer.stop()
+
+
+@pytest.mark.parametrize("kind", ["assigned", "simple"], indirect=True)
+def test_who_waits_behind_a_batch_without_records_is_at_work_on_nothing(
+    client: KafkaClient, cluster: MockCluster, run: Runner, kind: str
+) -> None:
+    """What compaction leaves."""
+    consumer = make(client, kind, int)
+    waiting = run.aside(lambda: outcome(consumer, 5))
+    run.until(lambda: consumer._engine.at_work)
+    cluster.append("t", 0, batch([], last_delta=9))
+    run.until(lambda: consumer._engine.positions() == {T0: 10})
+    assert consumer._engine.stands() == {T0: 10}
+    cluster.append("t", 0, values(1, base_offset=10))
+    assert waiting.result() == [10]
+    consumer.stop()
+
+
+@pytest.mark.parametrize("deserializes", [False, True])
+def test_who_is_interrupted_behind_another_that_took_more_loses_nothing(
+    filled: KafkaClient, run: Runner, monkeypatch: pytest.MonkeyPatch, deserializes: bool
+) -> None:
+    """A signal may strike between what a call takes and its end, where a thread that waits for its turn comes first."""
+    options = {"value_deserializer": int} if deserializes else {}
+    consumer = filled.get_consumer("t", auto_offset_reset="earliest", **options)
+    full(consumer, run)
+    take, others = NativeConsumer._take_back, []
+
+    def behind_another(engine: NativeConsumer, handed_out: Any) -> None:
+        monkeypatch.setattr(NativeConsumer, "_take_back", take)
+        others.extend(offsets(consumer, 5))
+        take(engine, handed_out)
+
+    def interrupted(engine: NativeConsumer, wanted: int) -> Any:
+        monkeypatch.setattr(NativeConsumer, "_take", taking)
+        taking(engine, wanted)
+        raise KeyboardInterrupt
+
+    taking = NativeConsumer._take
+    monkeypatch.setattr(NativeConsumer, "_take_back", behind_another)
+    monkeypatch.setattr(NativeConsumer, "_take", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.consume_batch(5, timeout_ms=5000)
+    assert others == [5, 6, 7, 8, 9]
+    assert [message.offset for message in read(consumer, WORTH)] == list(range(WORTH)), "the others' come twice, rather than these never"
+    consumer.stop()
