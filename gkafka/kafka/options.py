@@ -31,7 +31,7 @@ from gkafka.sasloptions import hide_hosts
 from gkafka.skins import NO_DELAY, Selecting, buffer_options
 from gkafka.wire.versions import newest_release_before
 
-__all__ = ["CLIENT", "SECURITY", "client_options", "merge", "native", "reach", "retold", "telling", "told_as"]
+__all__ = ["CLIENT", "SECURITY", "at_least", "client_options", "merge", "native", "reach", "retold", "telling", "told_as"]
 
 T = TypeVar("T")
 
@@ -132,6 +132,7 @@ _TOLD = {
 _ENDS = r"(?![\w'\"\-]|[.:]\w)"
 """What no name of an option is followed by."""
 _BEFORE_OFFSETS = ((0, 8, 0), (0, 8, 1))
+SHORTEST_AGE_MS = 100
 USUAL_CONNECT_MS, SHORTEST_CONNECT_MS = 10000, 4000
 SECURITY = tuple(
     name for name in CLIENT if name.startswith(("ssl_", "tls_", "sasl_")) or name in ("allow_plaintext_credentials", "allow_unverified_tls")
@@ -156,7 +157,12 @@ def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str, *, 
                 f"{where}: {name}={given[name]!r} would have no effect: this client has no metrics: a KafkaConsumer or a KafkaProducer has"
             )
             raise ConfigurationError(text)
-    return {**defaults, **given}
+    return {**defaults, **{name: _flag(value) if isinstance(defaults[name], bool) else value for name, value in given.items()}}
+
+
+def _flag(value: Any) -> Any:
+    """1.4 asks what is true: settings that come from elsewhere have 0 and 1."""
+    return bool(value) if type(value) is int and value in (0, 1) else value
 
 
 def _in_their_names(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -171,6 +177,11 @@ def native(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
     return {ours: options[theirs] for theirs, ours in names.items()}
 
 
+def at_least(low: float, given: Any) -> Any:
+    """A time that is shorter than gkafka takes it, but is one, is the shortest that it takes."""
+    return low if isinstance(given, (int, float)) and not isinstance(given, bool) and 0 <= given < low else given
+
+
 def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
     """What `gkafka.KafkaClient` is made with. named: of a client that was given no name, with a number of its own for %d."""
     taken = native(options, _CLIENT_NAMES)
@@ -181,6 +192,7 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
     for theirs, ours in _CLIENT_NAMES.items():
         if theirs in SECURITY and ours in taken and options[theirs] == CLIENT[theirs]:
             del taken[ours]
+    taken["metadata_max_age_ms"] = at_least(SHORTEST_AGE_MS, taken["metadata_max_age_ms"])
     client_id = options["client_id"]
     if "max_in_flight_requests_per_connection" in options:  # gkafka's own may be None
         check_count("max_in_flight_requests_per_connection", options["max_in_flight_requests_per_connection"])

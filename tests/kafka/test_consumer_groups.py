@@ -202,6 +202,18 @@ def test_close_without_autocommit_leaves_what_is_pending(consumer: Make, cluster
     assert committed(cluster) == {0: 2}
 
 
+def test_enable_auto_commit_may_be_0_or_1_and_the_interval_0(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """As 1.4 takes them: an interval of nothing commits as soon as it can."""
+    put(cluster, b"0", b"1")
+    never = consumer(cluster, "t", **{**GROUP, "group_id": "never", "auto_commit_interval_ms": 0}, enable_auto_commit=0)
+    consume(never, 2)
+    never.close()
+    reading = consumer(cluster, "t", **{**GROUP, "auto_commit_interval_ms": 0}, enable_auto_commit=1)
+    consume(reading, 2)
+    until(handler, lambda: reading.poll(10) == {} and committed(cluster) == {0: 2})
+    assert committed(cluster, "never") == {}
+
+
 def test_auto_commit_interval_ms_is_the_time_between_commits(consumer: Make, cluster: MockCluster, handler: str) -> None:
     """Behaviour 255."""
     assert KafkaConsumer.DEFAULT_CONFIG["auto_commit_interval_ms"] == 5000

@@ -26,6 +26,7 @@ from gkafka.kafka.consumer.checks import (
     check_options,
     compiled,
     of_consumer,
+    patience_s,
     retold,
     telling,
     told_by_name,
@@ -350,7 +351,7 @@ class KafkaConsumer:
         """Records until none came for consumer_timeout_ms, or close(). Raises IllegalStateError (an AssertionError) where nothing can come."""
         if self._subscribed is None and not self._assigned and not self._closed:
             raise ImpossibleState("nothing is read: call subscribe() or assign() first, or give topics to KafkaConsumer()")
-        patience = self.config["consumer_timeout_ms"] / 1000
+        patience = patience_s(self.config)
         clock = self._handler.monotonic
         until = clock() + patience
         while not self._closed:
