@@ -16,7 +16,7 @@ import click
 
 from gkafka.cli.connection import CONSUMER, PRODUCER
 from gkafka.cli.output import clean
-from gkafka.cli.properties import parse_pair, parse_properties
+from gkafka.cli.properties import is_pair, parse_pair, parse_properties, read_lines
 from gkafka.cli.propertynames import (
     BESIDE_OPTIONS,
     BUFFERS,
@@ -24,6 +24,7 @@ from gkafka.cli.propertynames import (
     canonical,
     is_from_text,
     is_so_here,
+    may_be_told,
     meant,
     roles_of,
     why_refused,
@@ -150,6 +151,9 @@ class _Found:
 
     def take_pair(self, text: str) -> None:
         where = f"{self._dashed}set"
+        told, sign, given = text.partition("=")
+        if not may_be_told(told.strip(), is_pair=is_pair(sign, given)):
+            raise ConfigurationError(f"{where}, a text of {len(text)} characters: must be NAME=VALUE, and begin with the name of an option")
         name, value = parse_pair(where, text)
         option = canonical(name)
         if name == "sasl.jaas.config" or option in SECRETS or (option == "proxy_url" and "@" in value):
@@ -241,8 +245,19 @@ def _read(path: str) -> dict[str, str]:
         text = Secret(file.read())
     if "\0" in text:
         raise ConfigurationError(f"{path}: is no file of properties: must have lines NAME=VALUE ({NO_STORE})")
+    for number, length in _without_names(text):
+        raise ConfigurationError(
+            f"{path}: line {number}: {length} characters that are no option's name: must be NAME=VALUE; a value of several lines, as a key is, "
+            "has a backslash at the end of each but the last"
+        )
     found = parse_properties(text.reveal())
     return {name: hide_secrets({canonical(name): value.strip()}, BESIDE_OPTIONS)[canonical(name)] for name, value in found.items()}
+
+
+def _without_names(text: Secret) -> list[tuple[int, int]]:
+    """The lines with something else, which may be secret, in a name's place: the number of each, and the length of that."""
+    lines = read_lines(text.reveal())
+    return [(line.number, len(line.name)) for line in lines if not may_be_told(line.name, is_pair=line.is_pair)]
 
 
 def _typed(config: type[Any], option: str, where: str, text: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,39 @@ def test_nothing_of_a_file_that_may_be_a_secret_is_in_a_variable_of_a_traceback(
     with pytest.raises(ConfigurationError, match="unknown option") as told:
         settle({"config": file(line + "\n", "client.properties")})
     assert "x1y2" not in told_by(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "length"),
+    [
+        ("security.protocol=SSL\n# a key\nssl.keystore.key=-----BEGIN PRIVATE KEY-----\nx1y2" + "M" * 60 + "\n", 4, 64),
+        ("sasl.username=bob\nx1y2\n", 2, 4),
+        ("sasl.username=\\\n  bob\nx1y2x1y2==\n", 3, 8),
+        ("sasl.mechanism=PLAIN\nx1y2/+x = y\n", 2, 7),
+        ('"x1y2"="v"\n', 1, 6),
+        ("a" * 61 + "x1y2=v\n", 1, 65),
+    ],
+    ids=repr,
+)
+def test_what_stands_in_a_names_place_is_told_by_its_line_and_length(text: str, line: int, length: int, file: Any) -> None:
+    """A key without backslashes at the ends of its lines, a password that is alone on its line."""
+    with pytest.raises(ConfigurationError, match=rf"client.properties: line {line}: {length} characters that are no option's name") as told:
+        settle({"config": file(text)})
+    assert "x1y2" not in str(told.value) + told_by(told.value)
+
+
+@pytest.mark.parametrize("text", ["lingr.ms\n", "sasl.pasword x1y2\n", "keepalive", "nosuch: x1y2", "nosuch = x1y2"])
+def test_a_name_that_is_an_options_or_much_like_one_or_has_a_value_is_told(text: str, file: Any) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(re.split(r"\W*\s", text)[0])) as told:
+        settle({"config": file(text)})
+    assert "x1y2" not in str(told.value)
+
+
+@pytest.mark.parametrize("text", ["x1y2SECRET", "x1y2SECRET=", "x1y2+/=y", "=x1y2", "-----BEGIN PRIVATE KEY----- x1y2"])
+def test_what_is_set_without_a_name_is_told_by_its_length(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"--set, a text of {len(text)} characters: must be NAME=VALUE") as told:
+        settle({"set": (text,)})
+    assert "x1y2" not in str(told.value)
 
 
 @pytest.mark.parametrize(
