@@ -264,8 +264,12 @@ def _renaming(names: frozenset[tuple[str, str]]) -> tuple[dict[str, str], re.Pat
     return told, re.compile(rf"(?<!['\"\w.\-])(?:{several})")
 
 
+class NotReachedError(NoBrokersAvailableError, KafkaTimeoutError):
+    """No broker could be used in time: documented is a timeout exception, which kafka-python 3 raises, and older versions raise the first of these."""
+
+
 def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api_version_auto_timeout_ms") -> None:
-    """Find out what the brokers speak, unless api_version bounds it. Raises NoBrokersAvailable after the time in the option `within`."""
+    """Find out what the brokers speak, unless api_version bounds it. Raises NotReachedError, at the latest after the time in the option `within`."""
     timeout_s = check_seconds(within, options[within]) / 1000
     if options["api_version"] not in (None, "auto"):
         return
@@ -273,7 +277,9 @@ def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api
         with told_as({}):
             client.connect(timeout_s)
     except KafkaTimeoutError as exc:
-        raise NoBrokersAvailableError(f"no broker answered within {within}={timeout_s * 1000:g}: {exc}") from exc
+        raise NotReachedError(f"no broker answered within {within}={timeout_s * 1000:g}: {exc}") from exc
+    except NoBrokersAvailableError as exc:
+        raise NotReachedError(str(exc), **exc.about) from exc
     except UNUSABLE as exc:
         raise unusable(exc) from exc
 
@@ -282,9 +288,9 @@ UNUSABLE = (ConnectionFailedError, ProtocolError)
 """What `connect` raises where each broker fails the same way, by TLS, a proxy or what it answers; kafka-python has one name for all of that."""
 
 
-def unusable(exc: KafkaException) -> NoBrokersAvailableError:
+def unusable(exc: KafkaException) -> NotReachedError:
     """The same as the error that kafka-python raises."""
-    return NoBrokersAvailableError(f"no broker can be used: {exc}", **exc.about)
+    return NotReachedError(f"no broker can be used: {exc}", **exc.about)
 
 
 def _handler(given: Any, selector: Any) -> Any:

@@ -403,8 +403,9 @@ def test_api_version_auto_timeout_ms_bounds_the_constructor(handler: str) -> Non
 
     with serve(silent) as port:
         begun = time.monotonic()
-        with pytest.raises(NoBrokersAvailable):
+        with pytest.raises(NoBrokersAvailable) as caught:
             KafkaConsumer("t", bootstrap_servers=f"127.0.0.1:{port}", api_version_auto_timeout_ms=300, handler=handler)
+        assert isinstance(caught.value, KafkaTimeoutError), "documented: throw a timeout exception from the constructor"
         assert 0.25 < time.monotonic() - begun < 1.5
 
 

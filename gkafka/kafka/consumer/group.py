@@ -64,7 +64,8 @@ class KafkaConsumer:
 
     topics: to subscribe to; without, call subscribe() or assign(). Keyword arguments: DEFAULT_CONFIG, as kafka-python 1.4 documents them; of newer
     versions isolation_level, group_instance_id, client_rack, allow_auto_create_topics and the sasl_ options. handler: "auto", "threading", "gevent" or a Handler.
-    Raises ConfigurationError for an option that is none or would have no effect, NoBrokersAvailable if no broker answers (without api_version).
+    Raises ConfigurationError for an option that is none or would have no effect, NoBrokersAvailable, which is a
+    KafkaTimeoutError, too, if no broker answers (without api_version).
     Reference: kafka-python 1.4, KafkaConsumer.
     """
 
