@@ -400,6 +400,20 @@ def test_a_listener_hears_of_revoked_partitions_and_then_of_assigned_ones(consum
     assert len(other.heard) == 2, "that is no rebalance"
 
 
+def test_with_the_default_assignors_a_rebalance_has_each_member_begin_where_is_committed(
+    consumer: Make, cluster: MockCluster, handler: str
+) -> None:
+    """As in 1.4, whose assignors are eager: a sole member, too, which keeps what it had, reads again what it has not committed."""
+    put(cluster, b"0", b"1", b"2")
+    reading = consumer(cluster, "t", **GROUP, enable_auto_commit=False)
+    consume(reading, 3)
+    reading.commit({FIRST: OffsetAndMetadata(1, "")})
+    before = cluster.group("g").generation
+    cluster.rebalance("g")
+    assert offsets(consume(reading, 2)) == [(0, 1), (0, 2)]
+    assert cluster.group("g").generation > before
+
+
 def test_a_member_without_partitions_hears_of_each_rebalance(consumer: Make, cluster: MockCluster, handler: str) -> None:
     """Behaviour 300: the listener "will be called before and after each rebalance operation"."""
     one = consumer(cluster, "t", **GROUP)
