@@ -234,6 +234,10 @@ def test_another_cluster_has_a_variable_of_its_own(monkeypatch: pytest.MonkeyPat
         ("allow.auto.create.topics=true", "makes no topic by asking for it"),
         ("hub.stall.meter=true", "has no effect here"),
         ("group.id=g", "is an option of consume"),
+        ("group.id=", r"--set group.id='': must be a name"),
+        ("client.id=", r"--set client.id='': must be a name"),
+        ("bootstrap.servers=", r"--set bootstrap.servers='': must be a name"),
+        ("bootstrap.servers=h:p", r"--set bootstrap.servers: 'h:p': must be host:port"),
         ("metadata.max.age.ms=1.5e400", "must be a finite number"),
         ("keepalive_idle_s=1.5", "must be a whole number"),
         ("ssl_context=x", "has no effect here: leave it out"),
@@ -256,11 +260,26 @@ def test_what_a_command_takes_beside_may_be_set() -> None:
         ("ssl.keystore.type=PEM\nssl.keystore.password=x", "ssl.key.password"),
         ("ssl.endpoint.identification.algorithm=", "ssl.check.hostname=false"),
         ("bootstrap.server=x", r"client.properties: bootstrap.server: unknown option"),
+        ("bootstrap.servers=", r"client.properties: bootstrap.servers='': must be a name"),
+        ("bootstrap.servers=h:p", r"client.properties: bootstrap.servers: 'h:p': must be host:port"),
     ],
 )
 def test_what_a_file_may_not_say_is_told_with_its_name(text: str, told: str, file: Any) -> None:
     with pytest.raises(ConfigurationError, match=told):
         settle({"config": file(text)})
+
+
+def test_a_user_before_a_files_brokers_is_told_by_the_files_name_and_not_shown(file: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"client.properties: bootstrap.servers: '...@h:1' is not host:port") as told:
+        settle({"config": file("bootstrap.servers=u:x1y2@h:1")})
+    assert "x1y2" not in str(told.value) + told_by(told.value)
+    assert settle({"config": file("bootstrap.servers=h:p"), "hosts": "h:1"}).hosts == "h:1", "which is not used"
+
+
+def test_the_environments_brokers_are_told_by_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "h:p")
+    with pytest.raises(ConfigurationError, match=r"^KAFKA_BOOTSTRAP_SERVERS: 'h:p': must be host:port"):
+        settle({})
 
 
 def test_an_empty_name_of_brokers_is_not_localhost() -> None:
