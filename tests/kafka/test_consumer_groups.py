@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -264,6 +265,39 @@ def test_commit_commits_what_was_consumed_and_waits(consumer: Make, make_cluster
     reading.commit({FIRST: OffsetAndMetadata(1, "why")})
     assert committed(cluster) == {0: 1, 1: 1}
     assert reading.committed(FIRST, metadata=True) == OffsetAndMetadata(1, "why")
+
+
+@pytest.mark.parametrize("how", ["topics", "pattern"])
+def test_a_member_may_commit_of_topics_that_it_does_not_subscribe_to(
+    consumer: Make, make_cluster: Callable[..., MockCluster], how: str
+) -> None:
+    """As in 1.4; in the same call as of its own."""
+    cluster = make_cluster(topics={"t": 2, "other": 1})
+    other = TopicPartition("other", 0)
+    reading = consumer(cluster, **GROUP, enable_auto_commit=False)
+    reading.subscribe(**{how: ["t"] if how == "topics" else "t"})
+    joined(reading, FIRST, TopicPartition("t", 1))
+    reading.commit({other: OffsetAndMetadata(3, "a note"), FIRST: OffsetAndMetadata(0, "")})
+    assert committed(cluster, topic="other") == {0: 3}
+    assert committed(cluster) == {0: 0}
+    assert reading.committed(other, metadata=True) == OffsetAndMetadata(3, "a note")
+    reading.commit_async({other: OffsetAndMetadata(4, "")}).get(5)
+    assert committed(cluster, topic="other") == {0: 4}
+    cluster.on("OffsetCommit", Error(22), times=None)
+    with pytest.raises(CommitFailedError, match="no place in the group now"):
+        reading.commit({other: OffsetAndMetadata(5, "")})
+
+
+def test_a_member_may_not_commit_of_a_partition_that_another_has(
+    consumer: Make, make_cluster: Callable[..., MockCluster], handler: str
+) -> None:
+    cluster = make_cluster(topics={"t": 2})
+    one, two = (consumer(cluster, "t", **GROUP, enable_auto_commit=False) for _ in range(2))
+    until(handler, lambda: not one.poll(10) and not two.poll(10) and len(one.assignment()) == len(two.assignment()) == 1)
+    (theirs,) = two.assignment()
+    with pytest.raises(CommitFailedError, match=r"not this member's any more, or not yet"):
+        one.commit({theirs: OffsetAndMetadata(1, "")})
+    assert committed(cluster) == {}
 
 
 def test_commit_raises_what_cannot_be_mended(consumer: Make, cluster: MockCluster) -> None:

@@ -435,8 +435,8 @@ class KafkaConsumer:
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_ms: float | None = None) -> None:
         """Commit what was handed out, or {TopicPartition: OffsetAndMetadata}: the next offset to consume. Returns when it is done.
 
-        Raises CommitFailedError for partitions that are not this member's any more, other KafkaErrors for what cannot be mended. timeout_ms: None is
-        request_timeout_ms. Without subscribe() and assign() nothing was handed out; offsets that are given are committed for a group without members.
+        Raises CommitFailedError for partitions of subscribed topics that are not this member's, or not any more, other KafkaErrors for what cannot be
+        mended. timeout_ms: None is request_timeout_ms. Without subscribe() and assign() nothing was handed out; offsets that are given are committed for a group without members.
         """
         consumer = self._committing()
         timeout_s = self._seconds(timeout_ms)
@@ -453,7 +453,22 @@ class KafkaConsumer:
         plain, notes, epochs = offsets_of(offsets)
         if consumer is None:
             return lambda: self._lookups.commit(plain, timeout_s=timeout_s, notes=notes, epochs=epochs)
-        return lambda: consumer.commit(plain, timeout=timeout_s, notes=notes, epochs=epochs)
+        elsewhere = {tp: offset for tp, offset in plain.items() if self._is_elsewhere(tp.topic)}
+        shared = {tp: offset for tp, offset in plain.items() if tp not in elsewhere}
+
+        def commit() -> None:
+            if shared or not plain:
+                consumer.commit(shared, timeout=timeout_s, notes=notes, epochs=epochs)
+            if elsewhere:
+                self._lookups.commit(elsewhere, timeout_s=timeout_s, notes=notes, epochs=epochs, member=consumer.group_metadata())
+
+        return commit
+
+    def _is_elsewhere(self, topic: str) -> bool:
+        """Is it a topic that this member does not share with its group? Whatever is committed of that is the program's own affair."""
+        if isinstance(self._subscribed, re.Pattern):
+            return self._subscribed.fullmatch(topic) is None
+        return self._subscribed is not None and topic not in self._subscribed
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, callback: Callable[[Any, Any], object] | None = None
