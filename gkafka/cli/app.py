@@ -136,7 +136,7 @@ def _run(args: list[str]) -> int:
         if hasattr(stream, "reconfigure"):  # a terminal that has no letter for a name shows it as an escape
             stream.reconfigure(errors="backslashreplace")
     try:
-        with tools.make_context(PROG, args, obj=state) as ctx:
+        with tools.make_context(PROG, [*args], obj=state) as ctx:  # click takes what it has read out of its list
             tools.invoke(ctx)
     except click.exceptions.Exit as exc:
         return exc.exit_code

@@ -142,7 +142,8 @@ def copy(
     if transactions and group is None:
         raise click.UsageError("--transactions needs --group: they keep records and its progress together")
     counts = Counts()
-    with stoppable(), contextlib.ExitStack() as stack:
+    its_end = () if until_end else (KeyboardInterrupt,)
+    with contextlib.suppress(*its_end), stoppable(), contextlib.ExitStack() as stack:
         reader = stack.enter_context(connect(ctx, uses=read, auto_create_topics=False))
         writer = stack.enter_context(connect(ctx, "to", uses=(PRODUCER,), auto_create_topics=False)) if two else reader
         settings = settings_of(ctx, uses=read)
@@ -151,11 +152,9 @@ def copy(
         plan = _plan(reader, writer, asked, Means(_consumer_options(settings), producer, settings.at_once(AT_ONCE)))
         try:
             _copy(reader, writer, plan, counts)
-        except BaseException as exc:
+        except BaseException:
             if counts.total or counts.unsure:
                 _tell(plan, counts, as_json=wants_json(ctx))
-            if isinstance(exc, KeyboardInterrupt) and not until_end and (group is not None or not counts.unsure):
-                return  # that is how it ends; a group knows where it stands
             raise
         _tell(plan, counts, as_json=wants_json(ctx))
 

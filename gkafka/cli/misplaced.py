@@ -38,13 +38,29 @@ ALSO_CALLED = {
 
 
 def command_in(words: Sequence[str], ctx: click.Context, command: click.Command) -> tuple[str, click.Command]:
-    """The innermost command that words name, and how it is called."""
-    path = ctx.command_path
+    """The innermost command that words name, and how it is called. What an option is given is no command."""
+    path, is_value = ctx.command_path, False
     for word in words:
-        inner = command.get_command(ctx, word) if isinstance(command, click.Group) else None
+        inner = command.get_command(ctx, word) if isinstance(command, click.Group) and not is_value else None
+        is_value = not is_value and _takes_value(word, command)
         if inner is not None:
             path, command = f"{path} {word}", inner
     return path, command
+
+
+def _takes_value(spelling: str, command: click.Command) -> bool:
+    return any(isinstance(p, click.Option) and spelling in p.opts and not p.is_flag and not p.count for p in command.params)
+
+
+def _readings(name: str, words: Sequence[str], ctx: click.Context) -> list[tuple[str, click.Command, bool]]:
+    """The commands that an option before its command may be meant for, and whether it was given a value then: of `--from consume lag`
+    that is consume, or else lag, with a value that is called like a command."""
+    path, inner = command_in(words, ctx, ctx.command)
+    behind = words[words.index(name) + 1 :] if name in words else ()
+    if inner is ctx.command or not behind or command_in(behind[:1], ctx, ctx.command)[1] is ctx.command:
+        return [(path, inner, True)]
+    other, its = command_in(behind[1:], ctx, ctx.command)
+    return [(path, inner, False)] if its is ctx.command else [(path, inner, False), (other, its, True)]
 
 
 def meant(error: click.NoSuchOption, words: Sequence[str]) -> tuple[str, str]:
@@ -58,7 +74,10 @@ def meant(error: click.NoSuchOption, words: Sequence[str]) -> tuple[str, str]:
     found = _near(name, ctx.command, ctx)
     if found:
         return f"{error.message} {_asked(found)}", f"{place} --help"
-    path, inner = command_in(words, ctx, ctx.command)
+    readings = _readings(name, words, ctx)
+    if len(readings) > 1:
+        readings = [(p, c, valued) for p, c, valued in readings if name in _spellings(c, ctx) and _takes_value(name, c) == valued]
+    path, inner, _ = readings[0] if readings else (place, ctx.command, False)
     found = [name] if name in _spellings(inner, ctx) else _near(name, inner, ctx)
     if found and inner is not ctx.command:
         return f"{error.message} {path} has {_listed(found)}", f"give it behind the command: {path} {_with_value(found[0], inner)}"

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["parse_pair", "parse_properties"]
+__all__ = ["Line", "is_pair", "parse_pair", "parse_properties", "read_lines"]
 
 KEY = re.compile(r"(?:\\.|[^\\\s=:])*", re.DOTALL)
 SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
@@ -18,33 +19,52 @@ ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
+class Line(NamedTuple):
+    """number: where it begins in its file, from 1. is_pair: a sign stands between name and value, and not at the end, as that of base64 does."""
+
+    number: int
+    name: str
+    value: str
+    is_pair: bool
+
+
 def parse_properties(text: str) -> dict[str, str]:
     """{name: value} of a file's text: comments by # and !, lines that a backslash continues, \\uXXXX. A name's last value counts."""
-    found: dict[str, str] = {}
-    for line in _logical_lines(text):
+    return {line.name: line.value for line in read_lines(text)}
+
+
+def read_lines(text: str) -> Iterator[Line]:
+    """Each property of a file's text, as it stands there."""
+    for number, line in _logical_lines(text):
         key = KEY.match(line)
         assert key is not None  # it matches nothing, too
         separator = SEPARATOR.match(line, key.end())
         assert separator is not None
-        found[_unescaped(key[0])] = _unescaped(line[separator.end() :])
-    return found
+        value = _unescaped(line[separator.end() :])
+        yield Line(number, _unescaped(key[0]), value, is_pair(separator[0], value))
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Lines with their continuations joined, without comments and empty ones."""
-    held = ""
-    for line in re.split(r"\r\n|\r|\n", text):
+def is_pair(separator: str, value: str) -> bool:
+    """Is it meant as a name and a value?"""
+    return ":" in separator or ("=" in separator and bool(value.strip("= ")))
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Numbers and lines with their continuations joined, without comments and empty ones."""
+    held, begun = "", 1
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         part = line.lstrip(" \t\f")
         if not held and (not part or part[0] in "#!"):
             continue
+        begun = begun if held else number
         held += part
         if (len(held) - len(held.rstrip("\\"))) % 2:
             held = held[:-1]
             continue
-        yield held
+        yield begun, held
         held = ""
     if held:
-        yield held
+        yield begun, held
 
 
 def _unescaped(text: str) -> str:

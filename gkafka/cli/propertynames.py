@@ -26,6 +26,7 @@ __all__ = [
     "canonical",
     "is_from_text",
     "is_so_here",
+    "may_be_told",
     "meant",
     "roles_of",
 ]
@@ -136,6 +137,8 @@ SO_HERE = {
 """What needs no option, because it is so: name -> the values of which that is true."""
 BESIDE_OPTIONS = {"group", "max_poll_records", *(name.replace(".", "_") for name in (*BUFFERS, *SO_HERE) if not name.startswith("sasl"))}
 """What a property may mean that is no option of a client, a producer or a consumer, and no secret."""
+NAME, LONGEST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*"), 60
+"""What the names of options look like."""
 NOT_FROM_TEXT = ("ssl_context", "socket_options", "sasl_oauth_token_provider", "interceptors")
 NOTHING_HERE = ("on_fork", "exit_timeout_ms", "consume_timeout_ms", "on_deserialize_error", "dead_letter", "hub_stall_meter")
 """Options of programs that a command has no use for."""
@@ -179,6 +182,13 @@ def is_so_here(name: str, option: str, text: str) -> bool:
     return pattern is not None and re.fullmatch(pattern, text) is not None
 
 
+def may_be_told(name: str, *, is_pair: bool) -> bool:
+    """Is it the name of an option, or meant as one? Else it may be a line of a key, or a password, that stands where a name is read."""
+    if len(name) > LONGEST_NAME or NAME.fullmatch(name) is None:
+        return False
+    return is_pair or name in SO_HERE or any(canonical(name) == f.name for _, f in _fields()) or bool(_near(name, _spellings()))
+
+
 def why_refused(name: str, option: str, text: str, uses: tuple[str, ...]) -> str:
     """What to say of a property that does nothing."""
     if name == "ssl.endpoint.identification.algorithm":
@@ -192,8 +202,12 @@ def why_refused(name: str, option: str, text: str, uses: tuple[str, ...]) -> str
         shown = "its value" if name.startswith("sasl") else repr(text)  # where a secret is given by mistake
         return f"{shown} has no effect here: leave it out"
     known = [spelling for spelling in _spellings() if not (set(roles_of(canonical(spelling))) - set(uses))]
-    near = difflib.get_close_matches(name.replace("_", "."), known, n=1, cutoff=0.7)
+    near = _near(name, known)
     return f"unknown option; did you mean {near[0]!r}?" if near else "unknown option: leave it out; docs/options.md lists all"
+
+
+def _near(name: str, known: list[str]) -> list[str]:
+    return difflib.get_close_matches(name.replace("_", "."), known, n=1, cutoff=0.7)
 
 
 def _spellings() -> list[str]:

@@ -16,7 +16,7 @@ import click
 
 from gkafka.cli.connection import CONSUMER, PRODUCER
 from gkafka.cli.output import clean
-from gkafka.cli.properties import parse_pair, parse_properties
+from gkafka.cli.properties import is_pair, parse_pair, parse_properties, read_lines
 from gkafka.cli.propertynames import (
     BESIDE_OPTIONS,
     BUFFERS,
@@ -24,6 +24,7 @@ from gkafka.cli.propertynames import (
     canonical,
     is_from_text,
     is_so_here,
+    may_be_told,
     meant,
     roles_of,
     why_refused,
@@ -31,13 +32,14 @@ from gkafka.cli.propertynames import (
 from gkafka.client import KafkaClient
 from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret, check
 from gkafka.exceptions import ConfigurationError
-from gkafka.hosts import parse_source_address
+from gkafka.hosts import parse_hosts, parse_source_address
 from gkafka.jaas import client_options as jaas_options
 from gkafka.sasloptions import hide_secrets
 
 __all__ = ["Settings", "open_client", "settle"]
 
 DEFAULT_HOSTS = "localhost:9092"
+HOSTS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 TIMEOUT_S = 20.0
 CONNECT_S = 5.0
 NO_STORE = "gkafka reads PEM files, not Java key stores: export it (openssl pkcs12 -in STORE -nodes -out FILE.pem)"
@@ -117,12 +119,25 @@ def settle(given: Mapping[str, Any], *, prefix: str = "", uses: tuple[str, ...] 
     found.take_environment()
     found.ask()
     # An empty -b is most likely a variable that is not set: it must not mean localhost.
-    hosts = given["hosts"] if "hosts" in given else found.hosts or os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "").strip() or DEFAULT_HOSTS
+    hosts = given["hosts"] if "hosts" in given else found.checked_hosts() or _hosts_of_environment() or DEFAULT_HOSTS
     if "zookeeper" in given and "hosts" in given:
         raise ConfigurationError("--bootstrap-server and --zookeeper both say where the brokers are: leave one out")
     timeout_s = given.get("timeout") or found.client.get("api_timeout_ms", TIMEOUT_S * 1000) / 1000
     found.client.pop("api_timeout_ms", None)
     return Settings(hosts, given.get("zookeeper"), timeout_s, found.client, found.records, found.where)
+
+
+def _hosts_of_environment() -> str:
+    text = os.environ.get(HOSTS_VARIABLE, "").strip()
+    return _checked_hosts(HOSTS_VARIABLE, text) if text else ""
+
+
+def _checked_hosts(where: str, text: str) -> str:
+    try:
+        parse_hosts(text)
+    except ConfigurationError as exc:
+        raise ConfigurationError(f"{where}{str(exc).removeprefix('hosts')}") from exc
+    return text
 
 
 class _Found:
@@ -132,7 +147,7 @@ class _Found:
         self._uses = uses
         self._dashed = f"--{prefix}-" if prefix else "--"
         self._variable = f"{prefix.upper()}_" if prefix else ""
-        self.hosts = ""
+        self._hosts = self._hosts_where = ""
         self.client: dict[str, Any] = {}
         self.records: dict[str, Any] = {}
         self.where: dict[str, str] = {}
@@ -150,6 +165,9 @@ class _Found:
 
     def take_pair(self, text: str) -> None:
         where = f"{self._dashed}set"
+        told, sign, given = text.partition("=")
+        if not may_be_told(told.strip(), is_pair=is_pair(sign, given)):
+            raise ConfigurationError(f"{where}, a text of {len(text)} characters: must be NAME=VALUE, and begin with the name of an option")
         name, value = parse_pair(where, text)
         option = canonical(name)
         if name == "sasl.jaas.config" or option in SECRETS or (option == "proxy_url" and "@" in value):
@@ -171,6 +189,10 @@ class _Found:
         if option in ("sasl_password", "ssl_password"):
             ways.insert(0, f"in a file that {self._dashed}{option.replace('_', '-')}-file names")
         return f"a password on the command line is seen by everybody on this machine and kept by the shell; give it {', or '.join(ways)}"
+
+    def checked_hosts(self) -> str:
+        """The brokers that a file or --set names, "" for none. Raises ConfigurationError with the place where they are named."""
+        return _checked_hosts(self._hosts_where, self._hosts) if self._hosts else ""
 
     def take_environment(self) -> None:
         for option, variable in SECRETS.items():
@@ -198,13 +220,13 @@ class _Found:
         option = canonical(name)
         roles = roles_of(option)
         if option in ("bootstrap_servers", "metadata_broker_list"):
-            self.hosts = text
+            self._hosts, self._hosts_where = _name(where, text), where
         elif name in BUFFERS:
             self._take_buffer(where, BUFFERS[name], text)
         elif is_so_here(name, option, text):
             return
         elif option != "auto_create_topics" and is_from_text(ClientConfig, option):
-            self.client[option] = _typed(ClientConfig, option, where, text)
+            self.client[option] = _typed(ClientConfig, option, where, _name(where, text) if strict and option == "client_id" else text)
             if option == "socket_timeout_ms" and name.replace("_", ".") == "request.timeout.ms":
                 self._keep("request_timeout_ms", where, self.client[option], (PRODUCER, CONSUMER))
         elif option == "group":
@@ -241,8 +263,19 @@ def _read(path: str) -> dict[str, str]:
         text = Secret(file.read())
     if "\0" in text:
         raise ConfigurationError(f"{path}: is no file of properties: must have lines NAME=VALUE ({NO_STORE})")
+    for number, length in _without_names(text):
+        raise ConfigurationError(
+            f"{path}: line {number}: {length} characters that are no option's name: must be NAME=VALUE; a value of several lines, as a key is, "
+            "has a backslash at the end of each but the last"
+        )
     found = parse_properties(text.reveal())
     return {name: hide_secrets({canonical(name): value.strip()}, BESIDE_OPTIONS)[canonical(name)] for name, value in found.items()}
+
+
+def _without_names(text: Secret) -> list[tuple[int, int]]:
+    """The lines with something else, which may be secret, in a name's place: the number of each, and the length of that."""
+    lines = read_lines(text.reveal())
+    return [(line.number, len(line.name)) for line in lines if not may_be_told(line.name, is_pair=line.is_pair)]
 
 
 def _typed(config: type[Any], option: str, where: str, text: str) -> Any:

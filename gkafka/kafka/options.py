@@ -31,7 +31,7 @@ from gkafka.sasloptions import hide_hosts
 from gkafka.skins import NO_DELAY, Selecting, buffer_options
 from gkafka.wire.versions import newest_release_before
 
-__all__ = ["CLIENT", "SECURITY", "client_options", "merge", "native", "reach", "retold", "telling", "told_as"]
+__all__ = ["CLIENT", "SECURITY", "at_least", "client_options", "merge", "native", "reach", "retold", "telling", "told_as"]
 
 T = TypeVar("T")
 
@@ -132,6 +132,7 @@ _TOLD = {
 _ENDS = r"(?![\w'\"\-]|[.:]\w)"
 """What no name of an option is followed by."""
 _BEFORE_OFFSETS = ((0, 8, 0), (0, 8, 1))
+SHORTEST_AGE_MS = 100
 USUAL_CONNECT_MS, SHORTEST_CONNECT_MS = 10000, 4000
 SECURITY = tuple(
     name for name in CLIENT if name.startswith(("ssl_", "tls_", "sasl_")) or name in ("allow_plaintext_credentials", "allow_unverified_tls")
@@ -156,7 +157,12 @@ def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str, *, 
                 f"{where}: {name}={given[name]!r} would have no effect: this client has no metrics: a KafkaConsumer or a KafkaProducer has"
             )
             raise ConfigurationError(text)
-    return {**defaults, **given}
+    return {**defaults, **{name: _flag(value) if isinstance(defaults[name], bool) else value for name, value in given.items()}}
+
+
+def _flag(value: Any) -> Any:
+    """1.4 asks what is true: settings that come from elsewhere have 0 and 1."""
+    return bool(value) if type(value) is int and value in (0, 1) else value
 
 
 def _in_their_names(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -171,6 +177,11 @@ def native(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
     return {ours: options[theirs] for theirs, ours in names.items()}
 
 
+def at_least(low: float, given: Any) -> Any:
+    """A time that is shorter than gkafka takes it, but is one, is the shortest that it takes."""
+    return low if isinstance(given, (int, float)) and not isinstance(given, bool) and 0 <= given < low else given
+
+
 def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
     """What `gkafka.KafkaClient` is made with. named: of a client that was given no name, with a number of its own for %d."""
     taken = native(options, _CLIENT_NAMES)
@@ -181,6 +192,7 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
     for theirs, ours in _CLIENT_NAMES.items():
         if theirs in SECURITY and ours in taken and options[theirs] == CLIENT[theirs]:
             del taken[ours]
+    taken["metadata_max_age_ms"] = at_least(SHORTEST_AGE_MS, taken["metadata_max_age_ms"])
     client_id = options["client_id"]
     if "max_in_flight_requests_per_connection" in options:  # gkafka's own may be None
         check_count("max_in_flight_requests_per_connection", options["max_in_flight_requests_per_connection"])
@@ -252,8 +264,12 @@ def _renaming(names: frozenset[tuple[str, str]]) -> tuple[dict[str, str], re.Pat
     return told, re.compile(rf"(?<!['\"\w.\-])(?:{several})")
 
 
+class NotReachedError(NoBrokersAvailableError, KafkaTimeoutError):
+    """No broker could be used in time: documented is a timeout exception, which kafka-python 3 raises, and older versions raise the first of these."""
+
+
 def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api_version_auto_timeout_ms") -> None:
-    """Find out what the brokers speak, unless api_version bounds it. Raises NoBrokersAvailable after the time in the option `within`."""
+    """Find out what the brokers speak, unless api_version bounds it. Raises NotReachedError, at the latest after the time in the option `within`."""
     timeout_s = check_seconds(within, options[within]) / 1000
     if options["api_version"] not in (None, "auto"):
         return
@@ -261,7 +277,9 @@ def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api
         with told_as({}):
             client.connect(timeout_s)
     except KafkaTimeoutError as exc:
-        raise NoBrokersAvailableError(f"no broker answered within {within}={timeout_s * 1000:g}: {exc}") from exc
+        raise NotReachedError(f"no broker answered within {within}={timeout_s * 1000:g}: {exc}") from exc
+    except NoBrokersAvailableError as exc:
+        raise NotReachedError(str(exc), **exc.about) from exc
     except UNUSABLE as exc:
         raise unusable(exc) from exc
 
@@ -270,9 +288,9 @@ UNUSABLE = (ConnectionFailedError, ProtocolError)
 """What `connect` raises where each broker fails the same way, by TLS, a proxy or what it answers; kafka-python has one name for all of that."""
 
 
-def unusable(exc: KafkaException) -> NoBrokersAvailableError:
+def unusable(exc: KafkaException) -> NotReachedError:
     """The same as the error that kafka-python raises."""
-    return NoBrokersAvailableError(f"no broker can be used: {exc}", **exc.about)
+    return NotReachedError(f"no broker can be used: {exc}", **exc.about)
 
 
 def _handler(given: Any, selector: Any) -> Any:

@@ -192,6 +192,18 @@ def test_completion_offers_commands_and_options(words: str, offered: list[str]) 
             ["consume", "x", "--last", "abc"],
             "kafka-tools consume: Invalid value for '--last': 'abc' is no whole number.\n  next: kafka-tools consume --help\n",
         ),
+        (["--form", "consume", "lag"], "kafka-tools: No such option '--form'.\n  next: kafka-tools --help\n"),
+        (["--from", "consume", "lag"], "kafka-tools: No such option '--from'.\n  next: kafka-tools --help\n"),
+        (
+            ["--interval", "consume", "lag"],
+            "kafka-tools: No such option '--interval'. kafka-tools lag has '--interval'\n"
+            "  next: give it behind the command: kafka-tools lag --interval SECONDS\n",
+        ),
+        (
+            ["-b", "lag", "--format", "json", "consume"],
+            "kafka-tools: No such option '--format'. kafka-tools consume has '--format'\n"
+            "  next: give it behind the command: kafka-tools consume --format VALUE\n",
+        ),
         (["--nothing", "topics"], "kafka-tools: No such option '--nothing'.\n  next: kafka-tools --help\n"),
         (["produce", "x", "--key"], "kafka-tools produce: Option '--key' requires an argument.\n  next: kafka-tools produce --help\n"),
         (["\x1b[31mtopics"], "kafka-tools: No such command '\\x1b[31mtopics'. Did you mean 'topics'?\n  next: kafka-tools --help\n"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.testing import Close, Edit, Error, MockCluster, StoredRecord
+from gkafka.testing import Close, Delay, Edit, Error, MockCluster, StoredRecord
 from tests.cli.running import failure, program, stop, tool
 
 
@@ -140,6 +142,34 @@ def test_a_copy_that_is_ended_by_anything_goes_on_without_loss_or_doubles(cluste
             assert b"Traceback" not in process.stderr.read()
     assert tool(*command).code == 0
     assert copied(cluster) == copied(cluster, "from")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("which", ["-b", "--to-bootstrap-server"])
+def test_following_may_be_ended_while_no_broker_answers(cluster: MockCluster, number: int, which: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30)
+        hosts = {"-b": cluster.bootstrap, which: f"127.0.0.1:{silent.getsockname()[1]}"}
+        command = ("copy", "from", "to", *itertools.chain(*hosts.items()))
+        with program(*command, "--follow") as process:
+            silent.accept()[0].close()
+            assert stop(process, number) == 0
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        with program(*command) as process:
+            silent.accept()[0].close()
+            assert stop(process, number) == 130
+
+
+def test_following_without_a_group_tells_what_was_under_way_when_it_ended(cluster: MockCluster) -> None:
+    write(cluster, 30)
+    cluster.on("Produce", Delay(1.5), times=None)
+    before = cluster.count("Produce")
+    with program("copy", "from", "to", "-b", cluster.bootstrap, "--follow") as process:
+        cluster.wait_for(lambda: cluster.count("Produce") > before, 30)
+        assert stop(process) == 0
+        assert process.stderr is not None
+        assert b"30 more were under way when it ended" in process.stderr.read()
 
 
 def test_between_clusters_nothing_is_lost_by_a_kill(cluster: MockCluster, other: MockCluster) -> None:

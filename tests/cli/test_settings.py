@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,39 @@ def test_nothing_of_a_file_that_may_be_a_secret_is_in_a_variable_of_a_traceback(
 
 
 @pytest.mark.parametrize(
+    ("text", "line", "length"),
+    [
+        ("security.protocol=SSL\n# a key\nssl.keystore.key=-----BEGIN PRIVATE KEY-----\nx1y2" + "M" * 60 + "\n", 4, 64),
+        ("sasl.username=bob\nx1y2\n", 2, 4),
+        ("sasl.username=\\\n  bob\nx1y2x1y2==\n", 3, 8),
+        ("sasl.mechanism=PLAIN\nx1y2/+x = y\n", 2, 7),
+        ('"x1y2"="v"\n', 1, 6),
+        ("a" * 61 + "x1y2=v\n", 1, 65),
+    ],
+    ids=repr,
+)
+def test_what_stands_in_a_names_place_is_told_by_its_line_and_length(text: str, line: int, length: int, file: Any) -> None:
+    """A key without backslashes at the ends of its lines, a password that is alone on its line."""
+    with pytest.raises(ConfigurationError, match=rf"client.properties: line {line}: {length} characters that are no option's name") as told:
+        settle({"config": file(text)})
+    assert "x1y2" not in str(told.value) + told_by(told.value)
+
+
+@pytest.mark.parametrize("text", ["lingr.ms\n", "sasl.pasword x1y2\n", "keepalive", "nosuch: x1y2", "nosuch = x1y2"])
+def test_a_name_that_is_an_options_or_much_like_one_or_has_a_value_is_told(text: str, file: Any) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(re.split(r"\W*\s", text)[0])) as told:
+        settle({"config": file(text)})
+    assert "x1y2" not in str(told.value)
+
+
+@pytest.mark.parametrize("text", ["x1y2SECRET", "x1y2SECRET=", "x1y2+/=y", "=x1y2", "-----BEGIN PRIVATE KEY----- x1y2"])
+def test_what_is_set_without_a_name_is_told_by_its_length(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"--set, a text of {len(text)} characters: must be NAME=VALUE") as told:
+        settle({"set": (text,)})
+    assert "x1y2" not in str(told.value)
+
+
+@pytest.mark.parametrize(
     ("line", "says"),
     [
         ("sasl.oauth.extensions=x1y2", "its part 1, a text of 4 characters, must be NAME=VALUE"),
@@ -200,6 +234,10 @@ def test_another_cluster_has_a_variable_of_its_own(monkeypatch: pytest.MonkeyPat
         ("allow.auto.create.topics=true", "makes no topic by asking for it"),
         ("hub.stall.meter=true", "has no effect here"),
         ("group.id=g", "is an option of consume"),
+        ("group.id=", r"--set group.id='': must be a name"),
+        ("client.id=", r"--set client.id='': must be a name"),
+        ("bootstrap.servers=", r"--set bootstrap.servers='': must be a name"),
+        ("bootstrap.servers=h:p", r"--set bootstrap.servers: 'h:p': must be host:port"),
         ("metadata.max.age.ms=1.5e400", "must be a finite number"),
         ("keepalive_idle_s=1.5", "must be a whole number"),
         ("ssl_context=x", "has no effect here: leave it out"),
@@ -222,11 +260,26 @@ def test_what_a_command_takes_beside_may_be_set() -> None:
         ("ssl.keystore.type=PEM\nssl.keystore.password=x", "ssl.key.password"),
         ("ssl.endpoint.identification.algorithm=", "ssl.check.hostname=false"),
         ("bootstrap.server=x", r"client.properties: bootstrap.server: unknown option"),
+        ("bootstrap.servers=", r"client.properties: bootstrap.servers='': must be a name"),
+        ("bootstrap.servers=h:p", r"client.properties: bootstrap.servers: 'h:p': must be host:port"),
     ],
 )
 def test_what_a_file_may_not_say_is_told_with_its_name(text: str, told: str, file: Any) -> None:
     with pytest.raises(ConfigurationError, match=told):
         settle({"config": file(text)})
+
+
+def test_a_user_before_a_files_brokers_is_told_by_the_files_name_and_not_shown(file: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"client.properties: bootstrap.servers: '...@h:1' is not host:port") as told:
+        settle({"config": file("bootstrap.servers=u:x1y2@h:1")})
+    assert "x1y2" not in str(told.value) + told_by(told.value)
+    assert settle({"config": file("bootstrap.servers=h:p"), "hosts": "h:1"}).hosts == "h:1", "which is not used"
+
+
+def test_the_environments_brokers_are_told_by_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "h:p")
+    with pytest.raises(ConfigurationError, match=r"^KAFKA_BOOTSTRAP_SERVERS: 'h:p': must be host:port"):
+        settle({})
 
 
 def test_an_empty_name_of_brokers_is_not_localhost() -> None:

@@ -20,6 +20,7 @@ from gkafka.kafka.errors import IllegalStateError
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, joined, offsets, put, until
+from tests.public.aids import Runner
 
 SECOND = TopicPartition("t", 1)
 
@@ -207,6 +208,16 @@ def test_consumer_timeout_ms_ends_iteration_and_it_may_begin_again(consumer: Mak
     assert 0.25 < time.monotonic() - begun < 2.0
     put(cluster, b"c")
     assert next(reading).value == b"c"
+
+
+def test_consumer_timeout_ms_below_nothing_is_no_limit(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """As in 1.4, where older programs say so with -1."""
+    runner = Runner(handler)
+    reading = consumer(cluster, "t", consumer_timeout_ms=-1, **QUICK)
+    first = runner.aside(next, reading)
+    assert runner.stays(lambda: first.running)
+    put(cluster, b"late")
+    assert first.result().value == b"late"
 
 
 def test_consumer_timeout_ms_is_for_each_record_not_for_all(consumer: Make, cluster: MockCluster, handler: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -203,6 +204,18 @@ def test_close_without_autocommit_leaves_what_is_pending(consumer: Make, cluster
     assert committed(cluster) == {0: 2}
 
 
+def test_enable_auto_commit_may_be_0_or_1_and_the_interval_0(consumer: Make, cluster: MockCluster, handler: str) -> None:
+    """As 1.4 takes them: an interval of nothing commits as soon as it can."""
+    put(cluster, b"0", b"1")
+    never = consumer(cluster, "t", **{**GROUP, "group_id": "never", "auto_commit_interval_ms": 0}, enable_auto_commit=0)
+    consume(never, 2)
+    never.close()
+    reading = consumer(cluster, "t", **{**GROUP, "auto_commit_interval_ms": 0}, enable_auto_commit=1)
+    consume(reading, 2)
+    until(handler, lambda: reading.poll(10) == {} and committed(cluster) == {0: 2})
+    assert committed(cluster, "never") == {}
+
+
 def test_auto_commit_interval_ms_is_the_time_between_commits(consumer: Make, cluster: MockCluster, handler: str) -> None:
     """Behaviour 255."""
     assert KafkaConsumer.DEFAULT_CONFIG["auto_commit_interval_ms"] == 5000
@@ -253,6 +266,39 @@ def test_commit_commits_what_was_consumed_and_waits(consumer: Make, make_cluster
     reading.commit({FIRST: OffsetAndMetadata(1, "why")})
     assert committed(cluster) == {0: 1, 1: 1}
     assert reading.committed(FIRST, metadata=True) == OffsetAndMetadata(1, "why")
+
+
+@pytest.mark.parametrize("how", ["topics", "pattern"])
+def test_a_member_may_commit_of_topics_that_it_does_not_subscribe_to(
+    consumer: Make, make_cluster: Callable[..., MockCluster], how: str
+) -> None:
+    """As in 1.4; in the same call as of its own."""
+    cluster = make_cluster(topics={"t": 2, "other": 1})
+    other = TopicPartition("other", 0)
+    reading = consumer(cluster, **GROUP, enable_auto_commit=False)
+    reading.subscribe(**{how: ["t"] if how == "topics" else "t"})
+    joined(reading, FIRST, TopicPartition("t", 1))
+    reading.commit({other: OffsetAndMetadata(3, "a note"), FIRST: OffsetAndMetadata(0, "")})
+    assert committed(cluster, topic="other") == {0: 3}
+    assert committed(cluster) == {0: 0}
+    assert reading.committed(other, metadata=True) == OffsetAndMetadata(3, "a note")
+    reading.commit_async({other: OffsetAndMetadata(4, "")}).get(5)
+    assert committed(cluster, topic="other") == {0: 4}
+    cluster.on("OffsetCommit", Error(22), times=None)
+    with pytest.raises(CommitFailedError, match="no place in the group now"):
+        reading.commit({other: OffsetAndMetadata(5, "")})
+
+
+def test_a_member_may_not_commit_of_a_partition_that_another_has(
+    consumer: Make, make_cluster: Callable[..., MockCluster], handler: str
+) -> None:
+    cluster = make_cluster(topics={"t": 2})
+    one, two = (consumer(cluster, "t", **GROUP, enable_auto_commit=False) for _ in range(2))
+    until(handler, lambda: not one.poll(10) and not two.poll(10) and len(one.assignment()) == len(two.assignment()) == 1)
+    (theirs,) = two.assignment()
+    with pytest.raises(CommitFailedError, match=r"not this member's any more, or not yet"):
+        one.commit({theirs: OffsetAndMetadata(1, "")})
+    assert committed(cluster) == {}
 
 
 def test_commit_raises_what_cannot_be_mended(consumer: Make, cluster: MockCluster) -> None:
@@ -387,6 +433,20 @@ def test_a_listener_hears_of_revoked_partitions_and_then_of_assigned_ones(consum
     assert other.heard == [("revoked", []), ("assigned", [0, 1, 2, 3])]
     one.unsubscribe()
     assert len(other.heard) == 2, "that is no rebalance"
+
+
+def test_with_the_default_assignors_a_rebalance_has_each_member_begin_where_is_committed(
+    consumer: Make, cluster: MockCluster, handler: str
+) -> None:
+    """As in 1.4, whose assignors are eager: a sole member, too, which keeps what it had, reads again what it has not committed."""
+    put(cluster, b"0", b"1", b"2")
+    reading = consumer(cluster, "t", **GROUP, enable_auto_commit=False)
+    consume(reading, 3)
+    reading.commit({FIRST: OffsetAndMetadata(1, "")})
+    before = cluster.group("g").generation
+    cluster.rebalance("g")
+    assert offsets(consume(reading, 2)) == [(0, 1), (0, 2)]
+    assert cluster.group("g").generation > before
 
 
 def test_a_member_without_partitions_hears_of_each_rebalance(consumer: Make, cluster: MockCluster, handler: str) -> None:

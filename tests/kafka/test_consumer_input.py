@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gkafka.kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
-from gkafka.kafka.errors import IllegalStateError, KafkaConfigurationError, KafkaError, NoBrokersAvailable
+from gkafka.kafka.errors import IllegalStateError, KafkaConfigurationError, KafkaError, NoBrokersAvailable, UnknownTopicOrPartitionError
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, committed, consume, joined, offsets, put
@@ -47,7 +47,8 @@ def test_without_a_broker_the_constructor_raises_no_brokers_available(handler: s
         {"max_poll_records": "5"},
         {"max_poll_records": True},
         {"consumer_timeout_ms": "x"},
-        {"consumer_timeout_ms": -1},
+        {"consumer_timeout_ms": float("nan")},
+        {"consumer_timeout_ms": True},
         {"fetch_min_bytes": -1},
         {"fetch_max_wait_ms": -1},
         {"fetch_max_bytes": 0},
@@ -65,7 +66,8 @@ def test_without_a_broker_the_constructor_raises_no_brokers_available(handler: s
         {"check_crcs": "no"},
         {"exclude_internal_topics": "no"},
         {"enable_auto_commit": "no", "group_id": "g"},
-        {"auto_commit_interval_ms": 0, "group_id": "g"},
+        {"auto_commit_interval_ms": -1, "group_id": "g"},
+        {"enable_auto_commit": 2, "group_id": "g"},
         {"session_timeout_ms": -5, "group_id": "g"},
         {"heartbeat_interval_ms": 0, "group_id": "g"},
         {"max_poll_interval_ms": 0, "group_id": "g"},
@@ -131,7 +133,8 @@ def test_an_unknown_topic_or_partition_is_told(consumer: Make, make_cluster: Mak
     reading = consumer(cluster, request_timeout_ms=2000, **QUICK)
     with pytest.raises(KafkaError, match="no partition -1"):
         reading.assign([TopicPartition("t", -1)])
-    with pytest.raises(KafkaError):
+    reading.assign([TopicPartition("nope", 0), TopicPartition("t", 7)])  # read as soon as they are there, as in 1.4
+    with pytest.raises(UnknownTopicOrPartitionError, match="nope"):
         reading.end_offsets([TopicPartition("nope", 0)])
     with pytest.raises(KafkaError):
         reading.end_offsets([TopicPartition("t", 7)])

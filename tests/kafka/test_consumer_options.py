@@ -298,6 +298,15 @@ def test_a_broker_that_fails_and_partitions_that_move_are_followed(consumer: Mak
     assert offsets(consume(reading, 1)) == [(0, 2)]
 
 
+@pytest.mark.parametrize("age_ms", [0, 10])
+def test_metadata_max_age_ms_below_what_there_is_counts_as_that(consumer: Make, cluster: MockCluster, age_ms: int) -> None:
+    reading = consumer(cluster, "t", metadata_max_age_ms=age_ms, **QUICK)
+    reading.poll(50)
+    cluster.add_partitions("t", 2)
+    put(cluster, b"new", partition=1)
+    assert consume(reading, 1)[0].partition == 1
+
+
 def test_metadata_max_age_ms_finds_new_partitions(consumer: Make, cluster: MockCluster) -> None:
     """Behaviours 258, 275."""
     assert KafkaConsumer.DEFAULT_CONFIG["metadata_max_age_ms"] == 300000
@@ -394,8 +403,9 @@ def test_api_version_auto_timeout_ms_bounds_the_constructor(handler: str) -> Non
 
     with serve(silent) as port:
         begun = time.monotonic()
-        with pytest.raises(NoBrokersAvailable):
+        with pytest.raises(NoBrokersAvailable) as caught:
             KafkaConsumer("t", bootstrap_servers=f"127.0.0.1:{port}", api_version_auto_timeout_ms=300, handler=handler)
+        assert isinstance(caught.value, KafkaTimeoutError), "documented: throw a timeout exception from the constructor"
         assert 0.25 < time.monotonic() - begun < 1.5
 
 

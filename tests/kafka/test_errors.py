@@ -57,9 +57,8 @@ def test_every_name_is_there() -> None:
 def test_a_class_tells_what_kafka_python_tells(name: str) -> None:
     here, there = getattr(errors, name), getattr(theirs(), name)
     assert issubclass(here, errors.KafkaError)
-    builtin = {base for base in there.__mro__ if base.__module__ == "builtins"} - {
-        RuntimeError
-    }  # documented is that KafkaError is an Exception
+    # Documented is that KafkaError is an Exception.
+    builtin = {base for base in there.__mro__ if base.__module__ == "builtins"} - {RuntimeError}
     assert [base for base in builtin if not issubclass(here, base)] == []
     if name not in OTHERWISE:
         assert here.invalid_metadata is there.invalid_metadata

@@ -400,8 +400,9 @@ def test_a_constructor_without_brokers_says_so(handler: str) -> None:
     """Behaviour 271: api_version_auto_timeout_ms is how long it tries."""
     for kind in (KafkaProducer, KafkaConsumer):
         begun = time.monotonic()
-        with pytest.raises(NoBrokersAvailable):
+        with pytest.raises(NoBrokersAvailable) as caught:
             kind(bootstrap_servers="127.0.0.1:1", handler=handler, api_version_auto_timeout_ms=300)
+        assert isinstance(caught.value, KafkaTimeoutError)
         assert time.monotonic() - begun < 2.0
         kind(bootstrap_servers="127.0.0.1:1", handler=handler, api_version=(2, 8)).close()  # nothing to find out, nobody to ask
 
@@ -447,8 +448,10 @@ def test_transactions_and_offsets_within_them(producer: Make, consumer: Make, cl
         ({"batch_size": -1}, "batch_size=-1"),
         ({"batch_size": 1.5}, "batch_size=1.5"),
         ({"compression_type": "brotli"}, "compression_type='brotli'"),
-        ({"buffer_memory": 5}, "buffer_memory=5"),
-        ({"max_request_size": 5}, "max_request_size=5"),
+        ({"buffer_memory": 0}, "buffer_memory=0"),
+        ({"buffer_memory": "much"}, "buffer_memory='much'"),
+        ({"max_request_size": 0}, "max_request_size=0"),
+        ({"max_request_size": float("inf")}, "max_request_size=inf"),
         ({"max_in_flight_requests_per_connection": 0}, "max_in_flight_requests_per_connection=0"),
         ({"request_timeout_ms": 0}, "request_timeout_ms=0"),
         ({"value_serializer": 5}, "value_serializer=5: must be callable"),
@@ -501,6 +504,36 @@ def test_what_is_refused_for_its_size_is_told_by_the_future(producer: Make, clus
     assert future.failed()
     with pytest.raises(KafkaError, match="20"):
         future.get(1)
+
+
+def test_a_large_max_request_size_is_bounded_by_buffer_memory(producer: Make, make_cluster: Callable[..., MockCluster]) -> None:
+    """As 1.4 takes it: a record that does not fit into the buffer is told by its future, and neither option must be given with the other."""
+    cluster = make_cluster(max_message_bytes=6_000_000)
+    sending = producer(cluster, max_request_size=50 << 20)
+    assert sending.send("t", b"x" * 5_000_000).get(30).offset == 0
+    assert len(values(cluster)[0] or b"") == 5_000_000
+    small = producer(cluster, max_request_size=50 << 20, buffer_memory=2_000_000)
+    future = small.send("t", b"x" * 2_100_000)
+    assert isinstance(future.exception, MessageSizeTooLargeError)
+    assert "is over buffer_memory=2000000: raise it" in str(future.exception)
+    assert small.send("t", b"x" * 1_900_000).get(30).offset == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 40 << 20},
+        {"batch_size": 16384.0},
+        {"buffer_memory": 1_000_000},
+        {"buffer_memory": 40_000},
+        {"buffer_memory": 1000},
+        {"max_request_size": (1 << 31) - 1},
+        {"max_request_size": (1 << 31) - 1, "buffer_memory": 1 << 32},
+        {"max_request_size": 500},
+    ],
+)
+def test_sizes_have_no_order_among_them(producer: Make, cluster: MockCluster, options: dict[str, Any]) -> None:
+    assert producer(cluster, **options).send("t", b"v" * 300).get(30).offset == 0
 
 
 def test_an_unknown_topic_is_told_by_the_future(producer: Make, make_cluster: Callable[..., MockCluster]) -> None:

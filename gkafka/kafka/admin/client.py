@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from gkafka.checks import check_seconds
 from gkafka.client import KafkaClient
-from gkafka.exceptions import KafkaTimeoutError, NoBrokersAvailableError
 from gkafka.kafka import options as o
 from gkafka.kafka.admin.acls import AclCalls
 from gkafka.kafka.admin.cluster import ClusterCalls
@@ -28,10 +27,6 @@ _OTHER_NAMES = {
     "offsets_channel_socket_timeout_ms": "request_timeout_ms",
     "max_response_bytes": "receive_message_max_bytes",
 }
-
-
-class NotReachedError(NoBrokersAvailableError, KafkaTimeoutError):
-    """No broker answered in time: kafka-python 3 has the second of these names for it, older versions have the first."""
 
 
 @o.telling(_OTHER_NAMES)
@@ -71,17 +66,11 @@ class KafkaAdminClient(TopicCalls, PartitionCalls, ConfigCalls, GroupCalls, AclC
         self._client.cluster.called = type(self).__name__
         try:
             self._admin = self._client.admin(retry_backoff_ms=self.config["retry_backoff_ms"])
-            self._reach(options, within)
+            o.reach(self._client, options, within=within)
         except BaseException:
             self._client.close(0)
             raise
         self._closed = False
-
-    def _reach(self, options: dict[str, Any], within: str) -> None:
-        try:
-            o.reach(self._client, options, within=within)
-        except NoBrokersAvailableError as exc:
-            raise NotReachedError(str(exc), **exc.about) from exc
 
     def __repr__(self) -> str:
         if not hasattr(self, "_client"):  # where a traceback shows the arguments of a call that failed

@@ -12,7 +12,7 @@ from gkafka.exceptions import ConfigurationError, KafkaException
 from gkafka.kafka import options
 from gkafka.kafka.consumer.commits import default_callback
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
-from gkafka.kafka.options import CLIENT, native, told_as
+from gkafka.kafka.options import CLIENT, at_least, native, told_as
 from gkafka.skins import ASSIGNORS, Assignor, RangeAssignor, RoundRobinAssignor
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "check_options",
     "compiled",
     "of_consumer",
+    "patience_s",
     "policy",
     "retold",
     "telling",
@@ -81,6 +82,7 @@ OF_GROUPS = (
     *("auto_commit_interval_ms", "default_offset_commit_callback"),
 )
 """Options that do nothing without a group. Programs give them all the same, from settings that others of theirs share: so it is told, not refused."""
+SHORTEST_INTERVAL_MS = 1
 OLD_POLICIES = {"smallest": "earliest", "largest": "latest"}
 _OTHER_NAMES = {
     **{ours: theirs for theirs, ours in NAMES.items() if ours != theirs},
@@ -110,7 +112,7 @@ def retold(error: KafkaException) -> None:
 def check_options(c: Mapping[str, Any]) -> None:
     """Raises ConfigurationError for what an option cannot be, also where nothing asks for it yet."""
     with told_by_name():
-        build(NativeConsumerConfig, {**native(c, NAMES), **native(c, OF_MEMBERS)}, where="KafkaConsumer()")
+        build(NativeConsumerConfig, {**_of_all(c), **native(c, OF_MEMBERS)}, where="KafkaConsumer()")
     if c["group_id"] is not None and c["heartbeat_interval_ms"] >= c["session_timeout_ms"]:
         text = f"heartbeat_interval_ms={c['heartbeat_interval_ms']} with session_timeout_ms={c['session_timeout_ms']}"
         raise ConfigurationError(f"{text}: must be lower, typically a third of it or less")
@@ -123,11 +125,9 @@ def check_options(c: Mapping[str, Any]) -> None:
     if (
         isinstance(c["consumer_timeout_ms"], bool)
         or not isinstance(c["consumer_timeout_ms"], (int, float))
-        or not c["consumer_timeout_ms"] >= 0
+        or c["consumer_timeout_ms"] != c["consumer_timeout_ms"]
     ):
-        raise ConfigurationError(
-            f"consumer_timeout_ms={c['consumer_timeout_ms']!r}: must be a number, 0 or more; float('inf') waits for ever"
-        )
+        raise ConfigurationError(f"consumer_timeout_ms={c['consumer_timeout_ms']!r}: must be a number; -1 and float('inf') wait for ever")
     if c["group_instance_id"] is not None and c["group_id"] is None:
         raise ConfigurationError(f"group_instance_id={c['group_instance_id']!r} needs a group: give group_id")
     if not callable(c["default_offset_commit_callback"]):
@@ -139,16 +139,27 @@ def check_options(c: Mapping[str, Any]) -> None:
             raise WrongTypeError(f"{name}={c[name]!r}: must be callable with the bytes, or a Deserializer")
 
 
+def _of_all(c: Mapping[str, Any]) -> dict[str, Any]:
+    """1.4's auto_commit_interval_ms=0 commits whenever it can."""
+    taken = native(c, NAMES)
+    return {**taken, "auto_commit_interval_ms": at_least(SHORTEST_INTERVAL_MS, taken["auto_commit_interval_ms"])}
+
+
+def patience_s(c: Mapping[str, Any]) -> float:
+    """Of consumer_timeout_ms: less than nothing is no limit."""
+    return float(c["consumer_timeout_ms"]) / 1000 if c["consumer_timeout_ms"] >= 0 else float("inf")
+
+
 def without_effect(given: Mapping[str, Any], c: Mapping[str, Any]) -> list[str]:
     """The options that were given, and do nothing."""
     if c["group_id"] is not None:
         return []
-    return [name for name in given if name in OF_GROUPS or (name == "enable_auto_commit" and given[name] is True)]
+    return [name for name in given if name in OF_GROUPS or (name == "enable_auto_commit" and c[name] is True)]
 
 
 def of_consumer(c: Mapping[str, Any], *, member: bool, assignors: Sequence[Any]) -> dict[str, Any]:
     """The options of gkafka's native consumer. member: it shares topics with a group."""
-    taken = native(c, NAMES)
+    taken = _of_all(c)
     taken["auto_offset_reset"] = policy(c)
     taken["auto_commit"] = bool(c["enable_auto_commit"]) if c["group_id"] is not None else None
     taken["queued_max_messages"] = max(2000, c["max_poll_records"])

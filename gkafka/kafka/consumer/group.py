@@ -26,6 +26,7 @@ from gkafka.kafka.consumer.checks import (
     check_options,
     compiled,
     of_consumer,
+    patience_s,
     retold,
     telling,
     told_by_name,
@@ -63,7 +64,8 @@ class KafkaConsumer:
 
     topics: to subscribe to; without, call subscribe() or assign(). Keyword arguments: DEFAULT_CONFIG, as kafka-python 1.4 documents them; of newer
     versions isolation_level, group_instance_id, client_rack, allow_auto_create_topics and the sasl_ options. handler: "auto", "threading", "gevent" or a Handler.
-    Raises ConfigurationError for an option that is none or would have no effect, NoBrokersAvailable if no broker answers (without api_version).
+    Raises ConfigurationError for an option that is none or would have no effect, NoBrokersAvailable, which is a
+    KafkaTimeoutError, too, if no broker answers (without api_version).
     Reference: kafka-python 1.4, KafkaConsumer.
     """
 
@@ -353,7 +355,7 @@ class KafkaConsumer:
         """Records until none came for consumer_timeout_ms, or close(). Raises IllegalStateError (an AssertionError) where nothing can come."""
         if self._subscribed is None and not self._assigned and not self._closed:
             raise ImpossibleState("nothing is read: call subscribe() or assign() first, or give topics to KafkaConsumer()")
-        patience = self.config["consumer_timeout_ms"] / 1000
+        patience = patience_s(self.config)
         clock = self._handler.monotonic
         until = clock() + patience
         while not self._closed:
@@ -437,8 +439,8 @@ class KafkaConsumer:
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_ms: float | None = None) -> None:
         """Commit what was handed out, or {TopicPartition: OffsetAndMetadata}: the next offset to consume. Returns when it is done.
 
-        Raises CommitFailedError for partitions that are not this member's any more, other KafkaErrors for what cannot be mended. timeout_ms: None is
-        request_timeout_ms. Without subscribe() and assign() nothing was handed out; offsets that are given are committed for a group without members.
+        Raises CommitFailedError for partitions of subscribed topics that are not this member's, or not any more, other KafkaErrors for what cannot be
+        mended. timeout_ms: None is request_timeout_ms. Without subscribe() and assign() nothing was handed out; offsets that are given are committed for a group without members.
         """
         consumer = self._committing()
         timeout_s = self._seconds(timeout_ms)
@@ -455,7 +457,22 @@ class KafkaConsumer:
         plain, notes, epochs = offsets_of(offsets)
         if consumer is None:
             return lambda: self._lookups.commit(plain, timeout_s=timeout_s, notes=notes, epochs=epochs)
-        return lambda: consumer.commit(plain, timeout=timeout_s, notes=notes, epochs=epochs)
+        elsewhere = {tp: offset for tp, offset in plain.items() if self._is_elsewhere(tp.topic)}
+        shared = {tp: offset for tp, offset in plain.items() if tp not in elsewhere}
+
+        def commit() -> None:
+            if shared or not plain:
+                consumer.commit(shared, timeout=timeout_s, notes=notes, epochs=epochs)
+            if elsewhere:
+                self._lookups.commit(elsewhere, timeout_s=timeout_s, notes=notes, epochs=epochs, member=consumer.group_metadata())
+
+        return commit
+
+    def _is_elsewhere(self, topic: str) -> bool:
+        """Is it a topic that this member does not share with its group? Whatever is committed of that is the program's own affair."""
+        if isinstance(self._subscribed, re.Pattern):
+            return self._subscribed.fullmatch(topic) is None
+        return self._subscribed is not None and topic not in self._subscribed
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, callback: Callable[[Any, Any], object] | None = None

@@ -22,6 +22,7 @@ from gkafka.groupoffsets import GroupOffsets
 from gkafka.kafka.arguments import check_partition
 from gkafka.kafka.errors import IllegalArgumentError, UnknownPartitionError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
+from gkafka.skins import GroupMetadata
 from gkafka.wire.offsets import ListOffsetsRequest
 
 __all__ = ["Lookups"]
@@ -107,15 +108,33 @@ class Lookups:
         return OffsetAndMetadata(entry.offset, entry.metadata, entry.leader_epoch) if with_metadata else entry.offset
 
     def commit(
-        self, offsets: dict[TopicPartition, int], *, timeout_s: float, notes: dict[TopicPartition, str], epochs: dict[TopicPartition, int]
+        self,
+        offsets: dict[TopicPartition, int],
+        *,
+        timeout_s: float,
+        notes: dict[TopicPartition, str],
+        epochs: dict[TopicPartition, int],
+        member: GroupMetadata | None = None,
     ) -> None:
-        """Commit for the group as somebody who is no member of it: the coordinator takes that as long as it has no members."""
+        """Commit for the group, as this member, or as somebody who is none: the coordinator takes that as long as it has no members."""
         if not offsets:
             return
+        who = member or GroupMetadata(self._options["group_id"])
         try:
-            self._offsets.commit(offsets, timeout_s=timeout_s, notes=notes, epochs=epochs)
+            self._offsets.commit(
+                offsets,
+                timeout_s=timeout_s,
+                notes=notes,
+                epochs=epochs,
+                generation_id=who.generation_id,
+                member_id=who.member_id,
+                instance_id=who.group_instance_id,
+            )
         except (UnknownMemberId, IllegalGeneration, RebalanceInProgress) as exc:
-            raise CommitFailedError(f"the group has members, who commit for it: subscribe() or assign() first: {exc}", **exc.about) from exc
+            what = "the group has members, who commit for it: subscribe() or assign() first"
+            if member is not None:
+                what = "this member has no place in the group now: commit again once it has one"
+            raise CommitFailedError(f"{what}: {exc}", **exc.about) from exc
 
     def partitions(self, topic: str) -> set[int]:
         """A topic's partitions, an empty set without such a topic, which is not made by asking."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any, ClassVar
 
-from gkafka.checks import check_count, check_time_left, check_topic_name, check_wait
+from gkafka.checks import check_time_left, check_topic_name, check_wait
 from gkafka.client import KafkaClient
 from gkafka.exceptions import BrokerError, DeliveryError, KafkaException, MessageSizeTooLarge, RecordTooLarge, UnsupportedCodec
 from gkafka.kafka import options as o
@@ -20,7 +20,7 @@ from gkafka.kafka.metrics.rates import Rates
 from gkafka.kafka.metrics.reporters import Reporters
 from gkafka.kafka.partitioner import DefaultPartitioner
 from gkafka.kafka.producer.future import FutureRecordMetadata
-from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, check_codec, retold
+from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, check_codec, retold, sizes
 from gkafka.kafka.producer.placing import Placing, Record, chooser
 from gkafka.kafka.serializer import as_function, end
 from gkafka.sasloptions import hide_secrets
@@ -30,7 +30,6 @@ __all__ = ["KafkaProducer"]
 
 log = logging.getLogger(__name__)
 
-SMALLEST_BATCH = 128
 DEFAULT = DefaultPartitioner()
 
 
@@ -42,7 +41,8 @@ class KafkaProducer:
     Keyword arguments: DEFAULT_CONFIG, as kafka-python 1.4 documents them; of newer versions headers, enable_idempotence, transactional_id and
     what belongs to them, delivery_timeout_ms, partitioner classes and sasl_ options. handler: "auto", "threading", "gevent" or a Handler.
     With enable_idempotence=True or a transactional_id, acks is 'all' and retries go on until delivery_timeout_ms, unless they are given.
-    Raises ConfigurationError for an option that is none or would have no effect, NoBrokersAvailable if no broker answers (without api_version).
+    Raises ConfigurationError for an option that is none or would have no effect, NoBrokersAvailable, which is a
+    KafkaTimeoutError, too, if no broker answers (without api_version).
     Reference: kafka-python 1.4, KafkaProducer.
     """
 
@@ -116,8 +116,7 @@ class KafkaProducer:
         taken["retries"] = None if (safe and "retries" not in given) or retries == float("inf") else retries
         if options["transactional_id"] is None or "enable_idempotence" in given:
             taken["enable_idempotence"] = options["enable_idempotence"]
-        taken["batch_bytes"] = max(SMALLEST_BATCH, check_count("batch_size", options["batch_size"], low=0))
-        return taken
+        return {**taken, **sizes(options)}
 
     def _give_up(self) -> None:
         self._client.close(0)
@@ -163,10 +162,15 @@ class KafkaProducer:
 
     def _refused(self, error: KafkaException) -> Future:
         if isinstance(error, RecordTooLarge):
-            refusal: BrokerError = MessageSizeTooLarge(str(error), topic=error.topic)
+            refusal: BrokerError = MessageSizeTooLarge(self._by_its_bound(str(error)), topic=error.topic)
             refusal.__cause__ = error
             return Future(self._client.handler).failure(refusal)
         return Future(self._client.handler).failure(error)
+
+    def _by_its_bound(self, text: str) -> str:
+        """Where buffer_memory is less than max_request_size, it was the bound."""
+        room = self._producer.config.buffer_bytes
+        return text.replace(f"max_request_size={room}:", f"buffer_memory={room}:") if self.config["max_request_size"] > room else text
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every record sent before has its outcome. timeout: seconds, None as long as that takes, less than nothing is 0. Raises

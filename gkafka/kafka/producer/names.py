@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gkafka.checks import check_count
 from gkafka.exceptions import KafkaException
 from gkafka.kafka import options
 from gkafka.kafka.errors import UnusableCodecError
 from gkafka.wire.produce import ProduceRequest, holds_zstd
 from gkafka.wire.versions import Versions
 
-__all__ = ["NAMES", "OTHER_NAMES", "check_codec", "retold"]
+__all__ = ["NAMES", "OTHER_NAMES", "check_codec", "retold", "sizes"]
 
 NAMES = {
     "compression_type": "compression",
@@ -32,6 +33,23 @@ OTHER_NAMES = {
     "socket_timeout_ms": "request_timeout_ms",
     "offsets_channel_socket_timeout_ms": "request_timeout_ms",
 }
+
+SMALLEST_BATCH, SMALLEST_REQUEST, SMALLEST_BUFFER = 128, 1024, 4096
+LARGEST_REQUEST, LARGEST = 1 << 30, 1 << 40
+
+
+def sizes(config: Mapping[str, Any]) -> dict[str, int]:
+    """What buffer_memory, max_request_size and batch_size come to. 1.4 has no order among them: neither a batch nor a record is larger than the
+    buffer that it lies in, so that more than that means: as much as it holds."""
+    room = max(SMALLEST_BUFFER, _size(config, "buffer_memory"))
+    request, batch = max(SMALLEST_REQUEST, _size(config, "max_request_size")), max(SMALLEST_BATCH, _size(config, "batch_size", low=0))
+    most = min(room, LARGEST_REQUEST)
+    return {"buffer_bytes": room, "max_request_bytes": min(request, most), "batch_bytes": min(batch, most)}
+
+
+def _size(config: Mapping[str, Any], name: str, *, low: int = 1) -> int:
+    given = config[name]
+    return check_count(name, int(given) if isinstance(given, float) and given.is_integer() else given, low=low, high=LARGEST)
 
 
 def check_codec(config: Mapping[str, Any], release: str | None, said: Versions | None) -> None:
