@@ -129,7 +129,7 @@ def test_any_record_of_another_client_goes_through_json_and_back(
     assert sorted(peer.read(target, len(wanted), 2)) == sorted(wanted)
 
 
-@pytest.mark.parametrize("group", [[], ["-g", "copy"]])
+@pytest.mark.parametrize("group", one_of(["-g", "copy"], []))
 def test_a_copy_is_what_another_client_reads(
     version: str, kafka: KafkaCluster, new_topic: Callable[..., str], peer: Peer, group: list[str], new_name: Callable[[str], str]
 ) -> None:
@@ -219,7 +219,7 @@ def test_the_doctor_names_a_topic_that_is_not_there(version: str, kafka: KafkaCl
     assert "next: kafka-tools topics create" in told.stdout
 
 
-@pytest.mark.parametrize("what", ["produce", "consume", "latency"])
+@pytest.mark.parametrize("what", one_of("produce", "consume", "latency"))
 def test_a_bench_leaves_nothing_behind(version: str, kafka: KafkaCluster, what: str) -> None:
     before = tool(kafka, "topics", "--json")
     found = json.loads(tool(kafka, "bench", what, "--records", 500, "--seconds", 20, "--json"))
