@@ -57,7 +57,7 @@ test: lint  ## everything: all tests, also on the Python twin with recording han
 	$(PY) -m tests.stages test
 	$(PY) examples/crawl_pipeline/run.py --max-pages $(TEST_PAGES) --cap 4000 --kill-after 4000 --out demo-out/test
 
-thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short
+thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short, and with Kafka the other handler
 	$(PY) -m tests.stages thorough
 
 mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)

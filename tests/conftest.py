@@ -2,6 +2,7 @@
 
 GKAFKA_IMPL=python or cython: the implementation of the records. GKAFKA_HANDLERS=recording: handlers that write down what gkafka asks of them,
 and are judged at the end of each test. GKAFKA_IN_TURN=first or second: of a test for both handlers only one is run, of all of them about half with each.
+Tests of one handler or of none run in both turns.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@
 On two cores the tests with Kafka wait half of their time, for brokers, elections and sessions. So those without run beside them, with less urgency, on
 what is left of the processors; what these say is shown when all have ended. What failed beside others is run once more, alone: waits have deadlines,
 and a busy machine may miss one. Both runs are shown.
+
+The pure tests are for both handlers each time. With Kafka a test for both is played with one of them by `make test`, of all tests about half with each,
+and with the other one by `make thorough`.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ THOROUGH = "thorough and not soak"
 
 WITH_KAFKA = ("tests/faults/live", "tests/spark/live", "tests/gevent/live", "tests/examples/live", "tests/live")
 """They start Apache Kafka, Spark or the demo; all others are pure."""
+WITH_BOTH = ("tests/live",)
+"""Those among them with tests for both handlers: `make test` plays each with one, `make thorough` with the other one."""
 NO_BROKER = (
     *(f"tests/{room}" for room in ("core", "wire", "records", "protocol", "handlers", "net", "reference", "mutants")),
     *sorted(file.relative_to(ROOT).as_posix() for file in ROOT.glob("tests/test_*.py")),
@@ -34,7 +39,7 @@ NO_BROKER = (
 """Pure ones that need no broker at all, not even one in their own process."""
 TWICE = ("tests/public", "tests/regressions", "tests/spark")
 """The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers that write
-down what is asked of them; without what is thorough. Of a test for both handlers `make test` takes one there, `make thorough` the other one."""
+down what is asked of them; without what is thorough. Of a test for both handlers `make test` takes one there, `make thorough` the other one, as with Kafka."""
 
 LESS_URGENT = ("nice", "-n", "5")
 
@@ -75,9 +80,19 @@ def pure(marks: str) -> Stage:
     return Stage("pure", 4, marks, ["tests"], left_out=WITH_KAFKA, more=HANGS, environment=CYTHON)
 
 
-def with_kafka(marks: str) -> Stage:
+BY_TURN = ["--no-loadscope-reorder"]
+
+
+def with_kafka(marks: str, turn: str | None = None) -> Stage:
     """In three processes with brokers of their own: what shares brokers together, the longest ones first (tests/turns.py)."""
-    return Stage("kafka", 3, marks, WITH_KAFKA, more=["--no-loadscope-reorder"])
+    return Stage("kafka", 3, marks, WITH_KAFKA, more=BY_TURN, environment={"GKAFKA_IN_TURN": turn} if turn else {})
+
+
+def other_handler() -> Stage:
+    """The tests for both handlers that `with_kafka(QUICK, "first")` played with the other one."""
+    return Stage(
+        "kafka-second", 3, QUICK, WITH_BOTH, more=[*BY_TURN, "-k", "threading or gevent"], environment={"GKAFKA_IN_TURN": "second"}
+    )
 
 
 def twin(turn: str) -> Stage:
@@ -85,12 +100,12 @@ def twin(turn: str) -> Stage:
     return Stage("twin", 4, QUICK, TWICE, left_out=WITH_KAFKA, more=HANGS, environment=environment)
 
 
-PLANS: dict[str, tuple[Stage, list[Stage]]] = {
-    "check": (Stage("check", 6, QUICK, NO_BROKER, more=HANGS, environment=CYTHON), []),
-    "test": (with_kafka(QUICK), [pure(QUICK), twin("first")]),
-    "thorough": (with_kafka(THOROUGH), [pure(THOROUGH), twin("second")]),
+PLANS: dict[str, list[tuple[Stage, list[Stage]]]] = {
+    "check": [(Stage("check", 6, QUICK, NO_BROKER, more=HANGS, environment=CYTHON), [])],
+    "test": [(with_kafka(QUICK, "first"), [pure(QUICK), twin("first")])],
+    "thorough": [(with_kafka(THOROUGH), [pure(THOROUGH)]), (other_handler(), [twin("second")])],
 }
-"""What is played in front, and what beside it, one after the other."""
+"""What is played, one after the other: a run in front, and what beside it, these one after the other, too."""
 
 
 def play(front: Stage, beside: Sequence[Stage]) -> bool:
@@ -137,8 +152,8 @@ class Run:
 
 
 def main(arguments: Sequence[str]) -> int:
-    front, beside = PLANS[arguments[0]]
-    return 0 if play(front, beside) else 1
+    passed = [play(front, beside) for front, beside in PLANS[arguments[0]]]
+    return 0 if all(passed) else 1
 
 
 if __name__ == "__main__":

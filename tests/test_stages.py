@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,31 +27,69 @@ def within(file: str, paths: Sequence[str]) -> bool:
     return any(file == path or file.startswith(f"{path}/") for path in paths)
 
 
+def stages_of(plan: str) -> dict[str, Stage]:
+    return {stage.name: stage for front, beside in PLANS[plan] for stage in (front, *beside)}
+
+
+AGAIN = {"twin", "kafka-second"}
+
+
 @pytest.mark.parametrize("plan", ["test", "thorough"])
 def test_each_file_is_played_once_and_what_is_named_exists(plan: str) -> None:
-    front, beside = PLANS[plan]
-    runs = [stage for stage in (front, *beside) if stage.name != "twin"]
+    played = stages_of(plan)
+    runs = [stage for name, stage in played.items() if name not in AGAIN]
     assert [file for file in FILES if sum(has(stage, file) for stage in runs) != 1] == []
-    assert [path for stage in (front, *beside) for path in (*stage.paths, *stage.left_out) if not (ROOT / path).exists()] == []
+    assert [path for stage in played.values() for path in (*stage.paths, *stage.left_out) if not (ROOT / path).exists()] == []
 
 
 def test_quick_and_thorough_tests_are_all_there_are() -> None:
-    assert {stage.marks for stage in (PLANS["test"][0], *PLANS["test"][1])} == {"not thorough and not soak"}
-    thorough = [stage for stage in (PLANS["thorough"][0], *PLANS["thorough"][1]) if stage.name != "twin"]
-    assert {stage.marks for stage in thorough} == {"thorough and not soak"}
+    assert {stage.marks for stage in stages_of("test").values()} == {"not thorough and not soak"}
+    assert {stage.marks for name, stage in stages_of("thorough").items() if name not in AGAIN} == {"thorough and not soak"}
+    assert {stage.marks for name, stage in stages_of("thorough").items() if name in AGAIN} == {"not thorough and not soak"}
 
 
 def test_the_rooms_above_the_records_are_played_on_the_twin_too() -> None:
-    twin, other = [stage for plan in ("test", "thorough") for stage in PLANS[plan][1] if stage.name == "twin"]
+    twin, other = (stages_of(plan)["twin"] for plan in ("test", "thorough"))
     assert twin.environment == {"GKAFKA_IMPL": "python", "GKAFKA_HANDLERS": "recording", "GKAFKA_IN_TURN": "first"}
     assert other == replace(twin, environment={**twin.environment, "GKAFKA_IN_TURN": "second"})
     assert [file for file in FILES if within(file, TWICE) and not within(file, WITH_KAFKA) and not has(twin, file)] == []
 
 
+def test_only_with_kafka_and_on_the_twin_a_test_waits_for_its_other_handler() -> None:
+    turns = {(plan, name): stage.environment.get("GKAFKA_IN_TURN") for plan in PLANS for name, stage in stages_of(plan).items()}
+    first = {("test", "kafka"): "first", ("test", "twin"): "first"}
+    second = {("thorough", "kafka-second"): "second", ("thorough", "twin"): "second"}
+    assert {which: turn for which, turn in turns.items() if turn} == first | second
+
+
+def collected(*given: str, turn: str = "") -> set[str]:
+    """What pytest would run of the stage with Kafka."""
+    front = stages_of("test")["kafka"]
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:xdist", "-m", front.marks, *given]
+    environment = {name: value for name, value in os.environ.items() if name != "GKAFKA_IN_TURN"} | (
+        {"GKAFKA_IN_TURN": turn} if turn else {}
+    )
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=True)
+    return {line for line in done.stdout.splitlines() if "::" in line}
+
+
+def test_with_kafka_make_test_and_make_thorough_together_play_each_test_with_both_handlers() -> None:
+    other = stages_of("thorough")["kafka-second"]
+    chosen = other.more[other.more.index("-k") :]
+    every, first, second = collected(*WITH_KAFKA), collected(*WITH_KAFKA, turn="first"), collected(*other.paths, *chosen, turn="second")
+    assert every == first | second
+    left_out = every - first
+    assert len(left_out) > 100
+    swapped = {"threading": "gevent", "gevent": "threading"}
+    for test in left_out:
+        name, _, parameters = test.partition("[")
+        other_test = re.sub("threading|gevent", lambda found: swapped[found[0]], parameters)
+        assert f"{name}[{other_test}" in first, test
+
+
 def test_no_two_runs_remember_what_failed_in_one_place() -> None:
-    for front, beside in PLANS.values():
-        names = [stage.name for stage in (front, *beside)]
-        assert len(set(names)) == len(names)
+    for plan, runs in PLANS.items():
+        assert len(stages_of(plan)) == sum(1 + len(beside) for _, beside in runs)
 
 
 Make = Callable[[str, str], Stage]
@@ -90,5 +132,12 @@ def test_what_fails_twice_has_failed(made: Make) -> None:
 
 
 def test_a_run_without_a_test_is_none_that_passed(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(stages.PLANS, "check", (made("empty", ""), []))
+    monkeypatch.setitem(stages.PLANS, "check", [(made("empty", ""), [])])
     assert main(["check"]) == 1
+
+
+def test_of_several_runs_one_after_the_other_each_counts(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = (made("good", "def test_it(): pass"), []), (made("bad", "def test_it(): assert False"), [])
+    for runs, status in (([good, good], 0), ([bad, good], 1), ([good, bad], 1)):
+        monkeypatch.setitem(stages.PLANS, "check", runs)
+        assert main(["check"]) == status

@@ -50,6 +50,33 @@ def test_in_turn_each_test_has_one_of_its_handlers_and_then_the_other_one() -> N
         in_turn(given, "third")
 
 
+def test_in_turn_a_test_without_the_other_handler_is_left_out_never() -> None:
+    def alone(nodeid: str, **params: Any) -> pytest.Item:
+        made: Any = item(nodeid)
+        made.callspec = SimpleNamespace(params=params)
+        return cast("pytest.Item", made)
+
+    given = [
+        *(alone(f"tests/x.py::test_{number}[threading]", handler="threading") for number in range(20)),
+        *(alone(f"tests/x.py::test_worker[{worker}-{number}]", worker=worker) for worker in ("gevent", "gthread") for number in range(20)),
+        *(alone(f"tests/x.py::test_mixed[{a}-{b}]", a=a, b=b) for a in ("threading", "gevent") for b in ("threading", "gevent")),
+    ]
+    for turn in ("first", "second"):
+        assert in_turn(given, turn) == (given, [])
+
+
+def test_in_turn_a_name_of_a_handler_in_a_tests_own_name_is_not_its_handler() -> None:
+    def with_handler(handler: str) -> pytest.Item:
+        made: Any = item(f"tests/gevent/x.py::test_gevent_and_threading[{handler}]")
+        made.callspec = SimpleNamespace(params={"handler": handler})
+        return cast("pytest.Item", made)
+
+    given = [with_handler("threading"), with_handler("gevent")]
+    first, second = in_turn(given, "first"), in_turn(given, "second")
+    assert sorted(map(len, first)) == [1, 1]
+    assert first == second[::-1]
+
+
 def test_those_of_the_same_brokers_are_handed_out_together() -> None:
     first, second = [file for file, brokers in TOGETHER.items() if brokers == "releases"][:2]
     assert together(first) == together(second) == "releases"

@@ -93,19 +93,30 @@ def _file(nodeid: str) -> str:
 
 
 def in_turn(items: Sequence[pytest.Item], turn: str | None) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Those to run and those to leave out. turn: None for all, "first" for one of the two handlers of each test, "second" for the other one."""
+    """Those to run and those to leave out. turn: None for all, "first" for one of the two handlers of each test, "second" for the other one.
+
+    What is not there with both, as a test of one handler is not, has both turns.
+    """
     if turn not in (None, "first", "second"):
         raise pytest.UsageError(f"GKAFKA_IN_TURN={turn!r}: must be first or second")
+    tests = [_but_its_handler(item.nodeid, getattr(item, "callspec", None)) for item in items]
+    having = set(tests)
     halves: tuple[list[pytest.Item], list[pytest.Item]] = [], []
-    for item in items:
-        halves[turn is not None and _is_second(item.nodeid, getattr(item, "callspec", None)) == (turn == "first")].append(item)
+    for item, test in zip(items, tests, strict=True):
+        left_out = turn is not None and test is not None and having >= {(test[0], handler) for handler in HANDLERS} and _turn(*test) != turn
+        halves[left_out].append(item)
     return halves
 
 
-def _is_second(name: str, call: Any) -> bool | None:
-    """Is it the turn of the other handler of this test? None if it has not one of both."""
-    found = [value for value in call.params.values() if value in HANDLERS] if call is not None else []
+def _but_its_handler(name: str, call: Any) -> tuple[str, str] | None:
+    """What a test has in common with that of the other handler, and its own handler; None if it has not one of both."""
+    found = [value for value in call.params.values() if isinstance(value, str) and value in HANDLERS] if call is not None else []
     if len(found) != 1:
         return None
-    turn = zlib.crc32(name.replace(found[0], "").encode()) & 1
-    return HANDLERS[turn] != found[0]
+    function, _, parameters = name.partition("[")
+    return f"{function}[{parameters.replace(found[0], '')}", found[0]
+
+
+def _turn(test: str, handler: str) -> str:
+    """When it is this handler's turn in this test."""
+    return "first" if HANDLERS[zlib.crc32(test.encode()) & 1] == handler else "second"

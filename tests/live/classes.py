@@ -1,6 +1,6 @@
-"""The classes that a broker loads, as an archive that the JVM maps into memory (CDS): a broker starts with half the processor time.
+"""The classes that a broker loads, as an archive that the JVM maps into memory (CDS): a broker starts with half the processor time, and so does a script.
 
-It stands in the cache, made by the first broker of its release: one that starts and ends at once.
+It stands in the cache, made by the first broker of its release, one that starts and ends at once, or by the first script, one that lists topics.
 """
 
 from __future__ import annotations

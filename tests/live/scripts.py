@@ -7,10 +7,11 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.live.classes import archive_flags
 from tests.live.kafka import KafkaCluster, Release
 from tests.live.maven import jars, tool
 
-__all__ = ["Scripts", "classpath"]
+__all__ = ["Scripts", "java"]
 
 LIMIT_S = 90.0
 OLD = {"topics": "kafka.admin.TopicCommand", "groups": "kafka.admin.ConsumerGroupCommand", "offsets": "kafka.tools.GetOffsetShell"}
@@ -35,13 +36,14 @@ class Scripts:
         self._kafka = kafka
         self._hosts = hosts or kafka.hosts
         self._classes = CLASSES[kafka.release.number >= (4,)]
-        self._jars = classpath(kafka.release)
+        self._java = java(kafka)
 
     def run(self, script: str, *words: str) -> str:
         """Standard output of kafka-<script>.sh with these words."""
-        java = [tool("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(map(str, self._jars)), self._classes[script]]
         option = "--broker-list" if script == "offsets" and self._kafka.release.number < (3,) else "--bootstrap-server"
-        told = subprocess.run([*java, option, self._hosts, *words], capture_output=True, text=True, timeout=LIMIT_S)
+        told = subprocess.run(
+            [*self._java, self._classes[script], option, self._hosts, *words], capture_output=True, text=True, timeout=LIMIT_S
+        )
         assert told.returncode == 0, (script, words, told.stdout[-2000:], told.stderr[-2000:])
         return told.stdout
 
@@ -50,6 +52,18 @@ class Scripts:
         lines = [line.split() for line in self.run(script, *words).splitlines() if line.strip()]
         first = next(number for number, line in enumerate(lines) if line[0] == "GROUP")
         return [dict(zip(lines[first], line, strict=False)) for line in lines[first + 1 :] if line[0] != "GROUP"]
+
+
+def java(kafka: KafkaCluster) -> list[str]:
+    """How java starts a script of the cluster's release: up to its class."""
+    release = kafka.release
+    flags = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(map(str, classpath(release)))]
+
+    def list_topics(flag: str) -> None:
+        words = [CLASSES[release.number >= (4,)]["topics"], "--bootstrap-server", kafka.hosts, "--list"]
+        subprocess.run([tool("java"), flag, *flags, *words], capture_output=True, timeout=LIMIT_S)
+
+    return [tool("java"), *archive_flags(f"kafka-scripts-{release.version}", list_topics), *flags]
 
 
 def classpath(release: Release) -> list[Path]:

@@ -15,6 +15,7 @@ import pytest
 from gkafka.common import TopicPartition
 from gkafka.core.groupstate import State
 from gkafka.exceptions import InvalidRegularExpression, UnreleasedInstanceId, UnsupportedAssignor, UnsupportedVersion
+from tests.effort import one_of
 from tests.live.groupdriver import ConsumerDriver
 from tests.live.kafka import KafkaCluster
 from tests.live.pool import POOL, skip_if_told
@@ -128,7 +129,7 @@ def setting(quick: KafkaCluster) -> Iterator[Setting]:
         made.end()
 
 
-@pytest.mark.parametrize("assignor", [None, "uniform", "range"])
+@pytest.mark.parametrize("assignor", [None, *one_of("range", "uniform")])
 def test_members_come_share_go_and_die(setting: Setting, assignor: str | None) -> None:
     first = setting.member(assignor=assignor)
     setting.shared(first)
@@ -250,7 +251,7 @@ def test_a_rolling_restart_costs_nothing(cluster: KafkaCluster) -> None:
         made.end()
 
 
-@pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
+@pytest.mark.parametrize("version", one_of("3.9.1", "2.8.2"))
 def test_brokers_without_such_groups_are_named_with_what_to_do(kafka: KafkaCluster, version: str) -> None:
     one = ConsumerDriver(kafka.hosts, version, "g", [], {"t": 1})
     try:

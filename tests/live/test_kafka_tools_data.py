@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -14,9 +13,8 @@ import pytest
 from tests.cli.terminal import TOOL, environment, piped
 from tests.effort import one_of
 from tests.live.kafka import KafkaCluster
-from tests.live.maven import tool as java_tool
 from tests.live.peer import Peer, Seen, read_with_kafka_python
-from tests.live.scripts import classpath
+from tests.live.scripts import java
 
 pytestmark = pytest.mark.parametrize("version", one_of("4.2.0", "2.8.2"))  # 2.8 in short: test_kafka_tools_of_releases.py
 LIMIT_S = 90
@@ -28,8 +26,7 @@ def console(kafka: KafkaCluster, which: str, *words: str, stdin: bytes = b"") ->
     old = {"producer": "kafka.tools.ConsoleProducer", "consumer": "kafka.tools.ConsoleConsumer"}
     new = {name: f"org.apache.kafka.tools.{'consumer.' if name == 'consumer' else ''}{path.split('.')[-1]}" for name, path in old.items()}
     main = (new if kafka.release.number >= (4,) else old)[which]
-    java = [java_tool("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(map(str, classpath(kafka.release))), main]
-    command = [*java, "--bootstrap-server", kafka.hosts, *words]
+    command = [*java(kafka), main, "--bootstrap-server", kafka.hosts, *words]
     told = subprocess.run(command, input=stdin, capture_output=True, timeout=LIMIT_S, check=False)
     assert told.returncode == 0, told.stderr[-2000:]
     return told.stdout
@@ -129,7 +126,7 @@ def test_any_record_of_another_client_goes_through_json_and_back(
     assert sorted(peer.read(target, len(wanted), 2)) == sorted(wanted)
 
 
-@pytest.mark.parametrize("group", [[], ["-g", "copy"]])
+@pytest.mark.parametrize("group", one_of(["-g", "copy"], []))
 def test_a_copy_is_what_another_client_reads(
     version: str, kafka: KafkaCluster, new_topic: Callable[..., str], peer: Peer, group: list[str], new_name: Callable[[str], str]
 ) -> None:
@@ -219,7 +216,7 @@ def test_the_doctor_names_a_topic_that_is_not_there(version: str, kafka: KafkaCl
     assert "next: kafka-tools topics create" in told.stdout
 
 
-@pytest.mark.parametrize("what", ["produce", "consume", "latency"])
+@pytest.mark.parametrize("what", one_of("produce", "consume", "latency"))
 def test_a_bench_leaves_nothing_behind(version: str, kafka: KafkaCluster, what: str) -> None:
     before = tool(kafka, "topics", "--json")
     found = json.loads(tool(kafka, "bench", what, "--records", 500, "--seconds", 20, "--json"))

@@ -15,8 +15,8 @@ import pytest
 from tests.effort import one_of
 from tests.gevent.live.recipes import environment
 from tests.handlers.hub import ROOT
+from tests.live.maven import cache_folder, locked
 
-CACHE = ROOT / ".cache" / "interpreters"
 NAMES = ("python3.10", "python3.11", "python3.12", "python3.13", "python3.14", "python3.13t", "python3.14t", "pypy3")
 NEEDED = ("gevent", "cffi", "pytest", "pytest-timeout", "hypothesis")
 ASK = """
@@ -50,20 +50,22 @@ def kind(program: str) -> str | None:
 
 
 def prepared(name: str, program: str) -> str:
-    """The interpreter of an environment with what the suite needs, kept from run to run."""
-    folder = CACHE / name
+    """The interpreter of an environment with what the suite needs, kept from run to run and from clone to clone."""
+    folder = cache_folder() / "interpreters" / name
     python = str(folder / "bin" / "python")
     packages = [line.split("#")[0].strip() for line in (ROOT / "requirements.txt").read_text().splitlines()]
     wanted = [package for package in packages if re.split(r"[<>=]", package)[0] in NEEDED]
     assert len(wanted) == len(NEEDED)
     ready = folder / "ready"
-    if not ready.exists() or ready.read_text() != " ".join(wanted):
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([program, "-m", "venv", str(folder)], check=True, timeout=60)
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
-        fetched = subprocess.run(pip, capture_output=True, text=True, timeout=300, check=False)
-        assert fetched.returncode == 0, fetched.stderr
-        ready.write_text(" ".join(wanted))
+    folder.parent.mkdir(exist_ok=True)
+    with locked(folder.with_name(f"{name}.lock")):
+        if not ready.exists() or ready.read_text() != " ".join(wanted):
+            shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run([program, "-m", "venv", str(folder)], check=True, timeout=60)
+            pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
+            fetched = subprocess.run(pip, capture_output=True, text=True, timeout=300, check=False)
+            assert fetched.returncode == 0, fetched.stderr
+            ready.write_text(" ".join(wanted))
     return python
 
 

@@ -110,7 +110,8 @@ def test_the_source_reads_each_record_once(spark: SparkSession, kafka: KafkaClus
 @pytest.mark.parametrize(
     ("exactly_once", "points"),
     [
-        pytest.param("transactional", (*READING, *WRITING), id="once"),
+        pytest.param("transactional", ("latestOffset", "reader", "writer", "during the end", "commit"), id="once"),
+        pytest.param("transactional", (*READING, *WRITING), id="once everywhere", marks=pytest.mark.thorough),
         pytest.param("none", WRITING, id="plain", marks=pytest.mark.thorough),
     ],
 )

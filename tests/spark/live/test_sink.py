@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import gkafka.spark
 from gkafka.exceptions import ConfigurationError
 from gkafka.spark.update import STATELESS_AQE
+from tests.effort import one_of
 from tests.live.kafka import KafkaCluster
 
 NewTopic = Callable[..., str]
@@ -176,7 +177,7 @@ def numbers(first: int, end: int) -> list[bytes]:
     return sorted(b"v%d" % i for i in range(first, end))
 
 
-@pytest.mark.parametrize("exactly_once", ["none", "transactional"])
+@pytest.mark.parametrize("exactly_once", one_of("transactional", "none"))
 def test_a_stream_is_written_and_goes_on_from_its_checkpoint(
     stateless: None, topic: NewTopic, source: Any, run: Any, read: Any, exactly_once: str
 ) -> None:
@@ -241,7 +242,7 @@ def test_complete_mode_writes_the_whole_result_each_time(topic: NewTopic, source
     )
 
 
-@pytest.mark.parametrize("exactly_once", ["none", "transactional"])
+@pytest.mark.parametrize("exactly_once", one_of("transactional", "none"))
 def test_update_mode_writes_what_has_changed(
     stateless: None, kafka: KafkaCluster, tmp_path: Path, topic: NewTopic, source: Any, read: Any, exactly_once: str
 ) -> None:

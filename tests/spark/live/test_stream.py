@@ -185,6 +185,7 @@ def test_progress_is_committed_to_a_group_up_to_the_last_batch(kafka: KafkaClust
     assert {tuple(tp): entry.offset for tp, entry in found.items()} == {(name, 0): 50, (name, 1): 50}
 
 
+@pytest.mark.thorough  # in test_stream_oracle.py one goes to the other and back, too
 def test_a_checkpoint_goes_from_the_jvm_connector_to_gkafka_and_back(
     kafka: KafkaCluster, topic: NewTopic, start: Start, tmp_path: Path
 ) -> None:
