@@ -20,7 +20,7 @@ from tests.live.kafka import KafkaCluster
 from tests.spark.live.test_oracle import NewTopic, write
 
 ROOT = Path(gkafka.__file__).parent.parent
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(540)
 
 USE = """
 def use(spark, servers, topic, copy, folder, *, rows, streams=True):
@@ -118,7 +118,7 @@ def used(kafka: KafkaCluster, topic: NewTopic, tmp_path: Path) -> Callable[..., 
             [sys.executable, "-c", USE + program, kafka.hosts, name, copy, str(tmp_path), path],
             env=environment,
             cwd=tmp_path,
-            timeout=280,
+            timeout=500,
             capture_output=True,
             text=True,
         )
