@@ -707,7 +707,9 @@ class Cluster:
         isolation_level: int = 0,
         records: dict[tuple[str, int], tuple[int, int]] | None = None,
     ) -> dict[tuple[str, int], list[int]]:
-        """Offsets for timestamps: -1 the end, -2 the beginning, else ms since the epoch: the first record at or after it.
+        """Offsets for timestamps: -1 the end, -2 the beginning, else ms since the epoch: the first record at or after it. -3 is the record with the
+        largest timestamp (Kafka 3.0), -4 the beginning of what the broker itself has (3.5), -5 the last that is in remote storage (3.9): for a broker that does
+        not know them, UnsupportedVersion.
 
         Brokers before 0.10.1 answer a list for a timestamp (at most max_offsets); newer ones one offset, [] where no record is that new.
         records: takes in (timestamp, leader epoch) of the records at these offsets, -1 for what the broker does not tell.
