@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -663,10 +664,16 @@ class Cluster:
         return broker
 
     def call_coordinator(
-        self, group: str, request: Any, deadline: float, *, max_version: int | None = None, before: Callable[[], object] = lambda: None
+        self,
+        group: str,
+        request: Any,
+        deadline: float,
+        *,
+        max_version: int | None = None,
+        around: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> tuple[Any, str]:
-        """Ask the group's coordinator once. Returns its answer, and which broker it is (host:port). before: called when the coordinator is found and
-        reached, which may take its time, so that the request is sent at once; what it raises keeps it from that.
+        """Ask the group's coordinator once. Returns its answer, and which broker it is (host:port). around: the request is sent inside of it. It begins
+        when the coordinator is found and reached, which may take its time, and ends before the answer comes; what it raises keeps it from being sent.
 
         Connection errors make it be looked up anew; raises them for the caller to retry.
         """
@@ -676,10 +683,13 @@ class Cluster:
         now = self._handler.monotonic()
         until = now + max(0.001, min(self.config.offsets_channel_socket_timeout_ms / 1000, deadline - now))
         try:
-            broker.channel(OFFSETS).wait_open(until)
-            before()
-            timeout_s = max(0.001, until - self._handler.monotonic())
-            return broker.call(OFFSETS, request, timeout_s=timeout_s, max_version=max_version), address_of(broker)
+            channel = broker.channel(OFFSETS)
+            channel.wait_open(until)
+            self._handler.checkpoint()  # as Broker.call() has it: not between the beginning of `around` and the request
+            with around():
+                timeout_s = max(0.001, until - self._handler.monotonic())
+                future = channel.request(request, timeout_s=timeout_s, max_version=max_version)
+            return future.result(timeout_s + 1.0), address_of(broker)
         except KafkaException:
             self.forget_coordinator(group)
             raise
@@ -697,7 +707,9 @@ class Cluster:
         isolation_level: int = 0,
         records: dict[tuple[str, int], tuple[int, int]] | None = None,
     ) -> dict[tuple[str, int], list[int]]:
-        """Offsets for timestamps: -1 the end, -2 the beginning, else ms since the epoch: the first record at or after it.
+        """Offsets for timestamps: -1 the end, -2 the beginning, else ms since the epoch: the first record at or after it. -3 is the record with the
+        largest timestamp (Kafka 3.0), -4 the beginning of what the broker itself has (3.5), -5 the last that is in remote storage (3.9): for a broker that does
+        not know them, UnsupportedVersion.
 
         Brokers before 0.10.1 answer a list for a timestamp (at most max_offsets); newer ones one offset, [] where no record is that new.
         records: takes in (timestamp, leader epoch) of the records at these offsets, -1 for what the broker does not tell.

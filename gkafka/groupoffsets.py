@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from gkafka.brokererrors import BrokerError, UnknownTopicId, UnknownTopicOrPartition
 from gkafka.common import TopicPartition
+from gkafka.core.commitorder import Commit, CommitOrder, Load, Outcome
 from gkafka.core.metadata import NO_TOPIC_ID
 from gkafka.core.offsets import Committed, commit_request, fetch_request, read_commit, read_fetch
 from gkafka.exceptions import (
@@ -35,32 +37,18 @@ MOST_AT_ONCE = 500
 """Partitions in one request with greenlets, which have the hub between an answer and the next."""
 
 
-class Outcome:
-    """What became of a commit, also of one that failed. taken: the group has these. unsure: it may have them, the answer was lost or is none for good.
-    Of the others it is sure that the commit changed nothing.
-    """
-
-    def __init__(self) -> None:
-        self.taken: set[TopicPartition] = set()
-        self.unsure: set[TopicPartition] = set()
-
-    def heard(self, answers: Mapping[TopicPartition, BrokerError | None]) -> None:
-        """Of a try."""
-        self.taken.update(tp for tp, error in answers.items() if error is None)
-        self.unsure.difference_update(tp for tp, error in answers.items() if error is None or not error.retriable)
-
-
 class GroupOffsets:
     """Of one group, "" or None for none: then every call raises ConfigurationError.
 
     Commits may come at the same time, and none waits for another (those of `progress.py` do): a stop, or a member that gives partitions back,
-    would stand behind all the retries of a commit in the background. So they are numbered.
+    would stand behind all the retries of a commit in the background. So they are numbered, and what goes into a request is decided under the
+    lock under which it is sent: of two requests for a partition the second never has the older offset (`core/commitorder.py`).
     """
 
     def __init__(self, cluster: Cluster, group: str | None) -> None:
         self._cluster, self._handler, self._group = cluster, cluster.handler, group
         self._numbers = itertools.count(1)
-        self._newest: dict[TopicPartition, int] = {}  # the number of the last commit that was asked for
+        self._order, self._lock = CommitOrder(), self._handler.Mutex()
         self._sent: list[Any] = []  # an event for each commit that waits for its answer
 
     def _group_name(self) -> str:
@@ -68,11 +56,9 @@ class GroupOffsets:
             raise ConfigurationError("this needs a consumer group: give group= (consumer_group= to pykafka's)")
         return self._group
 
-    def next_number(self, partitions: Iterable[TopicPartition]) -> int:
-        """Of a commit of these that is about to come: earlier ones are not tried again for them."""
-        number = next(self._numbers)
-        self._newest.update(dict.fromkeys(partitions, number))
-        return number
+    def next_number(self, _: object = None) -> int:
+        """Of a commit that is about to come. It is of no account before that comes, so none need come."""
+        return next(self._numbers)
 
     def commit(
         self,
@@ -96,61 +82,63 @@ class GroupOffsets:
         topic_ids: of the topics that the offsets belong to, where they are known. notes: texts that the group keeps with offsets. outcome: is told
         what became of each partition.
 
-        What a later call commits is not tried again: it would take the group back. Raises NoPartitionsForConsumerException where it is not allowed;
-        when all else is committed, UnknownTopicOrPartition for a topic that is not there, or not any more, or is another one of the name, and for a
-        partition that the topic does not have.
+        A later call's offset of a partition is never taken back. If the group has it, nothing of this call's is sent any more for that partition. If it
+        may have it (that call is under way, or ended without an answer: it was interrupted, its time was over), this call's requests carry that offset
+        instead: it is what the application asked for last, and whoever returns from here knows that the group has its offset or a later one. An
+        error would leave the application with a group of which nobody knows what it has.
+
+        Raises NoPartitionsForConsumerException where it is not allowed; when all else is committed, UnknownTopicOrPartition for a topic that is not
+        there, or not any more, or is another one of the name, and for a partition that the topic does not have.
         """
         group = self._group_name()
         wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
         if not wanted:
             return
 
-        mine = self.next_number(wanted) if number is None else number
-        ids, known = topic_ids or {}, outcome or Outcome()
+        own = self.next_number() if number is None else number
+        mine = Commit(own, wanted.copy(), notes=notes, epochs=epochs, topic_ids=topic_ids, outcome=outcome)
+
+        def check() -> None:
+            if not allowed():
+                text = f"nothing more is committed for group {group!r}: the partitions may be another member's by now"
+                raise NoPartitionsForConsumerException(text, group=group)
 
         def attempt() -> None:
-            self._leave_to_later(wanted, mine)
-            gone = {tp: DELETED for tp in wanted if self._is_another(tp.topic, ids.get(tp, NO_TOPIC_ID))}
-            named = {tp: (offset, (notes or {}).get(tp, "")) for tp, offset in wanted.items() if tp not in gone}
+            gone = {tp: DELETED for tp in wanted if self._is_another(tp.topic, mine.topic_ids.get(tp, NO_TOPIC_ID))}
             coordinator, problem = "", None
-            for part in self._parts(list(named)):
-                self._leave_to_later(wanted, mine)
-                offered = {tp: named[tp] for tp in part if tp in wanted}
-                if not offered:
-                    continue
-                request = commit_request(group, offered, generation_id=generation_id, member_id=member_id, epochs=epochs, topic_ids=ids)
+            for part in self._parts([tp for tp in wanted if tp not in gone]):
+                request = commit_request(group, {}, generation_id=generation_id, member_id=member_id)
                 request.group_instance_id = instance_id
-
-                def before(offered: Iterable[TopicPartition] = offered) -> None:
-                    if not allowed():
-                        text = f"nothing more is committed for group {group!r}: the partitions may be another member's by now"
-                        raise NoPartitionsForConsumerException(text, group=group)
-                    known.unsure.update(offered)
-
-                response, coordinator = self._send(group, request, deadline, before)
-                answers = read_commit(response, ids, group=group, broker=coordinator)
-                known.heard(answers)
+                sent = self._send(request, check, deadline, mine, wanted, part)
+                if sent is None:
+                    continue
+                load, response, coordinator = sent
+                found = read_commit(response, load.topic_ids, group=group, broker=coordinator)
+                answers = {tp: error for tp, error in found.items() if tp in load}
+                with self._lock:
+                    self._order.answer(load, answers)
                 try:
                     gone |= self._take(wanted, answers, deadline)
                 except BrokerError as exc:  # of one partition: the others are committed all the same
                     problem = problem or exc
-                known.unsure.difference_update(gone)
+                mine.outcome.unsure.difference_update(gone)
             if problem is not None:
                 raise problem
             for tp, why in gone.items():
-                text = f"{tp.topic}-{tp.partition}: offset {wanted[tp]} is not committed: {why}"
+                text = f"{tp.topic}-{tp.partition}: offset {mine.offsets[tp]} is not committed: {why}"
                 raise UnknownTopicOrPartition(text, topic=tp.topic, partition=tp.partition, group=group, api="Metadata")
             for topic, partition in wanted:
                 text = f"the answer to an offset commit leaves {topic}-{partition} out"
                 raise ProtocolError(text, topic=topic, partition=partition, group=group, broker=coordinator, api="OffsetCommit")
 
         deadline = self._handler.monotonic() + timeout_s
-        self._with_tries(f"committing offsets of group {group!r}", attempt, deadline, tries, backoff_s)
-
-    def _leave_to_later(self, wanted: dict[TopicPartition, int], number: int) -> None:
-        """Take out what a later commit has."""
-        for tp in [tp for tp in wanted if self._newest[tp] > number]:
-            del wanted[tp]
+        try:
+            with self._lock:
+                self._order.begin(mine)
+            self._with_tries(f"committing offsets of group {group!r}", attempt, deadline, tries, backoff_s)
+        finally:
+            with self._lock:
+                self._order.end(mine)
 
     def _parts(self, partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
         """As they go into requests: all at once, or with greenlets a part after the other."""
@@ -159,15 +147,42 @@ class GroupOffsets:
             self._handler.checkpoint()
             yield partitions[at : at + size]
 
-    def _send(self, group: str, request: OffsetCommitRequest, deadline: float, before: Callable[[], None]) -> tuple[Any, str]:
+    def _send(
+        self,
+        request: OffsetCommitRequest,
+        check: Callable[[], None],
+        deadline: float,
+        mine: Commit,
+        wanted: dict[TopicPartition, int],
+        part: Sequence[TopicPartition],
+    ) -> tuple[Load, Any, str] | None:
+        """What was sent of a part, the answer, and whose it is. None: the group has later ones of all of it, and nothing is sent. check: may it be sent?
+        That and what to send is decided when the coordinator is reached.
+        """
         answered = self._handler.Event()
+        load: Load
 
-        def about_to_send() -> None:
+        @contextmanager
+        def filled() -> Iterator[None]:
+            nonlocal load
             self._sent.append(answered)  # first: whoever ends what may be committed looks here afterwards
-            before()
+            check()
+            with self._lock:
+                load = self._order.load(mine, part)
+                for tp in part if len(load) < len(part) else ():
+                    if tp not in load:
+                        del wanted[tp]
+                if not load:
+                    raise _NothingLeft
+                request.topics = commit_request("", load.offsets, epochs=load.epochs, topic_ids=load.topic_ids).topics
+                self._order.send(load)
+                yield
 
         try:
-            return self._cluster.call_coordinator(group, request, deadline, before=about_to_send)
+            response, coordinator = self._cluster.call_coordinator(self._group_name(), request, deadline, around=filled)
+            return load, response, coordinator
+        except _NothingLeft:
+            return None
         finally:
             answered.set()
             if answered in self._sent:
@@ -247,6 +262,10 @@ class GroupOffsets:
                 log.info("%s: %s, again in %g s", what, exc, backoff_s)
                 self._handler.sleep(backoff_s)
         return None
+
+
+class _NothingLeft(Exception):
+    """There is nothing to send."""
 
 
 def absent(cluster: Cluster, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, str]:

@@ -444,7 +444,7 @@ class SimpleConsumer:
         """Go on from other offsets; (partition, timestamp or offset) pairs, None is auto_offset_reset for all.
 
         The value is EITHER a timestamp in ms, from 1,000,000,000,000 (2001) on: the first message that is not older, or the end of the log behind the last
-        one (-2 earliest, -1 latest); OR the new offset itself. What is given stands as the next offset to consume.
+        one (-2 earliest, -1 latest, or another special time of newer brokers; the end where there is nothing of the kind); OR the new offset itself. What is given stands as the next offset to consume.
         Raises OffsetRequestFailedError if the look-up fails.
         """
         engine = self._running_engine()
@@ -454,7 +454,7 @@ class SimpleConsumer:
         wanted = {self._tp(partition_id_of(self._topic, p)): check_timestamp("offset", value) for p, value in pairs}
         try:
             found = self._cluster.list_offsets({(tp.topic, tp.partition): value for tp, value in wanted.items()})
-            later = [tp for tp, value in wanted.items() if value >= FIRST_TIMESTAMP_MS and not found.get(tp)]
+            later = [tp for tp, value in wanted.items() if (value < 0 or value >= FIRST_TIMESTAMP_MS) and not found.get(tp)]
             if later:
                 found = {**found, **self._cluster.list_offsets(dict.fromkeys(later, OffsetType.LATEST))}
         except KafkaException as exc:

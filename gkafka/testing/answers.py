@@ -28,10 +28,13 @@ UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER, INVALID_TOPIC, NOT_COORDINATOR 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 COORDINATOR_NOT_AVAILABLE, INVALID_ACKS, ILLEGAL_GENERATION, TOPIC_EXISTS, INVALID_PARTITIONS = 15, 21, 22, 36, 37
 INVALID_REPLICATION, NOT_CONTROLLER, INVALID_REQUEST, FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 38, 41, 42, 74, 75, 100
-METADATA_TOO_LARGE, UNSUPPORTED_FOR_FORMAT, GROUP_ID_NOT_FOUND, UNSTABLE = 12, 43, 69, 88
+UNSUPPORTED_VERSION, METADATA_TOO_LARGE, UNSUPPORTED_FOR_FORMAT, GROUP_ID_NOT_FOUND, UNSTABLE = 35, 12, 43, 69, 88
 MAX_METADATA = 4096
 """What a broker keeps beside an offset, its default of offset.metadata.max.bytes."""
-EARLIEST, LATEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
+EARLIEST, LATEST, LARGEST, EARLIEST_LOCAL = -2, -1, -3, -4
+NEVER = 1 << 15  # no version is that new
+REFUSES_UNKNOWN_TIMES = 9
+"""The newest ListOffsets of Kafka 3.9. It is the first to refuse a special time that it does not know, or that the version of the request does not."""
 Then = Callable[[Message | None], object]
 
 
@@ -260,11 +263,17 @@ class Answers:
             return response
         log = partition.log
         end = log.last_stable if isolation else log.end
+        newest, since = self._served[offsets.ListOffsetsRequest.API.key][1], _known_since(asked.timestamp)
+        if newest >= REFUSES_UNKNOWN_TIMES and call.request.version < since:
+            response.error_code = UNSUPPORTED_VERSION
+            return response
         if call.request.version == 0:
             response.old_style_offsets = _segment_starts(log.start, end, asked.timestamp)[: asked.max_num_offsets]
             return response
         at, offset = -1, -1
-        if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        if newest < since:
+            at, offset = log.find(asked.timestamp)  # as of a time before all records: so do Kafka 2.8 and older
+        elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
             offset = log.start
         elif asked.timestamp == LATEST:
             offset = end
@@ -464,13 +473,18 @@ def _position(index: int, committed: Committed | None, code: int) -> offsets.Off
     )
 
 
+def _known_since(timestamp: int) -> int:
+    """The version of ListOffsets that knows a time."""
+    return 0 if timestamp >= EARLIEST else offsets.SINCE.get(timestamp, NEVER)
+
+
 def _segment_starts(start: int, end: int, timestamp: int) -> list[int]:
     """ListOffsets v0: a log of one segment. Newest first: the end, and the start of the segment."""
     if timestamp == EARLIEST:
         return [start]
     if timestamp == LATEST:
         return [end, start] if end > start else [end]
-    return [start]
+    return [start] if timestamp >= 0 else []
 
 
 ANSWERED = frozenset({*Answers._BY_NAME, *GROUP_APIS, *CONSUMER_GROUP_APIS, "Fetch"})

@@ -34,6 +34,10 @@ __all__ = [
 
 
 # -- ListOffsets -------------------------------------------------------------------------------------------------------
+SINCE = {-3: 7, -4: 8, -5: 9, -6: 11}
+"""The version that brought a special time. A broker that does not know it takes it for a time before all records: the first one is its answer."""
+
+
 class ListOffsetsPartition(Struct):
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
@@ -60,6 +64,11 @@ class ListOffsetsRequest(Message):
     isolation_level: int = int8("2+", ignorable=True)
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
     timeout_ms: int = int32("10+", ignorable=True)
+
+    def oldest_version(self) -> tuple[int, str]:
+        """That of the newest special time."""
+        newest = min((p.timestamp for topic in self.topics for p in topic.partitions), default=0)
+        return SINCE.get(newest, 0), f"the time {newest}"
 
 
 class ListOffsetsPartitionResponse(Struct):

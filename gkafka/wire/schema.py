@@ -347,6 +347,10 @@ class Message(Struct):
         """The newest version that can carry what this message holds, where that is not the newest of its API."""
         return self.API.stable.high
 
+    def oldest_version(self) -> tuple[int, str]:
+        """The oldest version in which the message means what it says, and what of it does not do in older ones; they would take it for something else."""
+        return 0, ""
+
     def asked(self, version: int) -> int | None:
         """How many topics, partitions, groups and the like a request names: its answer has no more. None: there may be any number of them."""
         return _count_elements(self)

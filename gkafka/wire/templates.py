@@ -83,6 +83,10 @@ class BatchRequest:
         """As a message says it."""
         return self._template.newest
 
+    def oldest_version(self) -> tuple[int, str]:
+        """As a message says it: any will do."""
+        return 0, ""
+
     def asked(self, version: int) -> int:
         """As a message says it: a topic and its partition."""
         return 2

@@ -179,9 +179,23 @@ class Versions:
         return version
 
     def pick_for(self, message: Message, *, max_version: int | None = None) -> int:
-        """The version for this request: `pick`, held back by what the request contains (topics without an id: not by id)."""
+        """The version for this request: `pick`, held back by what the request contains (topics without an id: not by id).
+
+        Raises UnsupportedVersion, too, where that would be older than what the request contains.
+        """
         newest = message.newest_version()
-        return self.pick(message.API, max_version=newest if max_version is None else min(newest, max_version))
+        version = self.pick(message.API, max_version=newest if max_version is None else min(newest, max_version))
+        oldest, what = message.oldest_version()
+        if version < oldest:
+            raise UnsupportedVersion(self._too_old(message.API, version, oldest, what), api=message.API.name, broker=self.broker)
+        return version
+
+    def _too_old(self, api: Api, version: int, oldest: int, what: str) -> str:
+        since = min((release for release, row in _ROWS.items() if row.get(api.key, -1) >= oldest), default=max(_ROWS))
+        told = f"{what} takes {api.name} v{oldest}, which Kafka has since {'.'.join(map(str, since))}"
+        if self._limit and self.ranges.get(api.key, (0, -1))[1] < oldest:
+            return f"{told}; {self.broker} is asked as one of max_broker_version={self._limit!r}: give a newer release, or leave it out"
+        return f"{told}; {self.broker} is asked by v{version}"
 
     def _no_common(self, api: Api, ours: VersionRange) -> str:
         low, high = self.ranges.get(api.key, (0, -1))

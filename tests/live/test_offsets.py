@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
 
 import pytest
 
+from gkafka import KafkaClient
+from gkafka.exceptions import UnsupportedVersion
+from gkafka.testing import MockCluster
+from gkafka.wire.apis import Versions
+from gkafka.wire.offsets import ListOffsetsRequest
 from tests.live.kafka import VERSIONS, KafkaCluster
 from tests.live.peer import Peer, Seen
-
-if TYPE_CHECKING:
-    from gkafka import KafkaClient
+from tests.testing.client import PlainClient
 
 FIRST_MS = 1_600_000_000_000
 LATEST, EARLIEST = -1, -2
@@ -60,6 +64,43 @@ def test_a_timestamp_gives_the_first_record_that_is_not_older(
     fill(peer, name, {0: 5}, timestamps=True)
     assert client.list_offsets({(name, 0): FIRST_MS + 1500}) == {(name, 0): 2}
     assert client.list_offsets({(name, 0): FIRST_MS}) == {(name, 0): 0}
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "4.2.0"])
+@pytest.mark.parametrize("handler", ["threading"], indirect=True)
+def test_special_times_mean_what_they_mean_or_are_not_asked_for(
+    version: str, kafka: KafkaCluster, client: KafkaClient, peer: Peer, new_topic: Callable[..., str]
+) -> None:
+    """Kafka 2.8 takes one that it does not know for a time before all records."""
+    name, empty = new_topic(), new_topic()
+    fill(peer, name, {0: 5}, timestamps=True)
+    if version == "4.2.0":
+        assert [client.list_offsets({(name, 0): at})[name, 0] for at in (-3, -4, -5)] == [4, 0, -1]
+        assert [client.list_offsets({(empty, 0): at})[empty, 0] for at in (-3, -4, -5)] == [-1, 0, -1]
+        return
+    for at in (-3, -4, -5):
+        with pytest.raises(UnsupportedVersion, match=rf"the time {at} takes ListOffsets .*, which Kafka has since 3\.\d; 127"):
+            client.list_offsets({(name, 0): at})
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "4.2.0"])
+def test_the_mock_takes_special_times_as_the_release_does(
+    version: str, kafka: KafkaCluster, peer: Peer, new_topic: Callable[..., str]
+) -> None:
+    name, empty = new_topic(), new_topic()
+    fill(peer, name, {0: 5}, timestamps=True)
+    release = ".".join(version.split(".")[:2])
+    with MockCluster(topics={name: 1, empty: 1}, versions=release) as mock:
+        with KafkaClient(mock.bootstrap, handler="threading") as client, client.get_producer() as producer:
+            for i in range(5):
+                producer.produce(name, b"value", partition=0, timestamp=FIRST_MS + 1000 * i)
+        node = kafka.nodes[0]
+        low, high = Versions.for_broker(release).ranges[ListOffsetsRequest.API.key]
+        with PlainClient(SimpleNamespace(brokers={1: (node.host, node.port)})) as real, PlainClient(mock) as mocked:  # type: ignore[arg-type]
+            for topic, at, asked in itertools.product((name, empty), (-1, -2, -3, -4, -5, -6, -7), range(low, high + 1)):
+                answers = [one.offset(at, topic=topic, version=asked) for one in (real, mocked)]
+                found = [(a.error_code, a.old_style_offsets, a.offset, a.timestamp, a.leader_epoch) for a in answers]
+                assert found[0] == found[1], (at, asked)
 
 
 def test_the_earliest_offset_moves_when_records_are_deleted(

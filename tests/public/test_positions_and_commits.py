@@ -9,7 +9,7 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.common import OffsetType, TopicPartition
-from gkafka.exceptions import ConfigurationError, GroupAuthorizationFailed, KafkaException, OffsetOutOfRangeError
+from gkafka.exceptions import ConfigurationError, GroupAuthorizationFailed, KafkaException, OffsetOutOfRangeError, UnsupportedVersion
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.testing import Close, Delay, Edit, Error, MockCluster
@@ -530,3 +530,31 @@ def test_thousands_of_partitions_go_into_several_requests_with_greenlets(make_cl
         parts = 3 if run.gevent else 1
         assert [cluster.count(api) for api in ("OffsetFetch", "ListOffsets", "OffsetCommit")] == [2 * parts, parts, parts]
     assert len(cluster.committed("g")) == 1200
+
+
+@pytest.mark.parametrize("time", [-3, -5, 1_700_000_000_000])
+def test_a_time_of_which_there_is_nothing_is_the_end(client: KafkaClient, time: int) -> None:
+    with client.topics["t"].get_simple_consumer("g", auto_commit_enable=True, consumer_timeout_ms=100) as consumer:
+        consumer.reset_offsets([(0, time)])
+        assert consumer.held_offsets == {0: -2}
+        fill(client, [b"later"])
+        assert consumer.consume().value == b"later"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("time", [-3, -4, -5])
+def test_a_special_time_is_not_asked_of_brokers_that_do_not_know_it(make_cluster: Any, connect: Any, time: int) -> None:
+    """Kafka 2.8 would answer with the first record."""
+    client = connect(make_cluster(topics={"t": 1}, versions="2.8"))
+    fill(client, [b"%d" % i for i in range(20)])
+    consumer = client.get_consumer()
+    calls = [
+        lambda: client.list_offsets({("t", 0): time}),
+        lambda: client.topics["t"].fetch_offset_limits(time, 2),
+        lambda: client.admin().list_offsets({("t", 0): time}),
+        lambda: consumer.offsets_for_times({("t", 0): time}),
+        lambda: client.topics["t"].get_simple_consumer().reset_offsets([(0, time)]),
+    ]
+    text = rf"the time {time} takes ListOffsets v\d, which Kafka has since 3\.\d; 127\.0\.0\.1:\d+ is asked by v6"
+    for call in calls:
+        with pytest.raises(UnsupportedVersion, match=text):
+            call()

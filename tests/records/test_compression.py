@@ -420,6 +420,19 @@ def test_a_lie_is_a_corrupt_record_and_takes_no_memory() -> None:
     assert {name: kib for name, (kib, _) in grown.items() if kib > 4096} == {}
 
 
+@pytest.mark.parametrize(("place", "bits"), [(5, (0x10, 0x20, 0x30)), (6, (1, 2, 4, 8, 16, 32, 64, 128)), (-4, (1, 128)), (-1, (1, 128))])
+def test_lz4_by_blocks_looks_at_the_checksum_of_the_header_and_at_the_end_mark(place: int, bits: tuple[int, ...]) -> None:
+    """A frame of another block size than its checksum is of, of another checksum, and one that does not end where the buffer does."""
+    kafkas = compress(LZ4, b"text " * 100)
+    assert lz4frame.plain_blocks(memoryview(kafkas), 1 << 30)
+    for flipped in bits:
+        damaged = bytearray(kafkas)
+        damaged[place] ^= flipped
+        assert lz4frame.plain_blocks(memoryview(damaged), 1 << 30) is None, flipped
+        with pytest.raises(CorruptRecordError):
+            decompress(LZ4, bytes(damaged), max_bytes=1 << 20)
+
+
 def test_lz4_by_blocks_is_what_lz4_by_frames_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Java's client writes is unpacked block by block; whatever else there is, and what is damaged, by the frame's own reader."""
     data = random.Random(7).randbytes(70_000) + b"text " * 40_000

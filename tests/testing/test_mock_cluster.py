@@ -533,6 +533,29 @@ def test_offsets_by_time() -> None:
         assert client.offset(-2, version=0).old_style_offsets == [0]
 
 
+@pytest.mark.parametrize(
+    ("release", "version", "found"),
+    [
+        ("2.8", 6, [(0, 5, 1000), (0, 5, 1000), (0, 5, 1000)]),
+        ("2.8", 0, [[], [], []]),
+        ("3.0", 7, [(0, 7, 3000), (0, 5, 1000), (0, 5, 1000)]),
+        ("3.9", 6, [(35, -1, -1)] * 3),
+        ("3.9", 8, [(0, 7, 3000), (0, 5, -1), (35, -1, -1)]),
+        ("3.9", 9, [(0, 7, 3000), (0, 5, -1), (0, -1, -1)]),
+    ],
+)
+def test_a_special_time_that_a_release_does_not_know_is_taken_as_it_takes_it(release: str, version: int, found: list[Any]) -> None:
+    """As tests/live/test_offsets.py has it from real ones: before 3.9 it is a time before all records."""
+    with MockCluster(topics={"t": 1, "u": 1}, versions=release) as cluster, PlainClient(cluster) as client:
+        for stamp in (1000, 1000, 1000, 1000, 1000, 1000, 2000, 3000, 1500):
+            client.produce(batch(b"x", timestamp=stamp))
+        cluster.delete_records("t", 0, 5)
+        answers = [client.offset(at, version=version) for at in (-3, -4, -5)]
+        assert [a.old_style_offsets if version == 0 else (a.error_code, a.offset, a.timestamp) for a in answers] == found
+        if version == 6 and release == "2.8":
+            assert [client.offset(at, topic="u", version=version).offset for at in (-3, -4, -5)] == [-1, -1, -1]
+
+
 def test_only_the_leader_answers_and_it_says_who_leads() -> None:
     with MockCluster(brokers=2, topics={"t": 1}) as cluster, PlainClient(cluster, 2) as follower:
         assert follower.produce(batch(b"a")).error_code == 6

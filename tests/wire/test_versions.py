@@ -15,6 +15,9 @@ from gkafka.wire.apiversions import ApiVersion, ApiVersionsRequest, ApiVersionsR
 from gkafka.wire.fetch import FetchRequest, FetchTopic, ForgottenTopic
 from gkafka.wire.metadata import MetadataRequest
 from gkafka.wire.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
@@ -141,6 +144,21 @@ def test_what_a_request_holds_keeps_it_below_the_versions_that_cannot_carry_it(m
 
 
 # -- what brokers say --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("time", "release", "since", "asked_by"),
+    [(-3, "2.8", "v7, .* since 3.0", 6), (-4, "3.0", "v8, .* since 3.5", 7), (-5, "3.8", "v9, .* since 3.9", 8)],
+)
+def test_a_special_time_is_not_asked_of_a_broker_that_does_not_know_it(time: int, release: str, since: str, asked_by: int) -> None:
+    """It would be one before all records."""
+    asked = [ListOffsetsPartition(timestamp=1_700_000_000_000), ListOffsetsPartition(timestamp=time), ListOffsetsPartition(timestamp=-1)]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="u", partitions=asked[:1]), ListOffsetsTopic(name="t", partitions=asked)])
+    with pytest.raises(UnsupportedVersion, match=f"the time {time} takes ListOffsets {since}; Kafka {release} is asked by v{asked_by}"):
+        Versions.for_broker(release).pick_for(request)
+    assert Versions.for_broker("3.9").pick_for(request) == 9
+    with pytest.raises(UnsupportedVersion, match=f"max_broker_version='{release}'"):
+        Versions.for_broker("4.2").at_most(release).pick_for(request)
+
+
 def test_a_broker_says_its_ranges_itself() -> None:
     answer = ApiVersionsResponse(
         api_keys=[

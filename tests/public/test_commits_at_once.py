@@ -1,0 +1,174 @@
+"""Two commits of a group at the same time, of which the later one ends somehow: what the earlier one sends when it is tried again."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.brokererrors import OffsetMetadataTooLarge
+from gkafka.common import TopicPartition
+from gkafka.exceptions import KafkaException, NoPartitionsForConsumerException
+from gkafka.groupoffsets import GroupOffsets
+from gkafka.testing import Close, Error, MockCluster
+from tests.public.aids import LIMIT_S, Aside, Runner, error_of, fill
+
+T0 = TopicPartition("t", 0)
+LOADING = 14
+Slow = Callable[..., Aside[None]]
+
+
+def committed(cluster: MockCluster, partition: int = 0) -> int:
+    found = cluster.committed("g").get(("t", partition))
+    return -1 if found is None else found.offset
+
+
+def sent(cluster: MockCluster) -> list[int]:
+    return [
+        p.committed_offset for request in cluster.requests("OffsetCommit") for topic in request.message.topics for p in topic.partitions
+    ]
+
+
+@pytest.fixture
+def offsets(client: KafkaClient) -> GroupOffsets:
+    return GroupOffsets(client.cluster, "g")
+
+
+@pytest.fixture
+def slow(offsets: GroupOffsets, cluster: MockCluster, run: Runner) -> Slow:
+    """A commit of 50 that is refused for now, and tried again in 0.5 s."""
+
+    def begin() -> Aside[None]:
+        cluster.on("OffsetCommit", Error(LOADING))
+        aside = run.aside(functools.partial(offsets.commit, {T0: 50}, timeout_s=LIMIT_S, tries=5, backoff_s=0.5))
+        run.until(lambda: cluster.count("OffsetCommit") == 1)
+        return aside
+
+    return begin
+
+
+def test_a_later_one_that_is_given_up_has_not_taken_its_place(
+    client: KafkaClient, cluster: MockCluster, offsets: GroupOffsets, slow: Slow
+) -> None:
+    """The earlier one returned as if all was well, and nothing was committed."""
+    earlier = slow()
+    cluster.on("OffsetCommit", Error(LOADING))
+    assert isinstance(error_of(offsets.commit, {T0: 100}, timeout_s=LIMIT_S, tries=0), KafkaException)
+    assert committed(cluster) == -1
+    earlier.result()
+    assert committed(cluster) == 100, "the application asked for that last; it may have been committed"
+
+
+def test_a_later_one_whose_answer_is_lost_is_not_taken_back(cluster: MockCluster, offsets: GroupOffsets, slow: Slow) -> None:
+    earlier = slow()
+    cluster.on("OffsetCommit", Close())
+    error_of(offsets.commit, {T0: 100}, timeout_s=LIMIT_S, tries=0)
+    assert committed(cluster) == 100
+    earlier.result()
+    assert sent(cluster) == [50, 100, 100]
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ({"offsets": {T0: 100}, "allowed": lambda: False}, NoPartitionsForConsumerException),
+        ({"offsets": {T0: 100}, "notes": {T0: "x" * 5000}}, OffsetMetadataTooLarge),
+        ({"offsets": {T0: -1}}, None),
+    ],
+    ids=["not allowed", "refused", "below 0"],
+)
+def test_a_later_one_that_certainly_changed_nothing_is_of_no_account(
+    cluster: MockCluster, offsets: GroupOffsets, slow: Slow, how: dict[str, Any], error: type[Exception] | None
+) -> None:
+    earlier = slow()
+    with pytest.raises(error) if error is not None else contextlib.nullcontext():
+        offsets.commit(**how, timeout_s=LIMIT_S)
+    earlier.result()
+    assert committed(cluster) == 50
+
+
+def test_a_number_without_a_commit_is_of_no_account(cluster: MockCluster, offsets: GroupOffsets, slow: Slow) -> None:
+    """Whoever took it was interrupted."""
+    earlier = slow()
+    offsets.next_number({T0: 100})
+    earlier.result()
+    assert committed(cluster) == 50
+
+
+def test_one_that_is_under_way_is_carried_by_the_other(cluster: MockCluster, offsets: GroupOffsets, slow: Slow, run: Runner) -> None:
+    """And has no need to be sent once more."""
+    earlier = slow()
+    cluster.on("OffsetCommit", Error(LOADING))
+    later = run.aside(functools.partial(offsets.commit, {T0: 100}, timeout_s=LIMIT_S, tries=5, backoff_s=2.0))
+    earlier.result()
+    assert committed(cluster) == 100
+    assert later.running
+    later.result()
+    assert sent(cluster) == [50, 100, 100]
+
+
+def test_what_goes_out_is_decided_when_the_coordinator_is_reached(cluster: MockCluster, offsets: GroupOffsets) -> None:
+    """To find it takes its time, in which a later commit may come and be answered."""
+
+    def overtaken() -> bool:
+        offsets.commit({T0: 100}, timeout_s=LIMIT_S)
+        return True
+
+    offsets.commit({T0: 50}, timeout_s=LIMIT_S, allowed=overtaken)
+    assert sent(cluster) == [100]
+
+
+def test_a_later_commit_counts_for_the_parts_that_are_not_sent_yet(
+    connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = make_cluster(1, {"t": 3})
+    offsets = GroupOffsets(connect(cluster).cluster, "g")
+    partitions = [TopicPartition("t", p) for p in range(3)]
+    monkeypatch.setattr(GroupOffsets, "_parts", lambda _, partitions: [[tp] for tp in partitions])
+    asked: list[bool] = []
+
+    def overtaken() -> bool:
+        asked.append(True)
+        if len(asked) == 2:
+            offsets.commit({partitions[1]: 101, partitions[2]: 102}, timeout_s=LIMIT_S)
+        return True
+
+    offsets.commit({tp: 50 + tp.partition for tp in partitions}, timeout_s=LIMIT_S, allowed=overtaken)
+    assert sent(cluster) == [50, 101, 102]
+
+
+class Interrupted(BaseException):
+    """As gevent.Timeout is."""
+
+
+def test_commit_offsets_of_two_workers_of_which_the_later_one_is_interrupted(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While both wait to try again. The first returned as if all was well, and nothing was committed."""
+    pauses: list[float] = []
+    sleep = client.handler.sleep
+
+    def second_is_interrupted(seconds: float) -> None:
+        if seconds == 0.45:
+            pauses.append(seconds)
+            if len(pauses) == 2:
+                raise Interrupted
+        sleep(seconds)
+
+    monkeypatch.setattr(client.handler, "sleep", second_is_interrupted)
+    fill(client, [b"%d" % i for i in range(20)])
+    with client.topics["t"].get_simple_consumer("g", offsets_channel_backoff_ms=450, consumer_timeout_ms=2000) as consumer:
+        assert len(consumer.consume_batch(10)) == 10
+        cluster.on("OffsetCommit", Error(LOADING), times=2)
+        first = run.aside(consumer.commit_offsets)
+        run.until(lambda: pauses)
+        assert len(consumer.consume_batch(10)) == 10
+        with pytest.raises(Interrupted):
+            consumer.commit_offsets()
+        assert first.running
+        first.result()
+        assert committed(cluster) == 20
