@@ -74,7 +74,7 @@ def refused(call: Callable[[], Any], *words: str) -> None:
         ({"keepalive_idle_s": 10**12}, "keepalive_idle_s="),
         ({"socket_timeout_ms": 10**400}, "socket_timeout_ms="),
         ({"client_id": "\ud800"}, "client_id="),
-        ({"security_protocol": numpy.array([1, 2])}, "security_protocol=array"),
+        ({"security_protocol": numpy.array([1, 2])}, "security_protocol=<ndarray>"),
         ({"security_protocol": Incomparable()}, "security_protocol="),
         ({"socket_options": ("",)}, "socket_options: ''"),
         ({"socket_options": ((1, 2),)}, "socket_options: (1, 2)"),
