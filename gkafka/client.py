@@ -25,7 +25,7 @@ from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, bu
 from gkafka.exceptions import ConfigurationError, DeliveryError, UnknownOptionError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
-from gkafka.sasloptions import hide_hosts, hide_secrets, hide_tls
+from gkafka.sasloptions import hide_hosts, hide_secrets, hide_tls, tls_options
 from gkafka.unseen import hide_options
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 
@@ -396,11 +396,7 @@ def _tls_options(ssl_config: Any, others: Mapping[str, Any]) -> dict[str, Any]:
             f"ssl_config together with {beside[0]}: both say how to use TLS; give one SslConfig(cafile, certfile, keyfile, password), or "
             "security_protocol='SSL' and the ssl_ options alone"
         )
-    try:
-        options: dict[str, Any] = ssl_config.client_options()
-    except (AttributeError, TypeError) as exc:
-        raise ConfigurationError(f"ssl_config: must be a gkafka.connection.SslConfig, not {type(ssl_config).__name__}") from exc
-    return options
+    return tls_options(ssl_config)
 
 
 def _wanted_offsets(wanted: Any) -> dict[tuple[str, int], int]:

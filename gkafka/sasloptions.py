@@ -34,6 +34,7 @@ __all__ = [
     "hide_secrets",
     "hide_tls",
     "seems_secret",
+    "tls_options",
     "token_endpoint",
     "wrong_extension",
 ]
@@ -157,6 +158,17 @@ def hide_mistaken(option: str, value: Any) -> Any:
 def hide_tls(given: Any) -> Any:
     """An SslConfig as it is; what is none in its place, as a dict with a pass phrase, as what nothing shows."""
     return given if given is None or callable(getattr(given, "client_options", None)) else unseen(given)
+
+
+def tls_options(given: Any) -> dict[str, Any]:
+    """The options that an SslConfig stands for, none for None. given: as hide_tls() leaves it. Raises ConfigurationError for what is no SslConfig."""
+    if given is None:
+        return {}
+    try:
+        options: dict[str, Any] = given.client_options()
+    except (AttributeError, TypeError) as exc:
+        raise ConfigurationError(f"ssl_config: must be a gkafka.connection.SslConfig, not {type(given).__name__}") from exc
+    return options
 
 
 def hide_extensions(value: Any) -> Any:

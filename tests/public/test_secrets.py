@@ -13,9 +13,13 @@ import pytest
 
 import gkafka
 from gkafka import KafkaClient, SslConfig, jaas, sasloptions
+from gkafka.broker import Broker
 from gkafka.checks import check_count
+from gkafka.cluster import Cluster
+from gkafka.connection import BrokerConnection
 from gkafka.consumer import Consumer
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
+from gkafka.handlers import ThreadingHandler
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, legacy
 from gkafka.kafka.client_async import KafkaClient as VersionClient
 from gkafka.testing import MockCluster, Sasl
@@ -23,6 +27,7 @@ from tests.public.conftest import Connect
 
 OURS = str(Path(gkafka.__file__).parent)
 SECRET = "s3cret-of-alice"
+HALF = SECRET + "\udcff"  # of a file in Latin-1 that was read as UTF-8
 KEY = base64.b64encode(bytes(range(256))).decode()
 SKINS = (KafkaProducer, KafkaConsumer, KafkaAdminClient)
 LEGACY = (
@@ -350,6 +355,49 @@ def test_pykafkas_ssl_config_shows_no_pass_phrase() -> None:
             pickle.dumps(ours)
 
 
+MADE_WITH_TLS: dict[str, Callable[[Any], object]] = {
+    "BrokerConnection": lambda ssl_config: BrokerConnection("h", 1, ssl_config=ssl_config),
+    "Broker": lambda ssl_config: Broker(0, "h", 1, ThreadingHandler(), 1000, 1000, ssl_config=ssl_config),
+    "Cluster": lambda ssl_config: Cluster("h:1", ThreadingHandler(), ssl_config=ssl_config),
+    "KafkaClient": lambda ssl_config: KafkaClient("h:1", handler="threading", ssl_config=ssl_config),
+}
+
+
+@pytest.mark.parametrize("made", MADE_WITH_TLS)
+@pytest.mark.parametrize(
+    "given", [{"password": SECRET}, SECRET, SECRET.encode(), (SECRET,), Shows()], ids=lambda given: type(given).__name__
+)
+def test_what_is_no_ssl_config_is_refused_by_all_that_take_one_and_not_shown(made: str, given: Any) -> None:
+    """A dict was an AttributeError, with the pass phrase in the variables."""
+    told = failing(lambda: MADE_WITH_TLS[made](given))
+    assert SECRET not in told
+    assert f"ssl_config: must be a gkafka.connection.SslConfig, not {type(given).__name__}" in told
+
+
+@pytest.mark.parametrize(
+    "given", [b"\xff" + SECRET.encode(), HALF, [SECRET], {"password": SECRET}, Shows()], ids=lambda given: type(given).__name__
+)
+def test_a_pass_phrase_that_is_no_text_is_not_shown(given: Any) -> None:
+    """It was a UnicodeDecodeError, which holds the bytes."""
+    with pytest.raises(ConfigurationError, match=r"^password: ") as caught:
+        SslConfig("ca.pem", "cert.pem", "key.pem", given)
+    assert SECRET not in told_by(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("made", MADE_WITH_TLS)
+def test_tls_that_cannot_be_used_is_refused_before_anything_connects(made: str) -> None:
+    for wrong, says in (
+        (SslConfig("/no/ca.pem"), "ssl_cafile='/no/ca.pem': there is no such file"),
+        (SslConfig(5), "ssl_cafile=5: must be str, not int"),  # type: ignore[arg-type]
+        (SslConfig("/no/ca.pem", password=SECRET), "ssl_password without ssl_certfile"),
+    ):
+        told = failing(lambda wrong=wrong: MADE_WITH_TLS[made](wrong))  # type: ignore[misc]
+        assert says in told
+        assert SECRET not in told
+
+
 @pytest.mark.parametrize("option", ["ssl_certfile", "ssl_keyfile", "ssl_cafile"])
 @pytest.mark.parametrize("form", ["one line", "lines"])
 def test_a_key_whose_first_line_was_left_out_is_not_taken_for_a_files_name_and_shown(option: str, form: str) -> None:
@@ -580,3 +628,8 @@ def test_a_value_that_is_no_text_nor_number_is_told_by_its_type() -> None:
         assert str(caught.value).startswith(f"partition=<{type(value).__name__}>: must be a whole number")
     with pytest.raises(ConfigurationError, match="partition='x': must be a whole number"):
         check_count("partition", "x")
+
+
+def test_a_password_before_a_clusters_address_is_not_shown() -> None:
+    told = failing(lambda: Cluster(f"u:{SECRET}@h:1", ThreadingHandler()))
+    assert SECRET not in told
