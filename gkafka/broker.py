@@ -19,6 +19,8 @@ from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
 from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.net.guesses import Guesses
+from gkafka.net.options import config_of, source_of
+from gkafka.sasloptions import hide_tls
 from gkafka.wire.apis import Versions
 
 if TYPE_CHECKING:
@@ -66,14 +68,20 @@ class Broker(BrokerCalls):
         credentials: Credentials | None = None,
         on_unreachable: Callable[[], None] | None = None,
     ) -> None:
+        ssl_config = hide_tls(ssl_config)
         self._id = id_
         self._host = host.decode() if isinstance(host, bytes) else host
         self._port = port
         self._handler = handler
         self._socket_timeout_ms = socket_timeout_ms
         self._offsets_timeout_ms = offsets_channel_socket_timeout_ms
-        self._config = config or _config(
-            socket_timeout_ms, offsets_channel_socket_timeout_ms, source_host, source_port, ssl_config, broker_version
+        self._config = config or config_of(
+            "Broker()",
+            ssl_config,
+            socket_timeout_ms=socket_timeout_ms,
+            offsets_channel_socket_timeout_ms=offsets_channel_socket_timeout_ms,
+            source_address=source_of(source_host, source_port),
+            broker_version=broker_version,
         )
         if not isinstance(buffer_size, int) or buffer_size < SMALLEST_BUFFER:
             raise ConfigurationError(f"buffer_size={buffer_size!r}: must be {SMALLEST_BUFFER} bytes or more")
@@ -106,6 +114,7 @@ class Broker(BrokerCalls):
         api_versions: Any = None,
     ) -> Broker:
         """A Broker from a metadata entry: anything with `id`, `host` and `port`."""
+        ssl_config = hide_tls(ssl_config)
         return cls(
             metadata.id,
             metadata.host,
@@ -392,15 +401,3 @@ def _versions(given: Any, peer: str) -> Versions | None:
             f"api_versions={given!r}: must be Versions, as Versions.for_broker('2.8'), or a mapping of API keys to (oldest, newest)"
         ) from None
     return Versions(ranges, peer)
-
-
-def _config(
-    socket_timeout_ms: float, offsets_timeout_ms: float, source_host: str, source_port: int, ssl_config: Any, broker_version: str
-) -> ClientConfig:
-    return ClientConfig(
-        socket_timeout_ms=socket_timeout_ms,
-        offsets_channel_socket_timeout_ms=offsets_timeout_ms,
-        source_address=(source_host, source_port) if source_host or source_port else None,
-        broker_version=broker_version,
-        **(ssl_config.client_options() if ssl_config is not None else {}),
-    )

@@ -14,6 +14,7 @@ from typing import Any
 
 from gkafka.common import IsolationLevel
 from gkafka.exceptions import ConfigurationError
+from gkafka.unseen import refused, told
 
 __all__ = [
     "check_count",
@@ -48,14 +49,14 @@ def check_count(name: str, value: Any, *, low: int = 1, high: int = INT32) -> in
     except TypeError:
         number = low - 1
     if isinstance(value, bool) or not low <= number <= high:
-        raise ConfigurationError(f"{name}={value!r}: must be a whole number from {low} to {high}")
+        raise refused(name, value, f"must be a whole number from {low} to {high}")
     return number
 
 
 def check_flag(name: str, value: Any) -> bool:
     """True or False; not "no", which would count as true."""
     if not isinstance(value, bool):
-        raise ConfigurationError(f"{name}={value!r}: must be True or False")
+        raise refused(name, value, "must be True or False")
     return value
 
 
@@ -86,14 +87,14 @@ def check_partition(name: str, value: Any) -> int:
 def check_seconds(name: str, value: Any, *, low: float = 0.0) -> float:
     """A time: finite and low or more."""
     if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(_float(value)) or value < low:
-        raise ConfigurationError(f"{name}={value!r}: must be a finite number, {low:g} or more")
+        raise refused(name, value, f"must be a finite number, {low:g} or more")
     return float(value)
 
 
 def check_wait(name: str, value: Any) -> float:
     """How long a call may take, in seconds: 0 or more, for ever if it is infinite."""
     if isinstance(value, bool) or not isinstance(value, Real) or isnan(seconds := _float(value)) or seconds < 0:
-        raise ConfigurationError(f"{name}={value!r}: must be a number of seconds, 0 or more")
+        raise refused(name, value, "must be a number of seconds, 0 or more")
     return seconds
 
 
@@ -103,7 +104,7 @@ def check_time_left(name: str, value: Any) -> float:
     if type(value) in (int, float) and 0 <= value < INT32:
         return float(value)
     if isinstance(value, bool) or not isinstance(value, Real) or isnan(seconds := _float(value)):
-        raise ConfigurationError(f"{name}={value!r}: must be a number of seconds")
+        raise refused(name, value, "must be a number of seconds")
     return max(0.0, seconds)
 
 
@@ -118,7 +119,7 @@ def check_name(name: str, value: Any) -> str:
     """A text that Kafka can carry, such as a consumer group's name: bytes are decoded as UTF-8, at least one character."""
     text = check_text(name, value)
     if not text:
-        raise ConfigurationError(f"{name}={value!r}: must not be empty")
+        raise refused(name, value, "must not be empty")
     return text
 
 
@@ -134,14 +135,14 @@ def check_topic_name(name: Any, what: str = "topic") -> str:
     """
     text = check_text(what, name)
     if not is_topic_name(text):
-        raise ConfigurationError(f"{what}={name!r}: {TOPIC_RULE}")
+        raise refused(what, name, TOPIC_RULE)
     return text
 
 
 def check_text(name: str, value: Any) -> str:
     """A text of up to 32767 bytes of UTF-8, "" too; bytes are decoded, a member of an enum is the text that it stands for."""
     if not isinstance(value, (str, bytes)):
-        raise ConfigurationError(f"{name}={value!r}: must be a text, not {type(value).__name__}")
+        raise refused(name, value, f"must be a text, not {type(value).__name__}")
     try:
         text = value.decode() if isinstance(value, bytes) else str.__str__(value)
         length = len(text.encode())
@@ -155,7 +156,7 @@ def check_text(name: str, value: Any) -> str:
 def check_mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:
     """A mapping. example: what one looks like, for the error's text."""
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{name}={value!r}: must be a mapping such as {example}, not {type(value).__name__}")
+        raise refused(name, value, f"must be a mapping such as {example}, not {type(value).__name__}")
     return value
 
 
@@ -163,7 +164,7 @@ def check_pairs(name: str, value: Any, example: str) -> list[tuple[Any, Any]]:
     """The pairs of an iterable. example: what one looks like, for the error's text."""
     pairs = list(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else None
     if pairs is None or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
-        raise ConfigurationError(f"{name}={value!r}: must be pairs such as {example}")
+        raise ConfigurationError(f"{told(name, value)}: must be pairs such as {example}")
     return [(first, second) for first, second in pairs]
 
 
@@ -171,4 +172,4 @@ def check_isolation(name: str, value: Any) -> IsolationLevel:
     """READ_UNCOMMITTED (0) or READ_COMMITTED (1), of the enum or its number."""
     if isinstance(value, int) and not isinstance(value, bool) and value in (0, 1):
         return IsolationLevel(value)
-    raise ConfigurationError(f"{name}={value!r}: must be IsolationLevel.READ_UNCOMMITTED (0) or READ_COMMITTED (1)")
+    raise refused(name, value, "must be IsolationLevel.READ_UNCOMMITTED (0) or READ_COMMITTED (1)")

@@ -25,7 +25,8 @@ from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, bu
 from gkafka.exceptions import ConfigurationError, DeliveryError, UnknownOptionError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
-from gkafka.sasloptions import hide_hosts, hide_secrets, hide_tls
+from gkafka.sasloptions import hide_hosts, hide_secrets, hide_tls, tls_options
+from gkafka.unseen import hide_options
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 
 if TYPE_CHECKING:
@@ -91,7 +92,13 @@ class KafkaClient:
         **options: Any,
     ) -> None:
         options, ssl_config = hide_secrets(options), hide_tls(ssl_config)
-        hosts, zookeeper_hosts = hide_hosts(hosts), hide_hosts(zookeeper_hosts)
+        hosts, zookeeper_hosts, source_address = hide_hosts(hosts), hide_hosts(zookeeper_hosts), hide_options(source_address)
+        socket_timeout_ms, offsets_channel_socket_timeout_ms = (
+            hide_options(socket_timeout_ms),
+            hide_options(offsets_channel_socket_timeout_ms),
+        )
+        use_greenlets, exclude_internal_topics = hide_options(use_greenlets), hide_options(exclude_internal_topics)
+        broker_version, ignore_rdkafka, handler = hide_options(broker_version), hide_options(ignore_rdkafka), hide_options(handler)
         given: dict[str, Any] = {
             "socket_timeout_ms": socket_timeout_ms,
             "offsets_channel_socket_timeout_ms": offsets_channel_socket_timeout_ms,
@@ -183,7 +190,7 @@ class KafkaClient:
         """
         self._handler.check_fork()
         self._cluster.check_open()
-        options = hide_secrets(options, OTHER_NAMES_OF_GROUP)
+        options, topics, group = hide_secrets(options, OTHER_NAMES_OF_GROUP), hide_options(topics), hide_options(group)
         from gkafka.consumer import Consumer  # whoever only produces starts faster, and smaller, without it
 
         for name in OTHER_NAMES_OF_GROUP:
@@ -389,11 +396,7 @@ def _tls_options(ssl_config: Any, others: Mapping[str, Any]) -> dict[str, Any]:
             f"ssl_config together with {beside[0]}: both say how to use TLS; give one SslConfig(cafile, certfile, keyfile, password), or "
             "security_protocol='SSL' and the ssl_ options alone"
         )
-    try:
-        options: dict[str, Any] = ssl_config.client_options()
-    except (AttributeError, TypeError) as exc:
-        raise ConfigurationError(f"ssl_config: must be a gkafka.connection.SslConfig, not {type(ssl_config).__name__}") from exc
-    return options
+    return tls_options(ssl_config)
 
 
 def _wanted_offsets(wanted: Any) -> dict[tuple[str, int], int]:

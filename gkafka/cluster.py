@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka.broker import CONTROL, OFFSETS, Broker
 from gkafka.checks import check_name, check_text, check_topic_name
-from gkafka.config import ClientConfig, check_security, check_socket_options
+from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo
 from gkafka.core.offsets import coordinator_of, coordinator_request
@@ -39,10 +39,11 @@ from gkafka.exceptions import (
     UnsupportedVersion,
     error_for,
 )
-from gkafka.hosts import is_address, parse_hosts, parse_proxy_url, parse_source_address, parse_zookeeper
+from gkafka.hosts import is_address, parse_hosts, parse_source_address, parse_zookeeper
 from gkafka.net.buffers import BufferPool
 from gkafka.net.credentials import make_credentials
-from gkafka.sasloptions import check_sasl
+from gkafka.net.options import check_client, config_of
+from gkafka.sasloptions import hide_hosts, hide_tls
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import TooManyEntries, Versions
 from gkafka.wire.metadata import RELIABLE_EPOCHS, MetadataRequest, MetadataResponse
@@ -93,28 +94,20 @@ class Cluster:
         *,
         config: ClientConfig | None = None,
     ) -> None:
+        hosts, zookeeper_hosts, ssl_config = hide_hosts(hosts), hide_hosts(zookeeper_hosts), hide_tls(ssl_config)
         self._handler = handler
-        self.config = config or ClientConfig(
+        if config is not None:
+            check_client(config)
+        self.config = config or config_of(
+            "Cluster()",
+            ssl_config,
             socket_timeout_ms=socket_timeout_ms,
             offsets_channel_socket_timeout_ms=offsets_channel_socket_timeout_ms,
             source_address=parse_source_address(source_address),
             broker_version=broker_version,
-            **(ssl_config.client_options() if ssl_config is not None else {}),
         )
-        check_security(self.config)
-        check_socket_options(self.config)
-        check_sasl(self.config)
-        if self.config.proxy_url is not None:
-            parse_proxy_url(self.config.proxy_url)
-        if self.config.uses_tls:
-            from gkafka.net.tlscontext import check_tls  # ssl is imported only by those who use it
-
-            check_tls(self.config)
         self._credentials = make_credentials(handler, self.config)
         self._buffers = BufferPool(handler.Mutex())  # one for all connections: its bound is the client's
-        for option in ("broker_version", "max_broker_version"):
-            if (said := getattr(self.config, option)) is not None:
-                Versions.for_broker(said, option)  # one that is not known is told now and not when the first connection opens
         if zookeeper_hosts is not None:
             parse_zookeeper("zookeeper_hosts", zookeeper_hosts)  # what can be no address is told now
         self._zookeeper_hosts = None if zookeeper_hosts is None else check_text("zookeeper_hosts", zookeeper_hosts)

@@ -14,6 +14,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from gkafka.exceptions import ConfigurationError, UnknownOptionError
+from gkafka.unseen import refused
 
 __all__ = [
     "NOT_UTF8",
@@ -140,12 +141,11 @@ def check(name: str, value: Any, meta: Mapping[str, Any], *, whole: bool = False
     if meta["choices"] is not None:
         # True == 1, and is not meant so. What is no text or number need not be comparable at all.
         if not isinstance(value, (str, int, float)) or isinstance(value, bool) or value not in meta["choices"]:
-            shown = f"={value!r}"
+            rule = f"must be one of {', '.join(map(repr, meta['choices']))}{_near(value, meta['choices'])}"
             if meta["beside_secret"] and not is_near(value, meta["choices"]):
-                shown = f", a text of {len(value)} characters" if isinstance(value, str) else f", of type {type(value).__name__}"
-            raise ConfigurationError(
-                f"{name}{shown}: must be one of {', '.join(map(repr, meta['choices']))}{_near(value, meta['choices'])}"
-            )
+                kind = f"a text of {len(value)} characters" if isinstance(value, str) else f"of type {type(value).__name__}"
+                raise ConfigurationError(f"{name}, {kind}: {rule}")
+            raise refused(name, value, rule)
         return value
     if meta["names"] and isinstance(value, str):
         if value not in meta["names"]:
@@ -157,20 +157,20 @@ def check(name: str, value: Any, meta: Mapping[str, Any], *, whole: bool = False
         return _number(name, value, meta, whole)
     if meta["types"] and not isinstance(value, meta["types"]):
         wanted = " or ".join("callable" if t is Callable else t.__name__ for t in meta["types"])
-        shown = "" if meta["secret"] or meta["beside_secret"] else f"={value!r}"
-        raise ConfigurationError(f"{name}{shown}: must be {wanted}, not {'str' if isinstance(value, Secret) else type(value).__name__}")
+        rule = f"must be {wanted}, not {'str' if isinstance(value, Secret) else type(value).__name__}"
+        raise ConfigurationError(f"{name}: {rule}") if meta["secret"] or meta["beside_secret"] else refused(name, value, rule)
     return value
 
 
 def _number(name: str, value: Any, meta: Mapping[str, Any], whole: bool) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigurationError(f"{name}={value!r}: must be a number, not {type(value).__name__}")
+        raise refused(name, value, f"must be a number, not {type(value).__name__}")
     if not _is_finite(value) or (whole and value != int(value)):
-        raise ConfigurationError(f"{name}={value!r}: must be a {'whole' if whole else 'finite'} number")
+        raise refused(name, value, f"must be a {'whole' if whole else 'finite'} number")
     if meta["low"] is not None and value < meta["low"]:
-        raise ConfigurationError(f"{name}={value!r}: must be {meta['low']} or more")
+        raise refused(name, value, f"must be {meta['low']} or more")
     if meta["high"] is not None and value > meta["high"]:
-        raise ConfigurationError(f"{name}={value!r}: must be {meta['high']} or less")
+        raise refused(name, value, f"must be {meta['high']} or less")
     return int(value) if whole else value
 
 

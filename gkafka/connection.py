@@ -13,11 +13,13 @@ from collections import deque
 from typing import Any
 
 from gkafka.checks import check_count, check_seconds
-from gkafka.config import ClientConfig, Secret, build, is_pem_text
+from gkafka.config import NOT_UTF8, ClientConfig, Secret, build, is_pem_text, is_utf8
 from gkafka.exceptions import ConfigurationError, KafkaException, ProtocolError, SocketDisconnectedError
 from gkafka.handlers import Handler, Stream, ThreadingHandler
 from gkafka.net.buffers import BufferPool, FrameReader
+from gkafka.net.options import config_of, source_of
 from gkafka.net.stream import open_stream
+from gkafka.sasloptions import hide_tls
 
 __all__ = ["BrokerConnection", "SslConfig"]
 
@@ -41,7 +43,11 @@ class SslConfig:
         self.cafile, self.certfile, self.keyfile = (
             Secret(f) if isinstance(f, str) and is_pem_text(f) else f for f in (cafile, certfile, keyfile)
         )
-        self._password = None if password is None else Secret(password.decode() if isinstance(password, bytes) else password)
+        try:
+            secret = _pass_phrase(password)
+        finally:
+            del password  # from here on nothing that a traceback's variables show
+        self._password = secret
 
     def __repr__(self) -> str:
         return f"SslConfig(cafile={self.cafile!r}, certfile={self.certfile!r}, keyfile={self.keyfile!r})"
@@ -71,6 +77,21 @@ class SslConfig:
         return context.wrap_socket(sock, server_hostname=server_hostname)
 
 
+def _pass_phrase(given: Any) -> Secret | None:
+    kind = type(given).__name__
+    if isinstance(given, bytes):
+        # What is no UTF-8 becomes halves of characters: a UnicodeDecodeError would hold the bytes.
+        given = given.decode(errors="surrogateescape")
+    if given is None:
+        return None
+    given = secret = Secret(given) if isinstance(given, str) else None
+    if secret is None:
+        raise ConfigurationError(f"password: must be a text, or the bytes of one, not {kind}")
+    if not is_utf8(secret):
+        raise ConfigurationError(f"password: {NOT_UTF8}")
+    return secret
+
+
 class BrokerConnection:
     """One socket to a broker: requests are written and answers read by the caller, in that order. Documented: pykafka.connection.
 
@@ -90,6 +111,7 @@ class BrokerConnection:
         ssl_config: SslConfig | None = None,
     ) -> None:
         self._stream: Stream | None = None
+        ssl_config = hide_tls(ssl_config)
         if isinstance(handler, int):
             handler, buffer_size, source_host, source_port = _as_in_2_0(handler, buffer_size, source_host, source_port)
         if handler is not None and not isinstance(handler, Handler):
@@ -99,14 +121,7 @@ class BrokerConnection:
         self.source_host, self.source_port = source_host, source_port
         self._handler = ThreadingHandler() if handler is None else handler
         self._buffer_size = check_count("buffer_size", buffer_size, low=SMALLEST_BUFFER)
-        self._config = build(
-            ClientConfig,
-            {
-                "source_address": (source_host, source_port) if source_host or source_port else None,
-                **(ssl_config.client_options() if ssl_config is not None else {}),
-            },
-            where="BrokerConnection",
-        )
+        self._config = config_of("BrokerConnection()", ssl_config, source_address=source_of(source_host, source_port))
         self._timeout_s = RECONNECT_MS / 1000
         self._buffers = BufferPool(self._handler.Mutex())
         self._frames: FrameReader | None = None

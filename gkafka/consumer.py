@@ -90,6 +90,8 @@ class Consumer:
                 raise
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_group"):  # where a traceback shows the arguments of a call that failed
+            return f"<{type(self).__module__}.{type(self).__name__} that was not made>"
         return (
             f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (topics={str(self._subscription)!r}, group={self._group!r})>"
         )

@@ -23,6 +23,7 @@ from gkafka.config import (
     may_be_key,
 )
 from gkafka.exceptions import ConfigurationError
+from gkafka.unseen import hide_options, unseen
 
 __all__ = [
     "MECHANISMS",
@@ -33,6 +34,7 @@ __all__ = [
     "hide_secrets",
     "hide_tls",
     "seems_secret",
+    "tls_options",
     "token_endpoint",
     "wrong_extension",
 ]
@@ -115,15 +117,6 @@ def hide_secrets(options: Mapping[str, Any], *known: Iterable[str]) -> dict[str,
     return {name: _hidden(name, value, more) for name, value in options.items()}
 
 
-class _Unseen:
-    """Stands for a value that is of no use, being no text, but may show a secret all the same. Its class has the name of the value's."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "***"
-
-
 def _hidden(name: str, value: Any, known: Container[str]) -> Any:
     option = name.replace(".", "_").replace("-", "_")
     if option in HOSTS:
@@ -132,6 +125,8 @@ def _hidden(name: str, value: Any, known: Container[str]) -> Any:
         return _of_nothing_known(value)
     if option == EXTENSIONS:
         return hide_extensions(value)
+    if option not in BESIDE_SECRETS:
+        value = hide_options(value)
     if option == GIVES_TOKENS and not isinstance(value, (str, bytes, bytearray)):
         return value
     if option in BESIDE_SECRETS and value is not None:
@@ -143,26 +138,37 @@ def _hidden(name: str, value: Any, known: Container[str]) -> Any:
     is_usable = value is None or callable(value) or isinstance(value, os.PathLike)
     if is_usable or not (named_so or option in PEM):
         return value
-    return _unseen(value)
+    return unseen(value)
 
 
 def _of_nothing_known(value: Any) -> Any:
     if isinstance(value, str):
         return Secret(value)
-    return value if value is None or isinstance(value, bool) else _unseen(value)
+    return value if value is None or isinstance(value, bool) else unseen(value)
 
 
 def hide_mistaken(option: str, value: Any) -> Any:
     """A value of an option that is no secret's, but beside one: what it cannot be may be the secret."""
     if not isinstance(value, str):
-        return _unseen(value)
+        return unseen(value)
     is_secret = has_user(value) or is_pem_text(value) or (option in OF_MECHANISM and not is_near(value, MECHANISMS))
     return Secret(value) if is_secret else value
 
 
 def hide_tls(given: Any) -> Any:
     """An SslConfig as it is; what is none in its place, as a dict with a pass phrase, as what nothing shows."""
-    return given if given is None or callable(getattr(given, "client_options", None)) else _unseen(given)
+    return given if given is None or callable(getattr(given, "client_options", None)) else unseen(given)
+
+
+def tls_options(given: Any) -> dict[str, Any]:
+    """The options that an SslConfig stands for, none for None. given: as hide_tls() leaves it. Raises ConfigurationError for what is no SslConfig."""
+    if given is None:
+        return {}
+    try:
+        options: dict[str, Any] = given.client_options()
+    except (AttributeError, TypeError) as exc:
+        raise ConfigurationError(f"ssl_config: must be a gkafka.connection.SslConfig, not {type(given).__name__}") from exc
+    return options
 
 
 def hide_extensions(value: Any) -> Any:
@@ -170,17 +176,13 @@ def hide_extensions(value: Any) -> Any:
     if isinstance(value, str):
         return Secret(value)
     if not isinstance(value, Mapping):
-        return value if value is None else _unseen(value)
-    return {name: Secret(one) if isinstance(one, str) else _unseen(one) for name, one in value.items()}
+        return value if value is None else unseen(value)
+    return {name: Secret(one) if isinstance(one, str) else unseen(one) for name, one in value.items()}
 
 
 def has_user(text: str) -> bool:
     """Whether it may be a URL, or hold one, in which somebody's name and password stand before the host."""
     return URL_WITH_USER.search(text) is not None
-
-
-def _unseen(value: Any) -> Any:
-    return type(type(value).__name__, (_Unseen,), {"__slots__": ()})()
 
 
 def hide_hosts(value: Any) -> Any:
@@ -190,10 +192,10 @@ def hide_hosts(value: Any) -> Any:
     if isinstance(value, str):
         return Secret(value) if "@" in value else value
     if isinstance(value, Mapping):
-        return _unseen(value)
+        return unseen(value)
     if isinstance(value, (list, tuple, set, frozenset)):
         if not all(isinstance(one, str) for one in value):
-            return _unseen(value)
+            return unseen(value)
         return [Secret(one) for one in value] if any("@" in one for one in value) else value
     return value
 

@@ -11,6 +11,7 @@ from gkafka.common import OffsetType
 from gkafka.config import keywords_of
 from gkafka.partition import Partition
 from gkafka.sasloptions import hide_secrets
+from gkafka.unseen import hide_options
 
 if TYPE_CHECKING:
     from gkafka.balancedconsumer import BalancedConsumer
@@ -101,7 +102,7 @@ class Topic:
         """A Producer of this topic. kwargs: the Producer's keywords. use_rdkafka: the compiled implementation, or ImportError."""
         from gkafka.producer import Producer
 
-        kwargs = hide_secrets(kwargs, keywords_of(Producer))
+        kwargs, use_rdkafka = hide_secrets(kwargs, keywords_of(Producer)), hide_options(use_rdkafka)
         if check_flag("use_rdkafka", use_rdkafka):
             require_compiled()
         return Producer(self._cluster, self, **kwargs)
@@ -118,6 +119,7 @@ class Topic:
         from gkafka.simpleconsumer import SimpleConsumer
 
         kwargs = hide_secrets(kwargs, keywords_of(SimpleConsumer))
+        consumer_group, use_rdkafka = hide_options(consumer_group), hide_options(use_rdkafka)
         if check_flag("use_rdkafka", use_rdkafka):
             require_compiled()
         return SimpleConsumer(self, self._cluster, consumer_group=consumer_group, **kwargs)
@@ -133,6 +135,7 @@ class Topic:
         from gkafka.managedbalancedconsumer import ManagedBalancedConsumer
 
         kwargs = hide_secrets(kwargs, keywords_of(BalancedConsumer), keywords_of(ManagedBalancedConsumer), OF_THE_GROUP, ["use_rdkafka"])
+        consumer_group, managed = hide_options(consumer_group), hide_options(managed)
         if check_flag("managed", managed):
             return ManagedBalancedConsumer(self, self._cluster, consumer_group, **kwargs)
         return BalancedConsumer(self, self._cluster, consumer_group, **kwargs)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from gkafka.checks import check_count, check_mapping, check_name, check_partition, check_text, check_topic_name
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ConfigurationError
+from gkafka.unseen import refused
 
 __all__ = [
     "by_topic",
@@ -29,7 +30,7 @@ E = TypeVar("E", bound=enum.Enum)
 def items_of(name: str, given: Any) -> list[Any]:
     """The things in an iterable; a text is none, as it would be taken apart."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise ConfigurationError(f"{name}={given!r}: must be a list, also for one")
+        raise refused(name, given, "must be a list, also for one")
     return list(given)
 
 
@@ -87,7 +88,7 @@ def check_enum(name: str, value: Any, kind: type[E]) -> E:
         for member in kind:
             if wanted in (member.name, str(member.value).upper().replace("-", "_")):
                 return member
-    raise ConfigurationError(f"{name}={value!r}: must be one of {', '.join(member.name.lower() for member in kind)}")
+    raise refused(name, value, f"must be one of {', '.join(member.name.lower() for member in kind)}")
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:

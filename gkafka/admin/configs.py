@@ -102,7 +102,7 @@ class ConfigsAdmin(Subject):
             return found
 
         def attempt(left: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaException]:
-            return self._requests.by_broker(self._whom_to_ask(left, deadline), request_of, read, deadline, splits=True)
+            return self._requests.by_broker(left, self._whom_to_ask(left, deadline), request_of, read, deadline, splits=True)
 
         return self._requests.settle("describing configurations", asked, attempt, deadline)
 
@@ -159,7 +159,7 @@ class ConfigsAdmin(Subject):
             return {resource: _error(r, resource, broker, "AlterConfigs") for resource, r in answers}
 
         def attempt(left: list[ConfigResource]) -> dict[ConfigResource, KafkaException | None]:
-            return self._requests.by_broker(self._whom_to_ask(left, deadline), request_of, read, deadline)
+            return self._requests.by_broker(left, self._whom_to_ask(left, deadline), request_of, read, deadline)
 
         self._requests.settle(what, resources, attempt, deadline)
 

@@ -101,15 +101,17 @@ class GroupsAdmin(Subject):
         def attempt(left: list[str]) -> dict[str, GroupDescription | KafkaException]:
             places = self._requests.coordinators(left, GROUP, deadline)
             found = self._requests.by_broker(
+                left,
                 places,
                 lambda mine: ConsumerGroupDescribeRequest(group_ids=mine, include_authorized_operations=operations),
                 read_848,
                 deadline,
                 splits=True,
             )
-            others = {name: places[name] for name, outcome in found.items() if isinstance(outcome, (GroupIdNotFound, UnsupportedVersion))}
+            others = [name for name, outcome in found.items() if isinstance(outcome, (GroupIdNotFound, UnsupportedVersion))]
             classic = self._requests.by_broker(
                 others,
+                places,
                 lambda mine: DescribeGroupsRequest(groups=mine, include_authorized_operations=operations),
                 read_classic,
                 deadline,
@@ -137,7 +139,7 @@ class GroupsAdmin(Subject):
 
         def attempt(left: list[str]) -> Mapping[str, KafkaException | None]:
             places = self._requests.coordinators(left, GROUP, deadline)
-            return self._requests.by_broker(places, lambda mine: DeleteGroupsRequest(groups_names=mine), read, deadline)
+            return self._requests.by_broker(left, places, lambda mine: DeleteGroupsRequest(groups_names=mine), read, deadline)
 
         self._requests.settle("deleting groups", names, attempt, deadline)
 
@@ -175,7 +177,7 @@ class GroupsAdmin(Subject):
         def attempt(left: list[str]) -> Mapping[str, KafkaException | None]:
             place = self._requests.coordinators([name], GROUP, deadline)[name]
             request = LeaveGroupRequest(group_id=name, members=[wanted[id_] for id_ in left])
-            return self._requests.by_broker(dict.fromkeys(left, place), lambda _: request, read, deadline)
+            return self._requests.by_broker(left, dict.fromkeys(left, place), lambda _: request, read, deadline)
 
         self._requests.settle(f"removing members of group {name!r}", wanted, attempt, deadline)
 

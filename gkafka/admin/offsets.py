@@ -105,7 +105,7 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
             return found
 
         def attempt(left: list[TopicPartition]) -> dict[TopicPartition, FoundOffset | KafkaException]:
-            return self._requests.by_broker(self._requests.leaders(left, deadline), request_of, read, deadline)
+            return self._requests.by_broker(left, self._requests.leaders(left, deadline), request_of, read, deadline)
 
         return self._requests.settle("looking offsets up", asked, attempt, deadline)
 
@@ -121,6 +121,8 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
         return self._committed(name, wanted, self._requests.begin(timeout))
 
     def _committed(self, group: str, wanted: list[TopicPartition] | None, deadline: float) -> dict[TopicPartition, GroupOffset]:
+        asked = None if wanted is None else frozenset(wanted)
+
         def request_of(_: list[str]) -> OffsetFetchRequest:
             if wanted is None:
                 return OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
@@ -135,9 +137,11 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
             found: dict[TopicPartition, GroupOffset | KafkaException] = {}
             for topic in answer.topics:
                 for p in topic.partitions:
+                    tp = TopicPartition(topic.name, p.partition_index)
+                    if asked is not None and tp not in asked:
+                        continue
                     problem = error_for(p.error_code, topic=topic.name, partition=p.partition_index, **about)
-                    value = GroupOffset(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
-                    found[TopicPartition(topic.name, p.partition_index)] = value if problem is None else problem
+                    found[tp] = GroupOffset(p.committed_offset, p.metadata or "", p.committed_leader_epoch) if problem is None else problem
             retriable = [
                 e for e in found.values() if isinstance(e, KafkaException) and e.retriable and not isinstance(e, UnknownTopicOrPartition)
             ]
@@ -170,7 +174,11 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
             request = commit_request(group, named, epochs={tp: wanted[tp].leader_epoch for tp in left})
             place = self._requests.coordinators([group], GROUP, deadline)[group]
             return self._requests.by_broker(
-                dict.fromkeys(left, place), lambda _: request, lambda r, _, broker: read_commit(r, group=group, broker=broker), deadline
+                left,
+                dict.fromkeys(left, place),
+                lambda _: request,
+                lambda r, _, broker: read_commit(r, group=group, broker=broker),
+                deadline,
             )
 
         self._requests.settle(f"committing offsets of group {group!r}", wanted, attempt, deadline)
@@ -276,7 +284,7 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
 
         def attempt(left: list[str]) -> dict[str, Any]:
             outcomes = self._requests.by_broker(
-                self._requests.coordinators(left, GROUP, deadline), request_of, read, deadline, max_version=BY_NAME
+                left, self._requests.coordinators(left, GROUP, deadline), request_of, read, deadline, max_version=BY_NAME
             )
             if isinstance(outcomes.get(group), KafkaException):
                 raise outcomes[group]

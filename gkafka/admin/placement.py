@@ -189,7 +189,7 @@ class PlacementAdmin(Subject):
             places = self._places(left, deadline)
             found: dict[int, dict[str, LogDir] | KafkaException] = {}
             for request in requests:
-                told = self._requests.by_broker(places, functools.partial(_same, request), read, deadline)
+                told = self._requests.by_broker(left, places, functools.partial(_same, request), read, deadline)
                 found = {id_: _both(found.get(id_, {}), answer) for id_, answer in told.items()}
                 places |= {id_: outcome for id_, outcome in found.items() if isinstance(outcome, KafkaException)}
             return found
@@ -198,7 +198,7 @@ class PlacementAdmin(Subject):
         return self._requests.settle("describing log directories", everybody, attempt, deadline)
 
     def _describable(self, names: list[str], deadline: float) -> list[DescribableLogDirTopic]:
-        topics = self._requests.metadata(names, deadline).topics
+        topics = [topic for topic in self._requests.metadata(names, deadline).topics if topic.name in names]
         return [DescribableLogDirTopic(topic=t.name or "", partitions=[p.partition_index for p in t.partitions]) for t in topics]
 
     def alter_replica_log_dirs(self, paths: Mapping[tuple[str, int, int], str], *, timeout: float | None = None) -> None:
@@ -236,8 +236,9 @@ class PlacementAdmin(Subject):
             }
 
         def attempt(left: list[ReplicaOnBroker]) -> dict[ReplicaOnBroker, KafkaException | None]:
-            places = self._places({replica.broker for replica in left}, deadline)
-            return self._requests.by_broker({replica: places[replica.broker] for replica in left}, request_of, read, deadline)
+            brokers = self._places({replica.broker for replica in left}, deadline)
+            places = {replica: brokers[replica.broker] for replica in left}
+            return self._requests.by_broker(left, places, request_of, read, deadline)
 
         self._requests.settle("moving replicas between directories", wanted, attempt, deadline)
 

@@ -159,6 +159,7 @@ class Requests:
     def coordinators(self, keys: Iterable[str], kind: int, deadline: float) -> dict[str, Broker | KafkaException]:
         """Who coordinates each group or transactional id, or why that cannot be told. kind: GROUP or TRANSACTION."""
         wanted = list(keys)
+        asked = frozenset(wanted)
         found: dict[str, Broker | KafkaException] = {}
         try:
             response, told_by = self.anyone(FindCoordinatorRequest(coordinator_keys=wanted, key_type=kind), deadline)
@@ -170,6 +171,8 @@ class Requests:
             return found
         for answer in response.answers:
             key = answer.key or wanted[0]
+            if key not in asked:
+                continue
             about = {"group": key} if kind == GROUP else {}
             try:
                 place = coordinator_of(FindCoordinatorResponse(coordinators=[answer]), broker=told_by, **about)
@@ -183,6 +186,7 @@ class Requests:
     # -- asking several at once
     def by_broker(
         self,
+        items: Iterable[K],
         places: Mapping[K, Broker | KafkaException],
         request_of: Callable[[list[K]], Any],
         read: Callable[[Any, list[K], str], Mapping[K, V | KafkaException]],
@@ -193,11 +197,14 @@ class Requests:
     ) -> dict[K, V | KafkaException]:
         """Ask each broker for what belongs to it, many at once. read: an answer, what was asked for, and who answered -> each one's outcome.
 
+        items: of what a call was given or left with, never of what an answer names: a broker's answer must not choose what others are asked to do.
+        What is told of anything else than a request asked for is left out, too.
         splits: in requests of RESOURCES at most, one after the other; their answers are long.
         """
         outcomes: dict[K, V | KafkaException] = {}
         placed: dict[Broker, list[K]] = {}
-        for item, place in places.items():
+        for item in items:
+            place = places[item]
             if isinstance(place, KafkaException):
                 outcomes[item] = place
             else:
@@ -208,7 +215,8 @@ class Requests:
             try:
                 if isinstance(part.answer, KafkaException):
                     raise part.answer
-                outcomes.update(read(part.answer, part.items, address_of(part.broker)))
+                told = read(part.answer, part.items, address_of(part.broker))
+                outcomes.update((item, told[item]) for item in part.items if item in told)
             except ConfigurationError:  # of what the call was given
                 raise
             except KafkaException as exc:
@@ -224,7 +232,7 @@ class Requests:
         def attempt(left: list[int]) -> dict[int, V | KafkaException | None]:
             there = self.brokers(deadline)
             gone: dict[int, V | KafkaException | None] = {id_: None for id_ in left if id_ not in there}
-            return gone | self.by_broker({id_: there[id_] for id_ in left if id_ in there}, lambda _: request, read_one, deadline)
+            return gone | self.by_broker([id_ for id_ in left if id_ in there], there, lambda _: request, read_one, deadline)
 
         told = self.settle(what, sorted(self.brokers(deadline)), attempt, deadline)
         return {id_: answer for id_, answer in told.items() if answer is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from gkafka.admin.arguments import (
@@ -38,6 +38,7 @@ from gkafka.wire.admin import (
     CreatableTopicConfig,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DeleteTopicState,
 )
 from gkafka.wire.topicadmin import (
     CreatePartitionsAssignment,
@@ -52,6 +53,7 @@ from gkafka.wire.topicadmin import (
 
 __all__ = ["CreatedTopic", "NewTopic", "PartitionDescription", "TopicDescription", "TopicListing", "TopicsAdmin"]
 
+T = TypeVar("T", str, UUID)
 INT16 = (1 << 15) - 1
 KNOWN_S = 10.0
 """How long a new topic may take until brokers tell of it."""
@@ -169,30 +171,32 @@ class TopicsAdmin(Subject):
 
         def attempt(left: list[int]) -> dict[int, KafkaException | None]:
             there = self._requests.brokers(deadline)
-            places = {id_: there[id_] for id_ in left if id_ in there}
-            told = self._requests.by_broker(places, lambda _: metadata_request(names), read, deadline)
+            asked = [id_ for id_ in left if id_ in there]
+            told = self._requests.by_broker(asked, there, lambda _: metadata_request(names), read, deadline)
             return {id_: told.get(id_) if isinstance(told.get(id_), _BrokerLagsError) else None for id_ in left}
 
         with contextlib.suppress(AdminError, KafkaTimeoutError):  # they are made, whoever tells of them later
             self._requests.settle("waiting for new topics", self._requests.brokers(deadline), attempt, deadline)
 
-    def delete_topics(self, topics: Iterable[str], *, timeout: float | None = None) -> dict[str, UUID]:
-        """Delete topics with all that is in them. Returns the ids that they had, all zero before 2.8.
+    def delete_topics(self, topics: Iterable[T], *, timeout: float | None = None) -> dict[T, UUID]:
+        """Delete topics with all that is in them, by their names or by their ids (2.8 and newer). Returns the ids that they had, all zero before 2.8.
 
-        Item errors: UnknownTopicOrPartition, TopicDeletionDisabled, ...
+        Item errors: UnknownTopicOrPartition, UnknownTopicId, TopicDeletionDisabled, ...
         """
-        names = check_topic_names(topics)
+        wanted: list[Any] = [one if isinstance(one, UUID) else check_topic_name(one) for one in items_of("topics", topics)]
         deadline = self._requests.begin(timeout)
 
-        def attempt(left: list[str]) -> dict[str, UUID | KafkaException]:
-            request = DeleteTopicsRequest(topic_names=left, timeout_ms=self._requests.share_ms(deadline))
+        def attempt(left: list[T]) -> dict[Any, UUID | KafkaException]:
+            states = [DeleteTopicState(topic_id=one) if isinstance(one, UUID) else DeleteTopicState(name=one) for one in left]
+            request = DeleteTopicsRequest(topics=states, timeout_ms=self._requests.share_ms(deadline))
             response, controller = self._requests.controller(request, deadline)
-            return {
-                t.name or "": error_for(t.error_code, t.error_message, topic=t.name, broker=controller, api="DeleteTopics") or t.topic_id
-                for t in response.responses
-            }
+            outcomes: dict[Any, UUID | KafkaException] = {}
+            for t in response.responses:
+                error = error_for(t.error_code, t.error_message, topic=t.name, broker=controller, api="DeleteTopics")
+                outcomes[t.name] = outcomes[t.topic_id] = t.topic_id if error is None else error
+            return outcomes
 
-        return self._requests.settle("deleting topics", names, attempt, deadline)
+        return self._requests.settle("deleting topics", wanted, attempt, deadline)
 
     def list_topics(self, *, internal: bool = False, timeout: float | None = None) -> dict[str, TopicListing]:
         """All topics that the asker may describe. internal: also those that brokers keep for themselves."""
@@ -300,18 +304,19 @@ class TopicsAdmin(Subject):
             return found
 
         def attempt(left: list[TopicPartition]) -> dict[TopicPartition, int | KafkaException]:
-            return self._requests.by_broker(self._requests.leaders(left, deadline), request_of, read, deadline)
+            return self._requests.by_broker(left, self._requests.leaders(left, deadline), request_of, read, deadline)
 
         return self._requests.settle("deleting records", offsets, attempt, deadline)
 
     def _partitions_of(self, topics: Iterable[str], deadline: float) -> list[TopicPartition]:
         """All partitions of these topics. Raises the error of the first that has none."""
-        response = self._requests.metadata(topics, deadline)
-        for topic in response.topics:
+        names = set(topics)
+        told = [topic for topic in self._requests.metadata(names, deadline).topics if topic.name in names]
+        for topic in told:
             error = _refused(topic, "Metadata")
             if error is not None:
                 raise error
-        return sorted(TopicPartition(t.name or "", p.partition_index) for t in response.topics for p in t.partitions)
+        return sorted(TopicPartition(t.name or "", p.partition_index) for t in told for p in t.partitions)
 
 
 def _creatable(given: Any) -> CreatableTopic:

@@ -113,7 +113,7 @@ class TransactionsAdmin(Subject):
         def attempt(left: list[str]) -> dict[str, TransactionDescription | KafkaException]:
             places = self._requests.coordinators(left, TRANSACTION, deadline)
             return self._requests.by_broker(
-                places, lambda mine: DescribeTransactionsRequest(transactional_ids=mine), read, deadline, splits=True
+                left, places, lambda mine: DescribeTransactionsRequest(transactional_ids=mine), read, deadline, splits=True
             )
 
         return self._requests.settle("describing transactions", names, attempt, deadline)
@@ -138,7 +138,7 @@ class TransactionsAdmin(Subject):
             return found
 
         def attempt(left: list[TopicPartition]) -> dict[TopicPartition, list[ProducerState] | KafkaException]:
-            return self._requests.by_broker(self._requests.leaders(left, deadline), request_of, read, deadline, splits=True)
+            return self._requests.by_broker(left, self._requests.leaders(left, deadline), request_of, read, deadline, splits=True)
 
         return self._requests.settle("describing producers", wanted, attempt, deadline)
 
@@ -192,7 +192,7 @@ class TransactionsAdmin(Subject):
 
         def attempt(left: list[TopicPartition]) -> dict[TopicPartition, KafkaException | None]:
             return self._requests.by_broker(
-                self._requests.leaders(left, deadline), lambda _: WriteTxnMarkersRequest(markers=[marker]), read, deadline
+                left, self._requests.leaders(left, deadline), lambda _: WriteTxnMarkersRequest(markers=[marker]), read, deadline
             )
 
         self._requests.settle("aborting a transaction", [tp], attempt, deadline)
@@ -214,7 +214,7 @@ class TransactionsAdmin(Subject):
                     error = error_for(response.error_code, broker=broker, api="InitProducerId")
                     return {mine[0]: (response.producer_id, response.producer_epoch) if error is None else error}
 
-                outcomes |= self._requests.by_broker({name: places[name]}, _fencing, read, deadline)
+                outcomes |= self._requests.by_broker([name], places, _fencing, read, deadline)
             return outcomes
 
         return self._requests.settle("fencing producers", names, attempt, deadline)

@@ -11,8 +11,9 @@ from gkafka.admin.arguments import check_enum, check_names
 from gkafka.admin.enums import ScramMechanism, known
 from gkafka.admin.requests import Subject
 from gkafka.checks import check_count, check_name
-from gkafka.config import NOT_UTF8, Secret, is_utf8
+from gkafka.config import NOT_UTF8, Secret, is_near, is_utf8
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
+from gkafka.unseen import hide_options
 from gkafka.wire.access import (
     AlterUserScramCredentialsRequest,
     DescribeUserScramCredentialsRequest,
@@ -26,6 +27,7 @@ __all__ = ["ScramCredential", "UsersAdmin", "salted_password"]
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 """What brokers take: org.apache.kafka.common.security.scram.internals.ScramMechanism, and their own bound."""
 SALT_BYTES = 24
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 HASHES = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
 
 
@@ -78,6 +80,7 @@ class UsersAdmin(Subject):
             secret = _secret(password)
         finally:
             del password  # from here on, and in what this raises, nothing that a traceback's variables show
+            user, mechanism = hide_options(user), _hidden(mechanism)
         name, kind = check_name("user", user), _mechanism(mechanism)
         rounds = check_count("iterations", iterations, low=MIN_ITERATIONS, high=MAX_ITERATIONS)
         upsertion = self._requests.aside(_upsertion, name, secret, rounds, kind, _salt(salt))
@@ -134,10 +137,17 @@ def _salt(given: Any) -> bytes:
     return given
 
 
+def _hidden(mechanism: Any) -> Any:
+    """What is nothing like a mechanism may be the password, as what nothing shows."""
+    return Secret(mechanism) if isinstance(mechanism, str) and not is_near(mechanism, MECHANISMS) else hide_options(mechanism)
+
+
 def _mechanism(given: Any) -> ScramMechanism:
+    if isinstance(given, Secret):
+        raise ConfigurationError(f"mechanism, a text of {len(given)} characters: must be {' or '.join(MECHANISMS)}")
     mechanism = check_enum("mechanism", given, ScramMechanism)
     if mechanism is ScramMechanism.UNKNOWN:
-        raise ConfigurationError("mechanism: must be SCRAM-SHA-256 or SCRAM-SHA-512")
+        raise ConfigurationError(f"mechanism: must be {' or '.join(MECHANISMS)}")
     return mechanism
 
 

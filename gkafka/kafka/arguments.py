@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from gkafka.checks import check_flag, check_seconds, check_topic_name
 from gkafka.common import TopicPartition
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
+from gkafka.unseen import told
 
 __all__ = ["check_numbers", "check_partition", "check_partitions", "checking", "flags", "listed", "partitions_of"]
 
@@ -31,7 +32,7 @@ class WrongKindError(IllegalArgumentError, WrongTypeError):
 def listed(name: str, given: Any) -> list[Any]:
     """A list that was given for an argument. A text is none: it would be taken letter by letter."""
     if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
-        shown = f"{name}: a {type(given).__name__}" if name in SECRET else f"{name}={given!r}"
+        shown = f"{name}: a {type(given).__name__}" if name in SECRET else told(name, given)
         raise WrongKindError(f"{shown}: must be a list, also for one")
     return list(given)
 

@@ -256,7 +256,7 @@ def test_a_text_and_a_dict_are_no_lists() -> None:
                 with pytest.raises(IllegalArgumentError, match=rf"^{argument}=.*: must be a list, also for one"):
                     call(bad)  # type: ignore[operator]
         with KafkaConsumer(bootstrap_servers=cluster.bootstrap, handler="threading") as reading:
-            with pytest.raises(WrongTypeError, match=r"^topics=\{'t': 1\}: must be a list of names"):
+            with pytest.raises(WrongTypeError, match=r"^topics=<dict>: must be a list of names"):
                 reading.subscribe({"t": 1})  # type: ignore[arg-type]
             with pytest.raises(AssertionError, match="give either topics or a pattern"):
                 reading.subscribe(None)

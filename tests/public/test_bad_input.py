@@ -11,10 +11,13 @@ import numpy
 import pytest
 
 from gkafka import KafkaClient
+from gkafka.broker import Broker
 from gkafka.checks import check_topic_name
+from gkafka.cluster import Cluster
 from gkafka.config import ClientConfig, build
-from gkafka.connection import SslConfig
+from gkafka.connection import BrokerConnection, SslConfig
 from gkafka.exceptions import ConfigurationError, KafkaException
+from gkafka.handlers import ThreadingHandler
 from gkafka.spark.options import parse
 from gkafka.testing import MockCluster
 from tests.net.certificates import PASS_PHRASE, Certificates
@@ -74,7 +77,7 @@ def refused(call: Callable[[], Any], *words: str) -> None:
         ({"keepalive_idle_s": 10**12}, "keepalive_idle_s="),
         ({"socket_timeout_ms": 10**400}, "socket_timeout_ms="),
         ({"client_id": "\ud800"}, "client_id="),
-        ({"security_protocol": numpy.array([1, 2])}, "security_protocol=array"),
+        ({"security_protocol": numpy.array([1, 2])}, "security_protocol=<ndarray>"),
         ({"security_protocol": Incomparable()}, "security_protocol="),
         ({"socket_options": ("",)}, "socket_options: ''"),
         ({"socket_options": ((1, 2),)}, "socket_options: (1, 2)"),
@@ -487,3 +490,28 @@ def test_whole_numbers_of_other_libraries_are_partitions(handler: str) -> None:
 )
 def test_of_a_spark_option(options: dict[str, str], words: str) -> None:
     refused(lambda: parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t"} | options), words)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("socket_timeout_ms", "x"),
+        ("socket_timeout_ms", -1),
+        ("offsets_channel_socket_timeout_ms", "x"),
+        ("broker_version", "99x"),
+        ("source_port", "x"),
+        ("source_port", 65536),
+        ("source_host", 5),
+    ],
+)
+def test_a_broker_and_a_cluster_refuse_what_a_client_does(option: str, value: Any) -> None:
+    """They were made, and failed with the first connection."""
+    usual = {"socket_timeout_ms": 1000, "offsets_channel_socket_timeout_ms": 1000}
+    with pytest.raises(ConfigurationError, match=f"{option}={value!r}"):
+        Broker(0, "localhost", 1, ThreadingHandler(), **{**usual, option: value})
+    if option.startswith("source_"):
+        with pytest.raises(ConfigurationError, match=f"{option}={value!r}"):
+            BrokerConnection("localhost", 1, **{option: value})
+    else:
+        with pytest.raises(ConfigurationError, match=f"{option}={value!r}"):
+            Cluster("localhost:1", ThreadingHandler(), **{option: value})

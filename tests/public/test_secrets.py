@@ -13,7 +13,13 @@ import pytest
 
 import gkafka
 from gkafka import KafkaClient, SslConfig, jaas, sasloptions
+from gkafka.broker import Broker
+from gkafka.checks import check_count
+from gkafka.cluster import Cluster
+from gkafka.connection import BrokerConnection
+from gkafka.consumer import Consumer
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
+from gkafka.handlers import ThreadingHandler
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, legacy
 from gkafka.kafka.client_async import KafkaClient as VersionClient
 from gkafka.testing import MockCluster, Sasl
@@ -21,6 +27,7 @@ from tests.public.conftest import Connect
 
 OURS = str(Path(gkafka.__file__).parent)
 SECRET = "s3cret-of-alice"
+HALF = SECRET + "\udcff"  # of a file in Latin-1 that was read as UTF-8
 KEY = base64.b64encode(bytes(range(256))).decode()
 SKINS = (KafkaProducer, KafkaConsumer, KafkaAdminClient)
 LEGACY = (
@@ -48,9 +55,16 @@ def _parts(error: BaseException | None) -> Iterator[str]:
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename.startswith(OURS):
-                yield from (f"{name}={value!r}" for name, value in trace.tb_frame.f_locals.items())
+                yield from (f"{name}={_shown(value)}" for name, value in trace.tb_frame.f_locals.items())
             trace = trace.tb_next
         error = error.__cause__ or error.__context__
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except AttributeError:  # of what was not made
+        return f"<{type(value).__name__}>"
 
 
 def failing(call: Callable[[], Any]) -> str:
@@ -272,7 +286,7 @@ def test_kafka_pythons_classes_show_no_password_while_they_live(guarded: MockClu
         made.close()
 
 
-@pytest.mark.parametrize("skin", [*SKINS, KafkaClient, legacy.KafkaClient, legacy.KafkaConsumer])
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient, Consumer, legacy.KafkaClient, legacy.KafkaConsumer])
 def test_what_was_not_made_can_be_shown(skin: Any) -> None:
     """Where a traceback shows the arguments of the call that failed, it is among them."""
     assert skin.__name__ in repr(skin.__new__(skin))
@@ -341,6 +355,49 @@ def test_pykafkas_ssl_config_shows_no_pass_phrase() -> None:
             pickle.dumps(ours)
 
 
+MADE_WITH_TLS: dict[str, Callable[[Any], object]] = {
+    "BrokerConnection": lambda ssl_config: BrokerConnection("h", 1, ssl_config=ssl_config),
+    "Broker": lambda ssl_config: Broker(0, "h", 1, ThreadingHandler(), 1000, 1000, ssl_config=ssl_config),
+    "Cluster": lambda ssl_config: Cluster("h:1", ThreadingHandler(), ssl_config=ssl_config),
+    "KafkaClient": lambda ssl_config: KafkaClient("h:1", handler="threading", ssl_config=ssl_config),
+}
+
+
+@pytest.mark.parametrize("made", MADE_WITH_TLS)
+@pytest.mark.parametrize(
+    "given", [{"password": SECRET}, SECRET, SECRET.encode(), (SECRET,), Shows()], ids=lambda given: type(given).__name__
+)
+def test_what_is_no_ssl_config_is_refused_by_all_that_take_one_and_not_shown(made: str, given: Any) -> None:
+    """A dict was an AttributeError, with the pass phrase in the variables."""
+    told = failing(lambda: MADE_WITH_TLS[made](given))
+    assert SECRET not in told
+    assert f"ssl_config: must be a gkafka.connection.SslConfig, not {type(given).__name__}" in told
+
+
+@pytest.mark.parametrize(
+    "given", [b"\xff" + SECRET.encode(), HALF, [SECRET], {"password": SECRET}, Shows()], ids=lambda given: type(given).__name__
+)
+def test_a_pass_phrase_that_is_no_text_is_not_shown(given: Any) -> None:
+    """It was a UnicodeDecodeError, which holds the bytes."""
+    with pytest.raises(ConfigurationError, match=r"^password: ") as caught:
+        SslConfig("ca.pem", "cert.pem", "key.pem", given)
+    assert SECRET not in told_by(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("made", MADE_WITH_TLS)
+def test_tls_that_cannot_be_used_is_refused_before_anything_connects(made: str) -> None:
+    for wrong, says in (
+        (SslConfig("/no/ca.pem"), "ssl_cafile='/no/ca.pem': there is no such file"),
+        (SslConfig(5), "ssl_cafile=5: must be str, not int"),  # type: ignore[arg-type]
+        (SslConfig("/no/ca.pem", password=SECRET), "ssl_password without ssl_certfile"),
+    ):
+        told = failing(lambda wrong=wrong: MADE_WITH_TLS[made](wrong))  # type: ignore[misc]
+        assert says in told
+        assert SECRET not in told
+
+
 @pytest.mark.parametrize("option", ["ssl_certfile", "ssl_keyfile", "ssl_cafile"])
 @pytest.mark.parametrize("form", ["one line", "lines"])
 def test_a_key_whose_first_line_was_left_out_is_not_taken_for_a_files_name_and_shown(option: str, form: str) -> None:
@@ -370,7 +427,16 @@ def test_a_files_name_that_is_wrong_is_still_shown() -> None:
 
 # -- passwords that others get -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    "wrong", [{"user": ""}, {"mechanism": "ROT13"}, {"iterations": 1}, {"salt": "grains"}, {"password": SECRET.encode()}, {"timeout": -1}]
+    "wrong",
+    [
+        {"user": ""},
+        {"mechanism": "ROT13"},
+        {"mechanism": SECRET},
+        {"iterations": 1},
+        {"salt": "grains"},
+        {"password": SECRET.encode()},
+        {"timeout": -1},
+    ],
 )
 def test_set_user_shows_no_password_when_something_else_is_wrong(connect: Connect, cluster: MockCluster, wrong: dict[str, Any]) -> None:
     admin = connect(cluster).admin()
@@ -487,3 +553,83 @@ def test_the_query_of_a_token_endpoint_is_in_no_repr() -> None:
     url = f"https://h/token?code={SECRET}"
     with KafkaClient("127.0.0.1:1", handler="threading", **ENDPOINT, sasl_oauth_token_endpoint_url=url) as client:
         assert SECRET not in repr(client.cluster.config)
+
+
+# -- a dict of options in place of an argument ---------------------------------------------------------------------------
+CONF = {"bootstrap.servers": "127.0.0.1:1", "sasl.username": "alice", "sasl.password": SECRET}
+"""As confluent-kafka takes them."""
+HINT = "options are given as keyword arguments: **conf"
+
+
+@pytest.mark.parametrize("skin", [KafkaConsumer, legacy.KafkaConsumer])
+@pytest.mark.parametrize("given", [(CONF,), ("t", CONF)], ids=["alone", "beside a topic"])
+def test_options_given_in_place_of_topics_are_not_shown_and_nothing_connects(
+    cluster: MockCluster, skin: Any, given: tuple[Any, ...]
+) -> None:
+    """They were printed with the password, and that after the client had connected to the default host."""
+    told = failing(lambda: skin(*given, bootstrap_servers=cluster.bootstrap, handler="threading"))
+    assert SECRET not in told
+    assert HINT in told
+    assert cluster.connections() == 0
+
+
+def test_nor_are_they_in_subscribe(cluster: MockCluster) -> None:
+    with KafkaConsumer(bootstrap_servers=cluster.bootstrap, handler="threading") as consumer:
+        for given in (CONF, ["t", CONF]):
+            told = failing(lambda given=given: consumer.subscribe(given))  # type: ignore[misc]
+            assert SECRET not in told
+            assert HINT in told
+
+
+def test_options_given_in_place_of_an_argument_are_not_shown(connect: Connect, cluster: MockCluster) -> None:
+    client = connect(cluster)
+    topic = client.topics["t"]
+    calls: list[Callable[[], Any]] = [
+        lambda: client.get_consumer("t", CONF),  # type: ignore[arg-type]
+        lambda: topic.get_simple_consumer(CONF),  # type: ignore[arg-type]
+        lambda: topic.get_simple_consumer("g", CONF),  # type: ignore[arg-type]
+        lambda: topic.get_balanced_consumer(CONF),  # type: ignore[arg-type]
+        lambda: topic.get_balanced_consumer("g", CONF),  # type: ignore[arg-type]
+        lambda: topic.get_producer(CONF),  # type: ignore[arg-type]
+        lambda: client.admin().set_user(CONF, "x"),  # type: ignore[arg-type]
+        lambda: legacy.KafkaClient(cluster.bootstrap, CONF),  # type: ignore[arg-type]
+        lambda: legacy.KafkaClient(cluster.bootstrap, "me", CONF),  # type: ignore[arg-type]
+    ]
+    for call in calls:
+        told = failing(call)
+        assert SECRET not in told
+        assert HINT in told
+    told = failing(lambda: client.get_consumer(CONF))
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize("place", range(1, 10))
+def test_options_given_to_a_client_by_position_are_not_shown(place: int) -> None:
+    given: list[Any] = ["127.0.0.1:1", None, 1000, 1000, False, True, "", None, "0.9.0", False]
+    given[place] = CONF
+    told = failing(lambda: KafkaClient(*given, handler="threading"))
+    assert SECRET not in told
+    assert "must be" in told
+
+
+@pytest.mark.parametrize("skin", [*SKINS, KafkaClient])
+@pytest.mark.parametrize("option", ["client_id", "reconnect_backoff_ms", "security_protocol", "sasl_kerberos_service_name"])
+def test_a_dict_in_place_of_an_option_is_not_shown(skin: Any, option: str) -> None:
+    hosts = {"hosts": "127.0.0.1:1"} if skin is KafkaClient else {"bootstrap_servers": "127.0.0.1:1"}
+    told = failing(lambda: skin(**hosts, handler="threading", **{option: CONF}))
+    assert SECRET not in told
+    assert "dict" in told
+
+
+def test_a_value_that_is_no_text_nor_number_is_told_by_its_type() -> None:
+    for value in ([SECRET], (SECRET,), Shows(), {SECRET}):
+        with pytest.raises(ConfigurationError) as caught:
+            check_count("partition", value)
+        assert str(caught.value).startswith(f"partition=<{type(value).__name__}>: must be a whole number")
+    with pytest.raises(ConfigurationError, match="partition='x': must be a whole number"):
+        check_count("partition", "x")
+
+
+def test_a_password_before_a_clusters_address_is_not_shown() -> None:
+    told = failing(lambda: Cluster(f"u:{SECRET}@h:1", ThreadingHandler()))
+    assert SECRET not in told

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from gkafka.admin import CreatedTopic, PartitionDescription, TopicDescription
 from gkafka.exceptions import KafkaTimeoutError, UnknownTopicOrPartition
-from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, id_of, outcomes_of, text_of, topic_name, with_operations
+from gkafka.kafka.admin.calls import Calls, code_of, id_of, outcomes_of, text_of, topic_name, with_operations
 from gkafka.kafka.admin.config_resource import ConfigSourceType
 from gkafka.kafka.admin.new_topic import native_topics
 from gkafka.kafka.arguments import listed
@@ -67,11 +67,13 @@ class TopicCalls(Calls):
         Raises UnknownTopicOrPartitionError, TopicDeletionDisabledError, ...
         """
         within = self._within(timeout_ms)
-        names = self._names(topics, within)
-        told = outcomes_of(self._admin.delete_topics, names, timeout=within)
+        wanted = listed("topics", topics)
+        names = self._names(wanted, within)
+        # By the ids themselves: whoever tells the names must not choose what the controller is asked to delete.
+        told = outcomes_of(self._admin.delete_topics, [one if isinstance(one, UUID) else topic_name(one) for one in wanted], timeout=within)
         if raise_errors:
             told.raise_first()
-        return {"topics": [_deleted(name, told) for name in names]}
+        return {"topics": [_deleted(name, told.of(one)) for one, name in zip(wanted, names, strict=True)]}
 
     def list_topics(self) -> list[str]:
         """The names of all topics, those that the brokers keep for themselves included."""
@@ -121,8 +123,7 @@ def _created(name: str, outcome: Any) -> dict[str, Any]:
     return shown
 
 
-def _deleted(name: str, told: Outcomes) -> dict[str, Any]:
-    outcome = told.of(name)
+def _deleted(name: str, outcome: Any) -> dict[str, Any]:
     return {
         "name": name,
         "topic_id": id_of(outcome) if isinstance(outcome, UUID) else None,

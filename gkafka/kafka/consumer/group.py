@@ -46,6 +46,7 @@ from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
 from gkafka.subscribing import Awaited
+from gkafka.unseen import hide_options, refused
 
 if TYPE_CHECKING:
     from gkafka.consumer import Consumer  # loaded by client.get_consumer(): whoever only imports this class starts without it
@@ -73,6 +74,8 @@ class KafkaConsumer:
 
     def __init__(self, *topics: str, **configs: Any) -> None:
         self._closed = True  # until it is complete
+        topics = tuple(hide_options(topics))
+        _names(topics)
         configs = hide_secrets(configs, self.DEFAULT_CONFIG)
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()", measured=True)
         check_options(self.config)
@@ -147,13 +150,8 @@ class KafkaConsumer:
         self._check_open()
         if self._assigned:
             raise IllegalStateError("subscribe() after assign(): call unsubscribe() first")
-        if isinstance(topics, str):
-            raise WrongTypeError(f"topics={topics!r}: must be a list of names")
-        if isinstance(topics, Mapping) or not (topics is None or isinstance(topics, Iterable)):
-            raise WrongTypeError(f"topics={topics!r}: must be a list of names")
-        names = [] if topics is None else list(topics)
-        if any(not isinstance(name, (str, bytes)) for name in names):
-            raise WrongTypeError(f"topics={names!r}: must be a list of names")
+        topics = hide_options(topics)
+        names = _names(topics)
         if bool(names) == (pattern is not None):
             raise ImpossibleState(f"subscribe(topics={names!r}, pattern={pattern!r}): give either topics or a pattern")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
@@ -617,3 +615,14 @@ def _end_of(taken: list[Any], tp: TopicPartition, start: int) -> int:
         else:
             high = middle
     return high
+
+
+def _names(topics: Any) -> list[Any]:
+    """Names of topics, as they were given."""
+    if isinstance(topics, (str, Mapping)) or not (topics is None or isinstance(topics, Iterable)):
+        raise WrongTypeError(str(refused("topics", topics, "must be a list of names")))
+    names = [] if topics is None else list(topics)
+    for name in names:
+        if not isinstance(name, (str, bytes)):
+            raise WrongTypeError(str(refused("topics", name, "must be a list of names")))
+    return names

@@ -12,6 +12,7 @@ from gkafka.exceptions import ConfigurationError, KafkaTimeoutError, NoBrokersAv
 from gkafka.kafka import options as o
 from gkafka.kafka.errors import IllegalStateError, WrongTypeError
 from gkafka.sasloptions import hide_hosts, hide_secrets
+from gkafka.unseen import hide_options
 
 __all__ = ["CLIENT_NAMES", "KafkaClient", "native_client"]
 
@@ -41,6 +42,7 @@ class KafkaClient:
 
     def __init__(self, hosts: Any, client_id: str | bytes = "kafka-python", timeout: float = 120, **options: Any) -> None:
         options, hosts = hide_secrets(options, OPTIONS, ELSEWHERE), hide_hosts(hosts)
+        client_id, timeout = hide_options(client_id), hide_options(timeout)
         if isinstance(client_id, bytes):
             client_id = client_id.decode()
         patience_s = check_seconds("timeout", timeout, low=0.001)

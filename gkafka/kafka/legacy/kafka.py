@@ -22,6 +22,7 @@ from gkafka.kafka.legacy.common import ConsumerTimeout, KafkaMessage, start_of
 from gkafka.kafka.legacy.reading import Reader, ends_of
 from gkafka.kafka.legacy.triggers import Triggers, check_every
 from gkafka.sasloptions import hide_secrets
+from gkafka.unseen import hide_options, refused
 
 __all__ = ["KafkaConsumer", "OffsetsStruct"]
 
@@ -100,6 +101,9 @@ class KafkaConsumer:
 
     def __init__(self, *topics: Any, **configs: Any) -> None:
         configs = hide_secrets(configs, self.DEFAULT_CONFIG)
+        topics = tuple(map(_hidden, topics))
+        for form in topics:
+            list(_places(form))  # before anything connects
         self._client: native.KafkaClient | None = None
         self._reader: Reader | None = None
         self._triggers: Triggers | None = None
@@ -169,6 +173,7 @@ class KafkaConsumer:
         what is not there.
         """
         client = self._opened()
+        topics = tuple(map(_hidden, topics))
         given: dict[TopicPartition, int | None] = {}
         for form in topics:
             for topic, partition, offset in _places(form):
@@ -340,6 +345,11 @@ class KafkaConsumer:
         self.close()
 
 
+def _hidden(form: Any) -> Any:
+    """A dict in which a text stands for partitions, as those of options are, as what nothing shows."""
+    return hide_options(form) if isinstance(form, dict) and any(isinstance(one, (str, bytes)) for one in form.values()) else form
+
+
 def _places(form: Any) -> Iterator[tuple[str, int | None, int | None]]:
     """(topic, partition or None for all of them, offset or None) of one argument."""
     if isinstance(form, (str, bytes)):
@@ -356,7 +366,7 @@ def _places(form: Any) -> Iterator[tuple[str, int | None, int | None]]:
             else:
                 yield _place(key, value)
     else:
-        raise WrongTypeError(f"topic {form!r}: must be {FORMS}")
+        raise WrongTypeError(str(refused("topic", form, f"must be {FORMS}")))
 
 
 def _place(topic: Any, partition: Any, offset: Any = None) -> tuple[str, int, int | None]:
