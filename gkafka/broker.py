@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -288,13 +289,24 @@ class Broker(BrokerCalls):
         channel.send(request, on_done, timeout_s=timeout_s, max_version=max_version, expects_response=expects_response)
         return channel
 
-    def call(self, role: object, request: Any, *, timeout_s: float | None = None, max_version: int | None = None) -> Any:
-        """Send and wait for the answer. timeout_s: seconds, None: the role's socket timeout. Raises the error there was."""
+    def call(
+        self,
+        role: object,
+        request: Any,
+        *,
+        timeout_s: float | None = None,
+        max_version: int | None = None,
+        around: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> Any:
+        """Send and wait for the answer. timeout_s: seconds, None: the role's socket timeout. around: the request is sent inside of it, and nothing but
+        that; what it raises keeps it from being sent. Raises the error there was."""
         self._handler.check_fork()
         self._handler.checkpoint()  # the first request of a kind takes some ms: those of many greenlets are not made in one go
         if timeout_s is None:
             timeout_s = (self._offsets_timeout_ms if role == OFFSETS else self._socket_timeout_ms) / 1000
-        future = self.channel(role).request(request, timeout_s=timeout_s, max_version=max_version)
+        channel = self.channel(role)
+        with around():
+            future = channel.request(request, timeout_s=timeout_s, max_version=max_version)
         return future.result(timeout_s + 1.0)
 
     @property

@@ -676,13 +676,9 @@ class Cluster:
         now = self._handler.monotonic()
         until = now + max(0.001, min(self.config.offsets_channel_socket_timeout_ms / 1000, deadline - now))
         try:
-            channel = broker.channel(OFFSETS)
-            channel.wait_open(until)
-            self._handler.checkpoint()  # as Broker.call() has it: not between the beginning of `around` and the request
-            with around():
-                timeout_s = max(0.001, until - self._handler.monotonic())
-                future = channel.request(request, timeout_s=timeout_s, max_version=max_version)
-            return future.result(timeout_s + 1.0), address_of(broker)
+            broker.channel(OFFSETS).wait_open(until)
+            timeout_s = max(0.001, until - self._handler.monotonic())
+            return broker.call(OFFSETS, request, timeout_s=timeout_s, max_version=max_version, around=around), address_of(broker)
         except KafkaException:
             self.forget_coordinator(group)
             raise

@@ -34,7 +34,7 @@ from gkafka.nativeconsumer import NativeConsumer
 from gkafka.progress import Progress
 from gkafka.records.columns import COLUMNS, arrow_schema, check_columns
 from gkafka.sharing import Share, check_group_options
-from gkafka.subscribing import PATIENCE_S, Subscription
+from gkafka.subscribing import Subscription, look_for
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -136,8 +136,8 @@ class Consumer:
     def _absent(self, given: Collection[TopicPartition], deadline: float, may_wait: bool) -> list[TopicPartition]:
         """Which of the partitions are not there (yet). Unless they may be waited for, an error says so of the first."""
         topics = {tp.topic for tp in given}
-        if may_wait and topics:
-            self._cluster.look_for_topics(topics, PATIENCE_S if self._cluster.config.auto_create_topics else 0.0)
+        if may_wait:
+            look_for(self._cluster, topics)
             known = {topic: self._cluster.metadata.topic(topic) for topic in topics}
         else:
             known = {topic: self._cluster.wait_for_topic(topic, deadline) for topic in topics}
@@ -148,10 +148,9 @@ class Consumer:
             (topic, partition), has = never[0], there[never[0].topic]
             text = f"topic {topic!r} has no partition {partition}" + (f": it has {min(has)} to {max(has)}" if has else "")
             raise ConfigurationError(text, topic=topic, partition=partition)
-        if absent:
-            log.warning(
-                "assign(): there is no %s; what is not there is read as soon as it is", ", ".join(f"{t}-{p}" for t, p in absent[:5])
-            )
+        for topic, partition in absent:
+            if there[topic]:
+                log.warning("topic %r has no partition %d; it is read as soon as it is there", topic, partition)
         return absent
 
     def _subscribe(self) -> None:

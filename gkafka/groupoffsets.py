@@ -56,7 +56,7 @@ class GroupOffsets:
             raise ConfigurationError("this needs a consumer group: give group= (consumer_group= to pykafka's)")
         return self._group
 
-    def next_number(self, _: object = None) -> int:
+    def next_number(self) -> int:
         """Of a commit that is about to come. It is of no account before that comes, so none need come."""
         return next(self._numbers)
 
@@ -78,8 +78,8 @@ class GroupOffsets:
         outcome: Outcome | None = None,
     ) -> None:
         """Commit offsets: the next ones to consume. number: its next_number(), if that was asked for before. epochs: of the leaders that wrote what
-        stands before them, by which whoever goes on there learns of a log that was cut (KIP-320). tries: None is until timeout_s. allowed: may it still be committed? Asked before each try.
-        topic_ids: of the topics that the offsets belong to, where they are known. notes: texts that the group keeps with offsets. outcome: is told
+        stands before them, by which whoever goes on there learns of a log that was cut (KIP-320). tries: None is until timeout_s. allowed: may it still
+        be committed? Asked before each try. topic_ids: of the topics that the offsets belong to, where they are known. notes: texts that the group keeps with offsets. outcome: is told
         what became of each partition.
 
         A later call's offset of a partition is never taken back. If the group has it, nothing of this call's is sent any more for that partition. If it

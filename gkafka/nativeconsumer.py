@@ -727,7 +727,7 @@ class NativeConsumer:
         with self._lock:
             here, current, ids = self.positions(), self.epochs(), {tp: q.position.topic_id for tp, q in self._driver.queues.items()}
             given = self._before_work(here.copy()) if offsets is None else dict(offsets)
-            number = self._offsets.next_number(given)  # in here: of two commits the one that stands further is the later one
+            number = self._offsets.next_number()  # in here: of two commits the one that stands further is the later one
         known = {tp: current[tp] for tp, offset in given.items() if here.get(tp) == offset}
         self._offsets.commit(given, number=number, epochs={**(epochs or {}), **known}, topic_ids=ids, **how)
 

@@ -180,7 +180,7 @@ class SimpleConsumer:
         return ids
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_topic"):  # where a traceback shows the arguments of a call that failed
+        if not hasattr(self, "_group"):  # where a traceback shows the arguments of a call that failed
             return f"<{type(self).__name__} that was not made>"
         group = self._group or None
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (topic={self._topic.name}, consumer_group={group})>"
@@ -444,7 +444,8 @@ class SimpleConsumer:
         """Go on from other offsets; (partition, timestamp or offset) pairs, None is auto_offset_reset for all.
 
         The value is EITHER a timestamp in ms, from 1,000,000,000,000 (2001) on: the first message that is not older, or the end of the log behind the last
-        one (-2 earliest, -1 latest, or another special time of newer brokers; the end where there is nothing of the kind); OR the new offset itself. What is given stands as the next offset to consume.
+        one (-2 earliest, -1 latest, or another special time of newer brokers; the end where there is nothing of the kind); OR the new offset itself.
+        What is given stands as the next offset to consume.
         Raises OffsetRequestFailedError if the look-up fails.
         """
         engine = self._running_engine()

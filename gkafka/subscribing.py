@@ -14,7 +14,7 @@ from gkafka.exceptions import ConfigurationError
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
 
-__all__ = ["PATIENCE_S", "Awaited", "Subscription"]
+__all__ = ["Awaited", "Subscription", "look_for"]
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +51,7 @@ class Subscription:
             self._cluster.update()
             self._listed_at = self._handler.monotonic()
         if self._is_patient:
-            makes = self._cluster.config.auto_create_topics
-            for error in self._cluster.look_for_topics(self._names, PATIENCE_S if makes else 0.0):
-                log.warning("%s; it is read as soon as it is there", error)
+            look_for(self._cluster, self._names)
             return
         for name in self._names:
             self._cluster.wait_for_topic(name)
@@ -100,6 +98,12 @@ class Subscription:
         """How many partitions each known topic has."""
         metadata = self._cluster.metadata
         return {name: len(info.partitions) for name in self.topics() if (info := metadata.topic(name)) is not None}
+
+
+def look_for(cluster: Cluster, names: Iterable[str]) -> None:
+    """Have those of the topics known that are there, or are made because somebody asks for them; the log tells of the others."""
+    for error in cluster.look_for_topics(names, PATIENCE_S if cluster.config.auto_create_topics else 0.0):
+        log.warning("%s; it is read as soon as it is there", error)
 
 
 def _read(given: Any) -> tuple[list[str], re.Pattern[str] | None]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["hide_options", "refused", "told", "unseen"]
+__all__ = ["hide_options", "refusal", "refused", "told", "unseen"]
 
 SHOWN = (str, bytes, Number, Enum, os.PathLike, type, type(None))
 AS_KEYWORDS = "; options are given as keyword arguments: **conf"
@@ -45,7 +45,12 @@ def told(name: str, value: Any) -> str:
 
 def refused(name: str, value: Any, rule: str) -> ConfigurationError:
     """The error that tells what an argument is, and by what rule it is wrong."""
-    return ConfigurationError(f"{told(name, value)}: {rule}{AS_KEYWORDS if _holds_options(value) else ''}")
+    return ConfigurationError(refusal(name, value, rule))
+
+
+def refusal(name: str, value: Any, rule: str) -> str:
+    """Its text, for errors of other classes."""
+    return f"{told(name, value)}: {rule}{AS_KEYWORDS if _holds_options(value) else ''}"
 
 
 def _is_shown(value: Any) -> bool:

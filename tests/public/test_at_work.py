@@ -87,6 +87,15 @@ def full(consumer: Any, run: Runner) -> None:
     run.until(lambda: consumer._engine.buffered() == WORTH)
 
 
+def at_work(client: KafkaClient, run: Runner, kind: str, slow: Slow, **options: Any) -> tuple[Any, Any]:
+    """A consumer, and a call of it that has taken ten records and stands in the first of the deserializer's slow ones."""
+    consumer = make(client, kind, slow, **options)
+    full(consumer, run)
+    worker = run.aside(lambda: outcome(consumer, 10))
+    run.until(next(iter(slow.entered.values())).is_set)
+    return consumer, worker
+
+
 @pytest.fixture
 def filled(client: KafkaClient) -> KafkaClient:
     fill(client, [b"%d" % n for n in range(WORTH)])
@@ -98,10 +107,7 @@ def test_of_two_that_fail_the_later_one_takes_nobody_over_the_earlier(
 ) -> None:
     slow = Slow(filled, 5, 15)
     slow.fails = {5, 15}
-    consumer = make(filled, kind, slow)
-    full(consumer, run)
-    first = run.aside(lambda: outcome(consumer, 10))
-    run.until(slow.entered[5].is_set)
+    consumer, first = at_work(filled, run, kind, slow)
     second = run.aside(lambda: outcome(consumer, 10))
     run.until(slow.entered[15].is_set)
     slow.may_go_on[5].set()
@@ -138,10 +144,7 @@ def test_a_failure_while_another_stops_is_committed_over_by_nobody(
 ) -> None:
     slow = Slow(filled, 0)
     slow.fails = {0}
-    consumer = make(filled, kind, slow)
-    full(consumer, run)
-    worker = run.aside(lambda: outcome(consumer, 10))
-    run.until(slow.entered[0].is_set)
+    consumer, worker = at_work(filled, run, kind, slow)
     stop, told = consumer._engine.stop, []
 
     def stop_while_it_fails() -> None:
@@ -159,10 +162,7 @@ def test_what_is_at_work_when_another_stops_is_not_handed_out_and_comes_to_whoev
     filled: KafkaClient, cluster: MockCluster, run: Runner, kind: str
 ) -> None:
     slow = Slow(filled, 5)
-    consumer = make(filled, kind, slow)
-    full(consumer, run)
-    worker = run.aside(lambda: outcome(consumer, 10))
-    run.until(slow.entered[5].is_set)
+    consumer, worker = at_work(filled, run, kind, slow)
     ending = run.aside(consumer.stop)
     run.sleep(0.2)
     slow.may_go_on[5].set()
@@ -199,10 +199,7 @@ def test_where_the_application_has_sought_meanwhile_nobody_goes_back_to(
 ) -> None:
     slow = Slow(filled, 5)
     slow.fails = {5} if fails else set()
-    consumer = make(filled, "assigned", slow)
-    full(consumer, run)
-    worker = run.aside(lambda: outcome(consumer, 10))
-    run.until(slow.entered[5].is_set)
+    consumer, worker = at_work(filled, run, "assigned", slow)
     consumer.seek(T0, 15)
     consumer.commit()
     assert committed(cluster) == 15
@@ -238,10 +235,7 @@ def test_a_partition_that_goes_and_comes_back_is_not_committed_back(filled: Kafk
     """Another member has consumed and committed meanwhile; the call that was at work on it fails later."""
     slow = Slow(filled, 5)
     slow.fails = {5}
-    consumer = make(filled, "member", slow)
-    full(consumer, run)
-    worker = run.aside(lambda: outcome(consumer, 10))
-    run.until(slow.entered[5].is_set)
+    consumer, worker = at_work(filled, run, "member", slow)
     engine: NativeConsumer = consumer._engine
     engine.remove([T0])
     engine.add({T0: 15})
@@ -257,10 +251,7 @@ def test_a_partition_that_goes_and_comes_back_is_not_committed_back(filled: Kafk
 def test_a_failure_in_a_partition_that_is_being_given_up_is_committed_over_by_nobody(filled: KafkaClient, run: Runner) -> None:
     slow = Slow(filled, 5)
     slow.fails = {5}
-    consumer = make(filled, "member", slow, auto_commit=False)
-    full(consumer, run)
-    worker = run.aside(lambda: outcome(consumer, 10))
-    run.until(slow.entered[5].is_set)
+    consumer, worker = at_work(filled, run, "member", slow, auto_commit=False)
     engine: NativeConsumer = consumer._engine
     assert engine.remove([T0])[T0][0] == 10
     assert engine.not_at_work({T0: 10}) == {T0: 0}

@@ -94,7 +94,7 @@ def test_a_later_one_that_certainly_changed_nothing_is_of_no_account(
 def test_a_number_without_a_commit_is_of_no_account(cluster: MockCluster, offsets: GroupOffsets, slow: Slow) -> None:
     """Whoever took it was interrupted."""
     earlier = slow()
-    offsets.next_number({T0: 100})
+    offsets.next_number()
     earlier.result()
     assert committed(cluster) == 50
 

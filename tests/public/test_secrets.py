@@ -22,6 +22,7 @@ from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaExce
 from gkafka.handlers import ThreadingHandler
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, legacy
 from gkafka.kafka.client_async import KafkaClient as VersionClient
+from gkafka.simpleconsumer import SimpleConsumer
 from gkafka.testing import MockCluster, Sasl
 from tests.public.conftest import Connect
 
@@ -290,6 +291,13 @@ def test_kafka_pythons_classes_show_no_password_while_they_live(guarded: MockClu
 def test_what_was_not_made_can_be_shown(skin: Any) -> None:
     """Where a traceback shows the arguments of the call that failed, it is among them."""
     assert skin.__name__ in repr(skin.__new__(skin))
+
+
+def test_nor_does_it_matter_how_far_a_simple_consumer_came() -> None:
+    """Its group is looked at when its topic is there already."""
+    half = SimpleConsumer.__new__(SimpleConsumer)
+    half._topic = object()  # type: ignore[assignment]
+    assert "SimpleConsumer that was not made" in repr(half)
 
 
 @pytest.mark.parametrize("skin", LEGACY, ids=["client", "version client"])

@@ -46,7 +46,7 @@ from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
 from gkafka.subscribing import Awaited
-from gkafka.unseen import hide_options, refused
+from gkafka.unseen import hide_options, refusal
 
 if TYPE_CHECKING:
     from gkafka.consumer import Consumer  # loaded by client.get_consumer(): whoever only imports this class starts without it
@@ -438,7 +438,8 @@ class KafkaConsumer:
         """Commit what was handed out, or {TopicPartition: OffsetAndMetadata}: the next offset to consume. Returns when it is done.
 
         Raises CommitFailedError for partitions of subscribed topics that are not this member's, or not any more, other KafkaErrors for what cannot be
-        mended. timeout_ms: None is request_timeout_ms. Without subscribe() and assign() nothing was handed out; offsets that are given are committed for a group without members.
+        mended. timeout_ms: None is request_timeout_ms. Without subscribe() and assign() nothing was handed out; offsets that are given are committed
+        for a group without members.
         """
         consumer = self._committing()
         timeout_s = self._seconds(timeout_ms)
@@ -620,9 +621,9 @@ def _end_of(taken: list[Any], tp: TopicPartition, start: int) -> int:
 def _names(topics: Any) -> list[Any]:
     """Names of topics, as they were given."""
     if isinstance(topics, (str, Mapping)) or not (topics is None or isinstance(topics, Iterable)):
-        raise WrongTypeError(str(refused("topics", topics, "must be a list of names")))
+        raise WrongTypeError(refusal("topics", topics, "must be a list of names"))
     names = [] if topics is None else list(topics)
     for name in names:
         if not isinstance(name, (str, bytes)):
-            raise WrongTypeError(str(refused("topics", name, "must be a list of names")))
+            raise WrongTypeError(refusal("topics", name, "must be a list of names"))
     return names

@@ -22,7 +22,7 @@ from gkafka.kafka.legacy.common import ConsumerTimeout, KafkaMessage, start_of
 from gkafka.kafka.legacy.reading import Reader, ends_of
 from gkafka.kafka.legacy.triggers import Triggers, check_every
 from gkafka.sasloptions import hide_secrets
-from gkafka.unseen import hide_options, refused
+from gkafka.unseen import hide_options, refusal
 
 __all__ = ["KafkaConsumer", "OffsetsStruct"]
 
@@ -366,7 +366,7 @@ def _places(form: Any) -> Iterator[tuple[str, int | None, int | None]]:
             else:
                 yield _place(key, value)
     else:
-        raise WrongTypeError(str(refused("topic", form, f"must be {FORMS}")))
+        raise WrongTypeError(refusal("topic", form, f"must be {FORMS}"))
 
 
 def _place(topic: Any, partition: Any, offset: Any = None) -> tuple[str, int, int | None]:
