@@ -118,7 +118,9 @@ class ProducerDriver:
         self._id_sent: object = None
         self._beat = 0.0
         self._flying: list[Outgoing] = []
-        self._carriers: dict[int, Channel] = {}  # id of one that flies -> the connection it was handed to
+        self._carriers: dict[
+            int, tuple[Channel, Any]
+        ] = {}  # id of one that flies -> the connection it was handed to, and whom that will tell
         self._look_at = 0.0
         self._answers: deque[tuple[Outgoing, Any, KafkaException | None]] = deque()  # to what flies, not taken in yet
         self._half_taken = False
@@ -225,6 +227,8 @@ class ProducerDriver:
         now = self._beat = self._handler.monotonic()
         metadata, sender, alone = self._cluster.metadata, self.sender, None
         due = metadata.due(now)
+        if self._flying and sender.is_overdue(now):
+            self._take_back(now)
         with self.lock:
             if due > now and not sender.ended:
                 alone = sender.send_alone(now, self._ready_at)
@@ -355,16 +359,28 @@ class ProducerDriver:
                 return
         request = self.sender.request(outgoing)
         self._undo = partial(self._cut_off, outgoing, channel)
-        self._carriers[id(outgoing)] = channel
+        on_done = partial(self._on_answer, outgoing)
+        self._carriers[id(outgoing)] = channel, on_done
         self._flying.append(outgoing)
         channel.send(
             request,
-            partial(self._on_answer, outgoing),
+            on_done,
             timeout_s=self._config.request_timeout_ms / 1000,
             max_version=self.sender.newest_produce,
             expects_response=self._acks != 0,
         )
         self._undo = None
+
+    def _take_back(self, now: float) -> None:
+        """What is late and still waits for its connection goes no more, and so is certainly not written. All that waits beside it is taken back, to
+        be sent again: it may share the request, and what comes after it has the next numbers.
+        """
+        flying = [(outgoing, carrier) for outgoing in list(self._flying) if (carrier := self._carriers.get(id(outgoing))) is not None]
+        late = [carrier[0] for outgoing, carrier in flying if any(self.sender.is_late(batch, now) for batch in outgoing.batches)]
+        for outgoing, (channel, on_done) in flying:
+            if channel in late and (error := channel.withdraw(on_done)) is not None:
+                self._answers.append((outgoing, None, error))
+        self._take_in()
 
     def _doubt(self, channel: Any, failed: list[tuple[Batch, KafkaException]]) -> KafkaException | None:
         """What all of a request fail with if a broker may only have been taken for one that is too old for them."""
@@ -464,7 +480,7 @@ class ProducerDriver:
         for outgoing in list(self._flying) if self._acks else ():  # without an answer nothing comes to be read
             if outgoing.batches[0] is batch and len(outgoing.batches) == 1:
                 carrier = self._carriers.get(id(outgoing))
-                return carrier is not None and carrier.read_until(lambda: batch.done, deadline)
+                return carrier is not None and carrier[0].read_until(lambda: batch.done, deadline)
         return False
 
     def end_with(self, fatal: KafkaException) -> None:
@@ -573,7 +589,7 @@ class ProducerDriver:
         told = [id(outgoing) for outgoing, _, _ in self._answers]
         for outgoing in list(self._flying):
             carrier = self._carriers.get(id(outgoing))
-            if carrier is not None and carrier.is_done and id(outgoing) not in told:
+            if carrier is not None and carrier[0].is_done and id(outgoing) not in told:
                 error = SocketDisconnectedError("a worker was interrupted while it took the answer", broker=outgoing.broker_id)
                 self._answers.append((outgoing, None, error))
 

@@ -29,6 +29,7 @@ __all__ = [
     "MECHANISMS",
     "check_sasl",
     "has_user",
+    "hide_configs",
     "hide_hosts",
     "hide_mistaken",
     "hide_secrets",
@@ -178,6 +179,23 @@ def hide_extensions(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value if value is None else unseen(value)
     return {name: Secret(one) if isinstance(one, str) else unseen(one) for name, one in value.items()}
+
+
+def hide_configs(values: Any) -> Any:
+    """Values by name, as brokers and topics get them, with those of names like a secret's as Secrets. What is no mapping stays as it is."""
+    return {name: _hidden_config(name, value) for name, value in values.items()} if isinstance(values, Mapping) else values
+
+
+def _hidden_config(name: Any, value: Any) -> Any:
+    if not isinstance(name, str) or LIKE_A_SECRET.search(name.replace(".", "_").replace("-", "_")) is None:
+        return value
+    if type(value) is tuple:  # kafka-python's, with what is to be done with the value first
+        return tuple(one if isinstance(one, (int, type(None))) else _hidden_config(name, one) for one in value)
+    if type(value) is bytes:
+        value = value.decode(errors="surrogateescape")  # halves of characters are refused; a UnicodeDecodeError would hold the bytes
+    if type(value) is str:
+        return Secret(value)
+    return value if value is None or isinstance(value, (str, int, float)) else unseen(value)
 
 
 def has_user(text: str) -> bool:

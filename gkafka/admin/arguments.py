@@ -6,8 +6,9 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from gkafka.checks import check_count, check_mapping, check_name, check_partition, check_text, check_topic_name
+from gkafka.checks import MAX_STRING, check_count, check_mapping, check_name, check_partition, check_text, check_topic_name
 from gkafka.common import TopicPartition
+from gkafka.config import NOT_UTF8, Secret, is_utf8
 from gkafka.exceptions import ConfigurationError
 from gkafka.unseen import refused
 
@@ -73,7 +74,13 @@ def check_configs(name: str, given: Any) -> dict[str, str]:
 
 
 def check_config_value(name: str, value: Any) -> str:
-    """A configuration's value as text."""
+    """A configuration's value as text. A Secret stays one."""
+    if isinstance(value, Secret):
+        if not is_utf8(value):
+            raise ConfigurationError(f"{name}: {NOT_UTF8}")
+        if len(value.encode()) > MAX_STRING:
+            raise ConfigurationError(f"{name}: must hold {MAX_STRING} bytes or fewer")
+        return value
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else check_text(name, value)

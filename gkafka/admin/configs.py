@@ -10,6 +10,7 @@ from gkafka.admin.enums import ConfigResourceType, ConfigSource, known
 from gkafka.admin.requests import Subject
 from gkafka.checks import check_count, check_mapping, check_name, check_text, check_topic_name
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
+from gkafka.sasloptions import hide_configs
 from gkafka.wire.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -118,6 +119,7 @@ class ConfigsAdmin(Subject):
         A value of None goes back to the default; Append("a,b") and Subtract("a,b") change lists. validate_only: only say whether it could be.
         Item errors: InvalidConfig, InvalidRequest, UnknownTopicOrPartition, PolicyViolation, ...
         """
+        changes = _hidden(changes)
         wanted = {
             _resource(resource): [_change(key, value) for key, value in check_mapping("changes", of, '{"retention.ms": "60000"}').items()]
             for resource, of in check_mapping("changes", changes, '{("topic", "orders"): {"retention.ms": "60000"}}').items()
@@ -140,6 +142,7 @@ class ConfigsAdmin(Subject):
 
         Errors as of alter_configs().
         """
+        configs = _hidden(configs)
         wanted = {
             _resource(resource): [AlterableConfig(name=key, value=value) for key, value in check_configs("configs", of).items()]
             for resource, of in check_mapping("configs", configs, '{("topic", "orders"): {"retention.ms": "60000"}}').items()
@@ -176,6 +179,11 @@ class ConfigsAdmin(Subject):
                 missing = ConfigurationError(f"broker {resource.name} is not in the cluster, which has {there}")
                 places[resource] = brokers.get(int(resource.name), missing)
         return places
+
+
+def _hidden(given: Any) -> Any:
+    """Passwords, and what else nothing may show, as Secrets: from here on no variable shows them, nor does a request."""
+    return {resource: hide_configs(of) for resource, of in given.items()} if isinstance(given, Mapping) else given
 
 
 def _resource(given: Any) -> ConfigResource:

@@ -164,7 +164,7 @@ class Sender:
 
         ready_at: broker id -> when its connection may be tried (after a failure it may not be for a while).
         """
-        settled = self._expire(now) if self._is_overdue(now) else []
+        settled = self._expire(now) if self.is_overdue(now) else []
         if self.transaction is not None and self.transaction.drops_unsent:
             settled += self._drop_unsent(self.transaction)
         ask = self.transaction is None and bool(self.accumulator.unsettled) and self.numbering.wants_id(now)
@@ -397,11 +397,10 @@ class Sender:
             queue.on_wire.remove(batch)
         except ValueError:
             return None  # its delivery timeout passed while it was under way: it is settled already
-        if isinstance(error, NOT_SENT):
+        unsent = error is not None and (error.never_sent or isinstance(error, NOT_SENT))
+        if unsent:
             batch.extra.unsent += 1
-        if error is not None and (
-            isinstance(error, NOT_SENT) or (isinstance(error, BrokerError) and not isinstance(error, self._maybe_written))
-        ):
+        if unsent or (isinstance(error, BrokerError) and not isinstance(error, self._maybe_written)):
             batch.extra.persisted = batch.extra.before  # this try did not write it: no connection was made, or the broker refused
         if error is None or isinstance(error, DuplicateSequenceNumber):
             if queue.retry.failures:
@@ -474,6 +473,8 @@ class Sender:
             )
         elif error.retriable and now >= batch.created + self._delivery_timeout_s:
             text = f"{self._too_late(batch)}: {error}"
+            if error.never_sent and batch.extra.refused is not None:
+                text += f"; the last try: {batch.extra.refused}"
         else:
             return error
         return type(error)(text, topic=batch.topic, partition=batch.partition, broker=error.broker, api="Produce")
@@ -571,7 +572,12 @@ class Sender:
             queue.pending.remove(batch)
         return queue
 
-    def _is_overdue(self, now: float) -> bool:
+    def is_late(self, batch: Batch, now: float) -> bool:
+        """Has its delivery timeout passed?"""
+        return now >= batch.created + self._delivery_timeout_s
+
+    def is_overdue(self, now: float) -> bool:
+        """Has that of any?"""
         for batch in self.accumulator.unsettled:
             return now >= batch.created + self._delivery_timeout_s
         return False

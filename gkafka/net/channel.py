@@ -13,6 +13,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from copy import copy
 from math import inf
 from typing import Any, TypeAlias
 
@@ -223,7 +224,7 @@ class Channel:
                     if timeout_s < self._wait_s * 10:
                         self._wait_s = max(SHORTEST_WAIT_S, timeout_s / 10)
                     if self._closed:
-                        self._outbox.put(Out([], on_done, self._closed_error()))
+                        self._outbox.put(Out([], on_done, self._closed_before()))
                     elif self._sends and not self._is_full(behind=self._backlog):
                         frame = self._number(request, on_done, now, timeout_s, max_version, expects_response)
                     else:
@@ -242,6 +243,15 @@ class Channel:
             self._outbox.wake()
         if not self._started:
             self.start()
+
+    def withdraw(self, on_done: OnDone) -> KafkaTimeoutError | None:
+        """Take a request back that waits for the connection to open, or for room: why it does, and on_done is not called. None: it may have been sent."""
+        with self._lock:
+            for queued in self._backlog if not self._closed else ():
+                if queued.on_done is on_done:
+                    self._backlog.remove(queued)
+                    return self._never_sent(queued, self._handler.monotonic() - queued.at)
+        return None
 
     def request(self, request: Any, *, timeout_s: float, max_version: int | None = None) -> Future:
         """`send` with a future: its result is the response."""
@@ -907,18 +917,20 @@ class Channel:
         for queued in late:
             self._tell(queued.on_done, None, self._never_sent(queued))
 
-    def _never_sent(self, queued: Queued) -> KafkaTimeoutError:
+    def _never_sent(self, queued: Queued, waited_s: float | None = None) -> KafkaTimeoutError:
         api = queued.request.API.name
         why = "the connection did not open"
         if self._opened and (self._limit is None or not self._sends):
             why = "the connection was not authenticated again"
         elif self._opened:
             why = f"max_in_flight_per_connection={self._limit} requests before it were not answered"
-        return KafkaTimeoutError(
-            f"{self.peer}: {api} could not be sent within {queued.timeout_s:g} s: {why}{f' ({self.error})' if self.error else ''}",
+        error = KafkaTimeoutError(
+            f"{self.peer}: {api} could not be sent within {queued.timeout_s if waited_s is None else waited_s:.3g} s: {why}{f' ({self.error})' if self.error else ''}",
             broker=self._about,
             api=api,
         )
+        error.never_sent = True
+        return error
 
     # -- the end
     @property
@@ -927,6 +939,13 @@ class Channel:
 
     def _closed_error(self) -> KafkaException:
         return self.error or SocketDisconnectedError(f"{self.peer}: the connection was closed by the client", broker=self._about)
+
+    def _closed_before(self) -> KafkaException:
+        """The same for a request that never left."""
+        closed = self._closed_error()
+        error = copy(closed)
+        error.__cause__, error.never_sent = closed.__cause__, True
+        return error
 
     def _shut(self, error: KafkaException | None) -> None:
         """Close once: nothing is accepted from here on, everything pending fails, outside the lock."""
@@ -970,7 +989,7 @@ class Channel:
         """Under the lock: whom to tell that the connection is gone, and how. Takes nothing out."""
         failed: Failures = [(entry.token, self._error_of(entry, now)) for entry in self._connection.unanswered]
         failed += [(out.on_done, out.error or (self._closed_error() if out.buffers else None)) for out in self._outbox.outs]
-        failed += [(wait.on_done, self._never_sent(wait) if wait.deadline <= now else self._closed_error()) for wait in self._backlog]
+        failed += [(wait.on_done, self._never_sent(wait) if wait.deadline <= now else self._closed_before()) for wait in self._backlog]
         return failed
 
     def _error_of(self, sent: Sent, now: float) -> KafkaException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from gkafka.exceptions import (
     ProducerStoppedException,
     TopicAuthorizationFailed,
 )
-from gkafka.testing import Close, Delay, Drop, Error, MockCluster
+from gkafka.testing import Close, Delay, Drop, Edit, Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, stored, stored_values
 from tests.public.conftest import Connect
 
@@ -208,6 +209,50 @@ def test_a_record_that_never_left_is_not_persisted_and_is_said_to_be(connect: Co
     producer.produce("t", b"x")
     error = undelivered(producer.flush, LIMIT_S)
     assert [r.persisted for r in error.records] == ["no"]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_record_that_waited_for_a_connection_that_did_not_open_is_not_persisted(
+    connect: Connect, cluster: MockCluster, idempotent: bool
+) -> None:
+    """It was "maybe", and "no answer came", though nobody but ApiVersions was ever asked."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        def elsewhere(_request: Any, answer: Any) -> Any:
+            answer.brokers[0].port = silent.getsockname()[1]
+            return answer
+
+        client = connect(cluster, connect_timeout_ms=300)
+        producer = client.get_producer(delivery_timeout_ms=1000, linger_ms=0, enable_idempotence=idempotent)
+        producer.produce("t", b"0").result(LIMIT_S)
+        cluster.on("Metadata", Edit(elsewhere), times=None)
+        client.update_cluster()
+        cluster.close_connections()
+        delivery = producer.produce("t", b"x")
+        with pytest.raises(KafkaTimeoutError, match="not delivered within 1 s") as caught:
+            delivery.result(LIMIT_S)
+        assert caught.value.persisted == "no"
+        assert stored_values(cluster) == [b"0"]
+        cluster.clear_script()
+    assert producer.produce("t", b"y").result(LIMIT_S).offset == 1
+
+
+def test_a_record_that_waited_for_room_on_a_connection_is_not_persisted(connect: Connect, cluster: MockCluster) -> None:
+    cluster.on("Produce", Drop())
+    client = connect(cluster, max_in_flight_per_connection=1)
+    producer = client.get_producer(delivery_timeout_ms=1500, request_timeout_ms=2000, linger_ms=0)
+    first = producer.produce("t", b"x")
+    while not cluster.count("Produce"):
+        client.handler.sleep(0.01)
+    second = producer.produce("t", b"y")
+    told = []
+    for delivery in (first, second):
+        with pytest.raises(KafkaTimeoutError) as caught:
+            delivery.result(LIMIT_S)
+        told.append(caught.value.persisted)
+    assert told == ["maybe", "no"]
+    assert producer.produce("t", b"z").result(LIMIT_S).offset == 1
+    assert stored_values(cluster) == [b"x", b"z"]
 
 
 def test_a_deliverys_error_says_whether_its_record_may_be_persisted_and_which_it_is(client: KafkaClient, cluster: MockCluster) -> None:

@@ -21,9 +21,11 @@ from gkafka.consumer import Consumer
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
 from gkafka.handlers import ThreadingHandler
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, legacy
+from gkafka.kafka.admin import ConfigResource
 from gkafka.kafka.client_async import KafkaClient as VersionClient
 from gkafka.simpleconsumer import SimpleConsumer
-from gkafka.testing import MockCluster, Sasl
+from gkafka.testing import MockCluster, Reply, Sasl
+from gkafka.wire.configs import AlterConfigsResourceResponse, AlterConfigsResponse, IncrementalAlterConfigsResponse
 from tests.public.conftest import Connect
 
 OURS = str(Path(gkafka.__file__).parent)
@@ -641,3 +643,47 @@ def test_a_value_that_is_no_text_nor_number_is_told_by_its_type() -> None:
 def test_a_password_before_a_clusters_address_is_not_shown() -> None:
     told = failing(lambda: Cluster(f"u:{SECRET}@h:1", ThreadingHandler()))
     assert SECRET not in told
+
+
+# -- what brokers are configured with ------------------------------------------------------------------------------------
+OF_BROKERS = ("ssl.keystore.password", "listener.name.x.plain.sasl.jaas.config", "ssl.keystore.key", "sasl.oauthbearer.client.secret")
+OF_ONE = ("broker", "1")
+
+
+@pytest.mark.parametrize("call", ["alter_configs", "replace_configs"])
+@pytest.mark.parametrize("key", OF_BROKERS)
+def test_a_brokers_password_is_not_shown_where_it_cannot_be_set(connect: Connect, cluster: MockCluster, call: str, key: str) -> None:
+    """It stood in the variables of four frames, requests among them."""
+    admin = connect(cluster).admin()
+    for given in (SECRET, SECRET.encode(), HALF, b"\xff" + SECRET.encode(), [SECRET], {"a": SECRET}, SECRET * 3000):
+        told = failing(lambda given=given: getattr(admin, call)({OF_ONE: {key: given}}, timeout=2))  # type: ignore[misc]
+        assert SECRET not in told
+
+
+def test_nor_is_it_by_kafka_pythons_client(cluster: MockCluster) -> None:
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler="threading") as admin:
+        for given in (SECRET, ("SET", SECRET), SECRET.encode()):
+            resource = ConfigResource("broker", "1", {OF_BROKERS[0]: given})
+            assert SECRET not in repr(resource)
+            for incremental in (True, False):
+                told = failing(lambda one=resource, way=incremental: admin.alter_configs([one], raise_on_unknown=False, incremental=way))  # type: ignore[misc]
+                assert SECRET not in told
+
+
+def test_a_brokers_password_arrives_as_it_is(connect: Connect, make_cluster: Callable[..., MockCluster]) -> None:
+    cluster = make_cluster(limits={"IncrementalAlterConfigs": (0, 1), "AlterConfigs": (0, 2)})
+
+    def altered(request: Any) -> Any:
+        kind = IncrementalAlterConfigsResponse if request.api.name == "IncrementalAlterConfigs" else AlterConfigsResponse
+        of = {"resource_type": 4, "resource_name": "1"}
+        return kind(responses=[AlterConfigsResourceResponse(**of)])
+
+    for api in ("IncrementalAlterConfigs", "AlterConfigs"):
+        cluster.on(api, Reply(altered), times=None)
+    admin = connect(cluster).admin()
+    for call in (admin.alter_configs, admin.replace_configs):
+        call({OF_ONE: {OF_BROKERS[0]: SECRET, "log.cleaner.threads": 2}})
+    for api in ("IncrementalAlterConfigs", "AlterConfigs"):
+        (request,) = cluster.requests(api)
+        message: Any = request.message
+        assert [config.value for config in message.resources[0].configs] == [SECRET, "2"]

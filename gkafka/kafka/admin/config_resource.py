@@ -8,6 +8,7 @@ from typing import Any
 
 from gkafka.admin import ConfigResourceType
 from gkafka.kafka.admin.calls import member
+from gkafka.sasloptions import hide_configs
 
 __all__ = ["AlterConfigOp", "ConfigFilterType", "ConfigResource", "ConfigResourceType", "ConfigSourceType", "ConfigType"]
 
@@ -20,7 +21,7 @@ class ConfigResource:
     ) -> None:
         self.resource_type: ConfigResourceType = member("resource_type", resource_type, ConfigResourceType)
         self.name = name
-        self.configs: Any = configs
+        self.configs: Any = hide_configs(configs)
 
     def __str__(self) -> str:
         return f"ConfigResource {self.name}={self.resource_type}"

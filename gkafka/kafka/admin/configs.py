@@ -10,6 +10,7 @@ from gkafka.exceptions import UnsupportedVersion
 from gkafka.kafka.admin.calls import Calls, member, outcomes_of
 from gkafka.kafka.admin.config_resource import AlterConfigOp, ConfigFilterType, ConfigResource, ConfigSourceType
 from gkafka.kafka.errors import IllegalArgumentError
+from gkafka.sasloptions import hide_configs
 
 __all__ = ["ConfigCalls"]
 
@@ -129,7 +130,7 @@ def _native(resource: ConfigResource) -> native.ConfigResource:
 def _changes(resource: ConfigResource) -> dict[str, Any]:
     if resource.configs is None or not isinstance(resource.configs, Mapping):
         raise IllegalArgumentError(f"{resource}: configs={resource.configs!r}: must be a dict of values by name")
-    return {key: _change(value) for key, value in resource.configs.items()}
+    return {key: _change(value) for key, value in hide_configs(resource.configs).items()}
 
 
 def _change(value: Any) -> Any:
