@@ -41,6 +41,7 @@ from gkafka.exceptions import (
 from gkafka.hosts import is_address, parse_hosts, parse_proxy_url, parse_source_address, parse_zookeeper
 from gkafka.net.buffers import BufferPool
 from gkafka.net.credentials import make_credentials
+from gkafka.net.openings import Openings
 from gkafka.sasloptions import check_sasl
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import TooManyEntries, Versions
@@ -111,6 +112,7 @@ class Cluster:
             check_tls(self.config)
         self._credentials = make_credentials(handler, self.config)
         self._buffers = BufferPool(handler.Mutex())  # one for all connections: its bound is the client's
+        self._openings = Openings(handler)
         for option in ("broker_version", "max_broker_version"):
             if (said := getattr(self.config, option)) is not None:
                 Versions.for_broker(said, option)  # one that is not known is told now and not when the first connection opens
@@ -179,6 +181,7 @@ class Cluster:
             buffers=self._buffers,
             credentials=self._credentials,
             on_unreachable=self.metadata.invalidate,
+            openings=self._openings,
         )
 
     def __repr__(self) -> str:
