@@ -20,6 +20,7 @@ from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
 from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.net.guesses import Guesses
+from gkafka.net.openings import Openings, Rank
 from gkafka.net.options import config_of, source_of
 from gkafka.sasloptions import hide_tls
 from gkafka.wire.apis import Versions
@@ -68,6 +69,7 @@ class Broker(BrokerCalls):
         buffers: BufferPool | None = None,
         credentials: Credentials | None = None,
         on_unreachable: Callable[[], None] | None = None,
+        openings: Openings | None = None,
     ) -> None:
         ssl_config = hide_tls(ssl_config)
         self._id = id_
@@ -94,6 +96,9 @@ class Broker(BrokerCalls):
         self._chance = handler.random()
         self._retry = Retry()
         self._on_unreachable = on_unreachable  # what was told of where it is may be wrong
+        self._openings = openings or Openings(handler)
+        self._rank = Rank.NEW  # of the next connection
+        self._was_reached = False
         self._last_error: KafkaException | None = None
         self._channels: dict[object, Channel] = {}
         self._request_handlers: dict[object, BrokerRequests] = {}
@@ -253,6 +258,8 @@ class Broker(BrokerCalls):
                 receive_bytes=self._buffer_size,
                 versions=self._api_versions,
                 credentials=self._credentials,
+                openings=self._openings,
+                rank=Rank.KNOWN if any(other.opened for other in self._channels.values()) else self._rank,
             )
             self._channels[role] = channel
         channel.start()
@@ -262,6 +269,7 @@ class Broker(BrokerCalls):
         with self._lock:
             for role in [r for r, c in self._channels.items() if c is channel]:
                 del self._channels[role]
+            self._rank_next(channel, error)
             if channel.was_open:  # what closed a connection that worked is the first failure, however many there were before it
                 self._retry.succeeded()
             if error is not None:
@@ -270,6 +278,12 @@ class Broker(BrokerCalls):
                 self._retry.failed(self._backoff, self._handler.monotonic(), self._chance)
         if error is not None and not channel.was_open and self._on_unreachable is not None:
             self._on_unreachable()
+
+    def _rank_next(self, closed: Channel, error: KafkaException | None) -> None:
+        if closed.was_open:
+            self._rank, self._was_reached = Rank.KNOWN, True
+        elif error is not None:
+            self._rank = Rank.NEW if self._was_reached else Rank.FAILING
 
     def send(
         self,

@@ -43,6 +43,7 @@ from gkafka.hosts import is_address, parse_hosts, parse_source_address, parse_zo
 from gkafka.net.buffers import BufferPool
 from gkafka.net.credentials import make_credentials
 from gkafka.net.options import check_client, config_of
+from gkafka.net.openings import Openings
 from gkafka.sasloptions import hide_hosts, hide_tls
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import TooManyEntries, Versions
@@ -108,6 +109,7 @@ class Cluster:
         )
         self._credentials = make_credentials(handler, self.config)
         self._buffers = BufferPool(handler.Mutex())  # one for all connections: its bound is the client's
+        self._openings = Openings(handler)
         if zookeeper_hosts is not None:
             parse_zookeeper("zookeeper_hosts", zookeeper_hosts)  # what can be no address is told now
         self._zookeeper_hosts = None if zookeeper_hosts is None else check_text("zookeeper_hosts", zookeeper_hosts)
@@ -173,6 +175,7 @@ class Cluster:
             buffers=self._buffers,
             credentials=self._credentials,
             on_unreachable=self.metadata.invalidate,
+            openings=self._openings,
         )
 
     def __repr__(self) -> str:

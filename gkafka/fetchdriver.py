@@ -21,7 +21,7 @@ from gkafka.broker import CONTROL
 from gkafka.common import TopicPartition
 from gkafka.consumerqueues import Context, Queue
 from gkafka.core.backoff import Backoff
-from gkafka.core.fetcher import Asked, EpochCheck, Fetcher, Lookup
+from gkafka.core.fetcher import Asked, EpochCheck, Fetcher, Lookup, Poll
 from gkafka.core.positions import State
 from gkafka.exceptions import ConsumerStoppedException, ForkedClientError, KafkaException, KafkaTimeoutError
 from gkafka.explaining import Watchdog
@@ -42,6 +42,12 @@ STUCK_S = 5.0
 """A driver that was not heard of for so long was interrupted, and again before it could leave a note of that."""
 BUSY_S = 0.005
 """When a worker that found another driver at work looks again."""
+MANY_LEADERS = 32
+"""Of more, what they answer is looked at together: for each answer all partitions would be looked at, N times N in the end."""
+MERGED_S = 0.02
+"""For so long it is gathered; and so are failures, of which thousands may come at once."""
+SENT_AT_ONCE = 16
+"""With greenlets, requests that are made in one go: the first to a broker takes some 0.2 ms."""
 STARTS_AT_ONCE = 500
 """So many partitions of a leader are asked about in one request with greenlets: what an answer says is taken in by one step."""
 FRAME_BYTES = 1 << 16
@@ -52,10 +58,10 @@ class Fetching:
     """One fetch worker's share: the leaders whose id falls to it, and the machine that asks them.
 
     turn: whose it is drives. under_way: broker id -> the fetch that was handed to a connection, and that. notes: of those who were interrupted, what
-    they held the turn as; beat: when its last driver was heard of.
+    they held the turn as; beat: when its last driver was heard of. gathers: the worker drives in a moment, when more has come.
     """
 
-    __slots__ = ("again", "beat", "fetcher", "index", "notes", "role", "sleeps_until", "turn", "under_way", "wake", "worker")
+    __slots__ = ("again", "beat", "fetcher", "gathers", "index", "notes", "role", "sleeps_until", "turn", "under_way", "wake", "worker")
 
     def __init__(self, index: int, role: object, fetcher: Fetcher, wake: Any) -> None:
         self.index = index
@@ -65,6 +71,7 @@ class Fetching:
         self.wake = wake
         self.worker: Any = None
         self.again = False
+        self.gathers = False
         self.sleeps_until = float("inf")
         self.under_way: dict[int, tuple[Asked, Channel]] = {}
         self.notes: list[object] = []
@@ -78,6 +85,12 @@ class Fetching:
     def is_suspicious(self, now: float) -> bool:
         """Has somebody left a note, or not been heard of for so long that he was interrupted without leaving one?"""
         return bool(self.notes) or (self.turn.holder is not None and now - self.beat > STUCK_S)
+
+    def gather(self) -> None:
+        """What has come may wait for more: let the worker drive in a moment."""
+        if not self.gathers:
+            self.gathers = True
+            self.wake.set()
 
     def is_under_way(self, asked: Asked) -> bool:
         """Is it with a connection that will tell what becomes of it?"""
@@ -328,14 +341,21 @@ class FetchDriver:
             self._kick_share(share)
 
     def go_on(self) -> None:
-        """kick(); with greenlets the workers do it: many partitions have just taken their time of this turn of the hub."""
-        if not self._handler.cooperative:
+        """kick(); the workers do it with greenlets, since many partitions have just taken their time of this turn of the hub, and where there are
+        many brokers, which takes longer than the caller may have.
+        """
+        if not self._handler.cooperative and len(self.cluster.metadata.brokers) <= MANY_LEADERS:
             self.kick()
             return
         for share in self.shares:
             share.wake.set()
 
-    def _kick_share(self, share: Fetching) -> None:
+    def _kick_share(self, share: Fetching, *, failed: bool = False) -> None:
+        """failed: because of what came to nothing. Its partitions rest, and others may do so, too."""
+        may_wait = failed or share.fetcher.leaders > MANY_LEADERS
+        if may_wait and (share.turn.holder is not None or self._handler.monotonic() - share.beat < MERGED_S):
+            share.gather()
+            return
         me = object()
         try:
             if self._drive(share, me) < share.sleeps_until:
@@ -356,6 +376,9 @@ class FetchDriver:
             deadline = self._drive_once(share)
             share.turn.give(me)
             if not share.again:
+                return deadline
+            if me is not share and share.fetcher.leaders > MANY_LEADERS:
+                share.wake.set()  # notes may come faster than one look takes, and a caller would go on for ever
                 return deadline
         return deadline
 
@@ -391,13 +414,18 @@ class FetchDriver:
             self.cluster.metadata.invalidate()
         if plan.want_metadata or self.cluster.metadata.due(now) <= now:
             due = min(due, self.cluster.poll())
-        for asked in plan.fetches:
-            self._fetch(share, asked)
-        for lookup in plan.lookups:
-            self._look_up(share, lookup)
-        for check in plan.checks:
-            self._check(share, check)
+        self._send_all(share, plan)
         return due
+
+    def _send_all(self, share: Fetching, plan: Poll) -> None:
+        requests: list[tuple[Callable[[Fetching, Any], None], Any]] = [(self._fetch, asked) for asked in plan.fetches]
+        requests += [(self._look_up, lookup) for lookup in plan.lookups]
+        requests += [(self._check, check) for check in plan.checks]
+        for count, (send, request) in enumerate(requests, 1):
+            send(share, request)
+            if not count % SENT_AT_ONCE:
+                self._handler.checkpoint()
+                share.beat = self._handler.monotonic()
 
     def _fetch(self, share: Fetching, asked: Asked) -> None:
         me = weakref.ref(self)  # a consumer that was dropped must not be kept by a long poll
@@ -428,8 +456,8 @@ class FetchDriver:
         except BaseException:
             share.suspect()
             raise
-        share.again = True
-        self._kick_share(share)
+        share.again = share.again or error is None
+        self._kick_share(share, failed=error is not None)
 
     def _take_in(self, share: Fetching, asked: Asked, response: Any, error: KafkaException | None) -> None:
         self.make_whole()
@@ -478,11 +506,12 @@ class FetchDriver:
                 self.make_whole()
                 with self.lock, self.step:
                     take_in(response, error)
-                self.filled.set()
+                if error is None or self.errors:  # else there is no news for who waits, and looking at all queues takes long
+                    self.filled.set()
             except BaseException:
                 share.suspect()
                 raise
-            self._kick_share(share)
+            self._kick_share(share, failed=error is not None)
 
         try:
             broker = self._broker(question.broker_id)
@@ -532,6 +561,7 @@ def _work(me: weakref.ref[FetchDriver], share: Fetching, cluster: Cluster) -> No
         handler = driver._handler
         handler.check_fork()
         share.wake.clear()
+        share.gathers = False  # before it looks: what comes from here on wakes it again
         if share.is_suspicious(handler.monotonic()):
             driver.mend(share)
         deadline = driver._drive(share, share)
@@ -540,3 +570,6 @@ def _work(me: weakref.ref[FetchDriver], share: Fetching, cluster: Cluster) -> No
         driver.watch()
         del driver
         share.wake.wait(max(0.001, share.sleeps_until - now))
+        if share.gathers:
+            share.wake.clear()
+            share.wake.wait(MERGED_S)

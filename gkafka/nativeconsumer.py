@@ -453,6 +453,7 @@ class NativeConsumer:
         timeout_ms: float | None,
         work: Work | None = None,
     ) -> list[T]:
+        deadline = self._handler.monotonic() + (timeout_ms or 0) / 1000
         # Before anything is taken: a caller that is killed here has lost nothing. And before anything is raised: one that tries again at once would
         # keep the hub from whoever could mend it.
         self._handler.checkpoint()
@@ -460,7 +461,6 @@ class NativeConsumer:
         if max_messages is not None and (isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1):
             raise ConfigurationError(f"max_messages={max_messages!r}: must be a whole number, 1 or more")
         wanted = DEFAULT_BATCH if max_messages is None else max_messages
-        deadline = None
         while True:
             self._raise_errors()
             handed_out: list[Stood] = []
@@ -482,7 +482,6 @@ class NativeConsumer:
                 raise
             self._raise_errors()
             now = self._handler.monotonic()
-            deadline = now + (timeout_ms or 0) / 1000 if deadline is None else deadline
             if now >= deadline or self.troubles:
                 return []
             self._wait_filled(min(deadline - now, TICK_S))

@@ -90,7 +90,7 @@ class Fetcher:
     scan, control_type: `gkafka.records.scan` and `control_type`. verify: raises if a batch's checksum is wrong; asked about batches that are
     passed over without being handed out. reset_policy: -2, -1 or None (raise) for an offset that is out of range. rack: where this consumer
     is, "" for nowhere; lease_s: how long a follower that a leader named is fetched from before the leader is asked again.
-    starts_at_once: of so many partitions a leader is asked at once where they start, None for all.
+    starts_at_once: of so many partitions a leader is asked at once where they start, None for all. leaders: how many brokers the last poll found to ask.
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class Fetcher:
         self.busy: dict[int, Asked] = {}
         self.sessions: dict[int, FetchSession] = {}
         self.lookups = Lookups(metadata, read_committed=read_committed, reset_policy=reset_policy, rests=self._rests)
+        self.leaders = 0
         self._turn = 0
         self._not_before: dict[int, float] = {}
         self._plain_until: dict[int, float] = {}
@@ -182,6 +183,7 @@ class Fetcher:
         for broker_id, positions in by_broker.items():
             if not full and broker_id not in self.busy and now >= self.throttled_until(broker_id):
                 fetches.append(self._ask(broker_id, positions, broker_id in partial, now))
+        self.leaders = len(partial.union(by_broker, resets, checks))
         starts = [self.lookups.starts(b, ps) for b, ps in resets.items() if ps] if resets else []
         ends = [self.lookups.checks(b, ps) for b, ps in checks.items()] if checks else []
         return Poll(fetches, starts, ends, errors, missing, self._deadline(now))

@@ -40,6 +40,7 @@ from gkafka.net.authenticator import Authenticator, without_frames
 from gkafka.net.buffers import STAGE, BufferPool, FrameReader
 from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.net.guesses import Guesses
+from gkafka.net.openings import AT_ONCE, Openings, Rank
 from gkafka.net.outbox import OnDone, Out, Outbox
 from gkafka.net.reading import LOOK_S, SMALL_ANSWER, Reading
 from gkafka.net.session import Session
@@ -101,7 +102,8 @@ class Channel:
 
     role: what it is for, in logs and worker names. on_close(channel, error): called once when it is closed, after everything pending
     failed; error is None if `close()` was called without one. buffers: a pool to share among channels. receive_bytes: what one system call
-    may bring of small answers. versions: what the broker speaks, so that it is not asked. credentials: of all channels of a client; else its own.
+    may bring of small answers. versions: what the broker speaks, so that it is not asked. credentials, openings: of all channels of a client; else its
+    own. rank: whether others are opened first. expires_at: when the first of the requests gives up that wait for it to open.
     """
 
     def __init__(
@@ -118,6 +120,8 @@ class Channel:
         receive_bytes: int = STAGE,
         versions: Versions | None = None,
         credentials: Credentials | None = None,
+        openings: Openings | None = None,
+        rank: Rank = Rank.NEW,
     ) -> None:
         self.host = host
         self.port = port
@@ -164,7 +168,11 @@ class Channel:
         self._looks_at = inf  # when the reader is to look around at the latest
         self._forgiven = self._reads_until = -1.0  # a deadline beyond which it stood still, and until when it is waited for instead
         self._guest_until: float | None = None  # a caller reads, and has so much time
+        self._openings = Openings(handler) if openings is None else openings
+        self.rank = rank
+        self.expires_at = inf
         self._started = False
+        self.begun = False
         self._unclaimed = [None]
         self._answering: Sent | None = None  # what the reader took out and has not told yet
         self._untold: Sent | None = None  # what a caller took out in its place, and was interrupted
@@ -195,13 +203,36 @@ class Channel:
                 if self._started or self._closed:
                     return
                 self._started = True
+            self._openings.enter(self)
+        except BaseException:  # a signal handler's: it may have a place or not
+            self._started = False
+            raise
+
+    def begin(self) -> None:
+        """Its turn to open has come."""
+        try:
+            with self._lock:
+                if self.begun:
+                    return
+                self.begun = True
             self._handler.spawn(self._run, _name=f"gkafka-{self.role}-{self.peer}", _on_failure=self._reader_ended)
         except KafkaException as exc:  # the handler was stopped
             self._shut(exc)
             self._ended.set()
         except BaseException:  # a signal handler's: there may be a reader or not, so the next caller starts another; one of them reads
-            self._started = False
+            self.begun = False
             raise
+
+    @property
+    def is_opening(self) -> bool:
+        """Is there still something to be done until it is open, or has failed?"""
+        return not (self._opened or self._ended.is_set())
+
+    def look_while_waiting(self, now: float) -> None:
+        """In place of a reader, which it does not have yet: fail the requests whose time is over."""
+        self._expire_backlog(now)
+        if self._abandoned:
+            self._shut(SocketDisconnectedError(f"{self.peer}: it was left unopened by who was done with it", broker=self._about))
 
     def send(
         self, request: Any, on_done: OnDone, *, timeout_s: float, max_version: int | None = None, expects_response: bool = True
@@ -229,6 +260,7 @@ class Channel:
                         frame = self._number(request, on_done, now, timeout_s, max_version, expects_response)
                     else:
                         self._backlog.append(Queued(request, on_done, now, timeout_s, max_version, expects_response))
+                        self.expires_at = min(self.expires_at, now + timeout_s)
                 if frame is not None:
                     self._send_frame(frame, None if expects_response else on_done)
                     if self._reading.is_aside:
@@ -361,6 +393,7 @@ class Channel:
     def abandon(self) -> None:
         """For finalizers: its owner is gone. Only sets a flag; the reader sees it when it wakes, within a second, and closes."""
         self._abandoned = True
+        self.expires_at = -inf  # where there is no reader yet
 
     def join(self, timeout_s: float) -> bool:
         """Wait until the worker of a closed channel is gone and its descriptor closed. Not from on_done."""
@@ -528,6 +561,7 @@ class Channel:
                 if self._stream is not None:
                     self._stream.close()  # whoever shut the connection may have been interrupted before that
                 self._ended.set()
+                self._openings.leave(self)
 
     def _reader_ended(self, error: BaseException) -> None:
         """In place of a log line. A signal handler's exception may end it before its first step, and nobody else would connect or give up."""
@@ -732,6 +766,7 @@ class Channel:
 
     # -- opening
     def _open(self) -> None:
+        self._handler.checkpoint()  # many that are refused at once would keep a hub
         self._open_deadline = self._handler.monotonic() + self._config.connect_timeout_ms / 1000
         with self._lock:
             if self._closed:
@@ -745,6 +780,7 @@ class Channel:
         assert self._connection.versions is not None
         self._guesses.found((self.host, self.port), self._connection.taken_for, self._connection.versions, self._made_at)
         self._settled.set()
+        self._openings.leave(self)
         self._outbox.wake()
 
     def _connect(self) -> bool:
@@ -780,6 +816,8 @@ class Channel:
         if self._authenticator is None or self._session is None:
             return
         assert self._connection.versions is not None
+        if self._authenticator.asks_user:
+            self._openings.leave(self)  # what the user's function waits for may be another connection
 
         def exchange(said: Any, authentication: Authentication) -> Any:
             return self._exchange_opening(stream, said, authentication)
@@ -914,13 +952,16 @@ class Channel:
             late = [queued for queued in self._backlog if queued.deadline <= now]
             for queued in late:
                 self._backlog.remove(queued)
+            self.expires_at = min((queued.deadline for queued in self._backlog), default=inf)
         for queued in late:
             self._tell(queued.on_done, None, self._never_sent(queued))
 
     def _never_sent(self, queued: Queued, waited_s: float | None = None) -> KafkaTimeoutError:
         api = queued.request.API.name
         why = "the connection did not open"
-        if self._opened and (self._limit is None or not self._sends):
+        if not self.begun:
+            why = f"{AT_ONCE} connections of a client are opened at once, and others came first"
+        elif self._opened and (self._limit is None or not self._sends):
             why = "the connection was not authenticated again"
         elif self._opened:
             why = f"max_in_flight_per_connection={self._limit} requests before it were not answered"
@@ -979,6 +1020,8 @@ class Channel:
         self._outbox.wake()
         if stream is not None:
             stream.close()
+        if self._openings.withdraw(self):
+            self._ended.set()  # there will be no reader
         try:
             self._tell_each(end.failed)
         finally:

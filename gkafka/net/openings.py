@@ -1,0 +1,168 @@
+"""How many connections of a client are being opened at once, and whose turn it is to open one.
+
+Whoever answers for the metadata may name thousands of brokers that are none. A connection that opens costs a worker and a descriptor for as long as
+nobody answers on it; one that waits here costs neither, and its requests' deadlines hold all the same.
+
+    channel: enter() > has a place, or waits
+    reader: begin() > connects, negotiates, authenticates > leave() > the next one begins
+    the worker of those who wait: looks at their deadlines, and whether a place was left empty
+
+A place is held by a connection that is being opened, not counted: whoever is interrupted between two steps leaves none taken that nobody uses.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections import OrderedDict
+from typing import Protocol
+
+from gkafka.exceptions import KafkaException
+from gkafka.handlers import Handler
+
+__all__ = ["AT_ONCE", "Opening", "Openings", "Rank"]
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 32
+"""Connections that are being opened at the same time. With round trips of 100 ms these are 100 a second, also with TLS; and no process runs out of threads or
+descriptors by 32."""
+KEPT = 8
+"""Of these, for brokers that are known to be there: they wait for none of those that never answer."""
+OLDEST_EACH = 4
+"""Each fourth place is for who has waited longest, whoever comes meanwhile."""
+LOOK_S = 0.05
+"""How often those who wait are looked at."""
+
+
+class Rank(enum.IntEnum):
+    """Whose turn comes first. KNOWN: the last connection to the broker did open; NEW: none was tried, or one opened once; FAILING: all tries failed."""
+
+    KNOWN = 0
+    NEW = 1
+    FAILING = 2
+
+
+class Opening(Protocol):
+    """A connection that is to be opened. begun: a worker does so; is_opening: or is still to do so; expires_at: when the first of its requests gives up."""
+
+    rank: Rank
+    begun: bool
+    expires_at: float
+
+    @property
+    def is_opening(self) -> bool: ...
+
+    def begin(self) -> None: ...
+
+    def look_while_waiting(self, now: float) -> None: ...
+
+
+class Openings:
+    """Those of one client."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._lock = handler.Mutex()
+        self._inside: dict[Opening, None] = {}
+        self._waiting: tuple[OrderedDict[Opening, int], ...] = tuple(OrderedDict() for _ in Rank)  # with their numbers
+        self._number = 0
+        self._admitted = 0
+        self._is_looked_after = False
+
+    @property
+    def waiting(self) -> int:
+        """Connections that wait for their turn."""
+        return sum(map(len, self._waiting))
+
+    def enter(self, opening: Opening) -> None:
+        """It begins now, or when its turn comes. Once more, if whoever called was interrupted."""
+        with self._lock:
+            if opening not in self._inside:
+                self._number += 1
+                self._waiting[opening.rank].setdefault(opening, self._number)
+        self._admit()
+        if self.waiting:
+            self._look_after()
+
+    def leave(self, opening: Opening) -> None:
+        """It is open, or has failed."""
+        with self._lock:
+            had_place = opening in self._inside
+            self._inside.pop(opening, None)
+        if had_place:
+            self._admit()
+
+    def withdraw(self, opening: Opening) -> bool:
+        """It was closed. True: it was waiting, and will not begin."""
+        with self._lock:
+            return self._waiting[opening.rank].pop(opening, None) is not None
+
+    def _admit(self) -> None:
+        while (opening := self._next()) is not None:
+            opening.begin()
+
+    def _next(self) -> Opening | None:
+        """One that has a place, and that nobody has begun."""
+        with self._lock:
+            for opening in [each for each in self._inside if not each.is_opening]:
+                del self._inside[opening]
+            for opening in self._inside:
+                if not opening.begun:
+                    return opening
+            queue = self._whose_turn()
+            if queue is None:
+                return None
+            opening = next(iter(queue))
+            self._inside[opening] = None  # before it leaves the queue: who is interrupted loses none
+            del queue[opening]
+            self._admitted += 1
+            return opening
+
+    def _whose_turn(self) -> OrderedDict[Opening, int] | None:
+        free = AT_ONCE - len(self._inside)
+        known = self._waiting[Rank.KNOWN]
+        if known and free > 0:
+            return known
+        queues = [queue for queue in self._waiting if queue]
+        if free <= KEPT or not queues:
+            return None
+        if self._admitted % OLDEST_EACH:
+            return queues[0]
+        return min(queues, key=lambda queue: next(iter(queue.values())))
+
+    # -- those who wait
+    def _look_after(self) -> None:
+        with self._lock:
+            if self._is_looked_after:
+                return
+            self._is_looked_after = True
+        try:
+            self._handler.spawn_lasting(self._work, _name="gkafka-openings")
+        except KafkaException as exc:  # the handler was stopped: all that wait are being closed
+            log.debug("nobody looks after those who wait to connect: %s", exc)
+            self._is_looked_after = False
+        except BaseException:
+            self._is_looked_after = False
+            raise
+
+    def _work(self) -> None:
+        try:
+            while waiting := self._who_waits():
+                now = self._handler.monotonic()
+                for opening in waiting:
+                    if opening.expires_at <= now:
+                        opening.look_while_waiting(now)
+                        self._handler.checkpoint()
+                self._admit()
+                self._handler.sleep(LOOK_S)
+                self._handler.check_fork()
+        except BaseException:
+            self._is_looked_after = False  # by this one
+            raise
+
+    def _who_waits(self) -> list[Opening]:
+        with self._lock:
+            waiting = [opening for queue in self._waiting for opening in queue]
+            self._is_looked_after = bool(waiting)
+            return waiting
