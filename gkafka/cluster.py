@@ -42,8 +42,8 @@ from gkafka.exceptions import (
 from gkafka.hosts import is_address, parse_hosts, parse_source_address, parse_zookeeper
 from gkafka.net.buffers import BufferPool
 from gkafka.net.credentials import make_credentials
-from gkafka.net.options import check_client, config_of
 from gkafka.net.openings import Openings
+from gkafka.net.options import check_client, config_of
 from gkafka.sasloptions import hide_hosts, hide_tls
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import TooManyEntries, Versions
