@@ -246,7 +246,7 @@ class Producer:
         return self.produce_slow(message, partition_key, timestamp)
 
     def produce_slow(self, message: Any, partition_key: Any, timestamp: Any, chosen: Any = UNCHOSEN) -> Any:
-        """What the fast path does not take: all that is not one record more in a batch that is open. chosen: by the partitioner."""
+        """What the fast path does not take: all that is not one record more in a batch that is open. chosen: by the partitioner, or by chance."""
         engine, _ = self._parts()
         if self._serializer is not None:
             message, partition_key = self._serialized(message, partition_key)
@@ -270,7 +270,8 @@ class Producer:
         """The partition's id, by the partitioner. Tells the fast path which partitions there are."""
         count = engine.know_topic(self._topic.name)
         if self._at_random:
-            return self._chance.choice(self._spread(engine))
+            available = self._spread(engine)
+            return chosen if chosen in available else self._chance.choice(available)
         partitions = list(self._topic.partitions.values())
         version = self._cluster.metadata.version
         if version != self._spread_version and self._lane is not None:

@@ -65,6 +65,7 @@ class Lane:
             chose = (chosen,)
         else:
             number = ids[self._draw(len(ids))]
+            chose = (number,)  # drawn once more, it would favour the partitions whose batches are open
         found = self._found
         batch = found.batches[number] if 0 <= number < found.partitions else None
         stamp = time_ns() // 1_000_000 if timestamp is None else timestamp if type(timestamp) is int else -1

@@ -63,9 +63,9 @@ cdef class Lane:
             self.open and self.accepted < self.limit and appender.fast and self.found is not None and appender.forks == gkafka_forks
         )
 
-    cdef object slow(self, message, partition_key, timestamp, chosen):
+    cdef object slow(self, message, partition_key, timestamp, chosen, Py_ssize_t number):
         if self.partitioner is None:
-            return self.owner.produce_slow(message, partition_key, timestamp)
+            chosen = number  # drawn once more, it would favour the partitions whose batches are open
         return self.owner.produce_slow(message, partition_key, timestamp, chosen)
 
     def produce(self, message, partition_key=None, timestamp=None):
@@ -102,10 +102,10 @@ cdef class Lane:
             number = self.draw()
         found = self.found
         if number < 0 or number >= found.partitions:
-            return self.slow(message, partition_key, timestamp, chosen)
+            return self.slow(message, partition_key, timestamp, chosen, number)
         entry = <PyObject*> PyList_GET_ITEM(found.batches, number)
         if <object> entry is None:
-            return self.slow(message, partition_key, timestamp, chosen)
+            return self.slow(message, partition_key, timestamp, chosen, number)
         batch = <Batch> entry
         if timestamp is None:
             stamp = gkafka_wall_ms()
@@ -114,7 +114,7 @@ cdef class Lane:
         else:
             stamp = -1
         if stamp < 0 or _put(batch, message, partition_key, None, stamp, appender.max_record_bytes) != DONE:
-            return self.slow(message, partition_key, timestamp, chosen)
+            return self.slow(message, partition_key, timestamp, chosen, number)
         self.accepted += 1
         return new_delivery(batch)
 

@@ -60,6 +60,15 @@ def test_only_the_partitions_it_is_told_are_chosen(impl: Any) -> None:
     assert lane.produce(b"v") is SLOW, "a partition that the appender does not know"
 
 
+def test_a_partition_without_an_open_batch_is_chosen_as_often_as_the_others(impl: Any) -> None:
+    """Its records were drawn once more by the owner, so that most of them went to partitions with open batches."""
+    lane = make_lane(impl)
+    lane.appender.roll("t", 3)
+    counts = Counter(lane.owner.chosen[-1] if (d := lane.produce(b"v")) is SLOW else d.partition for _ in range(400))
+    assert set(lane.owner.chosen) == {3}
+    assert min(counts.values()) > 50
+
+
 def test_both_implementations_choose_alike(impl: Any, speed: Any) -> None:
     ours, theirs = make_lane(impl, seed=12345), make_lane(speed, seed=12345)
     assert [ours.produce(b"v").partition for _ in range(200)] == [theirs.produce(b"v").partition for _ in range(200)]
