@@ -115,6 +115,10 @@ class Stream(abc.ABC):
         """
         return True
 
+    def receive_now(self, view: memoryview | bytearray) -> int:
+        """What has come already, put at the start of view: how many bytes, 0 if none have. Never waits, and may be called beside a worker that reads."""
+        return 0
+
     def left(self) -> None:  # noqa: B027  # only a call of a thread ends unnoticed
         """The calling worker is in none of these calls: for who was interrupted in one of them, which may not have noticed its end."""
 

@@ -163,6 +163,12 @@ class GreenletStream(Stream):
         except OSError as exc:
             raise self._error(exc) from exc
 
+    def receive_now(self, view: memoryview | bytearray) -> int:
+        try:
+            return 0 if self._closed else int(self._recv_into(view))
+        except OSError:
+            return 0
+
     def try_send(self, buffers: Sequence[Buffer]) -> int:
         if self._closed:
             raise self._closed_here()

@@ -230,6 +230,15 @@ class ThreadStream(Stream):
         finally:
             self._read_no_more()
 
+    def receive_now(self, view: memoryview | bytearray) -> int:
+        self._enter()
+        try:
+            return int(self._recv_into(view, 0, DONT_WAIT))
+        except OSError:
+            return 0
+        finally:
+            self._leave()
+
     def wait_readable(self, deadline: float) -> bool:
         self._enter()
         try:

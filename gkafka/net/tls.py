@@ -30,6 +30,7 @@ OURS: Final = (
     "unknown ca",
 )
 """Alerts of a server that speak of the client's certificate."""
+LAST_WORDS: Final = 4096  # bytes: alerts take some thirty each
 TURN: Final = 262144  # plaintext encrypted before the lock is given up and other workers get a turn
 
 
@@ -119,6 +120,7 @@ class TlsStream(Stream):
         self._draining = False  # a writer sends ciphertext outside the lock: nobody else may send
         self._broken = False
         self._closing = False
+        self._heard = False  # the server has said more than the handshake: nothing can be wrong with our certificate
 
     # handshake
     def handshake(self, deadline: float) -> None:
@@ -183,6 +185,7 @@ class TlsStream(Stream):
                     if not received:
                         return total
                     total += received
+                    self._heard = True
             except ssl.SSLWantReadError:
                 return total or None
             except ssl.SSLEOFError:
@@ -284,16 +287,20 @@ class TlsStream(Stream):
 
     def _last_words(self) -> TlsError | None:
         """Why a send failed, if the server said it before: an alert about our certificate comes behind the handshake, and what was sent meanwhile
-        makes its end a reset. A reader that is at work sees it by itself."""
-        with contextlib.suppress(KafkaException, RuntimeError):
-            self._receive(self._handler.monotonic())
+        makes its end a reset. Without a wait: who sends holds locks. A reader that is at work sees it by itself."""
+        if self._heard:
+            return None
+        said = bytearray(LAST_WORDS)
+        with contextlib.suppress(KafkaException):  # closed meanwhile
+            received = self._stream.receive_now(said)
             with self._lock:
+                self._incoming.write(said[:received])
                 try:
                     self._tls.read(1)
                 except ssl.SSLWantReadError:
                     return None
-                except ssl.SSLError as said:
-                    found = self._broken_off(said)
+                except ssl.SSLError as exc:
+                    found = self._broken_off(exc)
                     return found if isinstance(found, TlsError) else None
         return None
 

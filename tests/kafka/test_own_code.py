@@ -134,7 +134,7 @@ class Everything(AbstractPartitionAssignor):
         cls.told = assignment
 
 
-def test_an_assignor_of_ones_own_makes_the_assignment(consumer: Make, make_cluster: Make) -> None:
+def test_an_assignor_of_ones_own_makes_the_assignment(consumer: Make, make_cluster: Make, handler: str) -> None:
     """Behaviour 259: partition_assignment_strategy is a list of such."""
     Everything.told = None
     cluster = make_cluster(topics={"t": 3})
@@ -143,7 +143,7 @@ def test_an_assignor_of_ones_own_makes_the_assignment(consumer: Make, make_clust
     assert [p.name for p in last(cluster, "JoinGroup").message.protocols] == ["everything"]
     seen_topics, members = Everything.seen
     assert (seen_topics, list(members.values())) == ({"t"}, [(["t"], b"mine")])
-    told = until("threading", lambda: Everything.told)  # by the membership's worker, when the share is there
+    told = until(handler, lambda: Everything.told)  # by the membership's worker, when the share is there
     assert (told.partitions(), told.version) == (three, 0)
     second = consumer(cluster, "t", **GROUP, partition_assignment_strategy=[Everything()])
     until("threading", lambda: (first.poll(10), second.poll(10), len(Everything.seen[1]) == 2)[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import itertools
 import warnings
 from collections.abc import Callable, Iterator
@@ -40,6 +41,26 @@ def _turn(item: pytest.Item) -> int:
 def _brokers() -> Iterator[None]:
     yield
     POOL.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kafka_python_closes_what_was_refused() -> Iterator[None]:
+    """A socket that could not connect it leaves to the collector, whose warning would fail whatever test runs then."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        factory = importlib.import_module("kafka.net.inet").KafkaNetSocket
+    connect = factory.sock_connect
+
+    async def closing(self: Any, net: Any, sock: Any, *more: Any, **options: Any) -> Any:
+        try:
+            return await connect(self, net, sock, *more, **options)
+        except BaseException:
+            sock.close()
+            raise
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(factory, "sock_connect", closing)
+        yield
 
 
 @pytest.fixture

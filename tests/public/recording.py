@@ -273,6 +273,9 @@ class RecordingStream(Stream):
         self._recorder.waiting("Stream.recv_into")
         return self._inner.recv_into(view, deadline)
 
+    def receive_now(self, view: memoryview | bytearray) -> int:
+        return self._inner.receive_now(view)
+
     def wait_readable(self, deadline: float) -> bool:
         self._recorder.waiting("Stream.wait_readable")
         return self._inner.wait_readable(deadline)
