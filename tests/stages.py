@@ -6,8 +6,8 @@ On two cores the tests with Kafka wait half of their time, for brokers, election
 what is left of the processors; what these say is shown when all have ended. What failed beside others is run once more, alone: waits have deadlines,
 and a busy machine may miss one. Both runs are shown.
 
-The pure tests are for both handlers each time. With Kafka a test for both is played with one of them by `make test`, of all tests about half with each,
-and with the other one by `make thorough`.
+Tests of what stands directly on the handlers are played with both of them. Of other tests for both, and of those with Kafka, `make test` plays each with
+one, of all tests about half with each, and `make thorough` with the other one; on the Python twin it is the other way round.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ NO_BROKER = (
 """Pure ones that need no broker at all, not even one in their own process."""
 TWICE = ("tests/public", "tests/regressions", "tests/spark")
 """The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers that write
-down what is asked of them; without what is thorough. Of a test for both handlers `make test` takes one there, `make thorough` the other one, as with Kafka."""
+down what is asked of them; without what is thorough. A test for both handlers has the other one there."""
+UPPER = (*TWICE, "tests/kafka", "tests/cli", "tests/examples")
+"""Pure ones of the public API and of what uses it: each with one handler."""
 
 LESS_URGENT = ("nice", "-n", "5")
 
@@ -76,10 +78,21 @@ CYTHON = {"GKAFKA_IMPL": "cython"}
 HANGS = ("-o", "faulthandler_timeout=180")
 
 
-def pure(marks: str) -> Stage:
-    return Stage("pure", 4, marks, ["tests"], left_out=WITH_KAFKA, more=HANGS, environment=CYTHON)
+def pure(marks: str, *, but: Sequence[str] = ()) -> Stage:
+    return Stage("pure", 4, marks, ["tests"], left_out=[*WITH_KAFKA, *but], more=HANGS, environment=CYTHON)
 
 
+def upper() -> Stage:
+    return Stage("upper", 4, QUICK, UPPER, left_out=WITH_KAFKA, more=HANGS, environment={**CYTHON, "GKAFKA_IN_TURN": "first"})
+
+
+def upper_second() -> Stage:
+    """The tests for both handlers that `upper()` played with the other one."""
+    environment = {**CYTHON, "GKAFKA_IN_TURN": "second"}
+    return Stage("upper-second", 4, QUICK, UPPER, left_out=WITH_KAFKA, more=[*HANGS, *BOTH], environment=environment)
+
+
+BOTH = ("-k", "threading or gevent")
 BY_TURN = ["--no-loadscope-reorder"]
 
 
@@ -90,9 +103,7 @@ def with_kafka(marks: str, turn: str | None = None) -> Stage:
 
 def other_handler() -> Stage:
     """The tests for both handlers that `with_kafka(QUICK, "first")` played with the other one."""
-    return Stage(
-        "kafka-second", 3, QUICK, WITH_BOTH, more=[*BY_TURN, "-k", "threading or gevent"], environment={"GKAFKA_IN_TURN": "second"}
-    )
+    return Stage("kafka-second", 3, QUICK, WITH_BOTH, more=[*BY_TURN, *BOTH], environment={"GKAFKA_IN_TURN": "second"})
 
 
 def twin(turn: str) -> Stage:
@@ -102,8 +113,8 @@ def twin(turn: str) -> Stage:
 
 PLANS: dict[str, list[tuple[Stage, list[Stage]]]] = {
     "check": [(Stage("check", 6, QUICK, NO_BROKER, more=HANGS, environment=CYTHON), [])],
-    "test": [(with_kafka(QUICK, "first"), [pure(QUICK), twin("first")])],
-    "thorough": [(with_kafka(THOROUGH), [pure(THOROUGH)]), (other_handler(), [twin("second")])],
+    "test": [(with_kafka(QUICK, "first"), [pure(QUICK, but=UPPER), upper(), twin("second")])],
+    "thorough": [(with_kafka(THOROUGH), [pure(THOROUGH)]), (other_handler(), [upper_second(), twin("first")])],
 }
 """What is played, one after the other: a run in front, and what beside it, these one after the other, too."""
 

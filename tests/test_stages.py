@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import stages
-from tests.stages import PLANS, TWICE, WITH_KAFKA, Stage, main, play
+from tests.stages import PLANS, TWICE, UPPER, WITH_KAFKA, Stage, main, play
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = [file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("test_*.py")]
@@ -31,7 +31,7 @@ def stages_of(plan: str) -> dict[str, Stage]:
     return {stage.name: stage for front, beside in PLANS[plan] for stage in (front, *beside)}
 
 
-AGAIN = {"twin", "kafka-second"}
+AGAIN = {"twin", "kafka-second", "upper-second"}
 
 
 @pytest.mark.parametrize("plan", ["test", "thorough"])
@@ -50,16 +50,22 @@ def test_quick_and_thorough_tests_are_all_there_are() -> None:
 
 def test_the_rooms_above_the_records_are_played_on_the_twin_too() -> None:
     twin, other = (stages_of(plan)["twin"] for plan in ("test", "thorough"))
-    assert twin.environment == {"GKAFKA_IMPL": "python", "GKAFKA_HANDLERS": "recording", "GKAFKA_IN_TURN": "first"}
-    assert other == replace(twin, environment={**twin.environment, "GKAFKA_IN_TURN": "second"})
+    assert twin.environment == {"GKAFKA_IMPL": "python", "GKAFKA_HANDLERS": "recording", "GKAFKA_IN_TURN": "second"}
+    assert other == replace(twin, environment={**twin.environment, "GKAFKA_IN_TURN": "first"})
     assert [file for file in FILES if within(file, TWICE) and not within(file, WITH_KAFKA) and not has(twin, file)] == []
 
 
-def test_only_with_kafka_and_on_the_twin_a_test_waits_for_its_other_handler() -> None:
+def test_only_with_kafka_and_above_the_handlers_a_test_waits_for_its_other_handler() -> None:
     turns = {(plan, name): stage.environment.get("GKAFKA_IN_TURN") for plan in PLANS for name, stage in stages_of(plan).items()}
-    first = {("test", "kafka"): "first", ("test", "twin"): "first"}
-    second = {("thorough", "kafka-second"): "second", ("thorough", "twin"): "second"}
+    first = {("test", "kafka"): "first", ("test", "upper"): "first", ("thorough", "twin"): "first"}
+    second = {("thorough", "kafka-second"): "second", ("thorough", "upper-second"): "second", ("test", "twin"): "second"}
     assert {which: turn for which, turn in turns.items() if turn} == first | second
+
+
+def test_what_waits_has_the_same_rooms_in_make_test_and_in_make_thorough() -> None:
+    one, other = stages_of("test")["upper"], stages_of("thorough")["upper-second"]
+    assert (one.paths, one.left_out) == (other.paths, other.left_out) == (UPPER, WITH_KAFKA)
+    assert set(TWICE) < set(UPPER)
 
 
 def collected(*given: str, turn: str = "") -> set[str]:
