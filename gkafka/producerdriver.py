@@ -378,9 +378,15 @@ class ProducerDriver:
         flying = [(outgoing, carrier) for outgoing in list(self._flying) if (carrier := self._carriers.get(id(outgoing))) is not None]
         late = [carrier[0] for outgoing, carrier in flying if any(self.sender.is_late(batch, now) for batch in outgoing.batches)]
         for outgoing, (channel, on_done) in flying:
-            if channel in late and (error := channel.withdraw(on_done)) is not None:
-                self._answers.append((outgoing, None, error))
-        self._take_in()
+            if channel not in late:
+                continue
+            self._undo = partial(self._cut_off, outgoing, channel)
+            error = channel.withdraw(on_done)
+            if error is not None:
+                with self.lock:
+                    self.sender.take_back(outgoing, error, now)
+                    self._land(outgoing)
+            self._undo = None
 
     def _doubt(self, channel: Any, failed: list[tuple[Batch, KafkaException]]) -> KafkaException | None:
         """What all of a request fail with if a broker may only have been taken for one that is too old for them."""

@@ -620,6 +620,22 @@ class Sender:
             when = min(when, numbering.retry.not_before)
         return when
 
+    def take_back(self, outgoing: Outgoing, error: KafkaException, now: float) -> None:
+        """A request that waited for its connection goes no more: that was no try. error: why it waited, for what is late by now."""
+        self.in_flight[outgoing.broker_id] = max(self.in_flight.get(outgoing.broker_id, 0) - 1, 0)
+        self.sent_requests -= 1
+        for batch in outgoing.batches:
+            queue: PartitionQueue = batch.extra.queue
+            if batch not in queue.on_wire:
+                continue  # it is settled
+            queue.on_wire.remove(batch)
+            queue.put_back(batch)
+            batch.attempts -= 1
+            batch.extra.persisted = batch.extra.before
+            if self.is_late(batch, now):
+                batch.extra.refused = error
+            self.accumulator.waits(queue)
+
     def refuse(self, batch: Batch, error: KafkaException) -> Settled:
         """The driver could not seal a batch that was to go out: it fails, and leaves no trace on the wire."""
         queue: PartitionQueue = batch.extra.queue

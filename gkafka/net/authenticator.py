@@ -33,11 +33,6 @@ class Authenticator:
         self._peer = peer
         self._told = False
 
-    @property
-    def asks_user(self) -> bool:
-        """Do the credentials come from a function of the user's?"""
-        return self._credentials.asks_user
-
     def authenticate(self, versions: Versions, exchange: Exchange, deadline: float) -> float | None:
         """Returns after how many seconds it is to be done again; None: never. deadline: for whoever gives the credentials, monotonic seconds.
 

@@ -22,6 +22,7 @@ from gkafka.config import ClientConfig
 from gkafka.core.connection import Connection, Outcome, Sent, State
 from gkafka.core.sasl import Authentication
 from gkafka.exceptions import (
+    ConnectionFailedError,
     ForkedClientError,
     KafkaException,
     KafkaTimeoutError,
@@ -204,9 +205,11 @@ class Channel:
                     return
                 self._started = True
             self._openings.enter(self)
-        except BaseException:  # a signal handler's: it may have a place or not
-            self._started = False
-            raise
+        except BaseException as exc:
+            if self._is_interruption(exc):  # it may have a place or not
+                self._started = False
+                raise
+            self._cannot_begin(exc)
 
     def begin(self) -> None:
         """Its turn to open has come."""
@@ -216,12 +219,23 @@ class Channel:
                     return
                 self.begun = True
             self._handler.spawn(self._run, _name=f"gkafka-{self.role}-{self.peer}", _on_failure=self._reader_ended)
-        except KafkaException as exc:  # the handler was stopped
-            self._shut(exc)
-            self._ended.set()
-        except BaseException:  # a signal handler's: there may be a reader or not, so the next caller starts another; one of them reads
-            self.begun = False
-            raise
+        except BaseException as exc:
+            if self._is_interruption(exc):  # there may be a reader or not, so the next caller starts another; one of them reads
+                self.begun = False
+                raise
+            self._cannot_begin(exc)
+
+    def _is_interruption(self, exc: BaseException) -> bool:
+        """Was the caller interrupted, by a kill or a signal handler?"""
+        return not isinstance(exc, Exception) or self._handler.interrupted(exc)
+
+    def _cannot_begin(self, exc: BaseException) -> None:
+        """There is no worker for it: the handler was stopped, or the process has no thread left. Whoever let it begin may be another connection's."""
+        if not isinstance(exc, KafkaException):
+            text = f"{self.peer}: no worker can be started to connect: {type(exc).__name__}: {exc}"
+            exc = ConnectionFailedError(text, broker=self._about)
+        self._shut(exc)
+        self._ended.set()
 
     @property
     def is_opening(self) -> bool:
@@ -386,7 +400,7 @@ class Channel:
         try:
             self._shut(error)
         except ReentrantCallError:
-            self._abandoned = True
+            self.abandon()
         if self._reading.is_below and inside_handler():
             self._cut_short()
 
@@ -816,8 +830,6 @@ class Channel:
         if self._authenticator is None or self._session is None:
             return
         assert self._connection.versions is not None
-        if self._authenticator.asks_user:
-            self._openings.leave(self)  # what the user's function waits for may be another connection
 
         def exchange(said: Any, authentication: Authentication) -> Any:
             return self._exchange_opening(stream, said, authentication)
@@ -1020,13 +1032,21 @@ class Channel:
         self._outbox.wake()
         if stream is not None:
             stream.close()
-        if self._openings.withdraw(self):
-            self._ended.set()  # there will be no reader
         try:
             self._tell_each(end.failed)
         finally:
-            if self._on_close is not None:
-                self._call_on_close(error)
+            try:
+                if self._on_close is not None:
+                    self._call_on_close(error)
+            finally:
+                self._wait_no_more()
+
+    def _wait_no_more(self) -> None:
+        with contextlib.suppress(
+            ReentrantCallError
+        ):  # of a signal handler on top of who opens connections: when its turn comes it ends at once
+            if self._openings.withdraw(self):
+                self._ended.set()  # there will be no reader
 
     def _unfinished(self, now: float) -> Failures:
         """Under the lock: whom to tell that the connection is gone, and how. Takes nothing out."""

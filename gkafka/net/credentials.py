@@ -35,11 +35,6 @@ class Credentials:
         self._library = _load(self.name)
         self._endpoint = None if config.sasl_oauth_token_endpoint_url is None else _endpoint(handler, config)
 
-    @property
-    def asks_user(self) -> bool:
-        """Does mechanism() call the user's functions?"""
-        return callable(self._config.sasl_password) or self._config.sasl_oauth_token_provider is not None
-
     def mechanism(self, host: str, deadline: float) -> Mechanism:
         """For one authentication with the broker at this host. May call the user's functions, and wait, up to the deadline.
 

@@ -24,11 +24,11 @@ __all__ = ["AT_ONCE", "Opening", "Openings", "Rank"]
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 32
-"""Connections that are being opened at the same time. With round trips of 100 ms these are 100 a second, also with TLS; and no process runs out of threads or
-descriptors by 32."""
-KEPT = 8
-"""Of these, for brokers that are known to be there: they wait for none of those that never answer."""
+AT_ONCE = 256
+"""Connections that are being opened at the same time. More than a cluster has brokers that are away, each of which may be silent for as long as
+connect_timeout_ms: whoever is there waits for none of them. And no process runs out of threads or descriptors by 256."""
+KEPT = 64
+"""Of these, for brokers that are known to be there: they wait for none of those that never were."""
 OLDEST_EACH = 4
 """Each fourth place is for who has waited longest, whoever comes meanwhile."""
 LOOK_S = 0.05
@@ -76,7 +76,7 @@ class Openings:
         return sum(map(len, self._waiting))
 
     def enter(self, opening: Opening) -> None:
-        """It begins now, or when its turn comes. Once more, if whoever called was interrupted."""
+        """It begins now, or when its turn comes. Once more, if whoever called was interrupted. Raises where nobody could look after those who wait."""
         with self._lock:
             if opening not in self._inside:
                 self._number += 1
@@ -149,17 +149,25 @@ class Openings:
     def _work(self) -> None:
         try:
             while waiting := self._who_waits():
-                now = self._handler.monotonic()
-                for opening in waiting:
-                    if opening.expires_at <= now:
-                        opening.look_while_waiting(now)
-                        self._handler.checkpoint()
-                self._admit()
+                self._look_at(waiting)
                 self._handler.sleep(LOOK_S)
                 self._handler.check_fork()
         except BaseException:
             self._is_looked_after = False  # by this one
             raise
+
+    def _look_at(self, waiting: list[Opening]) -> None:
+        now = self._handler.monotonic()
+        try:
+            for opening in waiting:
+                if opening.expires_at <= now:
+                    opening.look_while_waiting(now)
+                    self._handler.checkpoint()
+            self._admit()
+        except Exception as exc:  # in the next look the others have their turn
+            if self._handler.interrupted(exc):
+                raise
+            log.exception("those who wait to connect")
 
     def _who_waits(self) -> list[Opening]:
         with self._lock:

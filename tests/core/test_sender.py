@@ -308,6 +308,41 @@ def test_a_batch_that_never_left_fails_at_its_delivery_timeout_as_not_persisted(
     assert batch.extra.persisted == "no"
 
 
+@pytest.mark.parametrize("idempotence", [True, False])
+def test_what_is_taken_back_was_never_tried(idempotence: bool) -> None:
+    """It waited for its connection beside one that is late. retries=0 failed it although nothing of it had left."""
+    rig = Rig({0: 1, 1: 1}, idempotence=idempotence, delivery_timeout_s=10.0, retries=0)
+    late = rig.full(0)
+    (first,) = rig.sent()
+    rig.now = 8.0
+    fresh = rig.full(1)
+    (waiting,) = rig.sent()
+    rig.now = 10.5
+    for outgoing in (first, waiting):
+        rig.sender.take_back(outgoing, KafkaTimeoutError("the connection did not open"), rig.now)
+    assert rig.sender.in_flight == {1: 0}
+    assert (rig.sender.sent_requests, fresh.attempts, fresh.extra.persisted) == (0, 0, "no")
+    poll = rig.poll()
+    (settled,) = poll.settled
+    assert (settled.batch, settled.batch.extra.persisted) == (late, "no")
+    assert "the connection did not open" in str(settled.error)
+    (again,) = poll.requests
+    assert again.batches == [fresh]
+    assert [done.error for done in rig.answer(again)[0]] == [None]
+
+
+@pytest.mark.parametrize("idempotence", [True, False])
+def test_what_is_taken_back_goes_again_in_its_order_and_under_its_numbers(idempotence: bool) -> None:
+    rig = Rig(idempotence=idempotence)
+    batches = [rig.full() for _ in range(3)]
+    before = rig.sent()
+    for outgoing in reversed(before):
+        rig.sender.take_back(outgoing, KafkaTimeoutError("the connection did not open"), rig.now)
+    again = rig.sent()
+    assert [b for r in again for b in r.batches] == batches
+    assert sequences(again) == ([0, 10, 20] if idempotence else [-1, -1, -1])
+
+
 def test_a_batch_on_the_wire_fails_at_its_delivery_timeout_as_maybe_persisted() -> None:
     rig = Rig(delivery_timeout_s=10.0)
     batch = rig.full()

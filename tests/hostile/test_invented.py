@@ -77,7 +77,7 @@ def place(kind: str) -> Iterator[int]:
 
 @on_linux
 @pytest.mark.parametrize("kind", ["silent", "refusing"])
-def test_a_consumer_of_invented_leaders_keeps_its_time_and_32_connections(
+def test_a_consumer_of_invented_leaders_keeps_its_time_and_so_many_connections(
     kind: str, cluster: MockCluster, client: KafkaClient, handler: Handler
 ) -> None:
     """2,500 at a silent port were 1,014 threads, and a call with 4 s took 23."""

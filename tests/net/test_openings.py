@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gkafka.config import ClientConfig
-from gkafka.exceptions import KafkaTimeoutError, SocketDisconnectedError
+from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError
 from gkafka.handlers import Handler
 from gkafka.net.channel import Channel
 from gkafka.net.openings import AT_ONCE, KEPT, Openings, Rank
@@ -126,7 +126,7 @@ def test_who_was_interrupted_before_it_began_another_one_leaves_it_to_the_next(o
 def silent_port() -> Iterator[int]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.listen(4 * AT_ONCE)
+        listener.listen(2048)
         yield listener.getsockname()[1]
 
 
@@ -210,11 +210,13 @@ def test_the_next_one_opens_when_one_has_failed(opening: tuple[Openings, list[Ch
         assert one.join(5)
 
 
-def test_what_is_open_keeps_no_other_from_opening(handler: Handler) -> None:
+def test_what_is_open_keeps_no_other_from_opening(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster may have a thousand brokers."""
+    monkeypatch.setattr("gkafka.net.openings.AT_ONCE", 10)
+    monkeypatch.setattr("gkafka.net.openings.KEPT", 2)
     openings = Openings(handler)
     with MockCluster(topics={"t": 1}) as cluster:
-        channels = [channel(handler, openings, cluster.brokers[1][1]) for _ in range(3 * AT_ONCE)]
+        channels = [channel(handler, openings, cluster.brokers[1][1]) for _ in range(40)]
         for one in channels:
             one.start()
         for one in channels:
@@ -224,8 +226,66 @@ def test_what_is_open_keeps_no_other_from_opening(handler: Handler) -> None:
         assert all(one.join(5) for one in channels)
 
 
-def test_no_place_is_held_while_a_function_of_the_users_is_asked(handler: Handler) -> None:
-    """It may wait for another connection of the same client."""
+def test_who_is_there_waits_for_no_hundred_that_are_silent(handler: Handler, port: int) -> None:
+    """Two thirds of a large cluster may be away: fifteen brokers that answered waited 20 s behind thirty that did not."""
+    openings = Openings(handler)
+    silent = [channel(handler, openings, port) for _ in range(100)]
+    for one in silent:
+        one.start()
+    with MockCluster(topics={"t": 1}) as cluster:
+        there = channel(handler, openings, cluster.brokers[1][1])
+        assert there.request(metadata(), timeout_s=5).result(2).brokers
+        for one in (there, *silent):
+            one.close()
+        assert all(one.join(5) for one in (there, *silent))
+
+
+def test_what_no_worker_can_be_started_for_is_told_and_who_made_room_goes_on(
+    opening: tuple[Openings, list[Channel]], handler: Handler, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was the end of whichever connection had just opened or closed, and of the worker of those who wait."""
+    openings, channels = opening
+    waiting = [channel(handler, openings, port) for _ in range(3)]
+    futures = [one.request(metadata(), timeout_s=0.5) for one in waiting]
+
+    def none(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(handler, "spawn", none)
+        channels[0].close()
+        with pytest.raises(ConnectionFailedError, match="no worker can be started to connect: RuntimeError: can't start new thread"):
+            futures[0].result(2)
+        at_once = channel(handler, Openings(handler), port)
+        with pytest.raises(ConnectionFailedError, match="no worker can be started"):
+            at_once.request(metadata(), timeout_s=5).result(0.5)
+    for future in futures[1:]:
+        with pytest.raises((ConnectionFailedError, KafkaTimeoutError)):
+            future.result(2)
+    for one in waiting:
+        one.close()
+        assert one.join(5)
+
+
+def test_one_that_is_closed_on_top_of_who_opens_connections_is_told_all_the_same(
+    opening: tuple[Openings, list[Channel]], handler: Handler, port: int
+) -> None:
+    """By a signal handler: what holds the line's lock is below it and cannot go on."""
+    openings, _ = opening
+    one, other = channel(handler, openings, port), channel(handler, openings, port)
+    future, later = one.request(metadata(), timeout_s=5), other.request(metadata(), timeout_s=60)
+    with openings._lock:
+        one.close()
+    with pytest.raises(SocketDisconnectedError):
+        future.result(1)
+    with other._lock:
+        other.close()
+    with pytest.raises(SocketDisconnectedError):
+        later.result(2)
+
+
+def test_a_place_is_held_while_a_function_of_the_users_is_asked(handler: Handler) -> None:
+    """Else there would be no bound where a password is one."""
     openings = Openings(handler)
     held: list[int] = []
 
@@ -237,6 +297,6 @@ def test_no_place_is_held_while_a_function_of_the_users_is_asked(handler: Handle
         options = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "user", "sasl_password": password}
         one = channel(handler, openings, cluster.brokers[1][1], **options)
         one.wait_open(handler.monotonic() + 5)
-        assert held == [0]
+        assert held == [1]
         one.close()
         assert one.join(5)
