@@ -22,7 +22,7 @@ from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.net.guesses import Guesses
 from gkafka.net.openings import Openings, Rank
 from gkafka.net.options import config_of, source_of
-from gkafka.sasloptions import hide_tls
+from gkafka.sasloptions import hide_hosts, hide_tls
 from gkafka.wire.apis import Versions
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Broker(BrokerCalls):
         on_unreachable: Callable[[], None] | None = None,
         openings: Openings | None = None,
     ) -> None:
-        ssl_config = hide_tls(ssl_config)
+        ssl_config, source_host, source_port = hide_tls(ssl_config), hide_hosts(source_host), hide_hosts(source_port)
         self._id = id_
         self._host = host.decode() if isinstance(host, bytes) else host
         self._port = port
@@ -120,7 +120,7 @@ class Broker(BrokerCalls):
         api_versions: Any = None,
     ) -> Broker:
         """A Broker from a metadata entry: anything with `id`, `host` and `port`."""
-        ssl_config = hide_tls(ssl_config)
+        ssl_config, source_host, source_port = hide_tls(ssl_config), hide_hosts(source_host), hide_hosts(source_port)
         return cls(
             metadata.id,
             metadata.host,

@@ -92,7 +92,7 @@ class KafkaClient:
         **options: Any,
     ) -> None:
         options, ssl_config = hide_secrets(options), hide_tls(ssl_config)
-        hosts, zookeeper_hosts, source_address = hide_hosts(hosts), hide_hosts(zookeeper_hosts), hide_options(source_address)
+        hosts, zookeeper_hosts, source_address = hide_hosts(hosts), hide_hosts(zookeeper_hosts), hide_hosts(source_address)
         socket_timeout_ms, offsets_channel_socket_timeout_ms = (
             hide_options(socket_timeout_ms),
             hide_options(offsets_channel_socket_timeout_ms),

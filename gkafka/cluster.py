@@ -96,6 +96,7 @@ class Cluster:
         config: ClientConfig | None = None,
     ) -> None:
         hosts, zookeeper_hosts, ssl_config = hide_hosts(hosts), hide_hosts(zookeeper_hosts), hide_tls(ssl_config)
+        source_address = hide_hosts(source_address)
         self._handler = handler
         if config is not None:
             check_client(config)

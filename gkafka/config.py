@@ -57,7 +57,9 @@ class Secret(str):
     __slots__ = ()
 
     def __new__(cls, text: str = "") -> Secret:
-        return str.__new__(cls, text.reveal() if isinstance(text, Secret) else text)
+        return str.__new__(
+            cls, str.__str__(text) if isinstance(text, str) else text
+        )  # what is in it: a Secret, or a member of an enum, would tell something else
 
     def __repr__(self) -> str:
         return "'***'"

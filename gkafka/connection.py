@@ -19,7 +19,7 @@ from gkafka.handlers import Handler, Stream, ThreadingHandler
 from gkafka.net.buffers import BufferPool, FrameReader
 from gkafka.net.options import config_of, source_of
 from gkafka.net.stream import open_stream
-from gkafka.sasloptions import hide_tls
+from gkafka.sasloptions import hide_hosts, hide_tls
 
 __all__ = ["BrokerConnection", "SslConfig"]
 
@@ -111,7 +111,8 @@ class BrokerConnection:
         ssl_config: SslConfig | None = None,
     ) -> None:
         self._stream: Stream | None = None
-        ssl_config = hide_tls(ssl_config)
+        ssl_config, buffer_size = hide_tls(ssl_config), hide_hosts(buffer_size)
+        source_host, source_port = hide_hosts(source_host), hide_hosts(source_port)
         if isinstance(handler, int):
             handler, buffer_size, source_host, source_port = _as_in_2_0(handler, buffer_size, source_host, source_port)
         if handler is not None and not isinstance(handler, Handler):

@@ -11,6 +11,7 @@ from gkafka.checks import check_text
 from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError
 from gkafka.sasloptions import hide_hosts
+from gkafka.unseen import refused
 
 __all__ = ["Proxy", "is_address", "parse_hosts", "parse_proxy_url", "parse_source_address", "parse_zookeeper"]
 
@@ -69,8 +70,11 @@ def is_address(host: str, port: int) -> bool:
 
 def parse_source_address(source_address: str) -> tuple[str, int] | None:
     """(host, port) of "host:port", "host" or "[address]:port" (any port where none stands); None for ""."""
+    source_address = hide_hosts(source_address)
     if not isinstance(source_address, str):
-        raise ConfigurationError(f"source_address={source_address!r}: must be a text, host:port")
+        raise refused("source_address", source_address, "must be a text, host:port")
+    if isinstance(source_address, Secret):
+        raise ConfigurationError(f"source_address={_without_user(source_address)!r}: must be host:port, and no user belongs there")
     if not source_address:
         return None
     many = source_address.count(":") > 1 and not source_address.startswith("[")
@@ -124,13 +128,23 @@ def _proxy(url: str) -> Proxy | str:
         return f"{shown}: {form}; the port is from 1 to 65535"
     if not at:
         return Proxy(kind, host, int(port))
-    username, password = (unquote(part) for part in userinfo.partition(":")[::2])
+    try:
+        username, password = (_unescaped(part) for part in userinfo.partition(":")[::2])
+    except ValueError:
+        return f"{shown}: a % in a user name or a password begins an escape, two hex digits for each byte of UTF-8, as %25 for a % itself"
     for text in (username, password):
         if not 1 <= len(text.encode("utf-8", "replace")) <= 255 or re.search(r"[\0-\x1f\x7f\ud800-\udfff]", text):
             return f"{shown}: a user name and a password are needed, each of 1 to 255 bytes and without control characters"
     if ":" in username:
         return f"{shown}: a user name with a colon cannot be told from the password"
     return Proxy(kind, host, int(port), username, password)
+
+
+def _unescaped(text: str) -> str:
+    """Raises ValueError for a percent sign that begins no escape, and for escapes of what is no UTF-8."""
+    if re.search(r"%(?![0-9A-Fa-f]{2})", text):
+        raise ValueError
+    return unquote(text, errors="strict")
 
 
 def parse_zookeeper(what: str, hosts: Any) -> tuple[str, str]:

@@ -29,12 +29,12 @@ __all__ = [
     "MECHANISMS",
     "check_sasl",
     "has_user",
-    "hide_configs",
     "hide_hosts",
     "hide_mistaken",
     "hide_secrets",
     "hide_tls",
     "seems_secret",
+    "seems_secret_config",
     "tls_options",
     "token_endpoint",
     "wrong_extension",
@@ -75,7 +75,7 @@ KNOWN = {
     for f in dataclasses.fields(config)
     for spelling in (f.name, *f.metadata["aliases"])
 }
-LIKE_A_SECRET = re.compile(r"pas+_?w|pas+_?phrase|pwd|secret|token|jaas|credential|(^|_)key$", re.IGNORECASE)
+LIKE_A_SECRET = re.compile(r"pas+_?w|pas+_?phrase|pwd|(^|_)pass(_|$)|secret|token|jaas|credential|(^|_)key$", re.IGNORECASE)
 URL_WITH_USER = re.compile(r"://.*@", re.DOTALL)
 HOSTS = ("hosts", "bootstrap_servers", "metadata_broker_list", "zookeeper_hosts", "zookeeper_connect")
 ALIKE = 0.85  # of two names: a slip of the pen in one of a secret's
@@ -181,23 +181,6 @@ def hide_extensions(value: Any) -> Any:
     return {name: Secret(one) if isinstance(one, str) else unseen(one) for name, one in value.items()}
 
 
-def hide_configs(values: Any) -> Any:
-    """Values by name, as brokers and topics get them, with those of names like a secret's as Secrets. What is no mapping stays as it is."""
-    return {name: _hidden_config(name, value) for name, value in values.items()} if isinstance(values, Mapping) else values
-
-
-def _hidden_config(name: Any, value: Any) -> Any:
-    if not isinstance(name, str) or LIKE_A_SECRET.search(name.replace(".", "_").replace("-", "_")) is None:
-        return value
-    if type(value) is tuple:  # kafka-python's, with what is to be done with the value first
-        return tuple(one if isinstance(one, (int, type(None))) else _hidden_config(name, one) for one in value)
-    if type(value) is bytes:
-        value = value.decode(errors="surrogateescape")  # halves of characters are refused; a UnicodeDecodeError would hold the bytes
-    if type(value) is str:
-        return Secret(value)
-    return value if value is None or isinstance(value, (str, int, float)) else unseen(value)
-
-
 def has_user(text: str) -> bool:
     """Whether it may be a URL, or hold one, in which somebody's name and password stand before the host."""
     return URL_WITH_USER.search(text) is not None
@@ -223,6 +206,12 @@ def seems_secret(option: str) -> bool:
     if option in KNOWN:
         return False
     return LIKE_A_SECRET.search(option) is not None or bool(difflib.get_close_matches(option, SECRETS, n=1, cutoff=ALIKE))
+
+
+def seems_secret_config(name: Any) -> bool:
+    """Whether what brokers and topics are configured with under a name may be a secret. What is no text is no name: it may stand before anything."""
+    text = name.decode(errors="replace") if isinstance(name, bytes) else name
+    return not isinstance(text, str) or LIKE_A_SECRET.search(text.replace(".", "_").replace("-", "_")) is not None
 
 
 def token_endpoint(url: str) -> SplitResult:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gkafka.admin.acls import Acl, AclFilter
     from gkafka.admin.administrator import Admin
+    from gkafka.admin.changes import Append, Subtract
     from gkafka.admin.clusters import BrokerNode, ClusterDescription, Features, QuorumDescription, QuorumReplica
-    from gkafka.admin.configs import Append, ConfigEntry, ConfigResource, ConfigSynonym, Subtract
+    from gkafka.admin.configs import ConfigEntry, ConfigResource, ConfigSynonym
     from gkafka.admin.enums import AclOperation, ConfigResourceType, ConfigSource, PatternType, Permission, ResourceType, ScramMechanism
     from gkafka.admin.groups import GroupDescription, GroupListing, GroupMember
     from gkafka.admin.offsets import FoundOffset, GroupOffset, OffsetReset
@@ -80,7 +81,7 @@ _HOMES = {
     "AclFilter": "acls",
     "AclOperation": "enums",
     "Admin": "administrator",
-    "Append": "configs",
+    "Append": "changes",
     "BrokerNode": "clusters",
     "ClusterDescription": "clusters",
     "ConfigEntry": "configs",
@@ -111,7 +112,7 @@ _HOMES = {
     "ResourceType": "enums",
     "ScramCredential": "users",
     "ScramMechanism": "enums",
-    "Subtract": "configs",
+    "Subtract": "changes",
     "TopicDescription": "topics",
     "TopicListing": "topics",
     "TransactionDescription": "transactions",

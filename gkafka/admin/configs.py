@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.admin.arguments import check_config_value, check_configs, check_enum, check_names, items_of
+from gkafka.admin.changes import Append, Subtract, hide_changes
 from gkafka.admin.enums import ConfigResourceType, ConfigSource, known
 from gkafka.admin.requests import Subject
 from gkafka.checks import check_count, check_mapping, check_name, check_text, check_topic_name
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
-from gkafka.sasloptions import hide_configs
 from gkafka.wire.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -25,7 +25,7 @@ from gkafka.wire.configs import (
 if TYPE_CHECKING:
     from gkafka.broker import Broker
 
-__all__ = ["Append", "ConfigEntry", "ConfigResource", "ConfigSynonym", "ConfigsAdmin", "Subtract"]
+__all__ = ["ConfigEntry", "ConfigResource", "ConfigSynonym", "ConfigsAdmin"]
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 OF_ONE_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
@@ -37,18 +37,6 @@ class ConfigResource(NamedTuple):
 
     type: ConfigResourceType
     name: str
-
-
-class Append(str):
-    """Change of a list: these values are added to it ("a,b")."""
-
-    __slots__ = ()
-
-
-class Subtract(str):
-    """Change of a list: these values are taken out of it ("a,b")."""
-
-    __slots__ = ()
 
 
 class ConfigSynonym(NamedTuple):
@@ -119,7 +107,7 @@ class ConfigsAdmin(Subject):
         A value of None goes back to the default; Append("a,b") and Subtract("a,b") change lists. validate_only: only say whether it could be.
         Item errors: InvalidConfig, InvalidRequest, UnknownTopicOrPartition, PolicyViolation, ...
         """
-        changes = _hidden(changes)
+        changes = hide_changes(changes)  # from here on no variable shows a password, nor does a request
         wanted = {
             _resource(resource): [_change(key, value) for key, value in check_mapping("changes", of, '{"retention.ms": "60000"}').items()]
             for resource, of in check_mapping("changes", changes, '{("topic", "orders"): {"retention.ms": "60000"}}').items()
@@ -142,7 +130,7 @@ class ConfigsAdmin(Subject):
 
         Errors as of alter_configs().
         """
-        configs = _hidden(configs)
+        configs = hide_changes(configs)
         wanted = {
             _resource(resource): [AlterableConfig(name=key, value=value) for key, value in check_configs("configs", of).items()]
             for resource, of in check_mapping("configs", configs, '{("topic", "orders"): {"retention.ms": "60000"}}').items()
@@ -179,11 +167,6 @@ class ConfigsAdmin(Subject):
                 missing = ConfigurationError(f"broker {resource.name} is not in the cluster, which has {there}")
                 places[resource] = brokers.get(int(resource.name), missing)
         return places
-
-
-def _hidden(given: Any) -> Any:
-    """Passwords, and what else nothing may show, as Secrets: from here on no variable shows them, nor does a request."""
-    return {resource: hide_configs(of) for resource, of in given.items()} if isinstance(given, Mapping) else given
 
 
 def _resource(given: Any) -> ConfigResource:

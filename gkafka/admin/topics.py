@@ -15,6 +15,7 @@ from gkafka.admin.arguments import (
     items_of,
     one_partition,
 )
+from gkafka.admin.changes import hide_configs
 from gkafka.admin.configs import ConfigEntry
 from gkafka.admin.enums import AclOperation, ConfigSource, known, operations_of
 from gkafka.admin.requests import Subject, metadata_request
@@ -32,6 +33,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
     error_for,
 )
+from gkafka.unseen import refused, unseen
 from gkafka.wire.admin import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -71,6 +73,10 @@ class NewTopic(NamedTuple):
     replication_factor: int = -1
     configs: Mapping[str, Any] | None = None
     replicas: Mapping[int, Sequence[int]] | None = None
+
+    def __repr__(self) -> str:
+        shown = {**self._asdict(), "configs": hide_configs(self.configs)}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 class CreatedTopic(NamedTuple):
@@ -134,6 +140,7 @@ class TopicsAdmin(Subject):
         A name alone has the brokers' defaults. validate_only: only say whether it could be. After a lost answer a topic may be told to be there already: that was this call. Item errors: TopicAlreadyExists, InvalidPartitions,
         InvalidReplicationFactor, InvalidConfig, PolicyViolation, ...
         """
+        topics = _hidden(topics)
         made_of = [_creatable(topic) for topic in items_of("topics", topics)]
         wanted = {topic.name: topic for topic in made_of}
         if len(wanted) < len(made_of):
@@ -319,12 +326,21 @@ class TopicsAdmin(Subject):
         return sorted(TopicPartition(t.name or "", p.partition_index) for t in told for p in t.partitions)
 
 
+def _hidden(topics: Any) -> Any:
+    """What is no NewTopic and no name, as another client's dict, may hold a password: it becomes what nothing shows."""
+    if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
+        return topics
+    return [one if isinstance(one, (str, bytes, NewTopic)) else unseen(one) for one in topics]
+
+
 def _creatable(given: Any) -> CreatableTopic:
     topic = NewTopic(check_topic_name(given)) if isinstance(given, (str, bytes)) else given
     if not isinstance(topic, NewTopic):
-        raise ConfigurationError(f"topics: {given!r} must be a NewTopic or a name")
+        raise refused("topics", given, "must be NewTopics or names")
     name = check_topic_name(topic.name)
-    configs = [CreatableTopicConfig(name=key, value=value) for key, value in check_configs("configs", topic.configs or {}).items()]
+    configs = [
+        CreatableTopicConfig(name=key, value=value) for key, value in check_configs("configs", hide_configs(topic.configs or {})).items()
+    ]
     if topic.replicas is None:
         partitions = _count_or_default("partitions", topic.partitions)
         factor = _count_or_default("replication_factor", topic.replication_factor, INT16)

@@ -121,19 +121,21 @@ def alter(
     """Change what is named and nothing else. NAME "default" of a broker: all brokers. A value @FILE is read from a file: secrets belong there."""
     from gkafka.admin import Append, Subtract
 
-    changes: dict[str, Any] = dict(_values(pairs("NAME=VALUE", values)))
-    for option, texts, kind_of_change in (("--append", appended, Append), ("--subtract", subtracted, Subtract)):
-        changes |= {key: kind_of_change(value) for key, value in _fresh(ctx, changes, pairs(option, texts)).items()}
+    changes: dict[str, Any] = {}
+    plain: dict[str, str] = {}  # what stands on the command line itself: how it is given from a file
+    for option, texts, kind_of_change in (("", values, str), ("--append", appended, Append), ("--subtract", subtracted, Subtract)):
+        given = _fresh(ctx, changes, pairs(option or "NAME=VALUE", texts))
+        plain |= {key: f"{option} {key}=@FILE".strip() for key, value in given.items() if not value.startswith("@")}
+        changes |= {key: kind_of_change(value) for key, value in _values(option or "NAME=VALUE", given).items()}
     changes |= _fresh(ctx, changes, dict.fromkeys(deleted))
     if not changes:
         raise click.UsageError("give NAME=VALUE (without --set, which is for options of gkafka), --delete, --append or --subtract", ctx)
     resource = "" if kind == "broker" and name == "default" else _name_of(ctx, kind, name)
-    plain = [key for key, value in pairs("NAME=VALUE", values).items() if not value.startswith("@")]
-    _refuse_secrets(UnusableError, [key for key in plain if _is_secret(key, None)])
+    _refuse_secrets(UnusableError, {key: way for key, way in plain.items() if _is_secret(key, None)})
     with connect(ctx) as client:
         admin = client.admin()
         before = _entries(admin, kind, resource)
-        _refuse_secrets(ToolError, [key for key in plain if _is_secret(key, before.get(key))])
+        _refuse_secrets(ToolError, {key: way for key, way in plain.items() if _is_secret(key, before.get(key))})
         _refuse_absent(kind, name, [key for key in deleted if key not in before], before)
         admin.alter_configs({(kind, resource): changes}, validate_only=dry_run)
     rows = [
@@ -156,8 +158,8 @@ def _fresh(ctx: click.Context, changes: dict[str, Any], more: dict[str, Any]) ->
     return more
 
 
-def _values(given: dict[str, str]) -> dict[str, str]:
-    return {name: _read(f"NAME=VALUE {name}={value}", value[1:]) if value.startswith("@") else value for name, value in given.items()}
+def _values(where: str, given: dict[str, str]) -> dict[str, str]:
+    return {name: _read(f"{where} {name}={value}", value[1:]) if value.startswith("@") else value for name, value in given.items()}
 
 
 def _read(where: str, path: str) -> str:
@@ -170,11 +172,12 @@ def _read(where: str, path: str) -> str:
         raise UnusableError(f"{where}: {exc.strerror}", hint="check the path and its permissions") from exc
 
 
-def _refuse_secrets(refusal: type[ToolError], names: list[str]) -> None:
-    for name in names:
+def _refuse_secrets(refusal: type[ToolError], ways: dict[str, str]) -> None:
+    """ways: of each secret on the command line, how it is given from a file."""
+    for name, way in ways.items():
         raise refusal(
             f"{name}: a secret on the command line is seen by everybody on this machine and kept by the shell",
-            hint=f"write it to a file, and give {name}=@FILE",
+            hint=f"write it to a file, and give {way}",
         )
 
 

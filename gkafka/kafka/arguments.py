@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from operator import index
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from gkafka.checks import check_flag, check_seconds, check_topic_name
@@ -17,10 +18,11 @@ from gkafka.common import TopicPartition
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.unseen import told
 
-__all__ = ["check_numbers", "check_partition", "check_partitions", "checking", "flags", "listed", "partitions_of"]
+__all__ = ["check_numbers", "check_partition", "check_partitions", "checking", "flags", "hiding", "listed", "partitions_of"]
 
 T = TypeVar("T")
 Rule = Callable[[str, Any], Any]
+Hides = Mapping[str, Callable[[Any], Any]]
 SECRET = ("alterations",)
 """Arguments whose values are never shown: a password may stand in the wrong place."""
 
@@ -106,16 +108,21 @@ def checking(cls: type[T]) -> type[T]:
     return _checking(cls, RULES)
 
 
+def hiding(hides: Hides) -> Callable[[type[T]], type[T]]:
+    """As checking(), for a class with arguments that may hold passwords. hides: by name, what makes of each what stands for it from the call on."""
+    return lambda cls: _checking(cls, RULES, hides)
+
+
 def flags(cls: type[T]) -> type[T]:
     """For a class whose methods check the rest themselves: what must be True or False is that."""
     return _checking(cls, RULES[:1])
 
 
-def _checking(cls: type[T], rules: Iterable[tuple[str, Rule]]) -> type[T]:
+def _checking(cls: type[T], rules: Iterable[tuple[str, Rule]], hides: Hides = MappingProxyType({})) -> type[T]:
     for name, method in inspect.getmembers(cls, inspect.isfunction):
         found = {} if name.startswith("_") else _rules_of(method, rules)
         if found:
-            setattr(cls, name, _checked(method, found))
+            setattr(cls, name, _checked(method, found, hides))
     return cls
 
 
@@ -131,11 +138,15 @@ def _rules_of(method: Callable[..., Any], rules: Iterable[tuple[str, Rule]]) -> 
     return found
 
 
-def _checked(method: Callable[..., Any], rules: Mapping[str, tuple[Rule, bool]]) -> Callable[..., Any]:
+def _checked(method: Callable[..., Any], rules: Mapping[str, tuple[Rule, bool]], hides: Hides) -> Callable[..., Any]:
     signature = inspect.signature(method)
+    hidden = {place: hides[name] for place, name in enumerate(signature.parameters) if name in hides}
 
     @functools.wraps(method)
     def checked(*args: Any, **kwargs: Any) -> Any:
+        if hidden:
+            args = tuple(hidden[place](value) if place in hidden else value for place, value in enumerate(args))
+            kwargs = {name: hides[name](value) if name in hides else value for name, value in kwargs.items()}
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:

@@ -239,9 +239,10 @@ def _telling(method: Callable[..., Any], names: Mapping[str, str]) -> Callable[.
         try:
             return method(*args, **kwargs)
         except KafkaException as exc:
-            args, kwargs = (), {}  # a password may be among them, and the frame is the traceback's
             retold(exc, names)
             raise
+        finally:
+            args, kwargs = (), {}  # a password may be among them, and the frame is a traceback's
 
     return told
 

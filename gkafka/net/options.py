@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gkafka.checks import check_count, check_text
-from gkafka.config import ClientConfig, build, check_security, check_socket_options
+from gkafka.config import ClientConfig, Secret, build, check_security, check_socket_options
+from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_proxy_url
 from gkafka.sasloptions import check_sasl, tls_options
 from gkafka.wire.apis import Versions
@@ -39,6 +40,8 @@ def check_client(config: ClientConfig) -> None:
 
 
 def source_of(host: Any, port: Any) -> tuple[str, int] | None:
-    """Where sockets come from, as pykafka's connections are told it."""
+    """Where sockets come from, as pykafka's connections are told it. host, port: as hide_hosts() leaves them."""
+    if isinstance(host, Secret):
+        raise ConfigurationError("source_host: must be a host, or an address of this machine; no user belongs there")
     text, number = check_text("source_host", host), check_count("source_port", port, low=0, high=65535)
     return (text, number) if text or number else None

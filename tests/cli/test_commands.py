@@ -538,6 +538,36 @@ def test_a_secret_that_is_not_set_yet_is_no_argument_either(name: str, act: Tool
     assert "s3cr3t" not in told.out + told.err
 
 
+@pytest.mark.parametrize("option", ["--append", "--subtract"])
+@pytest.mark.parametrize(("name", "sensitive"), [("ssl.keystore.password", False), ("password.encoder.keyfile", True)])
+def test_a_secret_is_added_to_no_list_on_the_command_line(
+    option: str, name: str, sensitive: bool, act: Tool, guarded: MockCluster, tmp_path: Path
+) -> None:
+    """It went on to connect, and to the broker."""
+    described(guarded, ("retention.ms", "60000", 1), *([(name, None, 4)] if sensitive else []))
+    guarded.on(
+        "IncrementalAlterConfigs",
+        Reply(
+            lambda _: configs.IncrementalAlterConfigsResponse(
+                responses=[configs.AlterConfigsResourceResponse(resource_type=2, resource_name="t")]
+            )
+        ),
+        times=None,
+    )
+    told = act("configs", "alter", "topic", "t", option, f"{name}=s3cr3t")
+    assert told.code == (1 if sensitive else 2)
+    assert f"write it to a file, and give {option} {name}=@FILE" in told.err
+    assert "s3cr3t" not in told.out + told.err
+    assert bool(guarded.requests("DescribeConfigs")) is sensitive
+    file = tmp_path / "secret"
+    file.write_text("s3cr3t\n")
+    told = act("configs", "alter", "topic", "t", option, f"{name}=@{file}")
+    assert (told.code, told.err) == (0, "changed\n")
+    assert "s3cr3t" not in told.out
+    (resource,) = guarded.requests("IncrementalAlterConfigs")[0].message.resources
+    assert [(c.config_operation, c.value) for c in resource.configs] == [(2 if option == "--append" else 3, "s3cr3t")]
+
+
 def test_a_configuration_is_shown_without_what_nobody_set_and_without_secrets(act: Tool, guarded: MockCluster) -> None:
     described(guarded, ("retention.ms", "60000", 1), ("segment.bytes", "1", 5), ("ssl.key.password", "x1y2", 4))
     told = act("configs", "describe", "topic", "orders")

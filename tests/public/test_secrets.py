@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import base64
 import copy
+import enum
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gkafka
 from gkafka import KafkaClient, SslConfig, jaas, sasloptions
+from gkafka.admin import Append, NewTopic, Subtract
 from gkafka.broker import Broker
 from gkafka.checks import check_count
 from gkafka.cluster import Cluster
+from gkafka.config import Secret
 from gkafka.connection import BrokerConnection
 from gkafka.consumer import Consumer
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
 from gkafka.handlers import ThreadingHandler
+from gkafka.hosts import parse_proxy_url
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, legacy
-from gkafka.kafka.admin import ConfigResource
+from gkafka.kafka.admin import AlterConfigOp, ConfigResource
+from gkafka.kafka.admin import NewTopic as KafkaNewTopic
 from gkafka.kafka.client_async import KafkaClient as VersionClient
 from gkafka.simpleconsumer import SimpleConsumer
 from gkafka.testing import MockCluster, Reply, Sasl
@@ -660,6 +666,133 @@ def test_a_brokers_password_is_not_shown_where_it_cannot_be_set(connect: Connect
         assert SECRET not in told
 
 
+class Text(str):
+    """As text that some library marks."""
+
+
+class Member(str, enum.Enum):
+    PASSWORD = SECRET
+
+
+KEPT_AS = (Append(SECRET), Subtract(SECRET), Text(SECRET), Member.PASSWORD)
+LINE = f"{OF_BROKERS[0]}={SECRET}"
+IN_PLACE_OF_A_MAPPING = ([(OF_BROKERS[0], SECRET)], ((OF_BROKERS[0], SECRET),), LINE, LINE.encode(), [LINE], SECRET, {SECRET})
+
+
+@pytest.mark.parametrize("call", ["alter_configs", "replace_configs"])
+@pytest.mark.parametrize("given", KEPT_AS, ids=lambda given: type(given).__name__)
+def test_a_text_of_another_class_is_hidden_as_well(connect: Connect, cluster: MockCluster, call: str, given: str) -> None:
+    """`type(value) is str` was asked: a change of a list stood in four frames."""
+    for of in ({OF_BROKERS[0]: given}, {OF_BROKERS[0].encode(): given}):
+        told = failing(lambda of=of: getattr(connect(cluster).admin(), call)({OF_ONE: of}, timeout=2))  # type: ignore[misc]
+        assert SECRET not in told
+
+
+@pytest.mark.parametrize("call", ["alter_configs", "replace_configs"])
+@pytest.mark.parametrize("given", IN_PLACE_OF_A_MAPPING, ids=repr)
+def test_what_is_no_mapping_is_refused_and_not_shown(connect: Connect, cluster: MockCluster, call: str, given: Any) -> None:
+    admin = connect(cluster).admin()
+    kind = type(given).__name__
+    for changes in ({OF_ONE: given}, given):
+        told = failing(lambda changes=changes: getattr(admin, call)(changes))  # type: ignore[misc]
+        assert SECRET not in told
+        assert f"=<{kind}>: must be a mapping such as" in told
+
+
+@pytest.mark.parametrize("call", ["alter_configs", "replace_configs"])
+@pytest.mark.parametrize("given", [SECRET, *KEPT_AS, SECRET.encode(), [SECRET]], ids=lambda given: type(given).__name__)
+def test_a_password_of_no_resource_is_not_shown(connect: Connect, cluster: MockCluster, call: str, given: Any) -> None:
+    told = failing(lambda: getattr(connect(cluster).admin(), call)({OF_BROKERS[0]: given}))
+    assert SECRET not in told
+    assert f"resource='{OF_BROKERS[0]}': must be a ConfigResource" in told
+
+
+def test_a_number_may_be_a_password(connect: Connect, cluster: MockCluster) -> None:
+    for given in (4711471147, Append("4711471147"), 4711471147.0):
+        assert "4711471147" not in failing(lambda given=given: connect(cluster).admin().alter_configs({OF_ONE: {OF_BROKERS[0]: given}}))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("given", [{OF_BROKERS[0]: SECRET}, *({OF_BROKERS[0]: one} for one in KEPT_AS), *IN_PLACE_OF_A_MAPPING], ids=repr)
+def test_a_password_among_a_topics_configurations_is_not_shown(connect: Connect, cluster: MockCluster, given: Any) -> None:
+    admin = connect(cluster).admin()
+    new = NewTopic("a b", 1, 1, given)
+    assert SECRET not in repr(new)
+    for topics in ([new], [NewTopic("t1", 0, 1, given)], [{"name": "t1", "configs": given}], [("t1", 1, 1, given)]):
+        assert SECRET not in failing(lambda topics=topics: admin.create_topics(topics))  # type: ignore[misc]
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler="threading") as skin:
+        for wrong in (
+            [KafkaNewTopic("a b", 1, 1, topic_configs=given)],
+            [KafkaNewTopic("t1", 0, 1, topic_configs=given)],
+            {"t1": {"num_partitions": 0, "configs": given}},
+            {"t1": {"config": given}},
+            {"t1": given},
+            [{"t1": given}],
+        ):
+            assert SECRET not in failing(lambda wrong=wrong: skin.create_topics(wrong))  # type: ignore[misc]
+            assert SECRET not in failing(lambda wrong=wrong: skin.create_topics(new_topics=wrong))  # type: ignore[misc]
+
+
+def test_a_new_topic_shows_what_it_is_made_of() -> None:
+    new = NewTopic("t", 2, configs={"retention.ms": 5, OF_BROKERS[0]: SECRET})
+    configs = f"{{'retention.ms': 5, '{OF_BROKERS[0]}': '***'}}"
+    assert repr(new) == f"NewTopic(name='t', partitions=2, replication_factor=-1, configs={configs}, replicas=None)"
+    assert new.configs is not None
+    assert type(new.configs[OF_BROKERS[0]]) is str
+
+
+@pytest.mark.parametrize("given", [*IN_PLACE_OF_A_MAPPING[:-2], [SECRET, 1]], ids=repr)
+def test_a_resource_of_kafka_pythons_with_no_mapping_shows_no_password(cluster: MockCluster, given: Any) -> None:
+    resource = ConfigResource("broker", "1", given)
+    assert SECRET not in repr(resource)
+    later = ConfigResource("broker", "1")
+    later.configs = given
+    assert SECRET not in repr(later)
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler="threading") as admin:
+        for call in (admin.alter_configs, admin.describe_configs, admin.reset_configs):
+            told = failing(lambda call=call: call([resource]))  # type: ignore[misc]
+            assert SECRET not in told
+            assert f"configs=<{type(given).__name__}>: must be" in told
+
+
+@pytest.mark.parametrize("given", [*KEPT_AS, ("APPEND", Text(SECRET)), ("SET", SECRET, SECRET), (SECRET, "SET")], ids=repr)
+def test_a_text_of_another_class_is_hidden_in_a_resource_of_kafka_pythons(cluster: MockCluster, given: Any) -> None:
+    resource = ConfigResource("broker", "1", {OF_BROKERS[0]: given})
+    assert SECRET not in repr(resource)
+    later = ConfigResource("broker", "1", {})
+    later.configs[OF_BROKERS[0]] = given
+    assert SECRET not in repr(later)
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler="threading") as admin:
+        for one in (resource, later):
+            assert SECRET not in failing(lambda one=one: admin.alter_configs([one], raise_on_unknown=False))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["ssl.key.pass", "ssl-key-pass", "listener.name.x.ssl.pass.phrase", "PASS"])
+def test_a_name_that_says_pass_is_a_secrets(name: str) -> None:
+    assert SECRET not in repr(ConfigResource("broker", "1", {name: SECRET}))
+    assert "shown" in repr(ConfigResource("broker", "1", {"bypass": "shown", "ssl.passes": "shown", "compass.ms": "shown"}))
+
+
+@pytest.mark.parametrize(
+    "given", [{OF_BROKERS[0]: SECRET}, [{OF_BROKERS[0]: SECRET}], [(OF_BROKERS[0], SECRET)], LINE, LINE.encode(), [LINE]], ids=repr
+)
+def test_what_is_no_resource_of_kafka_pythons_is_not_shown(cluster: MockCluster, given: Any) -> None:
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler="threading") as admin:
+        for call in (admin.alter_configs, admin.describe_configs, admin.reset_configs):
+            assert SECRET not in failing(lambda call=call: call(given))  # type: ignore[misc]
+            assert SECRET not in failing(lambda call=call: call(config_resources=given))  # type: ignore[misc]
+            assert SECRET not in failing(lambda call=call: call(iter(given)))  # type: ignore[misc]
+            with pytest.raises(TypeError) as caught:
+                call(given, no_such=1)
+            assert SECRET not in told_by(caught.value)
+
+
+def test_names_alone_stay_as_they_were_given() -> None:
+    for names in (["retention.ms"], ("retention.ms",), {"retention.ms"}):
+        assert ConfigResource("topic", "t", names).configs is names
+    assert ConfigResource("topic", "t", iter(["retention.ms"])).configs == ["retention.ms"]
+    assert ConfigResource("topic", "t", {"retention.ms": "1"}).configs == {"retention.ms": "1"}
+
+
 def test_nor_is_it_by_kafka_pythons_client(cluster: MockCluster) -> None:
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler="threading") as admin:
         for given in (SECRET, ("SET", SECRET), SECRET.encode()):
@@ -682,8 +815,79 @@ def test_a_brokers_password_arrives_as_it_is(connect: Connect, make_cluster: Cal
         cluster.on(api, Reply(altered), times=None)
     admin = connect(cluster).admin()
     for call in (admin.alter_configs, admin.replace_configs):
-        call({OF_ONE: {OF_BROKERS[0]: SECRET, "log.cleaner.threads": 2}})
+        call({OF_ONE: {OF_BROKERS[0]: SECRET, "log.cleaner.threads": 2, "sasl.login.password": Member.PASSWORD, "a.token": True}})
     for api in ("IncrementalAlterConfigs", "AlterConfigs"):
         (request,) = cluster.requests(api)
         message: Any = request.message
-        assert [config.value for config in message.resources[0].configs] == [SECRET, "2"]
+        assert [config.value for config in message.resources[0].configs] == [SECRET, "2", SECRET, "true"]
+
+
+def test_a_list_that_may_be_secret_arrives_and_is_appended_to(connect: Connect, make_cluster: Callable[..., MockCluster]) -> None:
+    """kafka-python's APPEND of a password was one of `***`."""
+    cluster = make_cluster(limits={"IncrementalAlterConfigs": (0, 1)})
+    answer = IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse(resource_type=4, resource_name="1")])
+    cluster.on("IncrementalAlterConfigs", Reply(lambda _: answer), times=None)
+    key = OF_BROKERS[1]
+    for given in (Append(SECRET), Append(Secret(SECRET)), Subtract(SECRET), Subtract(Secret(SECRET))):
+        connect(cluster).admin().alter_configs({OF_ONE: {key: given}})
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler="threading") as skin:
+        for one in (Append(SECRET), ("APPEND", SECRET), (AlterConfigOp.SUBTRACT, SECRET.encode()), (2, Text(SECRET))):
+            skin.alter_configs([ConfigResource("broker", "1", {key: one})], raise_on_unknown=False)
+    messages: list[Any] = [request.message for request in cluster.requests("IncrementalAlterConfigs")]
+    sent = [(config.config_operation, config.value) for message in messages for config in message.resources[0].configs]
+    assert sent == [(operation, SECRET) for operation in (2, 2, 3, 3, 2, 2, 3, 2)]
+
+
+def test_a_list_of_no_texts_is_not_appended(cluster: MockCluster) -> None:
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler="threading") as skin:
+        for key in (OF_BROKERS[1], "cleanup.policy"):
+            resource = ConfigResource("broker", "1", {key: ("APPEND", [SECRET])})
+            with pytest.raises(ConfigurationError, match="configs=<list>: must be a text, not list"):
+                skin.alter_configs([resource], raise_on_unknown=False)
+
+
+# -- where sockets come from, and through which proxy --------------------------------------------------------------------
+WITH_USER = (f"u:{SECRET}@h:1", f"{SECRET}@h", f"u:{SECRET}@h", f"http://u:{SECRET}@h:1", (f"u:{SECRET}@h", "x"), (f"u:{SECRET}@h", 1))
+
+
+@pytest.mark.parametrize("given", [*WITH_USER, WITH_USER[0].encode()], ids=repr)
+def test_a_password_before_a_source_address_is_not_shown(given: Any) -> None:
+    handler = ThreadingHandler()
+    of: dict[str, Any] = {
+        "id_": 1,
+        "host": "h",
+        "port": 1,
+        "handler": handler,
+        "socket_timeout_ms": 1,
+        "offsets_channel_socket_timeout_ms": 1,
+    }
+    entry = SimpleNamespace(id=1, host="h", port=1)
+    makers: tuple[Callable[[], Any], ...] = (
+        lambda: KafkaClient("h:1", handler="threading", source_address=given),
+        lambda: Cluster("h:1", handler, source_address=given),
+        lambda: BrokerConnection("h", 1, handler, source_host=given),
+        lambda: BrokerConnection("h", 1, handler, source_port=given),
+        lambda: BrokerConnection("h", 1, 65536, 0, given),  # type: ignore[arg-type]
+        lambda: Broker(**of, source_host=given),
+        lambda: Broker(**of, source_port=given),
+        lambda: Broker.from_metadata(entry, handler, 1, 1, source_host=given),
+        lambda: Broker.from_metadata(entry, handler, 1, 1, source_port=given),
+    )
+    for maker in makers:
+        with pytest.raises(ConfigurationError, match="source_") as caught:
+            maker()
+        assert SECRET not in told_by(caught.value)
+
+
+@pytest.mark.parametrize("escape", ["%zz", "%", "%4", "%4g", "%%41", "%ff", "%C3%28"])
+@pytest.mark.parametrize("place", ["u:{}", "{}:p"])
+def test_what_is_no_percent_escape_in_a_proxys_url_is_refused_and_not_shown(place: str, escape: str) -> None:
+    """It was taken as it stood, or sent as U+FFFD."""
+    url = f"http://{place.format(SECRET + escape)}@h:1"
+    told = failing(lambda: KafkaClient("h:1", handler="threading", proxy_url=url))
+    assert SECRET not in told
+    assert "proxy_url='http://***': a % in a user name or a password begins an escape" in told
+
+
+def test_a_percent_escape_in_a_proxys_url_is_what_it_stands_for() -> None:
+    assert parse_proxy_url("http://u:p%25%c3%a4%C3%A4@h:1").credentials == ("u", "p%\u00e4\u00e4")

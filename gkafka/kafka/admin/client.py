@@ -12,11 +12,12 @@ from gkafka.kafka.admin.acls import AclCalls
 from gkafka.kafka.admin.cluster import ClusterCalls
 from gkafka.kafka.admin.configs import ConfigCalls
 from gkafka.kafka.admin.groups import GroupCalls
+from gkafka.kafka.admin.hidden import HIDES
 from gkafka.kafka.admin.partitions import PartitionCalls
 from gkafka.kafka.admin.topics import TopicCalls
 from gkafka.kafka.admin.transactions import TransactionCalls
 from gkafka.kafka.admin.users import UserCalls
-from gkafka.kafka.arguments import checking
+from gkafka.kafka.arguments import hiding
 from gkafka.sasloptions import hide_secrets
 
 __all__ = ["KafkaAdminClient"]
@@ -30,7 +31,7 @@ _OTHER_NAMES = {
 
 
 @o.telling(_OTHER_NAMES)
-@checking
+@hiding(HIDES)
 class KafkaAdminClient(TopicCalls, PartitionCalls, ConfigCalls, GroupCalls, AclCalls, ClusterCalls, TransactionCalls, UserCalls):
     """A cluster's administrator. Thread safe; greenlets may share it as well.
 

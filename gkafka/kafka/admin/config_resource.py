@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gkafka.admin import ConfigResourceType
+from gkafka.admin.changes import hide_names
 from gkafka.kafka.admin.calls import member
-from gkafka.sasloptions import hide_configs
 
 __all__ = ["AlterConfigOp", "ConfigFilterType", "ConfigResource", "ConfigResourceType", "ConfigSourceType", "ConfigType"]
 
@@ -21,13 +21,22 @@ class ConfigResource:
     ) -> None:
         self.resource_type: ConfigResourceType = member("resource_type", resource_type, ConfigResourceType)
         self.name = name
-        self.configs: Any = hide_configs(configs)
+        self.configs = configs
+
+    @property
+    def configs(self) -> Any:
+        """As they were given, with Secrets for what may be one."""
+        return self._configs
+
+    @configs.setter
+    def configs(self, given: Any) -> None:
+        self._configs = hide_names(given)
 
     def __str__(self) -> str:
         return f"ConfigResource {self.name}={self.resource_type}"
 
     def __repr__(self) -> str:
-        return f"ConfigResource({self.resource_type}, {self.name}, {self.configs})"
+        return f"ConfigResource({self.resource_type}, {self.name}, {hide_names(self.configs)})"
 
 
 class AlterConfigOp(enum.IntEnum):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import NoneType
 from typing import Any
 
 from gkafka import admin as native
+from gkafka.admin.arguments import check_config_value
+from gkafka.admin.changes import hide_configs
 from gkafka.exceptions import UnsupportedVersion
 from gkafka.kafka.admin.calls import Calls, member, outcomes_of
 from gkafka.kafka.admin.config_resource import AlterConfigOp, ConfigFilterType, ConfigResource, ConfigSourceType
 from gkafka.kafka.errors import IllegalArgumentError
-from gkafka.sasloptions import hide_configs
+from gkafka.unseen import refusal, told
 
 __all__ = ["ConfigCalls"]
 
@@ -115,11 +118,13 @@ class ConfigCalls(Calls):
 
 def _checked(given: Any) -> list[ConfigResource]:
     if isinstance(given, ConfigResource) or not hasattr(given, "__iter__"):
-        raise IllegalArgumentError(f"config_resources={given!r}: must be a list, also for one")
+        raise IllegalArgumentError(refusal("config_resources", given, "must be a list, also for one"))
     resources = list(given)
     for one in resources:
         if not isinstance(one, ConfigResource):
-            raise IllegalArgumentError(f"config_resources: {one!r} must be a ConfigResource")
+            raise IllegalArgumentError(f"config_resources: each must be a ConfigResource, not {type(one).__name__}")
+        if not isinstance(one.configs, (NoneType, Mapping, list, tuple, set, frozenset)):
+            raise IllegalArgumentError(f"{one}: {told('configs', one.configs)}: must be a list of names, or a dict of values by name")
     return resources
 
 
@@ -128,8 +133,8 @@ def _native(resource: ConfigResource) -> native.ConfigResource:
 
 
 def _changes(resource: ConfigResource) -> dict[str, Any]:
-    if resource.configs is None or not isinstance(resource.configs, Mapping):
-        raise IllegalArgumentError(f"{resource}: configs={resource.configs!r}: must be a dict of values by name")
+    if not isinstance(resource.configs, Mapping):
+        raise IllegalArgumentError(f"{resource}: {told('configs', resource.configs)}: must be a dict of values by name")
     return {key: _change(value) for key, value in hide_configs(resource.configs).items()}
 
 
@@ -140,7 +145,7 @@ def _change(value: Any) -> Any:
         return None
     made = {AlterConfigOp.APPEND: native.Append, AlterConfigOp.SUBTRACT: native.Subtract}.get(what)
     if made is not None:
-        return made(value)
+        return made(check_config_value("configs", value))
     if value is None:
         raise IllegalArgumentError("configs: a value of None: give (AlterConfigOp.DELETE, None) to put it back to its default")
     return value
