@@ -71,6 +71,8 @@ Stood = tuple[Position, int, int, int]
 """A position and its term; where it stood, and the epoch of what stands before that."""
 Work = dict[TopicPartition, Stood]
 """Of a call that hands out later what it has taken: where the partitions stood before."""
+Parked = list[tuple[Fetching, int]]
+"""Fetches that brokers have parked and that are not wanted any more: for FetchDriver.hang_up()."""
 
 
 class NativeConsumer:
@@ -87,6 +89,7 @@ class NativeConsumer:
         # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
         self._taking = self._handler.Mutex()
         self._handed_out: list[Stood] = []  # by the call that is taking
+        self._wants_more = False  # what that call has taken made room, or has to be fetched again
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
         self.may_deliver: Callable[[], bool] | None = None
@@ -204,16 +207,26 @@ class NativeConsumer:
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on from an offset, or from -2 / -1 for the earliest / latest one. What was fetched before is dropped."""
+        self.ask_anew(self.place(tp, offset), at_once=True)
+
+    def place(self, tp: TopicPartition, offset: int) -> Parked:
+        """The first half of seek(), for who holds a lock. Returns what ask_anew() is to be given behind it."""
         self._check_running()
-        driver = self._driver
-        with self._lock, driver.step:
+        with self._lock, self._driver.step:
             queue = self._queue(tp)
             parked = self._void(queue)
             _place(queue.position, offset)
-        driver.hang_up(parked)
-        driver.kick()
+        return parked
 
-    def _void(self, queue: Queue) -> list[tuple[Fetching, int]]:
+    def ask_anew(self, parked: Parked, *, at_once: bool = False) -> None:
+        """The second half of seek() and resume(). at_once: by the caller, unless that takes long."""
+        self._driver.hang_up(parked)
+        if at_once:
+            self._driver.kick()
+        else:
+            self._driver.go_on()
+
+    def _void(self, queue: Queue) -> Parked:
         """Under the lock: what was fetched, and what went wrong behind it, is of no account any more. Returns what to hang_up()."""
         driver, tp = self._driver, queue.position.tp
         parked = driver.cancel_parked([tp])
@@ -230,15 +243,17 @@ class NativeConsumer:
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on with paused partitions, from where they stand."""
-        driver = self._driver
+        self.ask_anew(self.unpause(partitions))
+
+    def unpause(self, partitions: Iterable[TopicPartition]) -> Parked:
+        """The first half of resume(), as of place()."""
         with self._lock:
             queues = [self._queue(tp) for tp in partitions]
-            parked = driver.cancel_parked([q.position.tp for q in queues if q.position.paused])
+            parked = self._driver.cancel_parked([q.position.tp for q in queues if q.position.paused])
             for queue in queues:
                 queue.position.paused = False
-        driver.hang_up(parked)
         self._filled.set()
-        driver.go_on()
+        return parked
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
@@ -342,7 +357,7 @@ class NativeConsumer:
     def end_work(self) -> dict[TopicPartition, int]:
         """What deserializers are at work on will not be handed out: go back before it. Returns where this consumer stands then."""
         driver = self._driver
-        parked: list[tuple[Fetching, int]] = []
+        parked: Parked = []
         with self._lock, driver.step:
             for work in list(self.at_work.values()):
                 for stood in list(work.values()):
@@ -362,7 +377,7 @@ class NativeConsumer:
             parked = self._lower(position, term, max(offset, before), epoch if offset <= before else -1)
         self._go_on(parked)
 
-    def _lower(self, position: Position, term: int, offset: int, epoch: int) -> list[tuple[Fetching, int]]:
+    def _lower(self, position: Position, term: int, offset: int, epoch: int) -> Parked:
         """Under the lock. Returns what to hang_up()."""
         if position.term != term or position.consumed <= offset:
             return []
@@ -467,10 +482,13 @@ class NativeConsumer:
             try:
                 with self._taking:
                     self._driver.make_whole()
-                    self._handed_out, self._work = handed_out, work
+                    self._handed_out, self._work, self._wants_more = handed_out, work, False
                     taken = take(wanted) if not self.troubles and (self.may_deliver is None or self.may_deliver()) else []
                     if taken:
                         self.hand_outs += 1
+                    wants_more = self._wants_more
+                if wants_more:
+                    self._driver.kick()
                 if taken:
                     return taken
                 if work:
@@ -622,8 +640,7 @@ class NativeConsumer:
                 queue.is_read()
                 queue.catch_up()
                 wants_more |= was_full and not driver.is_full
-        if wants_more:
-            driver.kick()
+        self._wants_more |= wants_more
         return True
 
     def _put_back(self, queue: Queue) -> None:
@@ -692,7 +709,7 @@ class NativeConsumer:
             position.seek(position.consumed, position.consumed_epoch, position.leader_epoch)
             driver.shares[0].fetcher.fail(position, error, self._handler.monotonic(), errors)
             driver.tell(errors)
-        driver.kick()
+        self._wants_more = True
 
     def _raise_errors(self, *, starting: bool = False) -> None:
         """Raise the first error whose partition has nothing left to hand out before it.

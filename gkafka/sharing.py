@@ -149,8 +149,9 @@ class Share:
             if tp in self._leaving:
                 self._engine.put_elsewhere(tp)
                 self._leaving[tp] = (max(offset, -1), -1)
-            else:
-                self._engine.seek(tp, offset)
+                return
+            parked = self._engine.place(tp, offset)
+        self._engine.ask_anew(parked, at_once=True)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """NativeConsumer.pause, also from on_assigned, and for partitions that have no start yet."""
@@ -162,8 +163,9 @@ class Share:
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """NativeConsumer.resume; what is held back follows when on_assigned has returned."""
         with self._lock:
-            self._engine.resume([tp for tp in self._of_engine(partitions) if tp not in self._held_back])
+            parked = self._engine.unpause([tp for tp in self._of_engine(partitions) if tp not in self._held_back])
             self._paused_early.difference_update(partitions)
+        self._engine.ask_anew(parked)
 
     def _of_engine(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Without those that it does not have yet, or not any more."""
@@ -280,7 +282,8 @@ class Share:
             with self._lock:
                 free = [tp for tp in tps if tp in self._held_back and self._engine.has(tp)]
                 self._held_back.difference_update(tps)
-                self._engine.resume(free)
+                parked = self._engine.unpause(free)
+            self._engine.ask_anew(parked)
 
     def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
         if self._stopping:
@@ -451,8 +454,9 @@ class Share:
             self._engine.remove([tp for tp in gone if self._engine.has(tp)])
             for tp in mine:
                 del self._unplaced[tp]
-            self._engine.resume([tp for tp in mine if tp not in self._held_back and tp not in self._paused_early])
+            parked = self._engine.unpause([tp for tp in mine if tp not in self._held_back and tp not in self._paused_early])
             self._paused_early.difference_update(mine)
+        self._engine.ask_anew(parked)
 
 
 def _some_at_a_time(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
