@@ -239,7 +239,7 @@ class Consumer:
         if not self._deserializers.are_given:
             return self._engine.consume_batch(wanted, limit_ms)
 
-        def deserialize(messages: list[Message], go_back: GoBack) -> list[Any]:
+        def deserialize(messages: list[Message], go_back: GoBack) -> list[tuple[Message, Any]]:
             return self._deserializers.apply(go_back, messages, self._timeout_s(None))
 
         return self._engine.consume_through(deserialize, wanted, limit_ms)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -69,10 +69,21 @@ TURN_S = 0.003
 T = TypeVar("T")
 Stood = tuple[Position, int, int, int]
 """A position and its term; where it stood, and the epoch of what stands before that."""
-Work = dict[TopicPartition, Stood]
-"""Of a call that hands out later what it has taken: where the partitions stood before."""
 Parked = list[tuple[Fetching, int]]
 """Fetches that brokers have parked and that are not wanted any more: for FetchDriver.hang_up()."""
+
+
+class Work(dict[TopicPartition, Stood]):
+    """Of a call that hands out later what it has taken: where the partitions stood before. ended: those whose records it has to drop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: set[TopicPartition] = set()
+
+    def forget(self) -> None:
+        """Nothing was taken."""
+        self.clear()
+        self.ended.clear()
 
 
 class NativeConsumer:
@@ -368,6 +379,19 @@ class NativeConsumer:
         self._go_on(parked)
         return stands
 
+    def end_work_on(self, partitions: Collection[TopicPartition]) -> None:
+        """end_work() of partitions that are read no more: calls that are at work on others, too, hand out what they have of those."""
+        with self._lock:
+            for work in list(self.at_work.values()):
+                for tp in work.keys() & set(partitions):
+                    self._lower(*work.pop(tp))
+                    work.ended.add(tp)
+
+    def is_at_work_on(self, partitions: Collection[TopicPartition]) -> bool:
+        """Has a deserializer records of these?"""
+        with self._lock:
+            return any(tp in work for work in self.at_work.values() for tp in partitions)
+
     def _go_back(self, work: Work, tp: TopicPartition, offset: int) -> None:
         """What was taken from there on is not handed out. Never forward; nowhere, if the application or the group has put the partition elsewhere."""
         with self._lock, self._driver.step:
@@ -422,28 +446,34 @@ class NativeConsumer:
         return self._consume(self._take, max_messages, timeout_ms)
 
     def consume_through(
-        self, deserialize: Callable[[list[Message], GoBack], list[T]], max_messages: int | None, timeout_ms: float | None
+        self,
+        deserialize: Callable[[list[Message], GoBack], list[tuple[Message, T]]],
+        max_messages: int | None,
+        timeout_ms: float | None,
     ) -> list[T]:
-        """What deserialize(messages, go_back) makes of the records that consume_batch() would hand out. Until then nobody has them, and no commit
-        covers them.
+        """What deserialize(messages, go_back) makes of the records that consume_batch() would hand out, without those of partitions of which
+        end_work_on() came meanwhile. Until then nobody has them, and no commit covers them.
 
-        go_back(partition, offset): what was taken from there on is not handed out. Where deserialize() raises SerializationError it has gone back to
+        deserialize(): pairs of a message and what is handed out for it. go_back(partition, offset): what was taken from there on is not handed out. Where deserialize() raises SerializationError it has gone back to
         the record; whoever is interrupted goes back by itself. Raises ConsumerStoppedException if end_work() came meanwhile: others go on from
         where it stood.
         """
         call = object()
-        work: Work = {}
+        work = Work()
         self.at_work[call] = work
         try:
             done = deserialize(self._consume(self._take, max_messages, timeout_ms, work), partial(self._go_back, work))
-            with self._lock:
+            with self._taking, self._lock:
                 is_ours = self.at_work.pop(call, None) is not None
+                self.hand_outs += bool(done)  # only now: a call of another worker meanwhile did not say that this is finished
             if not is_ours:
                 raise ConsumerStoppedException(
                     "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
                 )
-            return done
-        except SerializationError:
+            return [item for message, item in done if not work.ended or (message.topic, message.partition_id) not in work.ended]
+        except SerializationError as exc:
+            if (exc.topic, exc.partition) in work.ended:
+                return []  # it is another's to meet
             raise
         except BaseException:
             for tp, (_, _, offset, _) in list(work.items()):
@@ -491,12 +521,12 @@ class NativeConsumer:
                     self._driver.kick()
                 if taken:
                     return taken
-                if work:
-                    work.clear()  # what was read held no record
+                if work is not None:
+                    work.forget()  # what was read held no record
             except BaseException:  # a signal handler's: nobody gets what was taken
                 self._take_back(handed_out)
                 if work is not None:
-                    work.clear()
+                    work.forget()
                 raise
             self._raise_errors()
             now = self._handler.monotonic()

@@ -370,12 +370,14 @@ class SimpleConsumer:
             return engine.consume_batch(wanted, timeout_ms)
         return engine.consume_through(lambda messages, go_back: self._deserialize(messages, go_back, deserializer), wanted, timeout_ms)
 
-    def _deserialize(self, messages: Sequence[Message], go_back: GoBack, deserializer: Callable[[Any, Any], tuple[Any, Any]]) -> list[Any]:
+    def _deserialize(
+        self, messages: Sequence[Message], go_back: GoBack, deserializer: Callable[[Any, Any], tuple[Any, Any]]
+    ) -> list[tuple[Message, Any]]:
         """Apply the deserializer. Where it fails, the messages before are handed out, and the position goes back to the one that failed."""
-        done: list[Any] = []
+        done: list[tuple[Message, Any]] = []
         for message in messages:
             try:
-                done.append(_Deserialized(message, deserializer))
+                done.append((message, _Deserialized(message, deserializer)))
             except Exception as exc:
                 give_back(go_back, messages[len(done) :])
                 if done:
