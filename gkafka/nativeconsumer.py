@@ -344,6 +344,22 @@ class NativeConsumer:
         with self._lock:
             return self._before_work(self.positions())
 
+    def stands_unless_committed(self, committed: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
+        """stands(), but not before what was committed while a deserializer is at work before that. committed: offsets, each with the term of
+        its position then: behind a seek it says nothing.
+        """
+        with self._lock:
+            here = self.positions()
+            stands = self._before_work(here.copy())
+            for tp, (offset, term) in committed.items():
+                if tp in stands and stands[tp] < offset <= here[tp] and self._driver.queues[tp].position.term == term:
+                    stands[tp] = offset
+            return stands
+
+    def terms(self) -> dict[TopicPartition, int]:
+        """How often each partition was put somewhere: by assign(), add(), seek()."""
+        return {tp: q.position.term for tp, q in list(self._driver.queues.items())}
+
     def not_at_work(self, stands: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Offsets of partitions that are read no more, before what deserializers are at work on: nobody was given that, and it may fail."""
         with self._lock:
