@@ -257,13 +257,15 @@ class Consumer:
             else:
                 self._share.called(now)
             self._check_placed()
-            left_ms = max(0.0, (deadline - self._handler.monotonic()) * 1000)
+            now = self._handler.monotonic()
+            left_ms = max(0.0, (deadline - now) * 1000)
             # In steps, so that partitions that come into being are noticed.
-            taken = take(wanted, min(left_ms, self._slice_ms))
+            taken = take(wanted, self._progress.patience_ms(min(left_ms, self._slice_ms), now))
             if taken:
                 return taken
-            self._raise_told()
             now = self._handler.monotonic()
+            self._progress.waited(now)
+            self._raise_told()
             if now >= deadline:
                 self._check_placed()
                 return []

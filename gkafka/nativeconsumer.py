@@ -356,6 +356,11 @@ class NativeConsumer:
                     stands[tp] = offset
             return stands
 
+    def stands_since(self, handed_out: int, committed: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int] | None:
+        """The same as long as `hand_outs` is this number; None if there was more since."""
+        with self._taking:
+            return self.stands_unless_committed(committed) if self.hand_outs == handed_out else None
+
     def terms(self) -> dict[TopicPartition, int]:
         """How often each partition was put somewhere: by assign(), add(), seek()."""
         return {tp: q.position.term for tp, q in list(self._driver.queues.items())}

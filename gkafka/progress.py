@@ -63,7 +63,7 @@ class Progress:
         self.finished: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
         self._committed_in: dict[TopicPartition, tuple[int, int]] = {}  # the same, with the terms of the positions
-        self.seen = 0
+        self.seen = self._noted = 0  # `finished` has what was handed out up to there
         self._lost: dict[TopicPartition, int] = {}  # with something that was not committed; each with `hand_outs` at that time
 
     def commit_as(self, member: Member, terms: Terms, instance_id: str | None) -> None:
@@ -74,8 +74,27 @@ class Progress:
     def called(self, now: float) -> None:
         """The application asks for more."""
         if self._group is not None and now >= self._at + SNAPSHOT_S:  # without a group there is nowhere to commit it
+            self._noted = self._engine.hand_outs
             self.finished, self._at = self._engine.stands_unless_committed(self._committed_in.copy()), now
         self.seen = self._engine.hand_outs
+
+    def patience_ms(self, most_ms: float, now: float) -> float:
+        """How long the call may wait before waited() is due."""
+        if self._group is None or self._noted == self.seen:
+            return most_ms
+        return min(most_ms, max(0.0, (self._at + SNAPSHOT_S - now) * 1000))
+
+    def waited(self, now: float) -> None:
+        """In that time nothing came. It is written down now what was finished before the call, which may wait for long: unless another worker
+        was handed something since, which is not.
+        """
+        if self._group is None or self._noted == self.seen:
+            return
+        seen = self.seen
+        finished = self._engine.stands_since(seen, self._committed_in.copy())
+        self._noted = seen
+        if finished is not None:
+            self.finished, self._at = finished, now
 
     def finish(self) -> None:
         """All that was handed out is finished: the application says that it needs no more."""

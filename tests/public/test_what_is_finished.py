@@ -324,3 +324,41 @@ def test_what_was_committed_is_not_taken_back_for_who_is_at_work_before_it(
     assert [each.result() for each in workers] == [10, 17][: len(workers)]
     consumer.stop()
     assert committed(cluster) == 20
+
+
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("waits_ms", [6000, 20])
+def test_what_is_finished_is_committed_however_long_the_next_call_waits(
+    client: KafkaClient, cluster: MockCluster, run: Runner, shares: bool, waits_ms: int
+) -> None:
+    """Also if it came right behind the one before; and if it was a short one, behind which no other comes."""
+    fill(client, numbers(20))
+    consumer = client.get_consumer("t" if shares else None, "g", **(MEMBER if shares else {}), auto_commit_interval_ms=20)
+    if not shares:
+        consumer.assign({T0: 0})
+    run.until(lambda: consumer._engine.buffered() == 20)
+
+    def work() -> None:
+        for _ in range(4):
+            assert len(consumer.consume_batch(5, 5000)) == 5
+        assert consumer.consume_batch(5, waits_ms) == []
+
+    worker = run.aside(work)
+    run.until(lambda: committed(cluster) == 20, 3.0)
+    assert worker.running or waits_ms == 20
+    consumer.stop()
+
+
+def test_what_another_worker_was_handed_while_a_call_waits_is_not_finished(client: KafkaClient, cluster: MockCluster) -> None:
+    fill(client, numbers(20))
+    consumer = client.get_consumer(group="g", auto_commit_interval_ms=60_000)
+    consumer.assign({T0: 0})
+    read(consumer, 5)
+    progress = consumer._progress
+    progress.called(0.0)
+    assert len(consumer._engine.consume_batch(5, 5000)) == 5
+    before = progress.finished.get(T0, 0)
+    progress.waited(float("inf"))
+    assert progress.finished.get(T0, 0) == before < 10
+    assert progress.patience_ms(1000.0, float("inf")) == 1000.0, "nor is it asked again and again"
+    consumer.stop()
