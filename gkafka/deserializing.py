@@ -37,7 +37,15 @@ class Deserialized:
         self.value = value
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # copy and pickle ask for how it is done: not as the message does it
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._message, name)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._message, self.key, self.value)
+
+    def __repr__(self) -> str:
+        return repr(self._message)
 
 
 class Deserializers:
