@@ -417,3 +417,20 @@ def test_what_is_taken_after_a_stop_began_is_not_at_work_when_it_is_given_back(
     slow.may_go_on[0].set()
     assert workers[0].result() in ([], "ConsumerStoppedException")
     assert committed(cluster) == 0
+
+
+@pytest.mark.parametrize("kind", ["assigned", "member"], indirect=True)
+def test_an_iteration_ends_in_order_when_another_stops_however_long_that_takes(filled: KafkaClient, run: Runner, kind: str) -> None:
+    slow = Slow(filled, 5)
+
+    def revoked(*_: Any) -> None:
+        slow.may_go_on[5].set()
+        assert run.stays(lambda: not consumer.closed, 0.4)
+
+    consumer = make(filled, kind, slow, **({"on_revoked": revoked} if kind == "member" else {}))
+    full(consumer, run)
+    worker = run.aside(lambda: [message.offset for message in consumer])
+    run.until(slow.entered[5].is_set)
+    consumer.stop()
+    slow.may_go_on[5].set()
+    assert worker.result() == [0, 1, 2, 3, 4]
