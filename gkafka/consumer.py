@@ -79,6 +79,7 @@ class Consumer:
         self._slice_ms = min(TICK_S * 1000, config.max_poll_interval_ms / 3)  # who waits in a call asks for messages all the time
         self._troubles = self._engine.troubles
         self._keeper: Any = None
+        self._stopping = False
         self._wake = self._handler.Event()
         cluster.sleepers.add(self._wake)
         self._engine.start()
@@ -239,7 +240,7 @@ class Consumer:
         if not self._deserializers.are_given:
             return self._engine.consume_batch(wanted, limit_ms)
 
-        def deserialize(messages: list[Message], go_back: GoBack) -> list[Any]:
+        def deserialize(messages: list[Message], go_back: GoBack) -> list[tuple[Message, Any]]:
             return self._deserializers.apply(go_back, messages, self._timeout_s(None))
 
         return self._engine.consume_through(deserialize, wanted, limit_ms)
@@ -257,13 +258,15 @@ class Consumer:
             else:
                 self._share.called(now)
             self._check_placed()
-            left_ms = max(0.0, (deadline - self._handler.monotonic()) * 1000)
+            now = self._handler.monotonic()
+            left_ms = max(0.0, (deadline - now) * 1000)
             # In steps, so that partitions that come into being are noticed.
-            taken = take(wanted, min(left_ms, self._slice_ms))
+            taken = take(wanted, self._progress.patience_ms(min(left_ms, self._slice_ms), now))
             if taken:
                 return taken
-            self._raise_told()
             now = self._handler.monotonic()
+            self._progress.waited(now)
+            self._raise_told()
             if now >= deadline:
                 self._check_placed()
                 return []
@@ -286,7 +289,7 @@ class Consumer:
 
     def __iter__(self) -> Iterator[Any]:
         """Messages, until stop()."""
-        while True:
+        while not self._stopping:  # `closed` only when partitions are committed and given back
             message = self.next_ready()
             if message is None:
                 if self.closed:
@@ -294,7 +297,7 @@ class Consumer:
                 try:
                     message = self.consume(TICK_S * 1000)  # whatever consume_timeout_ms: with 0 it would go round and round
                 except ConsumerStoppedException:
-                    if self.closed:
+                    if self._stopping or self.closed:
                         return
                     raise
             if message is not None:
@@ -470,6 +473,7 @@ class Consumer:
         if self._engine.closed:
             return
         patience_s = self._cluster.config.offsets_channel_socket_timeout_ms / 1000 if timeout is None else check_wait("timeout", timeout)
+        self._stopping = True
         in_order = in_order and self._cluster.in_order
         if self._share is None:
             self._engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)

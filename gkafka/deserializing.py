@@ -37,7 +37,15 @@ class Deserialized:
         self.value = value
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # copy and pickle ask for how it is done: not as the message does it
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._message, name)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._message, self.key, self.value)
+
+    def __repr__(self) -> str:
+        return repr(self._message)
 
 
 class Deserializers:
@@ -71,8 +79,8 @@ class Deserializers:
         """Is there anything to do?"""
         return self._key is not None or self._value is not None
 
-    def apply(self, go_back: GoBack, messages: Sequence[Message], timeout_s: float) -> list[Any]:
-        """The messages with their keys and values deserialized, as far as that goes.
+    def apply(self, go_back: GoBack, messages: Sequence[Message], timeout_s: float) -> list[tuple[Message, Any]]:
+        """The messages, each with what is made of its deserialized key and value, as far as that goes.
 
         Where the first of them fails for good, raises, and the position is before it; what came before it is returned, and the next call
         meets the failure. With 'dlq' every record that failed is where it belongs when this returns. go_back(partition, offset): what was handed
@@ -93,7 +101,7 @@ class Deserializers:
                     told = _undelivered(error, trouble)
                     return self._stop_before(go_back, messages, n, done, letters, told, timeout_s)
         self._await(go_back, messages, done, letters, timeout_s)
-        return [item for _, item in done]
+        return [(messages[n], item) for n, item in done]
 
     def _deserialized(self, message: Message) -> Any:
         key, value = message.key, message.value
@@ -112,13 +120,13 @@ class Deserializers:
         letters: list[tuple[int, Any, SerializationError]],
         error: SerializationError,
         timeout_s: float,
-    ) -> list[Any]:
+    ) -> list[tuple[Message, Any]]:
         """Record n cannot be passed."""
         give_back(go_back, messages[n:])
         self._await(go_back, messages[:n], done, letters, timeout_s)
         if not done and not letters:
             raise error
-        return [item for _, item in done]
+        return [(messages[at], item) for at, item in done]
 
     def _await(
         self,

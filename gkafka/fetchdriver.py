@@ -47,7 +47,7 @@ MANY_LEADERS = 32
 MERGED_S = 0.02
 """For so long it is gathered; and so are failures, of which thousands may come at once."""
 SENT_AT_ONCE = 16
-"""With greenlets, requests that are made in one go: the first to a broker takes some 0.2 ms."""
+"""With greenlets, requests that are made in one go: the first to a broker takes some 0.2 ms. To more leaders only the worker sends."""
 STARTS_AT_ONCE = 500
 """So many partitions of a leader are asked about in one request with greenlets: what an answer says is taken in by one step."""
 FRAME_BYTES = 1 << 16
@@ -57,8 +57,9 @@ FRAME_BYTES = 1 << 16
 class Fetching:
     """One fetch worker's share: the leaders whose id falls to it, and the machine that asks them.
 
-    turn: whose it is drives. under_way: broker id -> the fetch that was handed to a connection, and that. notes: of those who were interrupted, what
-    they held the turn as; beat: when its last driver was heard of. gathers: the worker drives in a moment, when more has come.
+    turn: whose it is drives; the worker takes it as this object. under_way: broker id -> the fetch that was handed to a connection, and that. notes: of
+    those who were interrupted, what they held the turn as; beat: when its last driver was heard of. gathers: the worker drives in a moment, when more
+    has come.
     """
 
     __slots__ = ("again", "beat", "fetcher", "gathers", "index", "notes", "role", "sleeps_until", "turn", "under_way", "wake", "worker")
@@ -336,7 +337,7 @@ class FetchDriver:
 
     # -- driving ---------------------------------------------------------------------------------------------------------------
     def kick(self) -> None:
-        """Something may have become fetchable: ask at once, whoever notices it. Nothing here waits."""
+        """Something may have become fetchable: ask at once, whoever notices it. Nothing here waits, or switches to another greenlet."""
         for share in self.shares:
             self._kick_share(share)
 
@@ -352,9 +353,13 @@ class FetchDriver:
 
     def _kick_share(self, share: Fetching, *, failed: bool = False) -> None:
         """failed: because of what came to nothing. Its partitions rest, and others may do so, too."""
-        may_wait = failed or share.fetcher.leaders > MANY_LEADERS
+        leaders = share.fetcher.leaders
+        may_wait = failed or leaders > MANY_LEADERS
         if may_wait and (share.turn.holder is not None or self._handler.monotonic() - share.beat < MERGED_S):
             share.gather()
+            return
+        if self._handler.cooperative and leaders > SENT_AT_ONCE:
+            share.wake.set()  # sending to all of them has to let others run, which is the worker's alone: a caller may have what nobody was given
             return
         me = object()
         try:
@@ -423,7 +428,7 @@ class FetchDriver:
         requests += [(self._check, check) for check in plan.checks]
         for count, (send, request) in enumerate(requests, 1):
             send(share, request)
-            if not count % SENT_AT_ONCE:
+            if share.turn.holder is share and not count % SENT_AT_ONCE:
                 self._handler.checkpoint()
                 share.beat = self._handler.monotonic()
 

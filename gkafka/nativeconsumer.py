@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -69,8 +69,21 @@ TURN_S = 0.003
 T = TypeVar("T")
 Stood = tuple[Position, int, int, int]
 """A position and its term; where it stood, and the epoch of what stands before that."""
-Work = dict[TopicPartition, Stood]
-"""Of a call that hands out later what it has taken: where the partitions stood before."""
+Parked = list[tuple[Fetching, int]]
+"""Fetches that brokers have parked and that are not wanted any more: for FetchDriver.hang_up()."""
+
+
+class Work(dict[TopicPartition, Stood]):
+    """Of a call that hands out later what it has taken: where the partitions stood before. ended: those whose records it has to drop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: set[TopicPartition] = set()
+
+    def forget(self) -> None:
+        """Nothing was taken."""
+        self.clear()
+        self.ended.clear()
 
 
 class NativeConsumer:
@@ -87,6 +100,7 @@ class NativeConsumer:
         # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
         self._taking = self._handler.Mutex()
         self._handed_out: list[Stood] = []  # by the call that is taking
+        self._wants_more = False  # what that call has taken made room, or has to be fetched again
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
         self.may_deliver: Callable[[], bool] | None = None
@@ -204,16 +218,26 @@ class NativeConsumer:
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on from an offset, or from -2 / -1 for the earliest / latest one. What was fetched before is dropped."""
+        self.ask_anew(self.place(tp, offset), at_once=True)
+
+    def place(self, tp: TopicPartition, offset: int) -> Parked:
+        """The first half of seek(), for who holds a lock. Returns what ask_anew() is to be given behind it."""
         self._check_running()
-        driver = self._driver
-        with self._lock, driver.step:
+        with self._lock, self._driver.step:
             queue = self._queue(tp)
             parked = self._void(queue)
             _place(queue.position, offset)
-        driver.hang_up(parked)
-        driver.kick()
+        return parked
 
-    def _void(self, queue: Queue) -> list[tuple[Fetching, int]]:
+    def ask_anew(self, parked: Parked, *, at_once: bool = False) -> None:
+        """The second half of seek() and resume(). at_once: by the caller, unless that takes long."""
+        self._driver.hang_up(parked)
+        if at_once:
+            self._driver.kick()
+        else:
+            self._driver.go_on()
+
+    def _void(self, queue: Queue) -> Parked:
         """Under the lock: what was fetched, and what went wrong behind it, is of no account any more. Returns what to hang_up()."""
         driver, tp = self._driver, queue.position.tp
         parked = driver.cancel_parked([tp])
@@ -230,15 +254,17 @@ class NativeConsumer:
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on with paused partitions, from where they stand."""
-        driver = self._driver
+        self.ask_anew(self.unpause(partitions))
+
+    def unpause(self, partitions: Iterable[TopicPartition]) -> Parked:
+        """The first half of resume(), as of place()."""
         with self._lock:
             queues = [self._queue(tp) for tp in partitions]
-            parked = driver.cancel_parked([q.position.tp for q in queues if q.position.paused])
+            parked = self._driver.cancel_parked([q.position.tp for q in queues if q.position.paused])
             for queue in queues:
                 queue.position.paused = False
-        driver.hang_up(parked)
         self._filled.set()
-        driver.go_on()
+        return parked
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
@@ -318,6 +344,27 @@ class NativeConsumer:
         with self._lock:
             return self._before_work(self.positions())
 
+    def stands_unless_committed(self, committed: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
+        """stands(), but not before what was committed while a deserializer is at work before that. committed: offsets, each with the term of
+        its position then: behind a seek it says nothing.
+        """
+        with self._lock:
+            here = self.positions()
+            stands = self._before_work(here.copy())
+            for tp, (offset, term) in committed.items():
+                if tp in stands and stands[tp] < offset <= here[tp] and self._driver.queues[tp].position.term == term:
+                    stands[tp] = offset
+            return stands
+
+    def stands_since(self, handed_out: int, committed: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int] | None:
+        """The same as long as `hand_outs` is this number; None if there was more since."""
+        with self._taking:
+            return self.stands_unless_committed(committed) if self.hand_outs == handed_out else None
+
+    def terms(self) -> dict[TopicPartition, int]:
+        """How often each partition was put somewhere: by assign(), add(), seek()."""
+        return {tp: q.position.term for tp, q in list(self._driver.queues.items())}
+
     def not_at_work(self, stands: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Offsets of partitions that are read no more, before what deserializers are at work on: nobody was given that, and it may fail."""
         with self._lock:
@@ -342,7 +389,7 @@ class NativeConsumer:
     def end_work(self) -> dict[TopicPartition, int]:
         """What deserializers are at work on will not be handed out: go back before it. Returns where this consumer stands then."""
         driver = self._driver
-        parked: list[tuple[Fetching, int]] = []
+        parked: Parked = []
         with self._lock, driver.step:
             for work in list(self.at_work.values()):
                 for stood in list(work.values()):
@@ -353,6 +400,19 @@ class NativeConsumer:
         self._go_on(parked)
         return stands
 
+    def end_work_on(self, partitions: Collection[TopicPartition]) -> None:
+        """end_work() of partitions that are read no more: calls that are at work on others, too, hand out what they have of those."""
+        with self._lock:
+            for work in list(self.at_work.values()):
+                for tp in work.keys() & set(partitions):
+                    self._lower(*work.pop(tp))
+                    work.ended.add(tp)
+
+    def is_at_work_on(self, partitions: Collection[TopicPartition]) -> bool:
+        """Has a deserializer records of these?"""
+        with self._lock:
+            return any(tp in work for work in self.at_work.values() for tp in partitions)
+
     def _go_back(self, work: Work, tp: TopicPartition, offset: int) -> None:
         """What was taken from there on is not handed out. Never forward; nowhere, if the application or the group has put the partition elsewhere."""
         with self._lock, self._driver.step:
@@ -362,7 +422,7 @@ class NativeConsumer:
             parked = self._lower(position, term, max(offset, before), epoch if offset <= before else -1)
         self._go_on(parked)
 
-    def _lower(self, position: Position, term: int, offset: int, epoch: int) -> list[tuple[Fetching, int]]:
+    def _lower(self, position: Position, term: int, offset: int, epoch: int) -> Parked:
         """Under the lock. Returns what to hang_up()."""
         if position.term != term or position.consumed <= offset:
             return []
@@ -407,28 +467,34 @@ class NativeConsumer:
         return self._consume(self._take, max_messages, timeout_ms)
 
     def consume_through(
-        self, deserialize: Callable[[list[Message], GoBack], list[T]], max_messages: int | None, timeout_ms: float | None
+        self,
+        deserialize: Callable[[list[Message], GoBack], list[tuple[Message, T]]],
+        max_messages: int | None,
+        timeout_ms: float | None,
     ) -> list[T]:
-        """What deserialize(messages, go_back) makes of the records that consume_batch() would hand out. Until then nobody has them, and no commit
-        covers them.
+        """What deserialize(messages, go_back) makes of the records that consume_batch() would hand out, without those of partitions of which
+        end_work_on() came meanwhile. Until then nobody has them, and no commit covers them.
 
-        go_back(partition, offset): what was taken from there on is not handed out. Where deserialize() raises SerializationError it has gone back to
+        deserialize(): pairs of a message and what is handed out for it. go_back(partition, offset): what was taken from there on is not handed out. Where deserialize() raises SerializationError it has gone back to
         the record; whoever is interrupted goes back by itself. Raises ConsumerStoppedException if end_work() came meanwhile: others go on from
         where it stood.
         """
         call = object()
-        work: Work = {}
+        work = Work()
         self.at_work[call] = work
         try:
             done = deserialize(self._consume(self._take, max_messages, timeout_ms, work), partial(self._go_back, work))
-            with self._lock:
+            with self._taking, self._lock:
                 is_ours = self.at_work.pop(call, None) is not None
+                self.hand_outs += bool(done)  # only now: a call of another worker meanwhile did not say that this is finished
             if not is_ours:
                 raise ConsumerStoppedException(
                     "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
                 )
-            return done
-        except SerializationError:
+            return [item for message, item in done if not work.ended or (message.topic, message.partition_id) not in work.ended]
+        except SerializationError as exc:
+            if (exc.topic, exc.partition) in work.ended:
+                return []  # it is another's to meet
             raise
         except BaseException:
             for tp, (_, _, offset, _) in list(work.items()):
@@ -467,18 +533,21 @@ class NativeConsumer:
             try:
                 with self._taking:
                     self._driver.make_whole()
-                    self._handed_out, self._work = handed_out, work
+                    self._handed_out, self._work, self._wants_more = handed_out, work, False
                     taken = take(wanted) if not self.troubles and (self.may_deliver is None or self.may_deliver()) else []
                     if taken:
                         self.hand_outs += 1
+                    wants_more = self._wants_more
+                if wants_more:
+                    self._driver.kick()
                 if taken:
                     return taken
-                if work:
-                    work.clear()  # what was read held no record
+                if work is not None:
+                    work.forget()  # what was read held no record
             except BaseException:  # a signal handler's: nobody gets what was taken
                 self._take_back(handed_out)
                 if work is not None:
-                    work.clear()
+                    work.forget()
                 raise
             self._raise_errors()
             now = self._handler.monotonic()
@@ -622,8 +691,7 @@ class NativeConsumer:
                 queue.is_read()
                 queue.catch_up()
                 wants_more |= was_full and not driver.is_full
-        if wants_more:
-            driver.kick()
+        self._wants_more |= wants_more
         return True
 
     def _put_back(self, queue: Queue) -> None:
@@ -692,7 +760,7 @@ class NativeConsumer:
             position.seek(position.consumed, position.consumed_epoch, position.leader_epoch)
             driver.shares[0].fetcher.fail(position, error, self._handler.monotonic(), errors)
             driver.tell(errors)
-        driver.kick()
+        self._wants_more = True
 
     def _raise_errors(self, *, starting: bool = False) -> None:
         """Raise the first error whose partition has nothing left to hand out before it.

@@ -49,6 +49,9 @@ PLACE_S = 10.0
 LEADER_S = 10.0
 """How long the leader has to notice that a topic has other partitions. Then somebody else does: it may be a topic that the leader does not read."""
 POLL_S = 1.0
+OF_THE_INTERVAL = 0.66
+"""So much of max_poll_interval_ms a deserializer may be at work on what is given up while other workers poll: the group waits for all of it, then goes on
+without the member, which loses everything."""
 OF_GROUPS = (
     "session_timeout_ms",
     "heartbeat_interval_ms",
@@ -149,8 +152,9 @@ class Share:
             if tp in self._leaving:
                 self._engine.put_elsewhere(tp)
                 self._leaving[tp] = (max(offset, -1), -1)
-            else:
-                self._engine.seek(tp, offset)
+                return
+            parked = self._engine.place(tp, offset)
+        self._engine.ask_anew(parked, at_once=True)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """NativeConsumer.pause, also from on_assigned, and for partitions that have no start yet."""
@@ -162,8 +166,9 @@ class Share:
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """NativeConsumer.resume; what is held back follows when on_assigned has returned."""
         with self._lock:
-            self._engine.resume([tp for tp in self._of_engine(partitions) if tp not in self._held_back])
+            parked = self._engine.unpause([tp for tp in self._of_engine(partitions) if tp not in self._held_back])
             self._paused_early.difference_update(partitions)
+        self._engine.ask_anew(parked)
 
     def _of_engine(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Without those that it does not have yet, or not any more."""
@@ -280,11 +285,10 @@ class Share:
             with self._lock:
                 free = [tp for tp in tps if tp in self._held_back and self._engine.has(tp)]
                 self._held_back.difference_update(tps)
-                self._engine.resume(free)
+                parked = self._engine.unpause(free)
+            self._engine.ask_anew(parked)
 
     def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        if self._stopping:
-            self._engine.end_work()
         with self._lock:
             leaving = [tp for tp in partitions if tp in self.terms]
             taken = self._take_out(leaving)
@@ -295,6 +299,7 @@ class Share:
         try:
             self._handler.checkpoint()
             finished = self._wait_for_application(stood)
+            self._engine.end_work_on(leaving)
             if self._commits and self._are_mine(leaving):
                 self._commit_left(finished)
             kept = self._are_mine(leaving)  # those that were lost meanwhile others may have already
@@ -315,6 +320,7 @@ class Share:
         with self._lock:
             lost = [tp for tp in partitions if tp in self.terms]
             self._progress.lose(self._take_out(lost))
+        self._engine.end_work_on(lost)
         self._forget(lost)
         self._call(self._config.on_lost, lost)
 
@@ -334,20 +340,29 @@ class Share:
         self._progress.forget(dict.fromkeys(partitions))
 
     def _wait_for_application(self, stood: Stood) -> bool:
-        """Until it has finished what it has of these: it asks for more. False: it has not."""
+        """Until it has finished what it has of these: its deserializers are done with them, and it asks for more. False: it has not.
+
+        A deserializer may be at it while other workers ask for more; it is waited for as long as that costs no more than its records.
+        """
         handed_out, finished = self._engine.hand_outs, self._progress.finished
-        if all(finished.get(tp) == offset for tp, (offset, _) in stood.items()):
+        is_at_work = self._engine.is_at_work_on(stood)
+        if not is_at_work and all(finished.get(tp) == offset for tp, (offset, _) in stood.items()):
             return True
+        until = self._handler.monotonic() + self._config.max_poll_interval_ms / 1000 * OF_THE_INTERVAL
         self._waiting = True
         try:
-            while self._progress.seen < handed_out:
+            while is_at_work or self._progress.seen < handed_out:
                 if self._stopping:
                     return self._in_order
                 if self._consumer() is None or not self._are_mine(stood):
                     return False  # it was silent for too long, and they are lost
+                if is_at_work and self._handler.monotonic() >= until:
+                    return self._progress.seen >= handed_out
                 self._back.clear()
-                if self._progress.seen < handed_out and not self._stopping:
+                if (is_at_work or self._progress.seen < handed_out) and not self._stopping:
                     self._back.wait(SLICE_S)
+                if is_at_work and not self._engine.is_at_work_on(stood):
+                    is_at_work, handed_out = False, self._engine.hand_outs  # with what it was at: that was handed out now
         finally:
             self._waiting = False
         return True
@@ -451,8 +466,9 @@ class Share:
             self._engine.remove([tp for tp in gone if self._engine.has(tp)])
             for tp in mine:
                 del self._unplaced[tp]
-            self._engine.resume([tp for tp in mine if tp not in self._held_back and tp not in self._paused_early])
+            parked = self._engine.unpause([tp for tp in mine if tp not in self._held_back and tp not in self._paused_early])
             self._paused_early.difference_update(mine)
+        self._engine.ask_anew(parked)
 
 
 def _some_at_a_time(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:

@@ -24,7 +24,7 @@ from gkafka.checks import (
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.config import ConsumerConfig, build, check_keywords
 from gkafka.core.offsets import Committed
-from gkafka.deserializing import GoBack, give_back
+from gkafka.deserializing import Deserialized, GoBack, give_back
 from gkafka.exceptions import (
     ConfigurationError,
     ConsumerStoppedException,
@@ -370,12 +370,14 @@ class SimpleConsumer:
             return engine.consume_batch(wanted, timeout_ms)
         return engine.consume_through(lambda messages, go_back: self._deserialize(messages, go_back, deserializer), wanted, timeout_ms)
 
-    def _deserialize(self, messages: Sequence[Message], go_back: GoBack, deserializer: Callable[[Any, Any], tuple[Any, Any]]) -> list[Any]:
+    def _deserialize(
+        self, messages: Sequence[Message], go_back: GoBack, deserializer: Callable[[Any, Any], tuple[Any, Any]]
+    ) -> list[tuple[Message, Any]]:
         """Apply the deserializer. Where it fails, the messages before are handed out, and the position goes back to the one that failed."""
-        done: list[Any] = []
+        done: list[tuple[Message, Any]] = []
         for message in messages:
             try:
-                done.append(_Deserialized(message, deserializer))
+                done.append((message, _deserialized(message, deserializer)))
             except Exception as exc:
                 give_back(go_back, messages[len(done) :])
                 if done:
@@ -522,18 +524,9 @@ FIRST_TIMESTAMP_MS = 1_000_000_000_000
 """September 2001: no record has an older timestamp, no partition that many records in practice."""
 
 
-class _Deserialized:
-    """A message whose value and key went through a deserializer; everything else is the message's."""
-
-    __slots__ = ("_message", "key", "partition_key", "value")
-
-    def __init__(self, message: Any, deserializer: Callable[[Any, Any], tuple[Any, Any]]) -> None:
-        self._message = message
-        self.value, self.partition_key = deserializer(message.value, message.partition_key)
-        self.key = self.partition_key
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._message, name)
+def _deserialized(message: Message, deserializer: Callable[[Any, Any], tuple[Any, Any]]) -> Deserialized:
+    value, key = deserializer(message.value, message.partition_key)
+    return Deserialized(message, key, value)
 
 
 def _auto_commit(me: weakref.ref[SimpleConsumer]) -> None:

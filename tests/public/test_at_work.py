@@ -13,7 +13,7 @@ from gkafka.exceptions import ConsumerStoppedException, SerializationError
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.testing import MockCluster
 from tests.public.aids import Runner, fill, read
-from tests.public.groupaids import QUICK
+from tests.public.groupaids import QUICK, places
 from tests.records.handmade import batch, values
 
 T0 = TopicPartition("t", 0)
@@ -307,3 +307,130 @@ def test_who_is_interrupted_behind_another_that_took_more_loses_nothing(
     assert others == [5, 6, 7, 8, 9]
     assert [message.offset for message in read(consumer, WORTH)] == list(range(WORTH)), "the others' come twice, rather than these never"
     consumer.stop()
+
+
+class Shared:
+    """Two workers of a member: one is at work on records of both partitions, the other one asks for more all the time. A second member has joined."""
+
+    def __init__(self, connect: Callable[..., KafkaClient], cluster: MockCluster, run: Runner, **options: Any) -> None:
+        client = connect(cluster)
+        for partition in range(2):
+            fill(client, [b"%d" % n for n in range(10)], partition=partition)
+        self.told: list[str] = []
+        self.slow, self._run, self._is_over = Slow(client, 0), run, False
+        listeners = {f"on_{what}": lambda *_, what=what: self.told.append(what) for what in ("revoked", "lost")}
+        self.consumer = make(client, "member", self.slow, **listeners, **options)
+        full(self.consumer, run)
+        self.got: list[tuple[int, int]] = []
+        self.at_work = run.aside(lambda: self.got.extend(places(self.consumer.consume_batch(100, timeout_ms=5000))))
+        run.until(self.slow.entered[0].is_set)
+        self._asking = run.aside(self._ask)
+        self.second = connect(cluster).get_consumer("t", "g", value_deserializer=int, **MEMBER)
+        self.seconds: list[tuple[int, int]] = []
+
+    def _ask(self) -> None:
+        while not self._is_over:
+            self.got += places(self.consumer.consume_batch(timeout_ms=50))
+
+    def second_reads(self) -> list[tuple[int, int]]:
+        self.seconds += places(self.second.consume_batch(timeout_ms=100))
+        return self.seconds
+
+    def end_asking(self) -> None:
+        self._is_over = True
+        self._asking.result()
+
+    def end(self) -> None:
+        self.end_asking()
+        self.consumer.stop()
+        self.second.stop()
+
+
+ALL = [(partition, offset) for partition in range(2) for offset in range(10)]
+
+
+def test_a_partition_is_not_given_back_while_one_of_two_workers_is_at_work_on_it(connect: Any, make_cluster: Any, run: Runner) -> None:
+    """Another worker's call said that this is finished; the other member had it, and then the worker handed it out."""
+    cluster = make_cluster(1, {"t": 2})
+    shared = Shared(connect, cluster, run)
+    assert run.stays(lambda: not shared.second_reads() and not shared.told, 1.0)
+    shared.end_asking()
+    shared.slow.may_go_on[0].set()
+    shared.at_work.result()
+    assert sorted(shared.got) == ALL
+    assert run.stays(lambda: not shared.told, 0.5), "it was handed out now: no call has said yet that it is finished"
+    run.until(lambda: shared.consumer.consume_batch(timeout_ms=20) == [] and shared.told == ["revoked"])
+    assert shared.second_reads() == []
+    shared.end()
+    assert {cluster.committed("g")[("t", partition)].offset for partition in range(2)} == {10}
+
+
+def test_who_is_at_work_for_too_long_on_what_is_given_back_hands_out_the_rest(connect: Any, make_cluster: Any, run: Runner) -> None:
+    cluster = make_cluster(1, {"t": 2})
+    shared = Shared(connect, cluster, run, max_poll_interval_ms=1500)
+    run.until(lambda: len(shared.second_reads()) == 10)
+    (given,) = {partition for partition, _ in shared.seconds}
+    assert shared.told == ["revoked"]
+    shared.slow.may_go_on[0].set()
+    shared.at_work.result()
+    shared.end()
+    assert shared.got == [(1 - given, offset) for offset in range(10)]
+    assert {cluster.committed("g")[("t", partition)].offset for partition in range(2)} == {10}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_lost_while_a_deserializer_is_at_work_on_it_is_not_handed_out(
+    filled: KafkaClient, connect: Any, cluster: MockCluster, run: Runner, fails: bool
+) -> None:
+    told: list[str] = []
+    slow = Slow(filled, 0)
+    slow.fails = {0} if fails else set()
+    consumer = make(filled, "member", slow, on_lost=lambda *_: told.append("lost"))
+    full(consumer, run)
+    worker = run.aside(lambda: [message.offset for message in consumer.consume_batch(10, timeout_ms=300)])
+    run.until(slow.entered[0].is_set)
+    with connect(cluster).get_consumer("t", "g", value_deserializer=int, **MEMBER) as second:
+        cluster.remove_member("g", min(cluster.group("g").members))
+        run.until(lambda: told == ["lost"])
+        assert [message.offset for message in read(second, WORTH)] == list(range(WORTH))
+        slow.may_go_on[0].set()
+        assert worker.result() == []
+        consumer.stop()
+
+
+def test_what_is_taken_after_a_stop_began_is_not_at_work_when_it_is_given_back(
+    filled: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(filled, 0)
+    consumer = make(filled, "member", slow)
+    full(consumer, run)
+    end_work, workers = NativeConsumer.end_work, []
+
+    def and_then_another_takes(engine: NativeConsumer) -> Any:
+        stands = end_work(engine)
+        workers.append(run.aside(lambda: outcome(consumer, 10)))
+        run.until(slow.entered[0].is_set)
+        return stands
+
+    monkeypatch.setattr(NativeConsumer, "end_work", and_then_another_takes)
+    consumer.stop()
+    slow.may_go_on[0].set()
+    assert workers[0].result() in ([], "ConsumerStoppedException")
+    assert committed(cluster) == 0
+
+
+@pytest.mark.parametrize("kind", ["assigned", "member"], indirect=True)
+def test_an_iteration_ends_in_order_when_another_stops_however_long_that_takes(filled: KafkaClient, run: Runner, kind: str) -> None:
+    slow = Slow(filled, 5)
+
+    def revoked(*_: Any) -> None:
+        slow.may_go_on[5].set()
+        assert run.stays(lambda: not consumer.closed, 0.4)
+
+    consumer = make(filled, kind, slow, **({"on_revoked": revoked} if kind == "member" else {}))
+    full(consumer, run)
+    worker = run.aside(lambda: [message.offset for message in consumer])
+    run.until(slow.entered[5].is_set)
+    consumer.stop()
+    slow.may_go_on[5].set()
+    assert worker.result() == [0, 1, 2, 3, 4]

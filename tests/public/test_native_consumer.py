@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import logging
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -379,6 +382,30 @@ def test_key_deserializer_and_value_deserializer_make_what_is_there(client: Kafk
     number, tombstone = read(make("t", key_deserializer=bytes.decode, value_deserializer=int), 2)
     assert (number.key, number.partition_key, number.value, number.offset) == ("k", "k", 7, 0)
     assert (tombstone.key, tombstone.value, tombstone.topic) == (None, None, "t")
+
+
+@pytest.mark.parametrize("simple", [False, True])
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])
+def test_a_deserialized_message_can_be_copied_and_pickled(
+    client: KafkaClient, make: Make, simple: bool, again: Callable[[Any], Any]
+) -> None:
+    client.get_producer().produce("t", b'["v"]', b'["k"]', headers=[("h", b"1")]).result(5)
+    if simple:
+        consumer: Any = client.topics["t"].get_simple_consumer(
+            deserializer=lambda value, key: (json.loads(value), json.loads(key)), consumer_timeout_ms=5000
+        )
+    else:
+        consumer = make("t", key_deserializer=json.loads, value_deserializer=json.loads)
+    (message,) = read(consumer, 1)
+    made = again(message)
+    assert type(made) is type(message)
+    assert (made.value, made.key, made.partition_key) == (["v"], ["k"], ["k"])
+    assert (made.topic, made.partition_id, made.offset, made.headers) == ("t", 0, 0, message.headers)
+    assert (made.value is message.value) == (again is copy.copy)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = made.nothing
+    assert repr(message) == repr(made)
+    assert repr(made).startswith("<Message t[0] offset 0, ")
 
 
 def test_on_deserialize_error_raise_stays_before_the_record(client: KafkaClient, make: Make) -> None:

@@ -190,6 +190,27 @@ def test_a_client_reports_the_users_handler_by_its_name(connect: Any, brokers: M
     assert client.handler.name != ThreadingHandler.name
 
 
+def test_a_caller_with_many_leaders_asks_for_more_behind_its_locks(connect: Any, make_cluster: Any) -> None:
+    """To so many a fetch worker lets others run while it sends: within a call that was between taking records and returning them, which a commit of
+    another worker then covered, and with the lock of a group's member held. No kill may come there either.
+    """
+    leaders = 20
+    client = connect(make_cluster(brokers=leaders, topics={"t": leaders}, replication_factor=1), **AGAIN)
+    with client.get_producer(linger_ms=5) as producer:
+        for n in range(40 * leaders):
+            producer.produce("t", b"x" * 200, partition=n % leaders)
+            if not n % (5 * leaders):
+                producer.flush(LIMIT_S)
+    small: dict[str, Any] = {"queued_max_bytes": 4000, "fetch_message_max_bytes": 3000, "auto_offset_reset": "earliest"}
+    with client.get_consumer("t", "g", **small) as member:
+        assert len(read(member, 40 * leaders)) == 40 * leaders
+        for partition in range(leaders):
+            member.pause([("t", partition)])
+            member.seek(("t", partition), 30)
+            member.resume([("t", partition)])
+        assert len(read(member, 10 * leaders)) == 10 * leaders
+
+
 # -- the recorder can fail -----------------------------------------------------------------------------------------------------
 def parked(future: Any) -> None:
     with contextlib.suppress(KafkaTimeoutError):

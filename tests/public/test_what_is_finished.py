@@ -79,7 +79,7 @@ def test_what_is_taken_and_not_handed_out_yet_is_nobodys_to_finish(
         messages = take(engine, *args, **named)
         if messages:
             consumer._progress.called(float("inf"))
-            seen.append(consumer._progress.finished)
+            seen.append(consumer._progress.finished.copy())  # the commit below changes it
             consumer.commit()
         return messages
 
@@ -289,3 +289,76 @@ def test_a_listener_that_takes_long_does_not_hold_up_the_end_of_the_client(clust
     with Clock() as clock:
         client.close(0.5)
     assert clock.seconds < 1.5
+
+
+@pytest.mark.parametrize("seeks", [False, True])
+def test_what_was_committed_is_not_taken_back_for_who_is_at_work_before_it(
+    client: KafkaClient, cluster: MockCluster, run: Runner, seeks: bool
+) -> None:
+    """By another worker's commit of what it has finished. The application that seeks back has the group go back, all the same."""
+    fill(client, numbers(20))
+    entered, gate = client.handler.Event(), client.handler.Event()
+
+    def deserialize(value: bytes) -> bytes:
+        if value == b"5":
+            entered.set()
+            gate.wait(10)
+        return value
+
+    consumer = client.get_consumer("t", "g", **MEMBER, value_deserializer=deserialize, auto_commit_interval_ms=20)
+    run.until(lambda: consumer._engine.buffered() == 20)
+    worker = run.aside(lambda: len(consumer.consume_batch(10, 5000)))
+    run.until(entered.is_set)
+    assert len(consumer.consume_batch(10, 5000)) == 10
+    consumer.commit({T0: 20})
+    workers = [worker]
+    if seeks:
+        consumer.seek(T0, 3)
+        run.until(lambda: consumer._engine.buffered() >= 17)
+        workers.append(run.aside(lambda: len(consumer.consume_batch(20, 5000))))
+        run.until(lambda: consumer.position(T0) == 20)
+        run.until(lambda: consumer.consume_batch(1, 20) == [] and committed(cluster) == 3)
+    else:
+        assert run.stays(lambda: consumer.consume_batch(1, 20) == [] and committed(cluster) == 20, 0.5)
+    gate.set()
+    assert [each.result() for each in workers] == [10, 17][: len(workers)]
+    consumer.stop()
+    assert committed(cluster) == 20
+
+
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("waits_ms", [6000, 20])
+def test_what_is_finished_is_committed_however_long_the_next_call_waits(
+    client: KafkaClient, cluster: MockCluster, run: Runner, shares: bool, waits_ms: int
+) -> None:
+    """Also if it came right behind the one before; and if it was a short one, behind which no other comes."""
+    fill(client, numbers(20))
+    consumer = client.get_consumer("t" if shares else None, "g", **(MEMBER if shares else {}), auto_commit_interval_ms=20)
+    if not shares:
+        consumer.assign({T0: 0})
+    run.until(lambda: consumer._engine.buffered() == 20)
+
+    def work() -> None:
+        for _ in range(4):
+            assert len(consumer.consume_batch(5, 5000)) == 5
+        assert consumer.consume_batch(5, waits_ms) == []
+
+    worker = run.aside(work)
+    run.until(lambda: committed(cluster) == 20, 3.0)
+    assert worker.running or waits_ms == 20
+    consumer.stop()
+
+
+def test_what_another_worker_was_handed_while_a_call_waits_is_not_finished(client: KafkaClient, cluster: MockCluster) -> None:
+    fill(client, numbers(20))
+    consumer = client.get_consumer(group="g", auto_commit_interval_ms=60_000)
+    consumer.assign({T0: 0})
+    read(consumer, 5)
+    progress = consumer._progress
+    progress.called(0.0)
+    assert len(consumer._engine.consume_batch(5, 5000)) == 5
+    before = progress.finished.get(T0, 0)
+    progress.waited(float("inf"))
+    assert progress.finished.get(T0, 0) == before < 10
+    assert progress.patience_ms(1000.0, float("inf")) == 1000.0, "nor is it asked again and again"
+    consumer.stop()
