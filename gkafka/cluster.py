@@ -138,6 +138,7 @@ class Cluster:
         self.in_order = True  # False: the application was left by an exception, what it was at work on is not finished
         self._closed = False
         self.called = "KafkaClient"  # what its user has made: a skin's own class
+        self.topic_patience_s: float | None = UNKNOWN_TOPIC_PATIENCE_S  # for a topic that is not there; None: all of the caller's time
         self.versions: Versions | None = None
         self._waiting: dict[str, int] = {}
         # Producers and consumers that live on these connections: close() ends them first.
@@ -531,7 +532,8 @@ class Cluster:
             self.metadata.add_topics([name], anew=anew)
             version = self.metadata.version
         # A topic that was just created takes a moment to reach every broker; one that is not allowed or not named well never comes.
-        patience = min(deadline, self._handler.monotonic() + UNKNOWN_TOPIC_PATIENCE_S)
+        patience_s = self.topic_patience_s
+        patience = float("inf") if patience_s is None else min(deadline, self._handler.monotonic() + patience_s)
 
         def settled() -> bool:
             check()
@@ -540,7 +542,13 @@ class Cluster:
                 raise self._topic_error(name, error)
             return self.metadata.topic(name) is not None
 
-        self._wait(settled, deadline, f"topic {name!r}")
+        try:
+            self._wait(settled, deadline, f"topic {name!r}")
+        except KafkaTimeoutError as exc:
+            error = self.metadata.topic_error(name)
+            if isinstance(error, UnknownTopicOrPartition) and self.metadata.version > version:
+                raise self._topic_error(name, error) from exc
+            raise
         info = self.metadata.topic(name)
         return info if info is not None else self.wait_for_topic(name, deadline, check, anew=anew)
 

@@ -380,7 +380,7 @@ class TransactionCalls:
     def send_offsets(self, offsets: Offsets, group_metadata: GroupMetadata | str, timeout: float | None = None) -> None:
         """Commit a group's positions with the transaction, so that what was consumed and what was made of it count together.
 
-        offsets: {(topic, partition): next offset to consume, or (it, metadata)}. group_metadata: a GroupMetadata, which lets the broker
+        offsets: {(topic, partition): next offset to consume, or (it, metadata), or (it, metadata, leader_epoch)}. group_metadata: a GroupMetadata, which lets the broker
         refuse a member that was replaced (KIP-447), or the group's id alone. timeout: seconds, None is max_block_ms.
         """
         self._transactional().send_offsets(offsets, group_metadata, timeout)
@@ -426,14 +426,15 @@ class TransactionCalls:
         return self._transactions
 
 
-def _offsets(offsets: Any) -> dict[tuple[str, int], tuple[int, str]]:
+def _offsets(offsets: Any) -> dict[tuple[str, int], tuple[int, str, int]]:
     checked = {}
     for key, given in check_mapping("offsets", offsets, EXAMPLE).items():
         if not isinstance(key, tuple) or len(key) != 2:
             raise ConfigurationError(f"offsets: the key {key!r} must be (topic, partition), as in {EXAMPLE}")
-        offset, metadata = given if isinstance(given, tuple) and len(given) == 2 else (given, "")
+        parts = given if isinstance(given, tuple) and len(given) in (2, 3) else (given, "")
+        offset, metadata, epoch = parts if len(parts) == 3 else (*parts, -1)
         target = check_topic_name(key[0]), check_count("partition", key[1], low=0)
-        checked[target] = check_offset("offset", offset), check_text("metadata", metadata)
+        checked[target] = check_offset("offset", offset), check_text("metadata", metadata), check_count("leader_epoch", epoch, low=-1)
     return checked
 
 

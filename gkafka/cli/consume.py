@@ -69,9 +69,9 @@ class Wanted(NamedTuple):
 @click.option("--match", metavar="REGEX", help="Only records whose value has this regular expression in it.")
 @click.option("--match-key", metavar="REGEX", help="Only records whose key has.")
 @click.option("--show", metavar="FIELD,...", default="", help=f"text, hex: print these before the value: {', '.join(FIELDS)}.")
-@click.option("--separator", type=BytesType(), default="\\t", show_default=True, help="text, hex: stands between them.")
-@click.option("--delimiter", type=BytesType(), default="\\n", show_default=True, help="text, hex: stands behind each record.")
-@click.option("--null", type=BytesType(), default="null", show_default=True, help="text, hex: stands for a key or value that is null.")
+@click.option("--separator", type=BytesType(), help="With --show: stands between them. [\\t]")
+@click.option("--delimiter", type=BytesType(), help="text, hex: stands behind each record. [\\n]")
+@click.option("--null", type=BytesType(), help="text, hex: stands for a key or value that is null. [null]")
 @click.option("--raw", is_flag=True, help="text: write bytes as they are also on a terminal, which may obey them.")
 @click.option(
     "--read-uncommitted/--read-committed",
@@ -96,9 +96,9 @@ def consume(
     match: str | None,
     match_key: str | None,
     show: str,
-    separator: bytes,
-    delimiter: bytes,
-    null: bytes,
+    separator: bytes | None,
+    delimiter: bytes | None,
+    null: bytes | None,
     raw: bool,
     read_uncommitted: bool | None,
 ) -> None:
@@ -132,10 +132,12 @@ def consume(
     fields = _fields(show, form)
     if raw and form != "text":
         raise click.UsageError(f"--raw is for --format text: {form} has nothing that a terminal obeys")
+    _check_layout(form, fields, separator=separator, delimiter=delimiter, null=null)
     fits = _filter(match, match_key)
     output = Output()
-    line = _line(form, fields, separator, null, harmless=output.terminal and not raw)
-    behind = b"\n" if form == "json" or (output.terminal and not raw) else delimiter
+    null = b"null" if null is None else null
+    line = _line(form, fields, b"\t" if separator is None else separator, null, harmless=output.terminal and not raw)
+    behind = b"\n" if delimiter is None or (output.terminal and not raw) else delimiter
     with stoppable():
         try:
             with connect(ctx, uses=USES, auto_create_topics=False) as client:
@@ -204,6 +206,15 @@ def _fields(show: str, form: str) -> list[str]:
     if names and form == "json":
         raise click.UsageError("--show is for text and hex: JSON has all fields")
     return names
+
+
+def _check_layout(form: str, show: Sequence[str], **given: bytes | None) -> None:
+    """What would have no effect is refused."""
+    for name, value in given.items():
+        if value is not None and form == "json":
+            raise click.UsageError(f"--{name} is for text and hex: JSON has a line for each record, and names for its fields")
+    if given["separator"] is not None and not show:
+        raise click.UsageError("--separator is for --show: give that, too")
 
 
 def _filter(match: str | None, match_key: str | None) -> Callable[[Message], bool] | None:

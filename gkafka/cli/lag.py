@@ -37,6 +37,7 @@ __all__ = ["LAG_COLUMNS", "behind", "beyond", "lag", "total_of"]
 
 HOME_AND_CLEAR = "\x1b[H\x1b[2J"
 """What was on the terminal before can still be scrolled back to."""
+INTERVAL_S = 2.0
 LATE_S = 3.0
 """How long a look of --watch may take before a line says that nobody answers."""
 MOST = 5
@@ -123,18 +124,22 @@ def beyond(group: str, rows: list[dict[str, Any]]) -> list[str]:
 @click.argument("names", metavar="[GROUP]...", nargs=-1, type=GROUP)
 @click.option("--topic", "topics", metavar="TOPIC", type=TOPIC, multiple=True, help="Only what is consumed of these.")
 @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
-@click.option("--interval", metavar="SECONDS", type=Quantity(0.1), default=2.0, show_default=True, help="Between two looks.")
+@click.option("--interval", metavar="SECONDS", type=Quantity(0.1), help="With --watch: between two looks. [2]")
 @click.option("--count", metavar="N", type=RECORDS, help="With --watch: end after so many looks.")
 @json_option
 @connection_options
 @click.pass_context
-def lag(ctx: click.Context, names: tuple[str, ...], topics: tuple[str, ...], watch: bool, interval: float, count: int | None) -> None:
+def lag(
+    ctx: click.Context, names: tuple[str, ...], topics: tuple[str, ...], watch: bool, interval: float | None, count: int | None
+) -> None:
     """How far groups are behind. Without names: all groups, a line each; with names: each partition.
 
     With --watch a terminal is drawn anew at each look; elsewhere the looks follow each other, with --json one line each.
     """
     if count is not None and not watch:
         raise click.UsageError("--count is for --watch: give that, too", ctx)
+    if interval is not None and not watch:
+        raise click.UsageError("--interval is for --watch: give that, too", ctx)
 
     def show(client: KafkaClient) -> None:
         _show(_look(client, names, topics), wants_json(ctx), bool(names))
@@ -150,7 +155,7 @@ def lag(ctx: click.Context, names: tuple[str, ...], topics: tuple[str, ...], wat
         return
     try:
         with stoppable(), connect(ctx) as client:
-            _watch(client, show_again, interval, count)
+            _watch(client, show_again, INTERVAL_S if interval is None else interval, count)
     except KeyboardInterrupt:
         if count is not None:  # else that is how it ends
             raise

@@ -158,7 +158,7 @@ class OffsetsJob(Job):
 
     __slots__ = ("group", "left")
 
-    def __init__(self, group: GroupMetadata, offsets: Mapping[Key, tuple[int, str]]) -> None:
+    def __init__(self, group: GroupMetadata, offsets: Mapping[Key, tuple[int, str, int]]) -> None:
         super().__init__()
         self.group = group
         self.left = dict(offsets)
@@ -240,8 +240,8 @@ class Transaction:
         self._ending = None
         self._move(Event.BEGIN)
 
-    def add_offsets(self, group: GroupMetadata, offsets: Mapping[Key, tuple[int, str]]) -> Job:
-        """Commit positions of a group with the transaction. offsets: (topic, partition) -> (next offset, metadata)."""
+    def add_offsets(self, group: GroupMetadata, offsets: Mapping[Key, tuple[int, str, int]]) -> Job:
+        """Commit positions of a group with the transaction. offsets: (topic, partition) -> (next offset, metadata, leader's epoch or -1)."""
         self.check_open("send_offsets()")
         job = OffsetsJob(group, offsets)
         if job.left:

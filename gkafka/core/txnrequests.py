@@ -90,13 +90,15 @@ def add_offsets_request(transactional_id: str, producer: ProducerId, group: str)
 
 
 def offsets_request(
-    transactional_id: str, producer: ProducerId, group: GroupMetadata, offsets: Mapping[Key, tuple[int, str]]
+    transactional_id: str, producer: ProducerId, group: GroupMetadata, offsets: Mapping[Key, tuple[int, str, int]]
 ) -> TxnOffsetCommitRequest:
-    """Positions to commit with the transaction: (topic, partition) -> (next offset, metadata)."""
+    """Positions to commit with the transaction: (topic, partition) -> (next offset, metadata, leader's epoch or -1)."""
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
-    for (topic, partition), (offset, metadata) in offsets.items():
+    for (topic, partition), (offset, metadata, epoch) in offsets.items():
         topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic, partitions=[])).partitions.append(
-            TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata=metadata)
+            TxnOffsetCommitRequestPartition(
+                partition_index=partition, committed_offset=offset, committed_leader_epoch=epoch, committed_metadata=metadata
+            )
         )
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id,

@@ -46,6 +46,7 @@ __all__ = [  # and a name for each code of the broker's errors, below
     "TooManyInFlightRequests",
     "UnknownBrokerIdError",
     "UnknownPartitionError",
+    "UnknownTopicTimeoutError",
     "UnrecognizedBrokerVersion",
     "WrongTypeError",
     "for_code",
@@ -99,6 +100,10 @@ class DamagedRecordError(_ours.CorruptRecordError, _ours.InvalidMessageError):
 
 class UnknownPartitionError(_ours.UnknownTopicError, KafkaTimeoutError):
     """Offsets of a partition that is not there cannot be looked up. kafka-python waits for it, and then raises a KafkaTimeoutError."""
+
+
+class UnknownTopicTimeoutError(_ours.UnknownTopicError, KafkaTimeoutError):
+    """A producer's topic is not there, and was not made within max_block_ms. kafka-python raises a KafkaTimeoutError."""
 
 
 class UnrecognizedBrokerVersion(KafkaException):

@@ -145,6 +145,7 @@ def test_completion_offers_commands_and_options(words: str, offered: list[str]) 
             ["completion"],
             "kafka-tools completion: Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish\n  next: kafka-tools completion --help\n",
         ),
+        (["lag", "--interval", "3"], "kafka-tools lag: --interval is for --watch: give that, too\n  next: kafka-tools lag --help\n"),
         (["lag", "--count", "2"], "kafka-tools lag: --count is for --watch: give that, too\n  next: kafka-tools lag --help\n"),
         (["topics", "--jsn"], "kafka-tools topics: No such option '--jsn'. Did you mean '--json'?\n  next: kafka-tools topics --help\n"),
         (

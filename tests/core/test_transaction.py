@@ -250,15 +250,17 @@ def test_one_request_is_under_way_at_a_time() -> None:
 
 def test_offsets_of_the_old_kind_add_their_group_once() -> None:
     rig = Rig().begun()
-    jobs = [rig.machine.add_offsets(GROUP, {T0: (n, "m"), T1: (n, "")}) for n in (1, 2)]
+    jobs = [rig.machine.add_offsets(GROUP, {T0: (n, "m", 7), T1: (n, "", -1)}) for n in (1, 2)]
     rig.serve("AddOffsetsToTxn", "FindCoordinator")
     ask = rig.ask()
     request: Any = ask.request
     assert ask.max_version == 4
     assert (request.group_id, request.generation_id, request.member_id, request.group_instance_id) == ("g", 3, "m", None)
-    assert [(p.partition_index, p.committed_offset, p.committed_metadata) for p in request.topics[0].partitions] == [
-        (0, 1, "m"),
-        (1, 1, ""),
+    assert [
+        (p.partition_index, p.committed_offset, p.committed_metadata, p.committed_leader_epoch) for p in request.topics[0].partitions
+    ] == [
+        (0, 1, "m", 7),
+        (1, 1, "", -1),
     ]
     rig.answer(ask)
     assert [job.done for job in jobs] == [True, False]
@@ -268,7 +270,7 @@ def test_offsets_of_the_old_kind_add_their_group_once() -> None:
 
 def test_offsets_of_the_new_kind_need_no_other_request() -> None:
     rig = Rig(v2=True).begun()
-    job = rig.machine.add_offsets(GroupMetadata("g"), {T0: (1, "")})
+    job = rig.machine.add_offsets(GroupMetadata("g"), {T0: (1, "", -1)})
     rig.serve("FindCoordinator", "TxnOffsetCommit")
     assert job.done
     rig.machine.end(commit=True)
@@ -277,7 +279,7 @@ def test_offsets_of_the_new_kind_need_no_other_request() -> None:
 
 def test_a_commit_waits_for_the_offsets() -> None:
     rig = Rig().started()
-    rig.machine.add_offsets(GROUP, {T0: (1, "")})
+    rig.machine.add_offsets(GROUP, {T0: (1, "", -1)})
     rig.machine.end(commit=True)
     rig.serve("AddOffsetsToTxn", "FindCoordinator", "TxnOffsetCommit", "EndTxn")
 
@@ -292,7 +294,7 @@ def calls(machine: Transaction) -> dict[str, Callable[[], Any]]:
         "init": machine.initialize,
         "begin": machine.begin,
         "produce": lambda: machine.check_open("produce()"),
-        "offsets": lambda: machine.add_offsets(GROUP, {T0: (1, "")}),
+        "offsets": lambda: machine.add_offsets(GROUP, {T0: (1, "", -1)}),
         "commit": lambda: machine.end(commit=True),
         "abort": lambda: machine.end(commit=False),
     }
@@ -387,7 +389,7 @@ def to_add(rig: Rig) -> Ask:
 
 
 def to_add_offsets(rig: Rig) -> Ask:
-    rig.begun().machine.add_offsets(GROUP, {T0: (1, "")})
+    rig.begun().machine.add_offsets(GROUP, {T0: (1, "", -1)})
     return rig.ask()
 
 
@@ -536,7 +538,7 @@ def test_only_the_offsets_that_were_refused_are_sent_again() -> None:
     rig = Rig()
     to_add_offsets(rig)
     job = rig.machine._offsets[0]
-    job.left[T1] = (2, "")
+    job.left[T1] = (2, "", -1)
     rig.answer(rig.machine._flying)  # type: ignore[arg-type]
     rig.serve("FindCoordinator")
     rig.answer(rig.ask(), codes={1: LOADING})
@@ -618,7 +620,7 @@ def test_batches_between_transactions_concern_nobody() -> None:
 def test_an_abort_drops_what_was_to_be_added() -> None:
     rig = Rig().started()
     rig.machine.may_send(T1)
-    job = rig.machine.add_offsets(GROUP, {T0: (1, "")})
+    job = rig.machine.add_offsets(GROUP, {T0: (1, "", -1)})
     rig.machine.end(commit=False)
     assert isinstance(error(job), TransactionAbortedError)
     rig.serve("EndTxn")

@@ -316,11 +316,17 @@ def test_out_of_range_goes_by_auto_offset_reset(cluster: MockCluster, make: Make
 
 
 def test_another_policy_raises(cluster: MockCluster, make: Make) -> None:
-    """Behaviour 341: neither of the two."""
+    """Behaviour 341: neither of the two. Each call does."""
     fill(cluster, {0: [b"a", b"b"]})
     cluster.delete_records("t", 0, 1)
-    with pytest.raises(OffsetOutOfRange):
-        make(cluster, ("t", 0, 0), auto_offset_reset="error").next()
+    consumer = make(cluster, ("t", 0, 0), auto_offset_reset="error")
+    begun = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(OffsetOutOfRange):
+            consumer.next()
+        with pytest.raises(OffsetOutOfRange):
+            consumer.fetch_messages()
+    assert time.monotonic() - begun < 8
     with pytest.raises(KafkaConfigurationError, match="does not say where"):
         make(cluster, "t", auto_offset_reset="error")
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,6 +167,38 @@ def test_the_death_of_a_process_is_told(four: MockCluster, make: Make) -> None:
         consumer.get_messages(1, timeout=30)
     with pytest.raises(ConsumerProcessError):
         list(consumer)
+
+
+def test_what_was_found_before_a_process_dies_is_handed_out_and_its_death_told_with_the_next_call(cluster: MockCluster, make: Make) -> None:
+    fill(cluster, {0: [b"%d" % i for i in range(5)]})
+    consumer = make(cluster)
+    assert values(consumer.get_messages(1, timeout=30)) == [b"0"]
+    killer = threading.Timer(0.5, os.kill, (consumer.procs[0].pid, signal.SIGKILL))
+    killer.start()
+    assert values(consumer.get_messages(10, timeout=30)) == [b"1", b"2", b"3", b"4"]
+    with pytest.raises(ConsumerProcessError):
+        consumer.get_messages(10, timeout=5)
+    killer.join()
+
+
+def test_a_call_that_is_cut_short_loses_nothing(cluster: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(cluster, {0: [b"a", b"b"]})
+    consumer = make(cluster)
+    assert values(consumer.get_messages(1, timeout=30)) == [b"a"]
+    receive = consumer._receive
+
+    def cut(seconds: float) -> None:
+        if consumer._waiting:
+            raise KeyboardInterrupt
+        receive(seconds)
+
+    monkeypatch.setattr(consumer, "_receive", cut)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.get_messages(10, timeout=5)
+    consumer.commit()
+    assert committed(cluster) == {0: 1}
+    monkeypatch.undo()
+    assert values(consumer.get_messages(1, block=False)) == [b"b"]
 
 
 def test_an_error_in_a_process_is_told(cluster: MockCluster, make: Make) -> None:

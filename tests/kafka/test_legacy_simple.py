@@ -7,21 +7,24 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
 
 import gkafka
 from gkafka import kafka
+from gkafka.exceptions import ConsumerStoppedException
 from gkafka.kafka import legacy
 from gkafka.kafka.errors import (
     IllegalStateError,
     KafkaConfigurationError,
+    KafkaError,
     NoBrokersAvailable,
     UnknownTopicOrPartitionError,
     WrongTypeError,
 )
 from gkafka.kafka.legacy import ConsumerFetchSizeTooSmall, FetchContext, KafkaClient, SimpleConsumer
 from gkafka.kafka.legacy.base import Consumer
-from gkafka.testing import Error, MockCluster
+from gkafka.testing import Delay, Error, MockCluster
 from tests.kafka.legacy import Make, committed, eventually, fetches, fill, values
 
 
@@ -433,6 +436,124 @@ def test_out_of_range_goes_by_auto_offset_reset(cluster: MockCluster, make: Make
     cluster.delete_records("t", 0, 3)
     consumer._reader.consumer.seek(("t", 0), 1)
     assert consumer.get_message(timeout=5).message.value == b"3"
+
+
+@pytest.fixture
+def passed_by(make_cluster: Callable[..., MockCluster]) -> MockCluster:
+    """Two partitions of two brokers with five records each; the group stands at 0 and at 1, where partition 1 has nothing any more."""
+    cluster = make_cluster(brokers=2, topics={"t": 2})
+    cluster.move_leader("t", 0, 1)
+    cluster.move_leader("t", 1, 2)
+    fill(cluster, {p: [b"%d-%d" % (p, i) for i in range(5)] for p in (0, 1)})
+    with KafkaClient(cluster.bootstrap, handler="threading") as client, SimpleConsumer(client, "g", "t", partitions=[1]) as consumer:
+        assert values(consumer.get_messages(1, timeout=5)) == [b"1-0"]
+    cluster.delete_records("t", 1, 4)
+    return cluster
+
+
+def told(consumer: SimpleConsumer, calls: int = 1, count: int = 10) -> list[bytes | str]:
+    """The values of so many get_messages(), or the name of what a call raises."""
+    found: list[bytes | str] = []
+    for _ in range(calls):
+        try:
+            found += values(consumer.get_messages(count, timeout=1))
+        except KafkaError as exc:
+            found.append(type(exc).__name__)
+    return found
+
+
+def test_what_a_call_found_before_an_error_is_handed_out_and_the_error_with_the_next_call(passed_by: MockCluster, make: Make) -> None:
+    passed_by.on("Fetch", Delay(0.3), broker=2, times=1)  # the other one's records are there first
+    consumer = make(passed_by, auto_offset_reset="none")
+    begun = time.monotonic()
+    assert told(consumer, calls=4) == [*(b"0-%d" % i for i in range(5)), *["OffsetOutOfRangeError"] * 3]
+    assert time.monotonic() - begun < 10
+    consumer.stop()
+    assert committed(passed_by) == {0: 5, 1: 1}
+
+
+def test_an_error_that_waits_for_the_next_call_is_gone_with_a_seek(passed_by: MockCluster, make: Make) -> None:
+    passed_by.on("Fetch", Delay(0.3), broker=2, times=1)
+    consumer = make(passed_by, auto_offset_reset="none", auto_commit=False)
+    assert told(consumer) == [b"0-%d" % i for i in range(5)]
+    consumer.seek(4, None, partition=1)
+    assert told(consumer, count=1) == [b"1-4"]
+
+
+class Cut(BaseException):
+    """What takes a call away: a gevent.Timeout, a kill(), Ctrl-C."""
+
+
+def test_a_call_that_is_cut_short_loses_nothing(cluster: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(cluster, {0: [b"%d" % i for i in range(5)]})
+    consumer = make(cluster, auto_commit_every_n=None)
+    take = consumer._reader.take
+
+    def cut(count: int, wait_s: float) -> Any:
+        if count < 10:
+            raise Cut
+        return take(count, wait_s)
+
+    monkeypatch.setattr(consumer._reader, "take", cut)
+    for _ in range(2):
+        with pytest.raises(Cut):
+            consumer.get_messages(10, timeout=5)
+        assert consumer.offsets == {0: 0}
+    monkeypatch.undo()
+    assert values(consumer.get_messages(2, timeout=5)) == [b"0", b"1"]
+    consumer.commit()
+    assert committed(cluster) == {0: 2}
+    assert consumer.get_message().message.value == b"2"
+    consumer.seek(1, 0)
+    assert values(consumer.get_messages(4, timeout=5)) == [b"1", b"2", b"3", b"4"]
+
+
+def test_what_waits_when_it_stops_is_not_committed(cluster: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(cluster, {0: [b"a", b"b", b"c"]})
+    consumer = make(cluster)
+    take = consumer._reader.take
+
+    def stopping(count: int, wait_s: float) -> Any:
+        if count < 10:
+            consumer.stop()  # as another worker may
+        return take(count, wait_s)
+
+    monkeypatch.setattr(consumer._reader, "take", stopping)
+    with pytest.raises(ConsumerStoppedException):
+        consumer.get_messages(10, timeout=5)
+    assert committed(cluster) == {}
+
+
+def test_messages_whose_commit_is_cut_short_come_with_the_next_call(
+    cluster: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker may have it nevertheless: the next one puts that right."""
+    fill(cluster, {0: [b"a", b"b", b"c"]})
+    consumer = make(cluster, auto_commit_every_n=3, auto_commit_every_t=None)
+    commit = consumer._of_group.commit
+
+    def cut(*args: Any, **options: Any) -> None:
+        commit(*args, **options)
+        raise Cut
+
+    monkeypatch.setattr(consumer._of_group, "commit", cut)
+    with pytest.raises(Cut):
+        consumer.get_messages(3, timeout=5)
+    assert committed(cluster) == {0: 3}
+    monkeypatch.undo()
+    assert consumer.offsets == {0: 0}
+    consumer.commit()
+    assert committed(cluster) == {0: 0}
+    assert values(consumer.get_messages(3, timeout=5)) == [b"a", b"b", b"c"]
+    assert committed(cluster) == {0: 3}
+
+
+def test_a_gevent_timeout_loses_nothing(cluster: MockCluster) -> None:
+    fill(cluster, {0: [b"%d" % i for i in range(5)]})
+    with KafkaClient(cluster.bootstrap, handler="gevent") as client, SimpleConsumer(client, "g", "t") as consumer:
+        with pytest.raises(gevent.Timeout), gevent.Timeout(0.7):
+            consumer.get_messages(10, timeout=10)
+        assert values(consumer.get_messages(5, timeout=5)) == [b"%d" % i for i in range(5)]
 
 
 # -- the fetch context -----------------------------------------------------------------------------------------------------------

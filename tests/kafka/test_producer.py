@@ -6,6 +6,7 @@ import gzip
 import itertools
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from gkafka.common import CompressionType
 from gkafka.exceptions import ClientClosedError
-from gkafka.kafka import KafkaClient, KafkaConsumer, KafkaProducer, Serializer, TopicPartition
+from gkafka.kafka import KafkaClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, Serializer, TopicPartition
 from gkafka.kafka.errors import (
     IllegalStateError,
     KafkaConfigurationError,
@@ -30,7 +31,7 @@ from gkafka.kafka.future import Future
 from gkafka.kafka.partitioner import DefaultPartitioner
 from gkafka.kafka.producer.future import RecordMetadata
 from gkafka.records import murmur2, scan
-from gkafka.testing import Close, Delay, Error, MockCluster
+from gkafka.testing import Close, Delay, Edit, Error, MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import until
 
@@ -418,6 +419,22 @@ def test_partitions_for_and_metrics(producer: Make, make_cluster: Callable[..., 
 
 
 # -- transactions ----------------------------------------------------------------------------------------------------------
+def epochs(cluster: MockCluster) -> dict[int, int]:
+    """Partition -> the leader_epoch that is committed for the group "g"."""
+    return {p: entry.leader_epoch for (_, p), entry in cluster.committed("g").items()}
+
+
+def test_offsets_within_a_transaction_keep_their_leader_epoch(producer: Make, make_cluster: Callable[..., MockCluster]) -> None:
+    cluster = make_cluster(topics={"t": 4})
+    sending = producer(cluster, transactional_id="tx")
+    sending.init_transactions()
+    sending.begin_transaction()
+    given = [OffsetAndMetadata(3, "m", 7), OffsetAndMetadata(3, "m"), (3, "m", 9), (3, "m", None)]
+    sending.send_offsets_to_transaction({TopicPartition("t", p): entry for p, entry in enumerate(given)}, "g")
+    sending.commit_transaction()
+    assert epochs(cluster) == {0: 7, 1: -1, 2: 9, 3: -1}
+
+
 def test_transactions_and_offsets_within_them(producer: Make, consumer: Make, cluster: MockCluster) -> None:
     sending = producer(cluster, transactional_id="tx")
     sending.init_transactions()
@@ -536,14 +553,44 @@ def test_sizes_have_no_order_among_them(producer: Make, cluster: MockCluster, op
     assert producer(cluster, **options).send("t", b"v" * 300).get(30).offset == 0
 
 
-def test_an_unknown_topic_is_told_by_the_future(producer: Make, make_cluster: Callable[..., MockCluster]) -> None:
+@pytest.mark.parametrize("options", [{}, {"partitioner": lambda key, every, available: every[0]}], ids=["plain", "partitioner"])
+@pytest.mark.parametrize("max_block_ms", [300, 700])
+def test_a_topic_that_is_not_there_is_a_timeout_of_send_and_of_partitions_for(
+    producer: Make, make_cluster: Callable[..., MockCluster], max_block_ms: int, options: dict[str, Any]
+) -> None:
+    sending = producer(make_cluster(auto_create=False), max_block_ms=max_block_ms, **options)
+    for call in (lambda: sending.send("nowhere", b"v"), lambda: sending.partitions_for("nowhere")):
+        begun = time.monotonic()
+        with pytest.raises(KafkaTimeoutError, match=r"'nowhere' does not exist .* create it, or check the name") as caught:
+            call()
+        assert isinstance(caught.value, UnknownTopicOrPartitionError)
+        assert time.monotonic() - begun >= max_block_ms / 1000
+
+
+def test_a_topic_that_gets_no_leader_is_a_timeout(producer: Make, cluster: MockCluster) -> None:
+    def electing(request: Any, answer: Any) -> Any:
+        for topic in answer.topics:
+            topic.error_code, topic.partitions = 5, []
+        return answer
+
+    cluster.on("Metadata", Edit(electing), times=None)
+    sending = producer(cluster, max_block_ms=700)
+    for call in (lambda: sending.send("t", b"v"), lambda: sending.partitions_for("t")):
+        with pytest.raises(KafkaTimeoutError):
+            call()
+
+
+def test_a_topic_that_is_made_within_max_block_ms_is_waited_for(
+    producer: Make, make_cluster: Callable[..., MockCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than the native producer waits for it."""
+    monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.1)
     cluster = make_cluster(auto_create=False)
-    sending = producer(cluster, max_block_ms=1500)
-    try:
-        future = sending.send("nowhere", b"v")
-    except KafkaTimeoutError:
-        return  # the time of max_block_ms was over first
-    assert isinstance(future.exception, UnknownTopicOrPartitionError)
+    sending = producer(cluster, max_block_ms=20000)
+    maker = threading.Timer(1.0, cluster.create_topic, ("later", 1))
+    maker.start()
+    assert sending.send("later", b"v").get(10).offset == 0
+    maker.join()
 
 
 def test_a_closed_producer_takes_nothing(producer: Make, cluster: MockCluster) -> None:

@@ -236,6 +236,15 @@ def test_offsets_are_committed_with_the_transaction(producer: NativeProducer, cl
     assert {key: (c.offset, c.metadata) for key, c in cluster.committed("g").items()} == {("t", 0): (5, ""), ("t", 1): (6, "note")}
 
 
+def test_offsets_are_committed_with_the_epoch_that_is_given(producer: NativeProducer, cluster: MockCluster) -> None:
+    with producer.transaction():
+        producer.send_offsets({("t", 0): (5, "note", 7), ("t", 1): (6, "note")}, "g")
+        for epoch in (-2, 1 << 31):
+            with pytest.raises(ConfigurationError, match=f"leader_epoch={epoch}"):
+                producer.send_offsets({("t", 0): (5, "", epoch)}, "g")
+    assert {key: (c.offset, c.leader_epoch) for key, c in cluster.committed("g").items()} == {("t", 0): (5, 7), ("t", 1): (6, -1)}
+
+
 @pytest.mark.parametrize("partition", [("t", 99), ("none", 0)])
 def test_offsets_of_what_does_not_exist_are_refused_at_once_and_the_transaction_goes_on(
     producer: NativeProducer, cluster: MockCluster, partition: tuple[str, int]

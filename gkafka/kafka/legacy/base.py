@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,7 +19,7 @@ from gkafka.kafka.legacy.keywords import hinting
 from gkafka.kafka.legacy.reading import ends_of
 from gkafka.kafka.legacy.triggers import Triggers, check_every
 
-__all__ = ["AUTO_COMMIT_INTERVAL", "AUTO_COMMIT_MSG_COUNT", "Consumer", "plain", "telling"]
+__all__ = ["AUTO_COMMIT_INTERVAL", "AUTO_COMMIT_MSG_COUNT", "Consumer", "telling"]
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class Consumer:
         self._of_group = GroupOffsets(self._client.cluster, self.group)
         self.offsets: dict[int, int] = {}
         self._stored: dict[int, int] = {}
+        self._waiting: deque[tuple[int, int, bytes | None, bytes | None]] = deque()
         there = self._client.partitions(self.topic)
         chosen = there if partitions is None else check_partition_ids("partitions", partitions)
         for partition in chosen:
@@ -123,6 +125,24 @@ class Consumer:
             self._of_group.commit({self._tp(p): offset for p, offset in wanted.items()}, timeout_s=self._patience_s)
             self._stored.update(wanted)
         return True
+
+    def _hand_out(self, count: int) -> list[Any]:
+        """Up to count of those that wait, as (partition, message): offsets move, and a commit that is due is made. The last step of a call: whom an
+        exception takes away before the end of it has been given nothing, and all of them still wait.
+        """
+        taken = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+        if not taken:
+            return []
+        found = [(partition, plain(offset, key, value)) for partition, offset, key, value in taken]
+        self.offsets.update({partition: message.offset + 1 for partition, message in found})
+        try:
+            self._triggers.count(len(found))
+        except BaseException:  # the commit was cut short, and the broker may have it
+            self._waiting.extendleft(reversed(taken))
+            self.offsets.update({partition: offset for partition, offset, *_ in reversed(taken)})
+            self._stored.update({partition: -1 for partition, *_ in taken})
+            raise
+        return found
 
     def pending(self, partitions: Iterable[int] | None = None) -> int:
         """How many messages wait in these partitions, in all of them by default: offsets between where this consumer stands and the end."""

@@ -15,7 +15,6 @@ import os
 import pickle
 import signal
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing import connection, spawn, util
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from gkafka.common import TopicPartition
 from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError, ForkedClientError, KafkaException
 from gkafka.kafka.errors import WrongTypeError
-from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, plain, telling
+from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, telling
 from gkafka.kafka.legacy.client import KafkaClient
 from gkafka.kafka.legacy.common import ConsumerProcessError
 from gkafka.kafka.legacy.keywords import hinting
@@ -84,7 +83,6 @@ class MultiProcessConsumer(Consumer):
     ) -> None:
         self._stopped = True
         self.procs: list[Process] = []
-        self._waiting: deque[tuple[int, int, bytes | None, bytes | None]] = deque()
         self._ready: set[int] = set()
         self._problem: ConsumerProcessError | None = None
         check_count("num_procs", num_procs)
@@ -119,44 +117,45 @@ class MultiProcessConsumer(Consumer):
         check_count("count", count)
         check_flag("block", block)
         wait_s = 0.0 if not block else float("inf") if timeout is None else check_seconds("timeout", timeout)
-        found: list[Any] = []
-        until = self._handler.monotonic() + wait_s
-        while len(found) < count and self._wait(until, look=not found):
-            taken = [self._waiting.popleft() for _ in range(min(count - len(found), len(self._waiting)))]
-            found += self._handed_out(taken)
-        return found
+        self._wait(count, self._handler.monotonic() + wait_s)
+        return self._as_asked(self._hand_out(count))
 
     def __iter__(self) -> Iterator[Any]:
         """The messages that there are; ends when there are no more."""
-        while not self._stopped and self._wait(self._handler.monotonic() + ITER_WAIT_S, look=True):
-            yield from self._handed_out([self._waiting.popleft()])
+        while not self._stopped:
+            self._wait(1, self._handler.monotonic() + ITER_WAIT_S)
+            if not self._waiting:
+                return
+            yield from self._as_asked(self._hand_out(1))
 
-    def _handed_out(self, taken: list[tuple[int, int, bytes | None, bytes | None]]) -> list[Any]:
-        messages = [(partition, plain(offset, key, value)) for partition, offset, key, value in taken]
-        self.offsets.update({partition: message.offset + 1 for partition, message in messages})
-        self._triggers.count(len(messages))
+    def _as_asked(self, messages: list[Any]) -> list[Any]:
         return messages if self.partition_info else [message for _, message in messages]
 
-    def _wait(self, until: float, *, look: bool) -> bool:
-        """Wait for a message until then. look: and beyond that for those that the brokers have. Raises what is wrong with a process."""
+    def _wait(self, count: int, until: float) -> None:
+        """Have count messages wait, or those that come until then, and beyond that a first one if the brokers have any. Raises what is wrong with a
+        process once no message waits."""
         self._check_open()
         ends: dict[TopicPartition, int] | None = None
-        while not self._waiting:
+        while len(self._waiting) < count:
             if self._problem is not None:
+                if self._waiting:
+                    return
                 raise self._problem
             now = self._handler.monotonic()
-            if now >= until:
-                if ends is None and look and self.procs:
-                    ends = ends_now(self._client, [self._tp(p) for p in self.offsets], now + LOOK_S)
-                    if any(self.offsets[tp.partition] < end for tp, end in ends.items()):
-                        all_ready = len(self._ready) == len(self.procs)
-                        until = now + LOOK_S if all_ready else max(now + LOOK_S, self._may_start_until)
-                        continue
-                # Once more: what came while the ends were asked for.
-                self._receive(0)
-                return bool(self._waiting)
-            self._receive(min(until - now, STEP_S))
-        return True
+            if now < until and not (ends is not None and self._waiting):
+                self._receive(min(until - now, STEP_S))
+                continue
+            if ends is None and not self._waiting and self.procs:
+                ends = ends_now(self._client, [self._tp(p) for p in self.offsets], now + LOOK_S)
+                if any(self.offsets[tp.partition] < end for tp, end in ends.items()):
+                    all_ready = len(self._ready) == len(self.procs)
+                    until = now + LOOK_S if all_ready else max(now + LOOK_S, self._may_start_until)
+                    continue
+            # Once more: what came while the ends were asked for, and all that stands in the pipes.
+            before = len(self._waiting)
+            self._receive(0)
+            if len(self._waiting) == before:
+                return
 
     def _receive(self, seconds: float) -> None:
         """Take in what the processes have sent, waiting so long for it."""

@@ -39,7 +39,8 @@ class Reader:
         self.consumer.assign(offsets)
 
     def take(self, count: int, wait_s: float) -> list[Any]:
-        """Up to count messages, waiting wait_s for the first. [] if the brokers have none then."""
+        """Up to count messages, waiting wait_s for the first. [] if the brokers have none then. With none each call raises what a partition waits for
+        the application with, as an offset that is out of range."""
         found = self.consumer.consume_batch(count, wait_s * 1000)
         if found or not (positions := self.consumer.positions()):
             return found
@@ -51,6 +52,8 @@ class Reader:
                 break
             if found := self.consumer.consume_batch(count, min(left_ms, SLICE_MS)):
                 return found
+            self.consumer.check_halted()
+        self.consumer.check_halted()
         return []
 
     def stop(self) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
 from gkafka.checks import check_count, check_flag, check_seconds
 from gkafka.common import TopicPartition
-from gkafka.exceptions import ConfigurationError, ConsumerStoppedException
+from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException
 from gkafka.kafka.errors import WrongTypeError
-from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, plain, telling
+from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, telling
 from gkafka.kafka.legacy.common import ConsumerFetchSizeTooSmall, start_of
 from gkafka.kafka.legacy.keywords import hinting
 from gkafka.kafka.legacy.reading import Reader, ends_of
@@ -87,6 +88,7 @@ class SimpleConsumer(Consumer):
             raise ConfigurationError(f"buffer_size={buffer_size} is more than max_buffer_size={max_buffer_size}")
         self.iter_timeout = None if iter_timeout is None else check_seconds("iter_timeout", iter_timeout)
         self._reader: Reader | None = None
+        self._problem: KafkaException | None = None  # for the next call
         super().__init__(client, group, topic, partitions, auto_commit, auto_commit_every_n, auto_commit_every_t)
         self._reader = Reader(
             self._client,
@@ -179,26 +181,38 @@ class SimpleConsumer(Consumer):
         check_flag("block", block)
         wait_s = 0.0 if not block else float("inf") if timeout is None else check_seconds("timeout", timeout)
         assert self._reader is not None  # it is open
-        if count == 1 and (one := self._reader.consumer.next_ready()) is not None:
-            return self._handed_out([one])
+        if count == 1 and not self._waiting and self._problem is None and (one := self._reader.consumer.next_ready()) is not None:
+            self._keep([one])
+            return self._hand_out(1)
         until = self._handler.monotonic() + wait_s
-        found: list[Any] = []
         with FetchContext(self, block, timeout):
-            while True:
-                left = until - self._handler.monotonic()
-                messages = self._reader.take(count - len(found), max(0.0, min(left, FOR_EVER_S)))
-                try:
-                    found += self._handed_out(messages)
-                except ConsumerFetchSizeTooSmall:
-                    if not found:
-                        raise
-                    return found
-                if len(found) >= count or (self._handler.monotonic() >= until and not (messages and not block)):
-                    return found
+            self._collect(count, until, block)
+        return self._hand_out(count)
 
-    def _handed_out(self, messages: list[Any]) -> list[Any]:
-        """As (partition, (offset, message)); offsets move, and commits that are due are made. Stays before a message that is too large."""
-        found: list[Any] = []
+    def _collect(self, count: int, until: float, block: bool) -> None:
+        """Have count messages wait, or those that come until then. Raises what went wrong once none waits: with the next call, if some do."""
+        assert self._reader is not None
+        while len(self._waiting) < count and self._problem is None:
+            left = until - self._handler.monotonic()
+            try:
+                messages = self._reader.take(count - len(self._waiting), max(0.0, min(left, FOR_EVER_S)))
+                self._keep(messages)
+            except ConsumerStoppedException:
+                raise  # stop() has committed: what waits is for whoever goes on
+            except KafkaException as exc:
+                self._problem = exc
+                break
+            if self._handler.monotonic() >= until and not (messages and not block):
+                return
+        problem = self._problem
+        if problem is not None and (not self._waiting or isinstance(problem, ConsumerFetchSizeTooSmall)):
+            self._problem = None  # of the message that is too large the next call hears again, if it still is
+            if not self._waiting:
+                raise problem
+
+    def _keep(self, messages: list[Any]) -> None:
+        """Have them wait. Stays before a message that is too large."""
+        kept = False
         stuck: dict[int, tuple[int, int]] = {}
         for m in messages:
             partition, offset, key, value = m.partition_id, m.offset, m.key, m.value
@@ -208,18 +222,15 @@ class SimpleConsumer(Consumer):
             if size > self._buffer_size and not self._makes_room(size):
                 stuck[partition] = offset, size
                 continue
-            found.append((partition, plain(offset, key, value)))
+            self._waiting.append((partition, offset, key, value))
+            kept = True
         for partition, (offset, _) in stuck.items():
             assert self._reader is not None
             self._reader.consumer.seek(self._tp(partition), offset)
-        if found:
-            self.offsets.update({partition: message.offset + 1 for partition, message in found})
-            self._triggers.count(len(found))
-        elif stuck:
+        if stuck and not kept:
             partition, (offset, size) = next(iter(stuck.items()))
             text = f"{self.topic}-{partition}: the message at offset {offset} has {size} bytes, more than max_buffer_size={self.max_buffer_size}"
             raise ConsumerFetchSizeTooSmall(f"{text}: raise it, or seek past it", topic=self.topic, partition=partition, offset=offset)
-        return found
 
     def _makes_room(self, size: int) -> bool:
         if self.max_buffer_size is not None and size > self.max_buffer_size:
@@ -264,6 +275,8 @@ class SimpleConsumer(Consumer):
 
     def _move(self, offsets: dict[int, int]) -> None:
         assert self._reader is not None
+        self._problem = None
+        self._waiting = deque(one for one in self._waiting if one[0] not in offsets)
         for partition, offset in offsets.items():
             self._reader.consumer.seek(TopicPartition(self.topic, partition), offset)
 

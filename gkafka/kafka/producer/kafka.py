@@ -9,11 +9,19 @@ from typing import Any, ClassVar
 
 from gkafka.checks import check_time_left, check_topic_name, check_wait
 from gkafka.client import KafkaClient
-from gkafka.exceptions import BrokerError, DeliveryError, KafkaException, MessageSizeTooLarge, RecordTooLarge, UnsupportedCodec
+from gkafka.exceptions import (
+    BrokerError,
+    DeliveryError,
+    KafkaException,
+    MessageSizeTooLarge,
+    RecordTooLarge,
+    UnknownTopicError,
+    UnsupportedCodec,
+)
 from gkafka.kafka import options as o
 from gkafka.kafka.arguments import check_partition, flags
 from gkafka.kafka.cluster import ClusterMetadata
-from gkafka.kafka.errors import IllegalStateError, NothingToSend, UnusableCodecError, WrongTypeError
+from gkafka.kafka.errors import IllegalStateError, NothingToSend, UnknownTopicTimeoutError, UnusableCodecError, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
 from gkafka.kafka.metrics.rates import Rates
@@ -86,6 +94,7 @@ class KafkaProducer:
             self._name = client["client_id"]
             self._client = KafkaClient(**client)
         self._client.cluster.called = type(self).__name__
+        self._client.cluster.topic_patience_s = None  # it may be made within max_block_ms
         try:
             o.reach(self._client, self.config)
             check_codec(self.config, client.get("broker_version"), self._client.cluster.versions)
@@ -161,11 +170,16 @@ class KafkaProducer:
         return future
 
     def _refused(self, error: KafkaException) -> Future:
+        if isinstance(error, UnknownTopicError):
+            raise self._not_there(error) from error
         if isinstance(error, RecordTooLarge):
             refusal: BrokerError = MessageSizeTooLarge(self._by_its_bound(str(error)), topic=error.topic)
             refusal.__cause__ = error
             return Future(self._client.handler).failure(refusal)
         return Future(self._client.handler).failure(error)
+
+    def _not_there(self, error: UnknownTopicError) -> UnknownTopicTimeoutError:
+        return UnknownTopicTimeoutError(f"{error} (waited max_block_ms={self.config['max_block_ms']:g})", **error.about)
 
     def _by_its_bound(self, text: str) -> str:
         """Where buffer_memory is less than max_request_size, it was the bound."""
@@ -181,10 +195,13 @@ class KafkaProducer:
             log.warning("flush: %s", exc)
 
     def partitions_for(self, topic: str) -> set[int]:
-        """The partitions of a topic. Waits up to max_block_ms for a topic that is not known."""
+        """The partitions of a topic. Waits up to max_block_ms for a topic that is not known; raises KafkaTimeoutError then."""
         self._client.handler.check_fork()
         deadline = self._client.handler.monotonic() + self.config["max_block_ms"] / 1000
-        return set(self._client.cluster.wait_for_topic(check_topic_name(topic), deadline).partitions)
+        try:
+            return set(self._client.cluster.wait_for_topic(check_topic_name(topic), deadline).partitions)
+        except UnknownTopicError as exc:
+            raise self._not_there(exc) from exc
 
     def bootstrap_connected(self) -> bool:
         """Did a broker answer?"""
@@ -263,13 +280,14 @@ def _serializes(given: Any) -> bool:
     return given is None or callable(given) or callable(getattr(given, "serialize", None))
 
 
-def _offset(entry: Any) -> tuple[int, str]:
-    """The offset of an OffsetAndMetadata, and its metadata."""
+def _offset(entry: Any) -> tuple[int, str, int]:
+    """The offset of an OffsetAndMetadata, its metadata and its leader_epoch."""
     offset = entry[0] if isinstance(entry, tuple) and entry else entry
     metadata = entry[1] if isinstance(entry, tuple) and len(entry) > 1 else None
     if type(offset) is not int:
         raise WrongTypeError(f"offsets: {entry!r} must be an OffsetAndMetadata")
-    return offset, metadata if metadata is not None else ""
+    epoch = entry[2] if isinstance(entry, tuple) and len(entry) > 2 else getattr(entry, "leader_epoch", None)
+    return offset, metadata if metadata is not None else "", epoch if epoch is not None else -1
 
 
 _SEND = KafkaProducer.send
