@@ -216,7 +216,7 @@ class Consumer:
 
         Calling it says that what earlier calls returned is finished: that is what the commits in the background commit. Raises errors that
         stand in the way of a partition, as CorruptRecordError, LogTruncationError and SerializationError, each with its place; nothing is
-        skipped by that.
+        skipped by that. With on_deserialize_error="dlq" it waits up to api_timeout_ms longer, for the dead-letter topic to have what failed.
         """
         return self._consume(max_messages, timeout_ms, self._messages)
 

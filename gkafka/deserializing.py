@@ -84,7 +84,7 @@ class Deserializers:
 
         Where the first of them fails for good, raises, and the position is before it; what came before it is returned, and the next call
         meets the failure. With 'dlq' every record that failed is where it belongs when this returns. go_back(partition, offset): what was handed
-        out from there on was not; who is interrupted in here goes back by itself. timeout_s: for a topic to take them.
+        out from there on was not; who is interrupted in here goes back by itself. timeout_s: for a topic to take all of them.
         """
         done: list[tuple[int, Any]] = []
         letters: list[tuple[int, Any, SerializationError]] = []
@@ -136,21 +136,25 @@ class Deserializers:
         letters: list[tuple[int, Any, SerializationError]],
         timeout_s: float,
     ) -> None:
-        """Wait until the dead-letter topic has what it was given; what it has not stays unconsumed, and all after it."""
+        """Wait until the dead-letter topic has what it was given; what it has not by one deadline stays unconsumed, and all after it."""
+        deadline = self._cluster.handler.monotonic() + timeout_s
         for n, delivery, error in letters:
             if delivery is None:
                 self.failed += 1
                 continue
             try:
-                delivery.result(timeout_s)
+                delivery.result(self._left(deadline))
                 self.failed += 1
             except Exception as trouble:
                 give_back(go_back, messages[n:])
-                self._forget_failures(timeout_s)
+                self._forget_failures(self._left(deadline))
                 done[:] = [(at, item) for at, item in done if at < n]
                 if not done:
                     raise _undelivered(error, trouble) from trouble
                 return
+
+    def _left(self, deadline: float) -> float:
+        return max(0.0, deadline - self._cluster.handler.monotonic())
 
     def _forget_failures(self, timeout_s: float) -> None:
         """Whoever consumes was told of them, and their records are still to be consumed: nobody need hear of them at the end."""

@@ -24,7 +24,7 @@ from gkafka.exceptions import (
     SerializationError,
     UnknownTopicError,
 )
-from gkafka.testing import Error, MockCluster
+from gkafka.testing import Drop, Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -471,6 +471,23 @@ def test_a_record_that_the_dead_letter_topic_does_not_take_is_not_passed(connect
     cluster.clear_script()
     assert values(consumer, 2) == [4, 6]
     assert [r.value for r in cluster.log("dead", 0)] == [b"bad", b"worse"]
+
+
+def test_a_dead_letter_topic_that_is_silent_is_waited_for_once(connect: Any, make_cluster: Any, make: Make) -> None:
+    """For all that failed, and for what becomes of it, together."""
+    cluster = make_cluster(topics={"t": 1, "dead": 1})
+    client = connect(cluster, api_timeout_ms=1500)
+    fill(client, [b"bad", b"worse"])
+    consumer = make("t", of=client, value_deserializer=int, on_deserialize_error="dlq", dead_letter="dead")
+    read_at = client.handler.monotonic() + LIMIT_S
+    while consumer._engine.buffered() < 2 and client.handler.monotonic() < read_at:
+        client.handler.sleep(0.01)
+    cluster.on("Produce", Drop(), times=None)
+    with Clock() as clock:
+        error = error_of(consumer.consume_batch, None, 200)
+    assert isinstance(error, SerializationError)
+    assert clock.seconds < 0.2 + 1.5 + 0.8
+    assert consumer.position(T0) == 0
 
 
 def test_a_dead_letter_callable_gets_message_and_error_and_may_refuse(client: KafkaClient, make: Make) -> None:
