@@ -378,6 +378,7 @@ def test_who_is_at_work_for_too_long_on_what_is_given_back_hands_out_the_rest(co
     assert {cluster.committed("g")[("t", partition)].offset for partition in range(2)} == {10}
 
 
+@pytest.mark.thorough  # FIXME: the member that was removed may join again first, and the other one waits in vain
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_is_lost_while_a_deserializer_is_at_work_on_it_is_not_handed_out(
     filled: KafkaClient, connect: Any, cluster: MockCluster, run: Runner, fails: bool
