@@ -179,8 +179,9 @@ class KafkaException(Exception):
 
     Each carries what it is about: `topic`, `partition`, `offset`, `group`, `broker` (host:port or id) and `api`, None where it does not apply.
     `retriable`: the same call may succeed later; `abortable`: abort the transaction and do its work again; `fatal`: the producer is of no
-    use any more, make a new one; `never_sent`: nothing of the request left; `invalid_metadata`: what is known of the cluster is out of date, and is asked for anew. persisted: of a delivery's error: "no", or "maybe" where a broker may have written the record without its
-    answer reaching us; None of any other error.
+    use any more, make a new one; `invalid_metadata`: what is known of the cluster is out of date, and is asked for anew. never_sent: nothing of the
+    request has left this client. persisted: of a delivery's error: "no", or "maybe" where a broker may have written the record without its answer
+    reaching us; None of any other error.
     """
 
     retriable: ClassVar[bool] = False

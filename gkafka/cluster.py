@@ -41,6 +41,7 @@ from gkafka.exceptions import (
 )
 from gkafka.hosts import is_address, parse_hosts, parse_source_address, parse_zookeeper
 from gkafka.net.buffers import BufferPool
+from gkafka.net.channel import CutShort
 from gkafka.net.credentials import make_credentials
 from gkafka.net.openings import Openings
 from gkafka.net.options import check_client, config_of
@@ -319,7 +320,7 @@ class Cluster:
                 error, response = ProtocolError(text, broker=address_of(broker), api="Metadata"), None
             if response is None:
                 assert error is not None
-                tries = self._tries(address_of(broker)) + 1
+                tries = self._tries(address_of(broker)) + (not isinstance(error, CutShort))
                 self._failures[address_of(broker)] = (tries, error.with_traceback(None))
                 self._refusal = error if isinstance(error, AuthenticationError) else None
                 self._refusals += self._refusal is not None

@@ -57,9 +57,8 @@ class Secret(str):
     __slots__ = ()
 
     def __new__(cls, text: str = "") -> Secret:
-        return str.__new__(
-            cls, str.__str__(text) if isinstance(text, str) else text
-        )  # what is in it: a Secret, or a member of an enum, would tell something else
+        # What is in it: a Secret, or a member of an enum, would tell something else.
+        return str.__new__(cls, str.__str__(text) if isinstance(text, str) else text)
 
     def __repr__(self) -> str:
         return "'***'"

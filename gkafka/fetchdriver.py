@@ -428,7 +428,7 @@ class FetchDriver:
         requests += [(self._check, check) for check in plan.checks]
         for count, (send, request) in enumerate(requests, 1):
             send(share, request)
-            if share.turn.holder is share and not count % SENT_AT_ONCE:
+            if not count % SENT_AT_ONCE and share.turn.holder is share:
                 self._handler.checkpoint()
                 share.beat = self._handler.monotonic()
 

@@ -36,7 +36,7 @@ from gkafka.exceptions import (
 )
 from gkafka.explaining import Explanation, explain
 from gkafka.fetchdriver import FetchDriver, Fetching
-from gkafka.groupoffsets import GroupOffsets, no_place
+from gkafka.groupoffsets import GroupOffsets, Outcome, no_place
 from gkafka.records._double import left_compressed
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ TURN_S = 0.003
 T = TypeVar("T")
 Stood = tuple[Position, int, int, int]
 """A position and its term; where it stood, and the epoch of what stands before that."""
+NOWHERE: tuple[Position | None, int, int] = (None, -1, -1)
 Parked = list[tuple[Fetching, int]]
 """Fetches that brokers have parked and that are not wanted any more: for FetchDriver.hang_up()."""
 
@@ -103,6 +104,7 @@ class NativeConsumer:
         self._wants_more = False  # what that call has taken made room, or has to be fetched again
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
+        self._committed: dict[TopicPartition, tuple[Position | None, int, int]] = {}  # the last offset, with the position then and its term
         self.may_deliver: Callable[[], bool] | None = None
         # What whoever consumes must hear of first: while there is any, consume calls return at once, without a record.
         self.troubles: deque[BaseException] = deque(maxlen=MOST_TROUBLES)
@@ -344,26 +346,25 @@ class NativeConsumer:
         with self._lock:
             return self._before_work(self.positions())
 
-    def stands_unless_committed(self, committed: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-        """stands(), but not before what was committed while a deserializer is at work before that. committed: offsets, each with the term of
-        its position then: behind a seek it says nothing.
+    def stands_unless_committed(self) -> dict[TopicPartition, int]:
+        """stands(), but not before what was committed while a deserializer is at work before that: for commits in the background, which take back
+        nothing that the application has committed. Behind a seek a commit says nothing.
         """
         with self._lock:
-            here = self.positions()
-            stands = self._before_work(here.copy())
-            for tp, (offset, term) in committed.items():
-                if tp in stands and stands[tp] < offset <= here[tp] and self._driver.queues[tp].position.term == term:
-                    stands[tp] = offset
-            return stands
+            return self._unless_committed(self.positions())
 
-    def stands_since(self, handed_out: int, committed: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int] | None:
+    def _unless_committed(self, here: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        stands = self._before_work(here.copy())
+        for tp, queue in self._driver.queues.items():
+            position, term, offset = self._committed.get(tp, NOWHERE)
+            if position is queue.position and term == position.term and stands[tp] < offset <= here[tp]:
+                stands[tp] = offset
+        return stands
+
+    def stands_since(self, handed_out: int) -> dict[TopicPartition, int] | None:
         """The same as long as `hand_outs` is this number; None if there was more since."""
         with self._taking:
-            return self.stands_unless_committed(committed) if self.hand_outs == handed_out else None
-
-    def terms(self) -> dict[TopicPartition, int]:
-        """How often each partition was put somewhere: by assign(), add(), seek()."""
-        return {tp: q.position.term for tp, q in list(self._driver.queues.items())}
+            return self.stands_unless_committed() if self.hand_outs == handed_out else None
 
     def not_at_work(self, stands: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Offsets of partitions that are read no more, before what deserializers are at work on: nobody was given that, and it may fail."""
@@ -475,9 +476,9 @@ class NativeConsumer:
         """What deserialize(messages, go_back) makes of the records that consume_batch() would hand out, without those of partitions of which
         end_work_on() came meanwhile. Until then nobody has them, and no commit covers them.
 
-        deserialize(): pairs of a message and what is handed out for it. go_back(partition, offset): what was taken from there on is not handed out. Where deserialize() raises SerializationError it has gone back to
-        the record; whoever is interrupted goes back by itself. Raises ConsumerStoppedException if end_work() came meanwhile: others go on from
-        where it stood.
+        deserialize(): pairs of a message and what is handed out for it. go_back(partition, offset): what was taken from there on is not handed out.
+        Where deserialize() raises SerializationError it has gone back to the record; whoever is interrupted goes back by itself. Raises
+        ConsumerStoppedException if end_work() came meanwhile: others go on from where it stood.
         """
         call = object()
         work = Work()
@@ -786,17 +787,29 @@ class NativeConsumer:
 
     # -- committed offsets -----------------------------------------------------------------------------------------------------
     def commit(
-        self, offsets: Mapping[TopicPartition, int] | None = None, *, epochs: Mapping[TopicPartition, int] | None = None, **how: Any
+        self,
+        offsets: Mapping[TopicPartition, int] | None = None,
+        *,
+        epochs: Mapping[TopicPartition, int] | None = None,
+        outcome: Outcome | None = None,
+        background: bool = False,
+        **how: Any,
     ) -> None:
-        """Commit offsets of the group: the next ones to consume. None: where this consumer stands(). epochs: of leaders, for partitions that it
-        does not read now; how: as GroupOffsets.commit takes it.
+        """Commit offsets of the group: the next ones to consume. None: where this consumer stands(), in the background stands_unless_committed().
+        epochs: of leaders, for partitions that it does not read now; outcome, how: as GroupOffsets.commit takes it.
         """
+        outcome = Outcome() if outcome is None else outcome
         with self._lock:
             here, current, ids = self.positions(), self.epochs(), {tp: q.position.topic_id for tp, q in self._driver.queues.items()}
-            given = self._before_work(here.copy()) if offsets is None else dict(offsets)
+            stands = self._unless_committed if background else self._before_work
+            given = stands(here.copy()) if offsets is None else dict(offsets)
+            stood = {tp: (q.position, q.position.term) for tp, q in self._driver.queues.items() if tp in given}
             number = self._offsets.next_number()  # in here: of two commits the one that stands further is the later one
         known = {tp: current[tp] for tp, offset in given.items() if here.get(tp) == offset}
-        self._offsets.commit(given, number=number, epochs={**(epochs or {}), **known}, topic_ids=ids, **how)
+        try:
+            self._offsets.commit(given, number=number, epochs={**(epochs or {}), **known}, topic_ids=ids, outcome=outcome, **how)
+        finally:
+            self._committed.update((tp, (*stood[tp], given[tp])) for tp in outcome.taken if tp in stood)
 
     def await_commits(self, timeout_s: float) -> None:
         """Until those that are sent are answered."""

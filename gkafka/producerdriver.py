@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import starmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.broker import CONTROL, PRODUCE
 from gkafka.callbacks import Callbacks, end_waits, is_callback
@@ -40,6 +40,7 @@ from gkafka.wire.produce import ProduceRequest, holds_zstd, record_format
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.net.channel import Channel
+    from gkafka.net.outbox import OnDone
     from gkafka.records import Appender, Batch
     from gkafka.transactions import Transactions
 
@@ -64,6 +65,14 @@ REST_S, PACE_S = 0.01, 0.001
 """Longest rest of who gets ahead of them, and when it looks again."""
 OFFLOAD_BYTES = {1: 16 << 10, 2: 256 << 10, 3: 256 << 10, 4: 128 << 10}
 """Codec -> batch size from which compressing it takes more than ~0.5 ms, so that it leaves the hub (gzip, snappy, lz4, zstd)."""
+
+
+class Flying(NamedTuple):
+    """Batches that are under way: the connection that their request was handed to, and whom that will tell."""
+
+    outgoing: Outgoing
+    channel: Channel
+    on_done: OnDone
 
 
 class ProducerDriver:
@@ -117,10 +126,7 @@ class ProducerDriver:
         self._id_asked: object = None  # the request for a producer id that counts, and the one that went out whole
         self._id_sent: object = None
         self._beat = 0.0
-        self._flying: list[Outgoing] = []
-        self._carriers: dict[
-            int, tuple[Channel, Any]
-        ] = {}  # id of one that flies -> the connection it was handed to, and whom that will tell
+        self._flying: list[Flying] = []
         self._look_at = 0.0
         self._answers: deque[tuple[Outgoing, Any, KafkaException | None]] = deque()  # to what flies, not taken in yet
         self._half_taken = False
@@ -314,7 +320,7 @@ class ProducerDriver:
                 telling = map(self.sender.telling.get, (settled.batch for settled in self._half_told))
                 self.sender.untold([entry for entry in telling if entry is not None])
             self._half_told, self._half_taken = None, False
-            self.sender.restore(self._flying)
+            self.sender.restore([flying.outgoing for flying in self._flying])
             opened = {(b.topic, b.partition): b for b in self._appender.open_batches()}
             for key, batch in list(self.accumulator.open.items()):
                 if opened.get(key) is not batch:
@@ -360,8 +366,7 @@ class ProducerDriver:
         request = self.sender.request(outgoing)
         self._undo = partial(self._cut_off, outgoing, channel)
         on_done = partial(self._on_answer, outgoing)
-        self._carriers[id(outgoing)] = channel, on_done
-        self._flying.append(outgoing)
+        self._flying.append(Flying(outgoing, channel, on_done))
         channel.send(
             request,
             on_done,
@@ -375,9 +380,9 @@ class ProducerDriver:
         """What is late and still waits for its connection goes no more, and so is certainly not written. All that waits beside it is taken back, to
         be sent again: it may share the request, and what comes after it has the next numbers.
         """
-        flying = [(outgoing, carrier) for outgoing in list(self._flying) if (carrier := self._carriers.get(id(outgoing))) is not None]
-        late = [carrier[0] for outgoing, carrier in flying if any(self.sender.is_late(batch, now) for batch in outgoing.batches)]
-        for outgoing, (channel, on_done) in flying:
+        flying = list(self._flying)
+        late = [channel for outgoing, channel, _ in flying if any(self.sender.is_late(batch, now) for batch in outgoing.batches)]
+        for outgoing, channel, on_done in flying:
             if channel not in late:
                 continue
             self._undo = partial(self._cut_off, outgoing, channel)
@@ -483,10 +488,9 @@ class ProducerDriver:
 
     def _read_for(self, batch: Batch, deadline: float) -> bool:
         """With OS threads, who waits for a batch that travels alone takes its answer in, so that no reader has to wake anybody. False: it cannot."""
-        for outgoing in list(self._flying) if self._acks else ():  # without an answer nothing comes to be read
+        for outgoing, channel, _ in list(self._flying) if self._acks else ():  # without an answer nothing comes to be read
             if outgoing.batches[0] is batch and len(outgoing.batches) == 1:
-                carrier = self._carriers.get(id(outgoing))
-                return carrier is not None and carrier[0].read_until(lambda: batch.done, deadline)
+                return channel.read_until(lambda: batch.done, deadline)
         return False
 
     def end_with(self, fatal: KafkaException) -> None:
@@ -573,16 +577,15 @@ class ProducerDriver:
     def _is_flying(self, outgoing: Outgoing) -> bool:
         """Was it handed to a connection, and has not landed yet? What has was given up by mend(), and its answer comes too late."""
         for other in self._flying:  # noqa: SIM110  # a generator takes longer than the answer to the only request
-            if other is outgoing:  # one with the same batches that is equal may be under way by now
+            if other.outgoing is outgoing:  # one with the same batches that is equal may be under way by now
                 return True
         return False
 
     def _land(self, outgoing: Outgoing) -> None:
         """It is not under way any more."""
         for n, other in enumerate(self._flying):
-            if other is outgoing:
+            if other.outgoing is outgoing:
                 del self._flying[n]  # in one step: who drives may append meanwhile
-                self._carriers.pop(id(outgoing), None)
                 return
 
     def _look_for_stranded(self, now: float) -> None:
@@ -593,9 +596,8 @@ class ProducerDriver:
             return
         self._look_at = now + TICK_S
         told = [id(outgoing) for outgoing, _, _ in self._answers]
-        for outgoing in list(self._flying):
-            carrier = self._carriers.get(id(outgoing))
-            if carrier is not None and carrier[0].is_done and id(outgoing) not in told:
+        for outgoing, channel, _ in list(self._flying):
+            if channel.is_done and id(outgoing) not in told:
                 error = SocketDisconnectedError("a worker was interrupted while it took the answer", broker=outgoing.broker_id)
                 self._answers.append((outgoing, None, error))
 
@@ -745,7 +747,7 @@ class ProducerDriver:
         held = self._appender.buffer_bytes - self._appender.own_available
         if held <= BACKLOG_BYTES:
             return False
-        flying = sum(batch.size for outgoing in list(self._flying) for batch in outgoing.batches)
+        flying = sum(batch.size for outgoing, _, _ in list(self._flying) for batch in outgoing.batches)
         return bool(held - flying > max(BACKLOG_BYTES, flying))
 
     def press(self, pressed: bool) -> None:

@@ -62,7 +62,6 @@ class Progress:
         self.told: Callable[[Mapping[TopicPartition, int], KafkaException | None], object] | None = None  # of each commit in the background
         self.finished: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
-        self._committed_in: dict[TopicPartition, tuple[int, int]] = {}  # the same, with the terms of the positions
         self.seen = self._noted = 0  # `finished` has what was handed out up to there
         self._lost: dict[TopicPartition, int] = {}  # with something that was not committed; each with `hand_outs` at that time
 
@@ -75,7 +74,7 @@ class Progress:
         """The application asks for more."""
         if self._group is not None and now >= self._at + SNAPSHOT_S:  # without a group there is nowhere to commit it
             self._noted = self._engine.hand_outs
-            self.finished, self._at = self._engine.stands_unless_committed(self._committed_in.copy()), now
+            self.finished, self._at = self._engine.stands_unless_committed(), now
         self.seen = self._engine.hand_outs
 
     def patience_ms(self, most_ms: float, now: float) -> float:
@@ -91,7 +90,7 @@ class Progress:
         if self._group is None or self._noted == self.seen:
             return
         seen = self.seen
-        finished = self._engine.stands_since(seen, self._committed_in.copy())
+        finished = self._engine.stands_since(seen)
         self._noted = seen
         if finished is not None:
             self.finished, self._at = finished, now
@@ -111,7 +110,6 @@ class Progress:
         for tp in list(self.finished) + list(self.committed) if partitions is None else partitions:
             self.finished.pop(tp, None)
             self.committed.pop(tp, None)
-            self._committed_in.pop(tp, None)
 
     # -- commits ---------------------------------------------------------------------------------------------------------------
     def commit_finished(self, timeout_s: float, *, patient: bool = False) -> None:
@@ -261,12 +259,11 @@ class Progress:
 
     def _try(self, offsets: Mapping[TopicPartition, int], finished: dict[TopicPartition, int], deadline: float, **how: Any) -> None:
         """engine.commit(), and what is learnt from it even if it fails. finished: as it was when it was this commit's turn."""
-        outcome, terms = Outcome(), self._engine.terms()
+        outcome = Outcome()
         try:
             self._engine.commit(offsets, timeout_s=max(0.0, deadline - self._handler.monotonic()), outcome=outcome, **how)
         finally:
             self._learn(offsets, outcome, finished)
-            self._committed_in.update((tp, (offsets[tp], terms[tp])) for tp in outcome.taken if tp in terms)
 
     def _learn(self, offsets: Mapping[TopicPartition, int], outcome: Outcome, finished: dict[TopicPartition, int]) -> None:
         """If the application has asked for more meanwhile, `finished` is another one by now: what is changed here is of no account."""

@@ -418,9 +418,17 @@ class SimpleConsumer:
             offsets = {self._tp(partition_id_of(self._topic, p)): check_offset("offset", offset) for p, offset in given}
         self._commit(engine, offsets)
 
-    def _commit(self, engine: NativeConsumer, offsets: dict[TopicPartition, int] | None = None, *, timeout_s: float | None = None) -> None:
+    def _commit(
+        self,
+        engine: NativeConsumer,
+        offsets: dict[TopicPartition, int] | None = None,
+        *,
+        timeout_s: float | None = None,
+        background: bool = False,
+    ) -> None:
         engine.commit(
             offsets,
+            background=background,
             timeout_s=self._cluster.config.api_timeout_ms / 1000 if timeout_s is None else timeout_s,
             tries=self._retries,
             backoff_s=self._backoff_s,
@@ -490,7 +498,7 @@ class SimpleConsumer:
             return
         self._committed_at = self._handler.monotonic()
         try:
-            self._commit(engine)
+            self._commit(engine, background=True)
         except NoPartitionsForConsumerException as exc:
             log.info("%s", exc)
         except KafkaException as exc:

@@ -183,7 +183,7 @@ class Fetcher:
         for broker_id, positions in by_broker.items():
             if not full and broker_id not in self.busy and now >= self.throttled_until(broker_id):
                 fetches.append(self._ask(broker_id, positions, broker_id in partial, now))
-        self.leaders = len(partial.union(by_broker, resets, checks))
+        self.leaders = len(partial.union(by_broker, resets, checks) if partial or resets or checks else by_broker)
         starts = [self.lookups.starts(b, ps) for b, ps in resets.items() if ps] if resets else []
         ends = [self.lookups.checks(b, ps) for b, ps in checks.items()] if checks else []
         return Poll(fetches, starts, ends, errors, missing, self._deadline(now))

@@ -203,7 +203,7 @@ class Sender:
         if leader is None or (queue is not None and queue.retry.failures):
             return None
         broker_id = leader[0]
-        if not self._has_room(broker_id, now) or ready_at(broker_id) > now or now >= batch.created + self._delivery_timeout_s:
+        if not self._has_room(broker_id, now) or ready_at(broker_id) > now or self.is_late(batch, now):
             return None
         if self._roll(*key) is None:
             return None
@@ -411,7 +411,7 @@ class Sender:
         if isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)):
             queue.known_to = None
         if isinstance(error, TOO_LARGE):
-            if batch.count > 1 and now < batch.created + self._delivery_timeout_s:
+            if batch.count > 1 and not self.is_late(batch, now):
                 self._split(queue, batch)
                 return None
             return self._fail(queue, batch, self._alone_too_large(batch, error))
@@ -462,7 +462,7 @@ class Sender:
             # Inside a transaction a new epoch would begin a new one, and this one be committed without what came before (B02).
             again = queue.has_older(batch) if self.transaction is not None else self.numbering.refused(queue, batch, error)
         tries = batch.attempts if self.counts_unsent else batch.attempts - batch.extra.unsent
-        return again and now < batch.created + self._delivery_timeout_s and (self._retries is None or tries <= self._retries)
+        return again and not self.is_late(batch, now) and (self._retries is None or tries <= self._retries)
 
     def _explained(self, batch: Batch, error: KafkaException, now: float) -> KafkaException:
         """Why a batch is not sent again although its number, or its time, is all that is wrong."""
@@ -471,7 +471,7 @@ class Sender:
                 f"{batch.topic}-{batch.partition}: {batch.count} record(s) may be in the log or not: the answer to an earlier try was lost, and now the "
                 f"leader refuses their number, so they are not sent again; look for them in the topic before producing them again ({error})"
             )
-        elif error.retriable and now >= batch.created + self._delivery_timeout_s:
+        elif error.retriable and self.is_late(batch, now):
             text = f"{self._too_late(batch)}: {error}"
             if error.never_sent and batch.extra.refused is not None:
                 text += f"; the last try: {batch.extra.refused}"
@@ -579,12 +579,12 @@ class Sender:
     def is_overdue(self, now: float) -> bool:
         """Has that of any?"""
         for batch in self.accumulator.unsettled:
-            return now >= batch.created + self._delivery_timeout_s
+            return self.is_late(batch, now)
         return False
 
     def _overdue(self, now: float) -> Iterable[Batch]:
         for batch in self.accumulator.unsettled:
-            if now < batch.created + self._delivery_timeout_s:
+            if not self.is_late(batch, now):
                 return
             yield batch
 

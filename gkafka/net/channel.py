@@ -48,7 +48,7 @@ from gkafka.net.session import Session
 from gkafka.net.stream import open_stream
 from gkafka.wire.apis import Message, Versions
 
-__all__ = ["Channel", "OnDone"]
+__all__ = ["Channel", "CutShort", "OnDone"]
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +63,10 @@ LARGE_ANSWER_BYTES = 1 << 14
 
 class Unanswered(Exception):
     """The peer does not answer what was asked; there is something else to ask it."""
+
+
+class CutShort(SocketDisconnectedError):
+    """A caller of this process was interrupted while it had the connection in its hands: that says nothing of the peer."""
 
 
 class Queued:
@@ -283,7 +287,7 @@ class Channel:
                     self._break(self._asked_again(request.API.name))  # at once, and not when the reader looks
             except BaseException:  # a signal handler's: a number may be taken, half a frame may have gone out, and nothing may follow it
                 if self._opened:
-                    self._break(SocketDisconnectedError(f"{self.peer}: a caller was interrupted while it sent", broker=self._about))
+                    self._break(CutShort(f"{self.peer}: a caller was interrupted while it sent", broker=self._about))
                 raise
         if self._outbox:
             self._outbox.wake()
@@ -536,7 +540,7 @@ class Channel:
         """A caller was interrupted while it took in what came: nobody knows how far it got. The reader ends the connection, and tells whose answer that was."""
         self._untold = self._answering
         self._reading.torn = True
-        self._break(SocketDisconnectedError(f"{self.peer}: a caller was interrupted while it read", broker=self._about))
+        self._break(CutShort(f"{self.peer}: a caller was interrupted while it read", broker=self._about))
 
     # -- the reader worker
     def _run(self) -> None:
@@ -586,7 +590,7 @@ class Channel:
             log.error("%s: the reader ended by %s", self.peer, type(error).__name__, exc_info=error)
 
     def _stopped_by(self, exc: BaseException) -> KafkaException:
-        return SocketDisconnectedError(f"{self.peer}: the reader was stopped by {type(exc).__name__}", broker=self._about)
+        return CutShort(f"{self.peer}: the reader was stopped by {type(exc).__name__}", broker=self._about)
 
     def _reader_failed(self, exc: Exception) -> KafkaException:
         log.error("%s: the reader failed", self.peer, exc_info=exc)
@@ -1042,9 +1046,8 @@ class Channel:
                 self._wait_no_more()
 
     def _wait_no_more(self) -> None:
-        with contextlib.suppress(
-            ReentrantCallError
-        ):  # of a signal handler on top of who opens connections: when its turn comes it ends at once
+        # In a signal handler on top of who opens connections it cannot leave the line: when its turn comes it ends at once.
+        with contextlib.suppress(ReentrantCallError):
             if self._openings.withdraw(self):
                 self._ended.set()  # there will be no reader
 

@@ -538,6 +538,12 @@ def test_a_secret_that_is_not_set_yet_is_no_argument_either(name: str, act: Tool
     assert "s3cr3t" not in told.out + told.err
 
 
+def alterable(cluster: MockCluster, topic: str) -> None:
+    """It takes what the topic's configurations are changed to."""
+    told = configs.AlterConfigsResourceResponse(resource_type=2, resource_name=topic)
+    cluster.on("IncrementalAlterConfigs", Reply(lambda _: configs.IncrementalAlterConfigsResponse(responses=[told])), times=None)
+
+
 @pytest.mark.parametrize("option", ["--append", "--subtract"])
 @pytest.mark.parametrize(("name", "sensitive"), [("ssl.keystore.password", False), ("password.encoder.keyfile", True)])
 def test_a_secret_is_added_to_no_list_on_the_command_line(
@@ -545,15 +551,7 @@ def test_a_secret_is_added_to_no_list_on_the_command_line(
 ) -> None:
     """It went on to connect, and to the broker."""
     described(guarded, ("retention.ms", "60000", 1), *([(name, None, 4)] if sensitive else []))
-    guarded.on(
-        "IncrementalAlterConfigs",
-        Reply(
-            lambda _: configs.IncrementalAlterConfigsResponse(
-                responses=[configs.AlterConfigsResourceResponse(resource_type=2, resource_name="t")]
-            )
-        ),
-        times=None,
-    )
+    alterable(guarded, "t")
     told = act("configs", "alter", "topic", "t", option, f"{name}=s3cr3t")
     assert told.code == (1 if sensitive else 2)
     assert f"write it to a file, and give {option} {name}=@FILE" in told.err
@@ -578,15 +576,7 @@ def test_a_configuration_is_shown_without_what_nobody_set_and_without_secrets(ac
 
 def test_a_configuration_is_changed(act: Tool, guarded: MockCluster, tmp_path: Path) -> None:
     described(guarded, ("retention.ms", "60000", 1), ("segment.ms", "5", 1), ("ssl.key.password", None, 4))
-    guarded.on(
-        "IncrementalAlterConfigs",
-        Reply(
-            lambda r: configs.IncrementalAlterConfigsResponse(
-                responses=[configs.AlterConfigsResourceResponse(resource_type=2, resource_name="orders")]
-            )
-        ),
-        times=None,
-    )
+    alterable(guarded, "orders")
     file = tmp_path / "secret"
     file.write_text("geheim\n")
     words = ("retention.ms=1", f"ssl.key.password=@{file}", "--append", "cleanup.policy=compact", "--delete", "segment.ms")

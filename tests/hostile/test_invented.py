@@ -199,7 +199,7 @@ def test_invented_leaders_keep_a_hub_from_nobody_for_long(cluster: MockCluster) 
 
 
 @on_linux
-def test_a_producer_for_invented_leaders_has_32_connections(cluster: MockCluster, client: KafkaClient, handler: Handler) -> None:
+def test_a_producer_for_invented_leaders_has_so_many_connections(cluster: MockCluster, client: KafkaClient, handler: Handler) -> None:
     """500 of them were 502 threads."""
     with silent_port() as port:
         cluster.on("Metadata", Lying(leading(port)).edit, times=None)

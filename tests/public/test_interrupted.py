@@ -25,10 +25,10 @@ import pytest
 import gkafka
 from gkafka import KafkaClient
 from gkafka.config import ClientConfig
-from gkafka.exceptions import NotLeaderForPartition
+from gkafka.exceptions import KafkaException, NoBrokersAvailableError, NotLeaderForPartition, SocketDisconnectedError
 from gkafka.failures import Failures
 from gkafka.handlers.selection import resolve_handler
-from gkafka.net.channel import Channel
+from gkafka.net.channel import Channel, CutShort
 from gkafka.testing import Action, Close, Delay, Drop, Error, MockCluster
 from gkafka.wire.metadata import MetadataRequest
 from tests.effort import seeds
@@ -264,6 +264,16 @@ def test_a_call_may_be_interrupted_while_connections_break_and_brokers_refuse(ma
             cluster.on("InitProducerId", chance.choice(troubles))
 
     shoot(cluster, seed, disturb=disturb)
+
+
+@pytest.mark.parametrize(("error", "is_away"), [(CutShort("cut"), False), (SocketDisconnectedError("lost"), True)])
+def test_a_host_is_not_away_because_callers_were_interrupted(client: KafkaClient, error: KafkaException, is_away: bool) -> None:
+    """After three connections that callers had cut short, none of the hosts answered, as it was told."""
+    own = client._cluster
+    for _ in range(3):
+        own._on_metadata(own._bootstrap[0], MetadataRequest(), None, error)
+    with pytest.raises(NoBrokersAvailableError) if is_away else contextlib.nullcontext():
+        own._give_up_early()
 
 
 def readers_aside(producer: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
@@ -44,8 +45,10 @@ class CallersGun(Gun):
 
 
 @pytest.fixture
-def alarm() -> Iterator[Callable[[float], None]]:
+def alarm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], None]]:
     """alarm(seconds): Alarm is raised after that, wherever the program is."""
+    # It hits destructors of Python's own, too, its Thread.start() and socket(): and pytest while that takes down what these say.
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
 
     def ring(*_: object) -> None:
         raise Alarm
@@ -158,9 +161,6 @@ def test_a_call_that_consumes_may_be_interrupted_at_any_line(cluster: MockCluste
     assert len(set(gun.shots)) >= LIVES // 2, gun.shots
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # of Python's own, whose Thread.start() and socket() it hits, too
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
 @pytest.mark.parametrize("seed", seeds(4))
 def test_real_signals_skip_no_record_and_repeat_none(cluster: MockCluster, alarm: Callable[[float], None], seed: int, handler: str) -> None:

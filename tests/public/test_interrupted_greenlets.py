@@ -136,7 +136,7 @@ def test_a_batch_whose_answer_was_lost_between_two_signals_is_sent_again_and_is_
         producer = client.get_producer()
         producer.produce("t", b"one", partition=0).result(LIMIT_S)
         assert len(lost) > 1
-        assert not producer._driver._carriers
+        assert not producer._driver._flying
     assert [record.value for record in stored(cluster, partitions=[0])] == [b"one"]
 
 

@@ -291,6 +291,31 @@ def test_a_listener_that_takes_long_does_not_hold_up_the_end_of_the_client(clust
     assert clock.seconds < 1.5
 
 
+def test_nor_is_it_by_simple_consumers_commits_in_the_background(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    fill(client, numbers(20))
+    entered, gate = client.handler.Event(), client.handler.Event()
+
+    def deserialize(value: bytes, key: bytes) -> tuple[bytes, bytes]:
+        if value == b"5":
+            entered.set()
+            gate.wait(10)
+        return value, key
+
+    consumer = client.topics["t"].get_simple_consumer(
+        "g", auto_commit_enable=True, auto_commit_interval_ms=20, deserializer=deserialize, consumer_timeout_ms=5000
+    )
+    run.until(lambda: consumer._engine.buffered() == 20)
+    worker = run.aside(lambda: len(consumer.consume_batch(10)))
+    run.until(entered.is_set)
+    assert len(consumer.consume_batch(10)) == 10
+    consumer.commit_offsets([(0, 20)])
+    assert run.stays(lambda: committed(cluster) == 20, 0.5)
+    gate.set()
+    assert worker.result() == 10
+    consumer.stop()
+    assert committed(cluster) == 20
+
+
 @pytest.mark.parametrize("seeks", [False, True])
 def test_what_was_committed_is_not_taken_back_for_who_is_at_work_before_it(
     client: KafkaClient, cluster: MockCluster, run: Runner, seeks: bool
