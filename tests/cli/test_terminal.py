@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -96,6 +97,15 @@ def test_the_password_is_asked_for_and_not_shown() -> None:
         assert "--sasl-username without --sasl-password-file" in told.stderr
 
 
+@pytest.fixture
+def hears_hangups() -> Iterator[None]:
+    """Programs that are started: also where the tests themselves are to outlive a terminal, which programs would inherit."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hears_hangups")
 def test_a_closed_terminal_ends_it(cluster: MockCluster) -> None:
     terminal = Terminal("lag", "--watch", "--interval", 0.1, "-b", cluster.bootstrap)
     with terminal:

@@ -19,14 +19,22 @@ from gkafka.exceptions import KafkaException
 from gkafka.fetchdriver import FetchDriver
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.nativeconsumer import NativeConsumer
-from gkafka.net.openings import AT_ONCE
 from gkafka.testing import MockCluster
 from tests.hostile.test_lies import Lying, Peak, dead_port, silent_port
 
 TOPIC = "invented"
 LEADERS = 600
+AT_ONCE, KEPT = 32, 8
+"""Connections that are opened at once here: of as many as clients open the machine that plays the tests would be slow."""
 SLOW_S = 0.5
 """How late a call may be that was to end by its timeout."""
+
+
+@pytest.fixture(autouse=True)
+def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gkafka.net.openings.AT_ONCE", AT_ONCE)
+    monkeypatch.setattr("gkafka.net.openings.KEPT", KEPT)
+
 
 on_linux = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads as Linux tells them")
 
