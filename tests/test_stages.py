@@ -75,10 +75,11 @@ def collected(*given: str, turn: str = "") -> set[str]:
     environment = {name: value for name, value in os.environ.items() if name != "GKAFKA_IN_TURN"} | (
         {"GKAFKA_IN_TURN": turn} if turn else {}
     )
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=True)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=True)
     return {line for line in done.stdout.splitlines() if "::" in line}
 
 
+@pytest.mark.timeout(600)
 def test_with_kafka_make_test_and_make_thorough_together_play_each_test_with_both_handlers() -> None:
     other = stages_of("thorough")["kafka-second"]
     chosen = other.more[other.more.index("-k") :]

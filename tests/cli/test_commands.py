@@ -238,9 +238,9 @@ def test_a_next_step_has_the_name_that_is_known() -> None:
 
 
 def test_watching_says_since_when_nobody_answers(ask: Tool, filled: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkafka.cli.lag.LATE_S", 0.1)
+    monkeypatch.setattr("gkafka.cli.lag.LATE_S", 1.0)
     assert ask("lag", "--watch", "--count", 2, "--interval", 0.1).err == ""
-    filled.on("ListGroups", Delay(0.5), times=1)
+    filled.on("ListGroups", Delay(2.5), times=1)
     told = ask("lag", "--watch", "--count", 2, "--interval", 0.1, "--json")
     (line,) = told.err.splitlines()
     assert re.fullmatch(r"kafka-tools: the brokers do not answer since 2\S+Z; what is shown is from before", line)

@@ -142,13 +142,13 @@ def test_bootstrap_servers_is_a_string_or_a_list_of_which_one_is_enough(consumer
     assert KafkaConsumer.DEFAULT_CONFIG["bootstrap_servers"] == "localhost"
 
 
-def test_client_id_goes_with_each_request_and_to_the_group(consumer: Make, make_cluster: Make) -> None:
+def test_client_id_goes_with_each_request_and_to_the_group(handler: str, consumer: Make, make_cluster: Make) -> None:
     """Behaviour 243."""
     for given, shown in (({"client_id": "mine"}, "mine"), ({}, f"kafka-python-{gkafka.__version__}")):
         cluster = make_cluster()
         joined(consumer(cluster, "t", **GROUP, **given)).poll(100)
+        until(handler, lambda cluster=cluster: {r.api for r in cluster.requests()} > {"Metadata", "JoinGroup", "Fetch"})
         assert {r.client_id for r in cluster.requests()} == {shown}
-        assert {r.api for r in cluster.requests()} > {"Metadata", "JoinGroup", "Fetch"}
         (member,) = cluster.group("g").members.values()
         assert member.client_id == shown
 

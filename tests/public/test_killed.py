@@ -259,18 +259,22 @@ def test_a_transaction_whose_block_is_cut_short_is_aborted(connect: Any, cluster
             reached.append(producer.stats()["transaction"])
             if how == "ctrl-c":
                 raise KeyboardInterrupt
+            if how == "timeout":
+                gevent.Timeout.start_new(0.1)
             gevent.sleep(LIMIT_S)
             reached.append("the end of the block")
 
     if how == "timeout":
-        with pytest.raises(gevent.Timeout), gevent.Timeout(0.3):
+        with pytest.raises(gevent.Timeout):
             work()
     elif how == "ctrl-c":
         with pytest.raises(KeyboardInterrupt):
             work()
     else:
         victim = gevent.spawn(work)
-        victim.join(0.3)
+        with gevent.Timeout(LIMIT_S):
+            while not reached:
+                gevent.sleep(0.01)
         victim.kill(timeout=LIMIT_S)
         assert isinstance(victim.value, gevent.GreenletExit)
     assert len(reached) == 1
