@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 EARLIEST, LATEST = -2, -1
 POLICIES = {"earliest": EARLIEST, "latest": LATEST, "none": None}
-TICK_S = 1.0
+TICK_S = 2.0
 EXAMPLE = '{("topic", 0): 5}'
 T = TypeVar("T")
 
@@ -569,4 +569,5 @@ def _keep_house(me: weakref.ref[Consumer], due: float) -> None:
         del consumer
         # In steps: a consumer that was dropped without stop() is noticed. Whoever hears of fresh metadata wakes it, too.
         wake.clear()
-        wake.wait(max(0.001, min(due - handler.monotonic(), TICK_S)))
+        now = handler.monotonic()
+        wake.wait(max(0.001, min(due, handler.looks_at(now, TICK_S)) - now))

@@ -37,7 +37,7 @@ __all__ = ["FetchDriver", "Fetching"]
 
 log = logging.getLogger(__name__)
 
-TICK_S = 1.0
+TICK_S = 2.0
 STUCK_S = 5.0
 """A driver that was not heard of for so long was interrupted, and again before it could leave a note of that."""
 BUSY_S = 0.005
@@ -265,10 +265,10 @@ class FetchDriver:
                 self.errors.append(error)
 
     def watch(self) -> None:
-        """Has a partition stood still? By whichever worker comes first, about once a second."""
+        """Has a partition stood still? By whichever worker comes first, at each of its looks."""
         now = self._handler.monotonic()
         if self.watchdog is not None and now >= self._watch_at:
-            self._watch_at = now + TICK_S
+            self._watch_at = now + TICK_S / 2
             self.watchdog.look(self, now)
 
     def read_for(self, deadline: float) -> bool:
@@ -571,7 +571,7 @@ def _work(me: weakref.ref[FetchDriver], share: Fetching, cluster: Cluster) -> No
             driver.mend(share)
         deadline = driver._drive(share, share)
         now = handler.monotonic()
-        share.sleeps_until = min(deadline, now + TICK_S)
+        share.sleeps_until = min(deadline, handler.looks_at(now, TICK_S))
         driver.watch()
         del driver
         share.wake.wait(max(0.001, share.sleeps_until - now))

@@ -48,7 +48,7 @@ def disown(driver: ProducerDriver, append_lock: Any) -> Counter[str]:
     """In a forked child: fail what the parent has accepted, in this process only. Returns how many records by topic.
 
     append_lock: the appender's. Callbacks are not run (one that sends again would send twice), and nobody is woken: the threads that
-    wait are the parent's, and greenlets look within a second.
+    wait are the parent's, and greenlets look within two seconds.
     """
     reinit = getattr(append_lock, "_at_fork_reinit", None)
     if reinit is not None:

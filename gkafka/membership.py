@@ -36,7 +36,7 @@ __all__ = ["Member", "rebalance_timeout_s"]
 
 log = logging.getLogger(__name__)
 
-TICK_S = 1.0
+TICK_S = 2.0
 TOPICS_S = 10.0
 """How long the leader looks for the partitions of a topic that others subscribed to; what is not known by then is nobody's in this generation."""
 AGAIN_S = 0.5
@@ -285,11 +285,11 @@ class Member:
             self._jobs.put_nowait(running)
 
     def _look_for_stranded(self) -> None:
-        """About once a second: what its connection will never answer any more was lost there, because signals came one right behind the other."""
+        """At each look: what its connection will never answer any more was lost there, because signals came one right behind the other."""
         now = self._handler.monotonic()
         if not self._handler.cooperative or now < self._look_at:
             return
-        self._look_at = now + TICK_S
+        self._look_at = now + TICK_S / 2
         with self._lock:
             silent = [ask for ask, channel in self._sent if channel.is_done and self._group.is_under_way(ask)]
             stranded = [ask for ask in silent if any(ask is other for other in self._doubtful)]
@@ -427,7 +427,8 @@ def _work(member: Member, wake: Any) -> None:
             until = member._drive()
             if member._ended:
                 break
-            wake.wait(max(0.0, min(TICK_S, until - member._handler.monotonic())))
+            now = member._handler.monotonic()
+            wake.wait(max(0.0, min(member._handler.looks_at(now, TICK_S), until) - now))
         if not member._ended:
             member._handler.check_fork()  # the membership is the parent's
             member._depart()

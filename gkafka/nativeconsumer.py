@@ -50,7 +50,7 @@ __all__ = ["NativeConsumer"]
 
 log = logging.getLogger(__name__)
 
-TICK_S = 1.0
+TICK_S = 2.0
 LOOK_S = 0.02
 """How often it is asked whether records that are there may be handed out again."""
 DEFAULT_BATCH = 1 << 30
@@ -554,7 +554,7 @@ class NativeConsumer:
             now = self._handler.monotonic()
             if now >= deadline or self.troubles:
                 return []
-            self._wait_filled(min(deadline - now, TICK_S))
+            self._wait_filled(min(deadline, self._handler.looks_at(now, TICK_S)) - now)
             self._check_running()
 
     def _take_back(self, handed_out: list[Stood]) -> None:

@@ -49,7 +49,9 @@ __all__ = ["ProducerDriver"]
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
-"""Longest sleep of the worker: forks and closed clients are noticed within it."""
+"""Longest sleep of the worker while records are on their way."""
+IDLE_S = 2.0
+"""The same while none is: forks and closed clients are noticed within it."""
 STUCK_S = 5.0
 """A driver that was not heard of for so long was interrupted, and again before it could leave a note of that."""
 TURN = "turn"
@@ -117,7 +119,7 @@ class ProducerDriver:
         self.settled_records = 0
         self.outcome = self._handler.Event()
         self.closed = False
-        self.idle_s = TICK_S
+        self.idle_s = IDLE_S
         self._turn: dict[str, object] = {}  # whose it is drives; dict.setdefault() is atomic, and nobody ever waits for it
         self._again = False
         self._interrupted: list[object] = []  # notes of those who were: what they held the turn as, or flushed as
@@ -812,7 +814,8 @@ def _work(ref: weakref.ref[ProducerDriver]) -> None:
         driver._take_in()
         deadline = driver._drive(object())
         now = handler.monotonic()
-        wake, driver._sleeps_until = driver._wake, min(deadline, now + (TICK_S if driver.accumulator.unsettled else driver.idle_s))
+        wake = driver._wake
+        driver._sleeps_until = min(deadline, handler.looks_at(now, TICK_S if driver.accumulator.unsettled else driver.idle_s))
         left = driver._sleeps_until - now
         del driver
         wake.wait(max(0.0, left))

@@ -281,6 +281,10 @@ class Handler(abc.ABC):
         """Wall clock, seconds since the epoch."""
         return time.time()
 
+    def looks_at(self, now: float, seconds: float) -> float:
+        """When a worker that has nothing to do looks around again: some `seconds` from now."""
+        return now + seconds
+
     def random(self) -> Random:
         """This handler's own source of chance."""
         return self._random

@@ -57,6 +57,7 @@ _threads = get_original("_thread", "_local")()  # of real threads, in a patched 
 READ, WRITE = 1, 2
 SEND_TURN = 1 << 19  # bytes for one system call: the kernel would copy many megabytes in one go, with the hub waiting
 POOL_THREADS = 2  # codec jobs at once; more threads only take the GIL from the hub
+NEAR_S = 0.02  # a moment to look around that is as near as this is past
 POOL_IDLE_S = 30  # then its threads end: a client that was dropped without close() leaves none behind
 POOL_END_S = 0.1  # what they get at least to end when the handler stops
 
@@ -353,6 +354,13 @@ class GEventHandler(Handler):
 
     def checkpoint(self) -> None:
         self.turnstile.checkpoint(self.hub)
+
+    def looks_at(self, now: float, seconds: float) -> float:
+        """All at the same moments, if it is a second or more: a hub that turns for one of them turns for all."""
+        if seconds < 1:
+            return now + seconds
+        period = int(seconds)
+        return (now + NEAR_S) // period * period + period
 
     def current_id(self) -> int:
         return id(gevent.getcurrent())

@@ -13,7 +13,7 @@ from gkafka.exceptions import KafkaTimeoutError
 __all__ = ["SLICE_S", "Event", "Future", "Lock", "Parker", "Queue", "Semaphore", "forget"]
 
 log = logging.getLogger(__name__)
-SLICE_S = 1.0  # longest single sleep of any wait: after it the deadline, the pid and the closing of a stream are looked at
+SLICE_S = 2.0  # longest single sleep of any wait: after it the deadline, the pid and the closing of a stream are looked at
 
 
 class Event(Protocol):

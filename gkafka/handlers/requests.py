@@ -48,7 +48,7 @@ class ResponseFuture:
 class RequestHandler:
     """Sends what is queued on a connection, by one worker. start() it; requests that were queued before wait for that.
 
-    The worker ends after stop(), and within a second once nobody refers to the RequestHandler any more and its queue is empty.
+    The worker ends after stop(), and within two seconds once nobody refers to the RequestHandler any more and its queue is empty.
     """
 
     class Shared(NamedTuple):

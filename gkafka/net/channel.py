@@ -186,7 +186,7 @@ class Channel:
         self._sends = False  # opened, and not waiting for a re-authentication
         self._closed = False
         self._end: End | None = None
-        self._wait_s = min(LONGEST_WAIT_S, config.socket_timeout_ms / 10_000)
+        self._wait_s = min(LONGEST_WAIT_S, config.socket_timeout_ms / 2000)  # a deadline is seen before it is over, and then waited for
 
     def _who_is_it(self, credentials: Credentials | None) -> tuple[Authenticator | None, Session | None]:
         if credentials is None:
@@ -270,8 +270,8 @@ class Channel:
             try:
                 with self._lock:
                     self.last_used = now
-                    if timeout_s < self._wait_s * 10:
-                        self._wait_s = max(SHORTEST_WAIT_S, timeout_s / 10)
+                    if timeout_s < self._wait_s * 2:
+                        self._wait_s = max(SHORTEST_WAIT_S, timeout_s / 2)
                     if self._closed:
                         self._outbox.put(Out([], on_done, self._closed_before()))
                     elif self._sends and not self._is_full(behind=self._backlog):
@@ -725,13 +725,14 @@ class Channel:
             overdue = self._connection.poll(now) if deadline is not None and deadline <= now else None
         if overdue:
             raise self._connection.overdue(overdue[0])
-        until = self._wakes_at(now)
+        until = self._handler.looks_at(now, self._wait_s)
         if not self._opened:
             deadline = self._look_while_opening(now)
         else:
             self._expire_backlog(now)
             if self._session is not None:
                 until = self._look_at_session(self._session, now, until)
+        until = min(until, max(self.expires_at, now + SHORTEST_WAIT_S))
         self._looks_at = until if deadline is None else min(deadline, until)
         return self._looks_at
 
@@ -742,12 +743,6 @@ class Channel:
         if now - self._looks_at > STOOD_STILL_S and deadline != self._forgiven:
             self._forgiven, self._reads_until = deadline, now + GRACE_S
         return self._reads_until if deadline == self._forgiven else deadline
-
-    def _wakes_at(self, now: float) -> float:
-        """Greenlets that have nothing to do wake up together, once a second: a hub that turns for one of them turns for all."""
-        if not self._handler.cooperative or self._wait_s < LONGEST_WAIT_S:
-            return now + self._wait_s
-        return (now + SHORTEST_WAIT_S) // LONGEST_WAIT_S * LONGEST_WAIT_S + LONGEST_WAIT_S
 
     def _is_guessed_wrong(self) -> bool:
         return self._doubted or (self._opened and self._connection.guessed and self._guesses.told((self.host, self.port)) is not None)

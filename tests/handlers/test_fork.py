@@ -74,7 +74,7 @@ workers = [handler.spawn(wait, _name=name, _on_failure=lambda e, n=name: ends.ap
 gevent.sleep(0.02)
 def child():
     gevent.reinit()
-    gevent.sleep(1.3)   # a slice of a wait is one second
+    gevent.sleep(2.5)   # a slice of a wait is two seconds
     return sorted(ends)
 print(in_child(child))
 print(ends, [w.is_alive() for w in workers])
@@ -150,7 +150,7 @@ worker = handler.spawn(read, _on_failure=lambda e: ends.append(type(e).__name__)
 gevent.sleep(0.02)
 def child():
     gevent.reinit()
-    gevent.sleep(1.3)
+    gevent.sleep(2.5)
     return ends, got
 print(in_child(child))
 peer.send(b"for the parent")

@@ -823,10 +823,21 @@ def test_f22_a_forked_child_is_told_and_the_parents_connection_lives(kind: str) 
 
 @pytest.mark.parametrize(("now", "at"), [(5.0, 6.0), (5.3, 6.0), (5.97, 6.0), (5.99, 7.0)])
 def test_idle_readers_wake_together_where_one_hub_turns_for_all(handler: Handler, now: float, at: float) -> None:
-    channel = Channel(handler, "127.0.0.1", 1, ClientConfig())
-    assert channel._wakes_at(now) == pytest.approx(at if handler.cooperative else now + 1.0)
-    hasty = Channel(handler, "127.0.0.1", 1, ClientConfig(socket_timeout_ms=1000))
-    assert hasty._wakes_at(now) == pytest.approx(now + 0.1), "a request that is soon over is looked at sooner"
+    assert handler.looks_at(now, 1.0) == pytest.approx(at if handler.cooperative else now + 1.0)
+    assert handler.looks_at(now, 2.0) == pytest.approx((at + at % 2) if handler.cooperative else now + 2.0)
+    assert handler.looks_at(now, 0.1) == pytest.approx(now + 0.1), "a request that is soon over is looked at sooner"
+
+
+@pytest.mark.parametrize(("timeout_ms", "seconds"), [(30_000, 1.0), (2000, 1.0), (1000, 0.5)])
+def test_a_reader_looks_around_before_a_requests_time_is_over(handler: Handler, timeout_ms: int, seconds: float) -> None:
+    asked: list[float] = []
+    handler.looks_at = lambda now, seconds: asked.append(seconds) or now + seconds  # type: ignore[func-returns-value,method-assign]
+    with MockCluster(topics={"t": 1}) as cluster:
+        made = channel(handler, cluster, socket_timeout_ms=timeout_ms)
+        made.wait_open(handler.monotonic() + 5)
+        made.request(metadata(), timeout_s=timeout_ms / 1000).result(5)
+        made.close()
+    assert set(asked[1:]) == {seconds}
 
 
 # -- a hub that stood still
