@@ -16,6 +16,7 @@ from gkafka.brokercalls import BrokerCalls, BrokerRequests
 from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff, Retry
 from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException
+from gkafka.hosts import parse_host
 from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
 from gkafka.net.credentials import Credentials, make_credentials
@@ -72,6 +73,9 @@ class Broker(BrokerCalls):
         openings: Openings | None = None,
     ) -> None:
         ssl_config, source_host, source_port = hide_tls(ssl_config), hide_hosts(source_host), hide_hosts(source_port)
+        if config is None:  # a user gives it, and not a broker
+            host = hide_hosts(host)
+            host = parse_host(host)
         self._id = id_
         self._host = host.decode() if isinstance(host, bytes) else host
         self._port = port

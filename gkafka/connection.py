@@ -16,6 +16,7 @@ from gkafka.checks import check_count, check_seconds
 from gkafka.config import NOT_UTF8, ClientConfig, Secret, build, is_pem_text, is_utf8
 from gkafka.exceptions import ConfigurationError, KafkaException, ProtocolError, SocketDisconnectedError
 from gkafka.handlers import Handler, Stream, ThreadingHandler
+from gkafka.hosts import parse_host
 from gkafka.net.buffers import BufferPool, FrameReader
 from gkafka.net.options import config_of, source_of
 from gkafka.net.stream import open_stream
@@ -112,12 +113,12 @@ class BrokerConnection:
     ) -> None:
         self._stream: Stream | None = None
         ssl_config, buffer_size = hide_tls(ssl_config), hide_hosts(buffer_size)
-        source_host, source_port = hide_hosts(source_host), hide_hosts(source_port)
+        host, source_host, source_port = hide_hosts(host), hide_hosts(source_host), hide_hosts(source_port)
         if isinstance(handler, int):
             handler, buffer_size, source_host, source_port = _as_in_2_0(handler, buffer_size, source_host, source_port)
         if handler is not None and not isinstance(handler, Handler):
             raise ConfigurationError(f"handler={handler!r}: must be a Handler, or None for threads")
-        self.host = host.decode() if isinstance(host, bytes) else host
+        self.host = parse_host(host)
         self.port = check_count("port", port, high=65535)
         self.source_host, self.source_port = source_host, source_port
         self._handler = ThreadingHandler() if handler is None else handler

@@ -13,7 +13,7 @@ from gkafka.exceptions import ConfigurationError
 from gkafka.sasloptions import hide_hosts
 from gkafka.unseen import refused
 
-__all__ = ["Proxy", "is_address", "parse_hosts", "parse_proxy_url", "parse_source_address", "parse_zookeeper"]
+__all__ = ["Proxy", "is_address", "parse_host", "parse_hosts", "parse_proxy_url", "parse_source_address", "parse_zookeeper"]
 
 
 def parse_hosts(hosts: str) -> list[tuple[str, int]]:
@@ -27,6 +27,17 @@ def parse_hosts(hosts: str) -> list[tuple[str, int]]:
     if not found:
         raise ConfigurationError(f"hosts={hosts!r}: give at least one host:port")
     return found
+
+
+def parse_host(host: Any) -> str:
+    """The host alone, as pykafka's Broker() and BrokerConnection() take it, a text or bytes. Raises ConfigurationError for what is none."""
+    host = hide_hosts(host)
+    if isinstance(host, Secret):
+        raise ConfigurationError(f"host={_without_user(host)!r} is not the name or the address of a host (no user belongs there)")
+    name = host.decode(errors="replace") if isinstance(host, bytes) else host
+    if not isinstance(name, str) or not is_address(name, 9092) or "/" in name:
+        raise ConfigurationError(f"host={host!r} is not the name or the address of a host")
+    return name
 
 
 def _parse_host(part: str) -> tuple[str, int]:

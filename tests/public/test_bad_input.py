@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import traceback
 from collections.abc import Callable, Iterator
@@ -490,6 +491,14 @@ def test_whole_numbers_of_other_libraries_are_partitions(handler: str) -> None:
 )
 def test_of_a_spark_option(options: dict[str, str], words: str) -> None:
     refused(lambda: parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t"} | options), words)
+
+
+@pytest.mark.parametrize("host", ["", "a b", "kafka://h", "h\n", None, 5, b"", b"a b"])
+def test_a_broker_and_a_connection_refuse_what_is_no_host(host: Any) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"host={host!r} is not the name or the address of a host")):
+        Broker(0, host, 1, ThreadingHandler(), 1000, 1000)
+    with pytest.raises(ConfigurationError, match=re.escape(f"host={host!r} is not the name or the address of a host")):
+        BrokerConnection(host, 1)
 
 
 @pytest.mark.parametrize(

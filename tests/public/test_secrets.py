@@ -879,6 +879,16 @@ def test_a_password_before_a_source_address_is_not_shown(given: Any) -> None:
         assert SECRET not in told_by(caught.value)
 
 
+@pytest.mark.parametrize("given", [f"u:{SECRET}@h", f"{SECRET}@h", f"u:{SECRET}@h".encode(), (f"u:{SECRET}@h", 1)], ids=repr)
+def test_a_password_before_a_brokers_host_is_not_shown(given: Any) -> None:
+    handler = ThreadingHandler()
+    makers = (lambda: Broker(1, given, 1, handler, 1, 1), lambda: BrokerConnection(given, 1, handler))
+    for maker in makers:
+        with pytest.raises(ConfigurationError, match="host=") as caught:
+            maker()
+        assert SECRET not in told_by(caught.value)
+
+
 @pytest.mark.parametrize("escape", ["%zz", "%", "%4", "%4g", "%%41", "%ff", "%C3%28"])
 @pytest.mark.parametrize("place", ["u:{}", "{}:p"])
 def test_what_is_no_percent_escape_in_a_proxys_url_is_refused_and_not_shown(place: str, escape: str) -> None:
