@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -68,22 +69,39 @@ def test_what_waits_has_the_same_rooms_in_make_test_and_in_make_thorough() -> No
     assert set(TWICE) < set(UPPER)
 
 
-def collected(*given: str, turn: str = "") -> set[str]:
-    """What pytest would run of the stage with Kafka."""
-    front = stages_of("test")["kafka"]
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:xdist", "-m", front.marks, *given]
-    environment = {name: value for name, value in os.environ.items() if name != "GKAFKA_IN_TURN"} | (
-        {"GKAFKA_IN_TURN": turn} if turn else {}
-    )
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=True)
-    return {line for line in done.stdout.splitlines() if "::" in line}
+COLLECT = """
+import json, sys
+import pytest
+from tests.turns import in_turn
+
+class Told:
+    def pytest_collection_finish(self, session):
+        self.found = {str(turn): [item.nodeid for item in in_turn(session.items, turn)[0]] for turn in (None, "first", "second")}
+
+told = Told()
+code = pytest.main(["-q", "--collect-only", "-p", "no:xdist", *sys.argv[2:]], plugins=[told])
+open(sys.argv[1], "w").write(json.dumps(told.found))
+sys.exit(code)
+"""
 
 
-@pytest.mark.timeout(600)
-def test_with_kafka_make_test_and_make_thorough_together_play_each_test_with_both_handlers() -> None:
-    other = stages_of("thorough")["kafka-second"]
-    chosen = other.more[other.more.index("-k") :]
-    every, first, second = collected(*WITH_KAFKA), collected(*WITH_KAFKA, turn="first"), collected(*other.paths, *chosen, turn="second")
+def collected(tmp_path: Path, *given: str) -> dict[str, set[str]]:
+    """What pytest would run of these in no turn, and in each of both."""
+    told = tmp_path / "collected.json"
+    environment = {name: value for name, value in os.environ.items() if name != "GKAFKA_IN_TURN"}
+    command = [sys.executable, "-c", COLLECT, str(told), *given]
+    subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=300, check=True)
+    return {turn: set(tests) for turn, tests in json.loads(told.read_text()).items()}
+
+
+@pytest.mark.timeout(400)
+def test_with_kafka_make_test_and_make_thorough_together_play_each_test_with_both_handlers(tmp_path: Path) -> None:
+    front, other = stages_of("test")["kafka"], stages_of("thorough")["kafka-second"]
+    assert front.marks == other.marks
+    found = collected(tmp_path, "-m", front.marks, *WITH_KAFKA)
+    every, first = found["None"], found["first"]
+    in_its_rooms = {test for test in found["second"] if test.startswith(tuple(f"{room}/" for room in other.paths))}
+    second = {test for test in in_its_rooms if re.search(other.more[other.more.index("-k") + 1].replace(" or ", "|"), test)}
     assert every == first | second
     left_out = every - first
     assert len(left_out) > 100
