@@ -732,7 +732,8 @@ class Channel:
             self._expire_backlog(now)
             if self._session is not None:
                 until = self._look_at_session(self._session, now, until)
-        until = min(until, max(self.expires_at, now + SHORTEST_WAIT_S))
+        if self._backlog:  # else expires_at is of what was sent since
+            until = min(until, max(self.expires_at, now + SHORTEST_WAIT_S))
         self._looks_at = until if deadline is None else min(deadline, until)
         return self._looks_at
 

@@ -828,6 +828,20 @@ def test_idle_readers_wake_together_where_one_hub_turns_for_all(handler: Handler
     assert handler.looks_at(now, 0.1) == pytest.approx(now + 0.1), "a request that is soon over is looked at sooner"
 
 
+def test_an_idle_reader_looks_around_no_more_often_once_its_first_requests_time_is_over(handler: Handler) -> None:
+    """Fifty times a second, without end."""
+    looks: list[float] = []
+    handler.looks_at = lambda now, seconds: looks.append(now) or now + seconds  # type: ignore[func-returns-value,method-assign]
+    with MockCluster(topics={"t": 1}) as cluster:
+        made = channel(handler, cluster)
+        made.request(metadata(), timeout_s=2.0).result(5)  # queued: it is not open yet
+        handler.sleep(2.2)
+        looks.clear()
+        handler.sleep(1.5)
+        made.close()
+    assert len(looks) < 5
+
+
 @pytest.mark.parametrize(("timeout_ms", "seconds"), [(30_000, 1.0), (2000, 1.0), (1000, 0.5)])
 def test_a_reader_looks_around_before_a_requests_time_is_over(handler: Handler, timeout_ms: int, seconds: float) -> None:
     asked: list[float] = []
