@@ -123,15 +123,17 @@ def alter(
 
     changes: dict[str, Any] = {}
     plain: dict[str, str] = {}  # what stands on the command line itself: how it is given from a file
+    files: dict[str, str] = {}
     for option, texts, kind_of_change in (("", values, str), ("--append", appended, Append), ("--subtract", subtracted, Subtract)):
         given = _fresh(ctx, changes, pairs(option or "NAME=VALUE", texts))
         plain |= {key: f"{option} {key}=@FILE".strip() for key, value in given.items() if not value.startswith("@")}
+        files |= {key: value for key, value in given.items() if value.startswith("@")}
         changes |= {key: kind_of_change(value) for key, value in _values(option or "NAME=VALUE", given).items()}
     changes |= _fresh(ctx, changes, dict.fromkeys(deleted))
     if not changes:
         raise click.UsageError("give NAME=VALUE (without --set, which is for options of gkafka), --delete, --append or --subtract", ctx)
     resource = "" if kind == "broker" and name == "default" else _name_of(ctx, kind, name)
-    _refuse_secrets(UnusableError, {key: way for key, way in plain.items() if _is_secret(key, None)})
+    _refuse_secrets(UnusableError, {key: way for key, way in plain.items() if key.endswith(SECRET_ENDINGS)})
     with connect(ctx) as client:
         admin = client.admin()
         before = _entries(admin, kind, resource)
@@ -139,7 +141,8 @@ def alter(
         _refuse_absent(kind, name, [key for key in deleted if key not in before], before)
         admin.alter_configs({(kind, resource): changes}, validate_only=dry_run)
     rows = [
-        {"name": key, "before": _shown(before.get(key)), "change": _told(key, before.get(key), change)} for key, change in changes.items()
+        {"name": key, "before": _shown(key, before.get(key)), "change": _told(key, before.get(key), change, files.get(key))}
+        for key, change in changes.items()
     ]
     unset = [key for key in deleted if not _is_set(kind, resource, before[key])]
     if wants_json(ctx):
@@ -200,18 +203,23 @@ def _is_set(kind: str, name: str, entry: ConfigEntry) -> bool:
 
 
 def _is_secret(name: str, there: ConfigEntry | None) -> bool:
-    """Brokers tell it of what is set; of what is not, such as a listener's own password, its name does."""
-    return (there is not None and there.is_sensitive) or name.endswith(SECRET_ENDINGS)
+    """Brokers tell it of what is set; of what is not, such as a listener's own password or what a plug-in is given, its name does."""
+    from gkafka.sasloptions import seems_secret_config
+
+    if there is None:
+        return seems_secret_config(name) or name.endswith(SECRET_ENDINGS)
+    return there.is_sensitive or name.endswith(SECRET_ENDINGS)
 
 
-def _shown(entry: ConfigEntry | None) -> str | None:
-    return None if entry is None else SHOWN if entry.is_sensitive else entry.value
+def _shown(name: str, entry: ConfigEntry | None) -> str | None:
+    return None if entry is None else SHOWN if _is_secret(name, entry) else entry.value
 
 
-def _told(name: str, entry: ConfigEntry | None, change: Any) -> str:
+def _told(name: str, entry: ConfigEntry | None, change: Any, file: str | None) -> str:
+    """file: where the value was read, with an @; it is not for the terminal then."""
     from gkafka.admin import Append, Subtract
 
     if change is None:
         return "the default"
     sign = "+ " if isinstance(change, Append) else "- " if isinstance(change, Subtract) else ""
-    return sign + (SHOWN if _is_secret(name, entry) else str(change))
+    return sign + (SHOWN if _is_secret(name, entry) else file or str(change))

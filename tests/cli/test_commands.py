@@ -566,6 +566,32 @@ def test_a_secret_is_added_to_no_list_on_the_command_line(
     assert [(c.config_operation, c.value) for c in resource.configs] == [(2 if option == "--append" else 3, "s3cr3t")]
 
 
+@pytest.mark.parametrize("name", ["my.reporter.api.token", "reporter.aws.secret.access.key", "plugin.credentials", "some.passphrase"])
+def test_what_a_plug_in_is_given_under_a_name_like_a_secrets_is_shown_nowhere(
+    name: str, act: Tool, guarded: MockCluster, tmp_path: Path
+) -> None:
+    """It was taken on the command line, and printed."""
+    described(guarded, ("retention.ms", "60000", 1))
+    alterable(guarded, "t")
+    told = act("configs", "alter", "topic", "t", f"{name}=s3cr3t")
+    assert told.code in (1, 2)
+    assert f"{name}=@FILE" in told.err
+    assert not guarded.requests("IncrementalAlterConfigs")
+    file = tmp_path / "secret"
+    file.write_text("s3cr3t\n")
+    told = act("configs", "alter", "topic", "t", f"{name}=@{file}")
+    assert (told.code, told.err) == (0, "changed\n")
+    assert "s3cr3t" not in told.out
+
+
+def test_of_what_was_read_from_a_file_the_file_is_shown(act: Tool, guarded: MockCluster, tmp_path: Path) -> None:
+    described(guarded, ("retention.ms", "60000", 1))
+    alterable(guarded, "t")
+    file = tmp_path / "value"
+    file.write_text("s3cr3t\n")
+    assert rows(act("configs", "alter", "topic", "t", f"any=@{file}").out)[1:] == [["any", "-", f"@{file}"]]
+
+
 def test_a_configuration_is_shown_without_what_nobody_set_and_without_secrets(act: Tool, guarded: MockCluster) -> None:
     described(guarded, ("retention.ms", "60000", 1), ("segment.bytes", "1", 5), ("ssl.key.password", "x1y2", 4))
     told = act("configs", "describe", "topic", "orders")
