@@ -433,3 +433,30 @@ def test_partitions_that_are_not_there_are_told(two: MockCluster, make: Make) ->
     consumer = make(two)
     with pytest.raises(UnknownTopicOrPartitionError, match="no partition 9"):
         consumer.set_topic_partitions(("t", 9))
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------------
+def test_a_closed_one_hands_out_nothing_that_waited(cluster: MockCluster, make: Make) -> None:
+    """It came twice: the group's next member has it, too."""
+    fill(cluster, {0: [b"a", b"b", b"c", b"d"]})
+    consumer = make(cluster, "t", group_id="g", auto_commit_enable=True)
+    seen = []
+    for message in consumer:
+        seen.append(message.offset)
+        consumer.task_done(message)
+        if message.offset == 1:
+            consumer.close()
+    assert seen == [0, 1]
+    assert committed(cluster) == {0: 2}
+    with pytest.raises(IllegalStateError, match="KafkaConsumer is closed: make a new one"):
+        consumer.next()
+    assert take(make(cluster, "t", group_id="g"), 2) == [b"c", b"d"]
+
+
+def test_a_batch_ends_with_its_consumer(cluster: MockCluster, make: Make) -> None:
+    fill(cluster, {0: [b"a", b"b", b"c"]})
+    consumer = make(cluster, "t")
+    batch = consumer.fetch_messages()
+    assert next(batch).offset == 0
+    consumer.close()
+    assert list(batch) == []

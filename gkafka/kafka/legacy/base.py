@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -63,7 +62,7 @@ class Consumer:
         self._of_group = GroupOffsets(self._client.cluster, self.group)
         self.offsets: dict[int, int] = {}
         self._stored: dict[int, int] = {}
-        self._waiting: deque[tuple[int, int, bytes | None, bytes | None]] = deque()
+        self._waiting: list[tuple[int, int, bytes | None, bytes | None]] = []
         there = self._client.partitions(self.topic)
         chosen = there if partitions is None else check_partition_ids("partitions", partitions)
         for partition in chosen:
@@ -126,23 +125,27 @@ class Consumer:
             self._stored.update(wanted)
         return True
 
-    def _hand_out(self, count: int) -> list[Any]:
-        """Up to count of those that wait, as (partition, message): offsets move, and a commit that is due is made. The last step of a call: whom an
+    def _hand_out(self, count: int, with_partition: bool) -> list[Any]:
+        """Up to count of those that wait, as messages or as (partition, message): offsets move, and a commit that is due is made. The last step of a call: whom an
         exception takes away before the end of it has been given nothing, and all of them still wait.
         """
-        taken = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+        taken = self._waiting[:count]
         if not taken:
             return []
-        found = [(partition, plain(offset, key, value)) for partition, offset, key, value in taken]
-        self.offsets.update({partition: message.offset + 1 for partition, message in found})
         try:
+            found: list[Any] = [plain(offset, key, value) for _, offset, key, value in taken]
+            if with_partition:
+                found = [(one[0], message) for one, message in zip(taken, found, strict=True)]
+            self.offsets.update({partition: offset + 1 for partition, offset, *_ in taken})
             self._triggers.count(len(found))
-        except BaseException:  # the commit was cut short, and the broker may have it
-            self._waiting.extendleft(reversed(taken))
+            del self._waiting[: len(taken)]
+            return found
+        except BaseException:  # the commit may have been cut short, and the broker may have it
+            if not self._waiting or self._waiting[0] is not taken[0]:
+                self._waiting[:0] = taken
             self.offsets.update({partition: offset for partition, offset, *_ in reversed(taken)})
             self._stored.update({partition: -1 for partition, *_ in taken})
             raise
-        return found
 
     def pending(self, partitions: Iterable[int] | None = None) -> int:
         """How many messages wait in these partitions, in all of them by default: offsets between where this consumer stands and the end."""

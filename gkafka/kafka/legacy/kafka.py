@@ -229,7 +229,10 @@ class KafkaConsumer:
                 raise ConsumerTimeout(f"no message came within consumer_timeout_ms={patience_ms:g}")
         return self._take()
 
-    __next__ = next
+    def __next__(self) -> KafkaMessage:
+        if self._client is None:  # closed, perhaps by what the loop did with the message before
+            raise StopIteration
+        return self.next()
 
     def __iter__(self) -> KafkaConsumer:
         return self
@@ -239,17 +242,18 @@ class KafkaConsumer:
         if not self._offsets.fetch or self._reader is None:
             raise KafkaConfigurationError("no topics or partitions are set: call set_topic_partitions()")
         if not self._waiting:
-            self._waiting.extend(self._reader.take(BATCH, wait_s))
+            self._reader.take(BATCH, wait_s, self._waiting.extend, lambda: self._offsets.fetch)
             for tp in self._offsets.highwater:
                 self._offsets.highwater[tp] = self._reader.consumer.high_watermark(tp)
 
     def _take(self) -> KafkaMessage:
+        self._opened()
         m = self._waiting[0]
         value = self._config["deserializer_class"](m.value)
         made = KafkaMessage(m.topic, m.partition_id, m.offset, m.key, value)
+        self._offsets.fetch[TopicPartition(m.topic, m.partition_id)] = m.offset + 1
         if self._waiting and self._waiting[0] is m:
             self._waiting.popleft()
-        self._offsets.fetch[TopicPartition(m.topic, m.partition_id)] = m.offset + 1
         return made
 
     # -- offsets ---------------------------------------------------------------------------------------------------------------
@@ -331,6 +335,7 @@ class KafkaConsumer:
             log.error("group %s: the last commit failed, messages may be consumed again: %s", self._config["group_id"], exc)
         if self._reader is not None:
             self._reader.stop()
+        self._waiting.clear()
         client, self._client, self._reader = self._client, None, None
         client.close(self._patience_s)
 

@@ -85,6 +85,7 @@ class MultiProcessConsumer(Consumer):
         self.procs: list[Process] = []
         self._ready: set[int] = set()
         self._problem: ConsumerProcessError | None = None
+        self._torn = False
         check_count("num_procs", num_procs)
         check_count("partitions_per_proc", partitions_per_proc, low=0)
         self._division = num_procs, partitions_per_proc
@@ -95,6 +96,7 @@ class MultiProcessConsumer(Consumer):
     def _begin(self) -> None:
         """Have processes read on from where this consumer stands."""
         self._waiting.clear()
+        self._torn = False
         self._ready.clear()
         self._problem = None
         self._may_start_until = self._handler.monotonic() + START_S
@@ -118,7 +120,7 @@ class MultiProcessConsumer(Consumer):
         check_flag("block", block)
         wait_s = 0.0 if not block else float("inf") if timeout is None else check_seconds("timeout", timeout)
         self._wait(count, self._handler.monotonic() + wait_s)
-        return self._as_asked(self._hand_out(count))
+        return self._hand_out(count, self.partition_info)
 
     def __iter__(self) -> Iterator[Any]:
         """The messages that there are; ends when there are no more."""
@@ -126,15 +128,15 @@ class MultiProcessConsumer(Consumer):
             self._wait(1, self._handler.monotonic() + ITER_WAIT_S)
             if not self._waiting:
                 return
-            yield from self._as_asked(self._hand_out(1))
-
-    def _as_asked(self, messages: list[Any]) -> list[Any]:
-        return messages if self.partition_info else [message for _, message in messages]
+            yield from self._hand_out(1, self.partition_info)
 
     def _wait(self, count: int, until: float) -> None:
         """Have count messages wait, or those that come until then, and beyond that a first one if the brokers have any. Raises what is wrong with a
         process once no message waits."""
         self._check_open()
+        if self._torn:  # a signal handler's exception: what came may be lost, and half of a message may stand in a pipe
+            self._end_processes()
+            self._begin()
         ends: dict[TopicPartition, int] | None = None
         while len(self._waiting) < count:
             if self._problem is not None:
@@ -162,18 +164,21 @@ class MultiProcessConsumer(Consumer):
         open_pipes = {process.messages: process for process in self.procs if not process.messages.closed}
         for pipe in self._readable(list(open_pipes), seconds):
             process = open_pipes[pipe]
+            self._torn = True
             try:
                 kind, what = pipe.recv()
             except (EOFError, OSError):
                 pipe.close()
                 self._fails(process, f"has died ({self._ending(process.pid)})")
+                self._torn = False
                 continue
             if kind == READY:
                 self._ready.add(process.pid)
             elif kind == ERROR:
                 self._fails(process, f"failed: {what}")
             else:
-                self._waiting.extend(what)
+                self._waiting += what
+            self._torn = False
 
     def _readable(self, pipes: list[Any], seconds: float) -> list[Any]:
         if not self._handler.cooperative:

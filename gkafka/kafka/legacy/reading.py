@@ -7,8 +7,8 @@ there is nothing, the ends of the logs are looked at.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
@@ -22,14 +22,20 @@ log = logging.getLogger(__name__)
 LOOK_S = 5.0
 """How long a call that finds nothing may take beyond its own timeout: to hear where the logs end, and to get what stands before that."""
 SLICE_MS = 200.0
+Keep: TypeAlias = Callable[[list[Any]], None]
 POLICIES = {-2: "earliest", -1: "latest", None: "none"}
 
 
 class Reader:
-    """Reads the partitions that assign() names. reset: -2, -1 or None (raise) for an offset that is out of range. options: of get_consumer()."""
+    """Reads the partitions that assign() names. reset: -2, -1 or None (raise) for an offset that is out of range. options: of get_consumer().
+
+    What is taken goes to the caller's keep(messages) at once. An exception of a signal handler's may come between: then the next call goes back to
+    where stands() says that the consumer is, with what it keeps.
+    """
 
     def __init__(self, client: KafkaClient, *, reset: int | None, **options: Any) -> None:
         self._client, self._handler = client, client.handler
+        self._torn = False
         self.consumer: Consumer = client.get_consumer(
             None, auto_offset_reset=POLICIES[reset], isolation_level="read_uncommitted", **options
         )
@@ -38,9 +44,34 @@ class Reader:
         """Read these partitions from these offsets, and no others."""
         self.consumer.assign(offsets)
 
-    def take(self, count: int, wait_s: float) -> list[Any]:
-        """Up to count messages, waiting wait_s for the first. [] if the brokers have none then. With none each call raises what a partition waits for
-        the application with, as an offset that is out of range."""
+    def take_ready(self, keep: Keep) -> bool:
+        """Have one message kept, if there is one already."""
+        if self._torn:
+            return False
+        self._torn = True
+        one = self.consumer.next_ready()
+        if one is not None:
+            keep([one])
+        self._torn = False
+        return one is not None
+
+    def take(self, count: int, wait_s: float, keep: Keep, stands: Callable[[], Mapping[TopicPartition, int]]) -> int:
+        """Have up to count messages kept, waiting wait_s for the first; how many. 0 if the brokers have none then. With none each call raises what a
+        partition waits for the application with, as an offset that is out of range."""
+        if self._torn:
+            for tp, offset in stands().items():
+                self.consumer.seek(tp, offset)
+        self._torn = True
+        try:
+            found = self._find(count, wait_s)
+            keep(found)
+        except KafkaException:
+            self._torn = False
+            raise
+        self._torn = False
+        return len(found)
+
+    def _find(self, count: int, wait_s: float) -> list[Any]:
         found = self.consumer.consume_batch(count, wait_s * 1000)
         if found or not (positions := self.consumer.positions()):
             return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
@@ -153,16 +152,12 @@ class SimpleConsumer(Consumer):
         """
         if get_partition_info is not None:
             check_flag("get_partition_info", get_partition_info)
-        found = self._take(1, block, timeout)
-        if not found:
-            return None
         with_partition = self.partition_info if get_partition_info is None else get_partition_info
-        return found[0] if with_partition else found[0][1]
+        return next(iter(self._take(1, block, timeout, with_partition)), None)
 
     def get_messages(self, count: int = 1, block: bool = True, timeout: float | None = 0.1) -> list[Any]:
         """Up to count messages. block: wait for so many up to timeout seconds, None is for ever; without it those that there are."""
-        found = self._take(check_count("count", count), block, timeout)
-        return found if self.partition_info else [message for _, message in found]
+        return self._take(check_count("count", count), block, timeout, self.partition_info)
 
     def __iter__(self) -> Iterator[Any]:
         """Messages, until none came for iter_timeout."""
@@ -176,18 +171,17 @@ class SimpleConsumer(Consumer):
             elif self.iter_timeout is not None:
                 return
 
-    def _take(self, count: int, block: bool, timeout: float | None) -> list[Any]:
+    def _take(self, count: int, block: bool, timeout: float | None, with_partition: bool) -> list[Any]:
         self._check_open()
         check_flag("block", block)
         wait_s = 0.0 if not block else float("inf") if timeout is None else check_seconds("timeout", timeout)
         assert self._reader is not None  # it is open
-        if count == 1 and not self._waiting and self._problem is None and (one := self._reader.consumer.next_ready()) is not None:
-            self._keep([one])
-            return self._hand_out(1)
+        if count == 1 and not self._waiting and self._problem is None and self._reader.take_ready(self._keep):
+            return self._hand_out(1, with_partition)
         until = self._handler.monotonic() + wait_s
         with FetchContext(self, block, timeout):
             self._collect(count, until, block)
-        return self._hand_out(count)
+        return self._hand_out(count, with_partition)
 
     def _collect(self, count: int, until: float, block: bool) -> None:
         """Have count messages wait, or those that come until then. Raises what went wrong once none waits: with the next call, if some do."""
@@ -195,14 +189,14 @@ class SimpleConsumer(Consumer):
         while len(self._waiting) < count and self._problem is None:
             left = until - self._handler.monotonic()
             try:
-                messages = self._reader.take(count - len(self._waiting), max(0.0, min(left, FOR_EVER_S)))
-                self._keep(messages)
+                wait_s = max(0.0, min(left, FOR_EVER_S))
+                found = self._reader.take(count - len(self._waiting), wait_s, self._keep, self._stands)
             except ConsumerStoppedException:
                 raise  # stop() has committed: what waits is for whoever goes on
             except KafkaException as exc:
                 self._problem = exc
                 break
-            if self._handler.monotonic() >= until and not (messages and not block):
+            if self._handler.monotonic() >= until and not (found and not block):
                 return
         problem = self._problem
         if problem is not None and (not self._waiting or isinstance(problem, ConsumerFetchSizeTooSmall)):
@@ -212,7 +206,7 @@ class SimpleConsumer(Consumer):
 
     def _keep(self, messages: list[Any]) -> None:
         """Have them wait. Stays before a message that is too large."""
-        kept = False
+        kept: list[tuple[int, int, bytes | None, bytes | None]] = []
         stuck: dict[int, tuple[int, int]] = {}
         for m in messages:
             partition, offset, key, value = m.partition_id, m.offset, m.key, m.value
@@ -222,15 +216,19 @@ class SimpleConsumer(Consumer):
             if size > self._buffer_size and not self._makes_room(size):
                 stuck[partition] = offset, size
                 continue
-            self._waiting.append((partition, offset, key, value))
-            kept = True
+            kept.append((partition, offset, key, value))
         for partition, (offset, _) in stuck.items():
             assert self._reader is not None
             self._reader.consumer.seek(self._tp(partition), offset)
+        self._waiting += kept  # all of them or none
         if stuck and not kept:
             partition, (offset, size) = next(iter(stuck.items()))
             text = f"{self.topic}-{partition}: the message at offset {offset} has {size} bytes, more than max_buffer_size={self.max_buffer_size}"
             raise ConsumerFetchSizeTooSmall(f"{text}: raise it, or seek past it", topic=self.topic, partition=partition, offset=offset)
+
+    def _stands(self) -> dict[TopicPartition, int]:
+        """Where the reader is to go on: after what waits."""
+        return {self._tp(p): offset for p, offset in {**self.offsets, **{p: offset + 1 for p, offset, *_ in self._waiting}}.items()}
 
     def _makes_room(self, size: int) -> bool:
         if self.max_buffer_size is not None and size > self.max_buffer_size:
@@ -276,7 +274,7 @@ class SimpleConsumer(Consumer):
     def _move(self, offsets: dict[int, int]) -> None:
         assert self._reader is not None
         self._problem = None
-        self._waiting = deque(one for one in self._waiting if one[0] not in offsets)
+        self._waiting = [one for one in self._waiting if one[0] not in offsets]
         for partition, offset in offsets.items():
             self._reader.consumer.seek(TopicPartition(self.topic, partition), offset)
 
