@@ -25,7 +25,7 @@ from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, bu
 from gkafka.exceptions import ConfigurationError, DeliveryError, UnknownOptionError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
-from gkafka.sasloptions import hide_hosts, hide_secrets, hide_tls, tls_options
+from gkafka.sasloptions import UNSET, hide_hosts, hide_secrets, hide_tls, tls_options
 from gkafka.unseen import hide_options
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
 
@@ -104,6 +104,8 @@ class KafkaClient:
             "offsets_channel_socket_timeout_ms": offsets_channel_socket_timeout_ms,
             "broker_version": broker_version,
         }
+        # Left at its default it may stand in the options by another spelling, as socket.timeout.ms.
+        given = {name: value for name, value in given.items() if isinstance(value, bool) or value != getattr(UNSET, name)}
         if source_address != "":
             given["source_address"] = None if source_address is None else parse_source_address(source_address)
         if ssl_config is not None:

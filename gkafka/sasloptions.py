@@ -27,6 +27,7 @@ from gkafka.unseen import hide_options, unseen
 
 __all__ = [
     "MECHANISMS",
+    "UNSET",
     "check_sasl",
     "has_user",
     "hide_hosts",

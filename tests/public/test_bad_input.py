@@ -524,3 +524,20 @@ def test_a_broker_and_a_cluster_refuse_what_a_client_does(option: str, value: An
     else:
         with pytest.raises(ConfigurationError, match=f"{option}={value!r}"):
             Cluster("localhost:1", ThreadingHandler(), **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("spelt", "name", "value"),
+    [
+        ("socket.timeout.ms", "socket_timeout_ms", 5000),
+        ("offsets.channel.socket.timeout.ms", "offsets_channel_socket_timeout_ms", 5000),
+        ("broker.version", "broker_version", "1.0.0"),
+        ("client.id", "client_id", "x"),
+    ],
+)
+def test_a_clients_options_may_be_spelt_with_dots_but_not_given_twice(spelt: str, name: str, value: Any) -> None:
+    """What is in the signature was given twice by that alone."""
+    with KafkaClient("localhost:1", handler="threading", **{spelt: value}) as client, KafkaClient("localhost:1", **{name: value}) as plain:
+        assert getattr(client.cluster.config, name) == getattr(plain.cluster.config, name)
+    with pytest.raises(ConfigurationError, match="is given twice"):
+        KafkaClient("localhost:1", **{spelt: value, name: value})
