@@ -68,5 +68,18 @@ def test_options_of_newer_versions_are_there_or_refused_as_the_page_says(kind: s
     page = (Path(__file__).resolve().parent.parent.parent / "docs" / "kafka-python.md").read_text(encoding="utf-8")
     for option in missing:
         assert f"`{option}`" in page, option
-        with pytest.raises(KafkaConfigurationError, match=f"there is no option '{option}'"):
+        with pytest.raises(KafkaConfigurationError, match=f"there is no option '{option}': .") as refused:
             getattr(gkafka.kafka, kind)(**{option: 1})
+        assert "did you mean" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["KafkaConsumer", "KafkaProducer", "KafkaAdminClient"])
+@pytest.mark.parametrize(
+    "option", ["connections_max_idle_ms", "sock_chunk_bytes", "sock_chunk_buffer_count", "legacy_iterator", "bootstrap_topics_filter"]
+)
+def test_options_of_1_4_that_do_nothing_here_say_why_and_not_the_name_of_another(kind: str, option: str) -> None:
+    """connections_max_idle_ms=540000 asked whether reconnect_backoff_max_ms was meant: that would have been nine minutes before a new attempt."""
+    page = (Path(__file__).resolve().parent.parent.parent / "docs" / "kafka-python.md").read_text(encoding="utf-8")
+    assert f"`{option}`" in page
+    with pytest.raises(KafkaConfigurationError, match=f"there is no option '{option}': .*: leave it out$"):
+        getattr(gkafka.kafka, kind)(**{option: 540000})
