@@ -21,7 +21,7 @@ from gkafka.checks import (
 )
 from gkafka.cluster import Cluster, TopicDict
 from gkafka.common import IsolationLevel
-from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, build
+from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret, build
 from gkafka.exceptions import ConfigurationError, DeliveryError, UnknownOptionError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
@@ -292,6 +292,9 @@ class KafkaClient:
         timeout: float | None = None,
     ) -> None:
         """Create a topic and wait until it is known. Raises TopicAlreadyExists and other errors of the broker. timeout: seconds."""
+        from gkafka.admin.changes import hide_configs  # as in admin()
+
+        configs = hide_configs(configs)  # from here on no variable shows a password, nor does the request
         name = check_topic_name(name)
         topic = CreatableTopic(
             name=name,
@@ -417,8 +420,11 @@ def _count_or_default(name: str, value: Any, high: int) -> int:
 
 
 def _topic_configs(configs: Any) -> list[CreatableTopicConfig]:
+    from gkafka.admin.arguments import check_config_value
+
+    def text_of(key: str, value: Any) -> str | None:
+        check_value = check_config_value if isinstance(value, Secret) else check_text
+        return None if value is None else check_value(f"configs[{key!r}]", value)
+
     given = check_mapping("configs", {} if configs is None else configs, '{"retention.ms": "60000"}')
-    return [
-        CreatableTopicConfig(name=check_text("configs", key), value=None if value is None else check_text(f"configs[{key!r}]", value))
-        for key, value in given.items()
-    ]
+    return [CreatableTopicConfig(name=check_text("configs", key), value=text_of(key, value)) for key, value in given.items()]

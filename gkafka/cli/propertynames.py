@@ -20,6 +20,7 @@ __all__ = [
     "BESIDE_OPTIONS",
     "BUFFERS",
     "COMMIT_OPTIONS",
+    "FACTORS",
     "MEMBER_OPTIONS",
     "PREFERRED",
     "SECRETS",
@@ -55,6 +56,7 @@ JAVA_NAMES = {
     "batch.size": "batch_bytes",
     "buffer.memory": "buffer_bytes",
     "max.request.size": "max_request_bytes",
+    "queue.buffering.max.kbytes": "buffer_bytes",
     "message.max.bytes": "max_request_bytes",
     "delivery.timeout.ms": "delivery_timeout_ms",
     "message.timeout.ms": "delivery_timeout_ms",
@@ -71,6 +73,8 @@ JAVA_NAMES = {
     "allow.auto.create.topics": "auto_create_topics",
 }
 """Names of the Java clients and of librdkafka whose options have another name here."""
+FACTORS = {"queue.buffering.max.kbytes": 1024}
+"""Name -> how many of its option's unit one of its own is."""
 PREFERRED = {
     "socket_timeout_ms": "request.timeout.ms",
     "request_timeout_ms": "request.timeout.ms",
@@ -137,6 +141,11 @@ SO_HERE = {
 """What needs no option, because it is so: name -> the values of which that is true."""
 BESIDE_OPTIONS = {"group", "max_poll_records", *(name.replace(".", "_") for name in (*BUFFERS, *SO_HERE) if not name.startswith("sasl"))}
 """What a property may mean that is no option of a client, a producer or a consumer, and no secret."""
+NONE_HERE = {
+    "queue.buffering.max.messages": "records are bounded by their bytes here, not by their number: leave it out; buffer_bytes, in bytes, or "
+    "queue.buffering.max.kbytes is that bound",
+}
+"""What the option with the nearest name is another thing than: name -> why it is refused."""
 NAME, LONGEST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*"), 60
 """What the names of options look like."""
 NOT_FROM_TEXT = ("ssl_context", "socket_options", "sasl_oauth_token_provider", "interceptors")
@@ -193,6 +202,8 @@ def why_refused(name: str, option: str, text: str, uses: tuple[str, ...]) -> str
     """What to say of a property that does nothing."""
     if name == "ssl.endpoint.identification.algorithm":
         return "the broker's name is checked; ssl.check.hostname=false with allow.unverified.tls=true gives that up"
+    if name.replace("_", ".") in NONE_HERE:
+        return NONE_HERE[name.replace("_", ".")]
     if option == "auto_create_topics":
         return "kafka-tools makes no topic by asking for it: leave it out; kafka-tools topics create makes one"
     roles = roles_of(option)

@@ -20,6 +20,7 @@ from gkafka.cli.properties import is_pair, parse_pair, parse_properties, read_li
 from gkafka.cli.propertynames import (
     BESIDE_OPTIONS,
     BUFFERS,
+    FACTORS,
     SECRETS,
     canonical,
     is_from_text,
@@ -235,7 +236,9 @@ class _Found:
             self._keep(option, where, _whole(where, text), (CONSUMER,), strict=strict)
         elif roles:
             config = ProducerConfig if roles == (PRODUCER,) else NativeConsumerConfig
-            self._keep(option, where, _typed(config, option, where, text), roles, strict=strict)
+            factor = FACTORS.get(name.replace("_", "."), 1)
+            value = _typed(config, option, where, text) if factor == 1 else _converted(config, option, where, text, factor)
+            self._keep(option, where, value, roles, strict=strict)
         else:
             raise ConfigurationError(f"{where}: {why_refused(name, option, text, self._uses)}")
 
@@ -298,6 +301,11 @@ def _typed(config: type[Any], option: str, where: str, text: str) -> Any:
             raise ConfigurationError(f"{where}={text!r}: must be 'true' or 'false'")
         value = text.lower() == "true"
     return check(where, value, meta, whole=str(field.type).startswith("int")) if not meta["secret"] else Secret(text)
+
+
+def _converted(config: type[Any], option: str, where: str, text: str, factor: int) -> Any:
+    """The value of an option that was given in a larger unit."""
+    return _typed(config, option, f"{where}={text}, which is {option}", str(_whole(where, text) * factor))
 
 
 def _extensions(where: str, text: str) -> dict[str, str]:

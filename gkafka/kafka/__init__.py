@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from gkafka.kafka.consumer.group import KafkaConsumer
     from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
     from gkafka.kafka.legacy.client import KafkaClient as SimpleClient
-    from gkafka.kafka.legacy.producer import SimpleProducer
+    from gkafka.kafka.legacy.multiprocess import MultiProcessConsumer
+    from gkafka.kafka.legacy.producer import KeyedProducer, SimpleProducer
     from gkafka.kafka.legacy.simple import SimpleConsumer
     from gkafka.kafka.producer.kafka import KafkaProducer
     from gkafka.kafka.serializer import DefaultSerializer, Deserializer, JsonSerializer, Serializer
@@ -40,6 +41,8 @@ __all__ = [
     "KafkaClient",
     "KafkaConsumer",
     "KafkaProducer",
+    "KeyedProducer",
+    "MultiProcessConsumer",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetSpec",
@@ -62,6 +65,8 @@ _HOMES = {
     "KafkaClient": "client_async",
     "KafkaConsumer": "consumer.group",
     "KafkaProducer": "producer.kafka",
+    "KeyedProducer": "legacy.producer",
+    "MultiProcessConsumer": "legacy.multiprocess",
     "OffsetAndMetadata": "structs",
     "OffsetAndTimestamp": "structs",
     "OffsetSpec": "admin",
@@ -74,7 +79,20 @@ _HOMES = {
 }
 _NAMED = {"SimpleClient": "KafkaClient"}
 _ROOMS = (
-    *("admin", "arguments", "client_async", "cluster", "consumer", "coordinator", "errors", "future", "legacy", "metrics", "options"),
+    *(
+        "admin",
+        "arguments",
+        "client_async",
+        "cluster",
+        "common",
+        "consumer",
+        "coordinator",
+        "errors",
+        "future",
+        "legacy",
+        "metrics",
+        "options",
+    ),
     *("partitioner", "producer", "protocol", "serializer", "structs"),
 )
 """What `import kafka` brings along as its attributes."""

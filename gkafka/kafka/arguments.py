@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from gkafka.checks import check_flag, check_seconds, check_topic_name
 from gkafka.common import TopicPartition
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
-from gkafka.unseen import told
+from gkafka.unseen import told, unseen
 
 __all__ = ["check_numbers", "check_partition", "check_partitions", "checking", "flags", "hiding", "listed", "partitions_of"]
 
@@ -147,6 +147,7 @@ def _checked(method: Callable[..., Any], rules: Mapping[str, tuple[Rule, bool]],
         if hidden:
             args = tuple(hidden[place](value) if place in hidden else value for place, value in enumerate(args))
             kwargs = {name: hides[name](value) if name in hides else value for name, value in kwargs.items()}
+            kwargs = {name: value if name in signature.parameters else unseen(value) for name, value in kwargs.items()}
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:

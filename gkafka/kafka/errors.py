@@ -6,6 +6,8 @@ ValueError is both. errno, message, description, retriable and invalid_metadata 
 
 from __future__ import annotations
 
+from typing import Any
+
 from gkafka import exceptions as _ours
 from gkafka.exceptions import (
     CommitFailedError,
@@ -49,6 +51,7 @@ __all__ = [  # and a name for each code of the broker's errors, below
     "UnknownTopicTimeoutError",
     "UnrecognizedBrokerVersion",
     "WrongTypeError",
+    "check_error",
     "for_code",
     "kafka_errors",
 ]
@@ -66,6 +69,18 @@ NodeNotReadyError = _ours.ConnectionFailedError
 KafkaUnavailableError = NoBrokersAvailable = _ours.NoBrokersAvailableError
 UnsupportedCodecError = _ours.UnsupportedCodec
 TransactionAbortedError = _ours.TransactionAbortedError
+
+
+# -- names that 1.4 and older versions have beside these --------------------------------------------------------------------
+AsyncProducerQueueFull = _ours.BufferFull
+AuthenticationMethodNotSupported = _ours.UnsupportedSaslMechanism
+BufferUnderflowError = _ours.ProtocolError
+ChecksumError = _ours.CorruptRecordError
+ConnectionError = FailedPayloadsError = KafkaConnectionError
+InvalidMessageError = _ours.InvalidMessageError
+StaleLeaderEpochCodeError = _ours.NetworkException
+OLDER = ("AsyncProducerQueueFull", "BufferUnderflowError", "ChecksumError", "ConnectionError", "FailedPayloadsError")
+"""Those that no error is told by: each is the class of what is raised here in its place."""
 
 
 class NoError(BrokerResponseError):
@@ -290,3 +305,11 @@ def for_code(error_code: int) -> type[BrokerResponseError]:
     """The class of an error code; for one that is not known a class made for it, whose errno it is."""
     known = kafka_errors.get(error_code)
     return known or type("UnrecognizedBrokerError", (UnknownError,), {"code": error_code, "errno": error_code})
+
+
+def check_error(response: Any) -> None:
+    """Raise what a response tells: the exception that it is, or that of its `error`, a code. As 1.4 and older versions have it."""
+    if isinstance(response, Exception):
+        raise response
+    if response.error:
+        raise for_code(response.error)(str(response))

@@ -141,6 +141,25 @@ SECURITY = tuple(
 _SPELLINGS = {ours: theirs for theirs, ours in _CLIENT_NAMES.items() if theirs in SECURITY and ours != theirs}
 """gkafka's names of what kafka-python has another one for, which are taken as well."""
 _BESIDE_CONTEXT = tuple(name for name in _CLIENT_NAMES if name.startswith("ssl_") and name != "ssl_context")
+_READING = "what has come is read at once, whatever its size"
+_NONE_HERE = {
+    "bootstrap_timeout_ms": "api_version_auto_timeout_ms bounds the constructor: give that, or neither",
+    "bootstrap_topics_filter": "the topics that are used are asked for, and no others: leave it out",
+    "client_dns_lookup": "all addresses of a name are tried: leave it out",
+    "connections_max_idle_ms": "connections are kept open, and opened anew when a broker has closed them: leave it out",
+    "enable_incremental_fetch_sessions": "fetch sessions are used where brokers have them: leave it out",
+    "kafka_client": "the client beneath cannot be another one: leave it out",
+    "legacy_iterator": "there is one way to iterate, which poll() goes, too: leave it out",
+    "max_in_flight_requests_per_connection": "it is one of KafkaConsumer and KafkaProducer: leave it out",
+    "metric_group_prefix": "metrics() has gkafka's names: leave it out",
+    "metrics_enabled": "metrics are made when metrics() is called: leave it out",
+    "receive_message_max_bytes": "answers are bounded anyhow: leave it out",
+    "sasl_kerberos_name": "the principal is that of sasl_kerberos_service_name and sasl_kerberos_domain_name",
+    "sock_chunk_buffer_count": f"{_READING}: leave it out",
+    "sock_chunk_bytes": f"{_READING}: leave it out",
+    "socks5_proxy": "it is called proxy_url here",
+}
+"""Options of some version of kafka-python that there are not here, or not of every client, and why that is."""
 _OF_METRICS = ("metric_reporters", "metrics_num_samples", "metrics_sample_window_ms")
 
 
@@ -149,8 +168,7 @@ def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str, *, 
     given = _in_their_names(defaults, given, where)
     for name in given:
         if name not in defaults:
-            near = difflib.get_close_matches(name, defaults, 1)
-            raise ConfigurationError(f"{where}: there is no option {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+            raise ConfigurationError(f"{where}: there is no option {name!r}{_instead(name, defaults)}")
     for name in () if measured else _OF_METRICS:
         if name in given and given[name] not in (defaults[name], None, ()):
             text = (
@@ -158,6 +176,13 @@ def merge(defaults: Mapping[str, Any], given: Mapping[str, Any], where: str, *, 
             )
             raise ConfigurationError(text)
     return {**defaults, **{name: _flag(value) if isinstance(defaults[name], bool) else value for name, value in given.items()}}
+
+
+def _instead(name: str, defaults: Mapping[str, Any]) -> str:
+    if name in _NONE_HERE:
+        return f": {_NONE_HERE[name]}"
+    near = difflib.get_close_matches(name, defaults, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _flag(value: Any) -> Any:

@@ -357,6 +357,24 @@ def test_sizes_of_buffers_are_the_sockets(file: Any) -> None:
     assert "socket_options" not in settle({"config": file("send.buffer.bytes=-1\n")}).client
 
 
+def test_a_buffer_in_librdkafkas_unit_is_as_large_as_it_says(file: Any) -> None:
+    settings = settle({"config": file("queue.buffering.max.kbytes=10000\n")}, uses=(PRODUCER,))
+    assert settings.of(ProducerConfig) == {"buffer_bytes": 10_240_000}
+    assert settle({"set": ["queue.buffering.max.kbytes=4"]}, uses=(PRODUCER,)).records == {"buffer_bytes": 4096}
+    assert settle({"config": file("queue.buffering.max.kbytes=10000\n")}, uses=(CONSUMER,)).records == {}
+    for text, says in (("1", "kbytes=1, which is buffer_bytes=1024: must be"), ("many", "kbytes='many': must be a whole number")):
+        with pytest.raises(ConfigurationError, match=says):
+            settle({"config": file(f"queue.buffering.max.kbytes={text}\n")}, uses=(PRODUCER,))
+
+
+def test_a_number_of_records_to_buffer_is_refused_and_the_bytes_named(file: Any) -> None:
+    for uses in ((PRODUCER,), (CONSUMER,), ()):
+        with pytest.raises(
+            ConfigurationError, match=r"max\.messages: records are bounded by their bytes here.*leave it out; buffer_bytes, in bytes"
+        ):
+            settle({"config": file("queue.buffering.max.messages=1000\n")}, uses=uses)
+
+
 def test_what_is_so_anyway_may_stand_in_a_file(file: Any) -> None:
     config = file(
         "client.dns.lookup=use_all_dns_ips\nallow.auto.create.topics=false\nmetric.reporters=\nssl.protocol=TLSv1.3\n"

@@ -10,6 +10,8 @@ import pytest
 
 import gkafka.exceptions
 from gkafka.kafka import errors
+from gkafka.kafka.admin.calls import name_of
+from gkafka.kafka.legacy import ProduceResponse
 
 OF_1_4 = (
     *(
@@ -25,6 +27,8 @@ OF_1_4 = (
     *("KafkaTimeoutError", "KafkaUnavailableError", "MetadataEmptyBrokerList", "NoBrokersAvailable", "NodeNotReadyError"),
     *("NotCoordinatorForGroupError", "ProtocolError", "QuotaViolationError", "StaleMetadata", "TooManyInFlightRequests"),
     *("UnrecognizedBrokerVersion", "UnsupportedCodecError", "for_code", "kafka_errors"),
+    *("AsyncProducerQueueFull", "AuthenticationMethodNotSupported", "BufferUnderflowError", "ChecksumError", "ConnectionError"),
+    *("FailedPayloadsError", "InvalidMessageError", "StaleLeaderEpochCodeError", "check_error"),
 )
 OTHERWISE = {
     "CorrelationIdError": "a ProtocolError: the connection is closed",
@@ -104,3 +108,28 @@ def test_what_gkafka_raises_is_caught_by_the_names_of_its_kind(kind: Any, caught
     with pytest.raises(caught) as error:
         raise kind("x")
     assert error.value.retriable is (caught is not errors.AuthorizationError)
+
+
+def test_older_names_catch_what_is_raised_here_in_their_place() -> None:
+    for older, raised in (
+        (errors.FailedPayloadsError, gkafka.exceptions.ConnectionFailedError),
+        (errors.ConnectionError, gkafka.exceptions.SocketDisconnectedError),
+        (errors.AsyncProducerQueueFull, gkafka.exceptions.BufferFull),
+        (errors.ChecksumError, errors.DamagedRecordError),
+        (errors.BufferUnderflowError, gkafka.exceptions.ProtocolError),
+        (errors.AuthenticationMethodNotSupported, gkafka.exceptions.UnsupportedSaslMechanism),
+        (errors.InvalidMessageError, errors.for_code(2)),
+        (errors.StaleLeaderEpochCodeError, errors.for_code(13)),
+    ):
+        assert issubclass(raised, older)
+    assert [name for name in errors.OLDER if not hasattr(errors, name)] == []
+    for kind in {getattr(errors, name) for name in errors.OLDER}:
+        assert name_of(kind) not in errors.OLDER
+
+
+def test_check_error_raises_what_a_response_tells() -> None:
+    errors.check_error(ProduceResponse("t", 0, 0, 5))
+    with pytest.raises(errors.NotLeaderForPartitionError, match="topic='t'"):
+        errors.check_error(ProduceResponse("t", 0, 6, -1))
+    with pytest.raises(errors.FailedPayloadsError, match="gone"):
+        errors.check_error(errors.FailedPayloadsError("gone"))

@@ -6,6 +6,7 @@ import base64
 import copy
 import enum
 import pickle
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaExce
 from gkafka.handlers import ThreadingHandler
 from gkafka.hosts import parse_proxy_url
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, legacy
-from gkafka.kafka.admin import AlterConfigOp, ConfigResource
+from gkafka.kafka.admin import AlterConfigOp, ConfigResource, UserScramCredentialDeletion, UserScramCredentialUpsertion
 from gkafka.kafka.admin import NewTopic as KafkaNewTopic
 from gkafka.kafka.client_async import KafkaClient as VersionClient
 from gkafka.simpleconsumer import SimpleConsumer
@@ -457,6 +458,79 @@ def test_a_files_name_that_is_wrong_is_still_shown() -> None:
 def test_set_user_shows_no_password_when_something_else_is_wrong(connect: Connect, cluster: MockCluster, wrong: dict[str, Any]) -> None:
     admin = connect(cluster).admin()
     assert SECRET not in failing(lambda: admin.set_user(**{"user": "u", "password": SECRET, **wrong}))
+
+
+# -- and by kafka-python's classes -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: UserScramCredentialUpsertion("u", "ROT13", SECRET),
+        lambda: UserScramCredentialUpsertion("u", SECRET, "SCRAM-SHA-256"),
+        lambda: UserScramCredentialUpsertion("u", 0, SECRET.encode()),
+        lambda: UserScramCredentialUpsertion("u", 1, SECRET, iterations="many"),  # type: ignore[arg-type]
+        lambda: UserScramCredentialUpsertion("u", 1, "x", iterations=SECRET),  # type: ignore[arg-type]
+        lambda: UserScramCredentialUpsertion("u", 1, SECRET, salt="grains"),  # type: ignore[arg-type]
+        lambda: UserScramCredentialUpsertion("u", 1, "x", salt=SECRET),  # type: ignore[arg-type]
+        lambda: UserScramCredentialUpsertion("u", 1, [SECRET]),  # type: ignore[arg-type]
+        lambda: UserScramCredentialUpsertion("u", 1, b"\xff" + SECRET.encode()),
+        lambda: UserScramCredentialUpsertion("u", 1, HALF),
+        lambda: UserScramCredentialDeletion("u", SECRET),
+        lambda: ConfigResource("NOPE", "1", {"ssl.keystore.password": SECRET}),
+        lambda: ConfigResource({"ssl.keystore.password": SECRET}, "1"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_made_shows_no_password_and_can_be_shown(make: Callable[[], Any]) -> None:
+    """The constructors' arguments stood in their frames, and repr() of what was half made raised an AttributeError."""
+    with pytest.raises(ConfigurationError) as caught:
+        make()
+    assert SECRET not in told_by(caught.value)
+    shown = "".join(traceback.TracebackException.from_exception(caught.value, capture_locals=True).format())
+    assert "that was not made>" in shown
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [("u", "SCRAM-SHA-256", SECRET)],
+        [{"u": SECRET}],
+        {"u": SECRET},
+        [SECRET],
+        SECRET,
+        SECRET.encode(),
+        [Shows()],
+        Shows(),
+        iter([("u", SECRET)]),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_what_gives_no_user_a_password_is_not_shown(cluster: MockCluster, given: Any) -> None:
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler="threading") as admin:
+        assert SECRET not in failing(lambda: admin.alter_user_scram_credentials(given))
+        with pytest.raises(TypeError) as caught:
+            admin.alter_user_scram_credentials(changes=given)  # type: ignore[call-arg]
+        assert SECRET not in told_by(caught.value)
+
+
+def test_a_topic_of_kafka_pythons_shows_no_password_among_its_attributes() -> None:
+    new = KafkaNewTopic("t", 1, 1, topic_configs={"ssl.keystore.password": SECRET, "retention.ms": 5})
+    assert SECRET not in f"{vars(new)}"
+    assert new.topic_configs == {"ssl.keystore.password": SECRET, "retention.ms": 5}
+    new.topic_configs = {"a.token": SECRET}
+    assert SECRET not in f"{vars(new)}"
+
+
+@pytest.mark.parametrize("wrong", [{"partitions": "x"}, {"name": "a b"}, {"replication_factor": 0}, {"timeout": -1}])
+def test_a_password_for_a_topic_that_cannot_be_made_is_not_shown(connect: Connect, cluster: MockCluster, wrong: dict[str, Any]) -> None:
+    client = connect(cluster)
+    for configs in ({"ssl.keystore.password": SECRET}, [("ssl.keystore.password", SECRET)], f"ssl.keystore.password={SECRET}"):
+        assert SECRET not in failing(lambda configs=configs: client.create_topic(**{"name": "t9", "configs": configs, **wrong}))  # type: ignore[misc]
+
+
+def test_a_topics_password_arrives_as_it_is(connect: Connect, cluster: MockCluster) -> None:
+    connect(cluster).create_topic("t9", configs={"a.token": SECRET, "retention.ms": "5"})
+    (request,) = cluster.requests("CreateTopics")
+    message: Any = request.message
+    assert [config.value for config in message.topics[0].configs] == [SECRET, "5"]
 
 
 # -- what is no text -----------------------------------------------------------------------------------------------------

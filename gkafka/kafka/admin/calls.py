@@ -108,7 +108,8 @@ def text_of(error: Any) -> str | None:
 
 def name_of(kind: type[KafkaException]) -> str:
     """What kafka-python calls an error."""
-    return next((name for name in dir(errors) if getattr(errors, name) is kind and name.endswith("Error")), kind.__name__)
+    names = (name for name in dir(errors) if name.endswith("Error") and name not in errors.OLDER)
+    return next((name for name in names if getattr(errors, name) is kind), kind.__name__)
 
 
 def topic_name(given: Any) -> str:

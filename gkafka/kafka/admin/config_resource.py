@@ -9,6 +9,7 @@ from typing import Any
 from gkafka.admin import ConfigResourceType
 from gkafka.admin.changes import hide_names
 from gkafka.kafka.admin.calls import member
+from gkafka.unseen import hide_options
 
 __all__ = ["AlterConfigOp", "ConfigFilterType", "ConfigResource", "ConfigResourceType", "ConfigSourceType", "ConfigType"]
 
@@ -19,6 +20,7 @@ class ConfigResource:
     def __init__(
         self, resource_type: ConfigResourceType | str, name: str, configs: Mapping[str, Any] | Iterable[str] | None = None
     ) -> None:
+        resource_type, name, configs = hide_options(resource_type), hide_options(name), hide_names(configs)
         self.resource_type: ConfigResourceType = member("resource_type", resource_type, ConfigResourceType)
         self.name = name
         self.configs = configs
@@ -36,6 +38,8 @@ class ConfigResource:
         return f"ConfigResource {self.name}={self.resource_type}"
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_configs"):  # where a traceback shows what could not be made
+            return "<ConfigResource that was not made>"
         return f"ConfigResource({self.resource_type}, {self.name}, {hide_names(self.configs)})"
 
 

@@ -1,4 +1,4 @@
-"""Arguments of KafkaAdminClient's calls that may hold passwords of brokers, and what stands for them from the call on."""
+"""Arguments of KafkaAdminClient's calls that may hold passwords of brokers and users, and what stands for them from the call on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gkafka.admin.changes import hide_configs
+from gkafka.kafka.admin.users import UserScramCredentialDeletion, UserScramCredentialUpsertion
 from gkafka.unseen import unseen
 
 __all__ = ["HIDES"]
@@ -36,8 +37,15 @@ def _options(given: Any) -> Any:
     return {name: value if name in OF_TOPICS else hide_configs(value) for name, value in given.items()}
 
 
+def _alterations(given: Any) -> Any:
+    """A list of what gives and takes passwords; a tuple or a dict in its place, or another library's, may show one."""
+    if isinstance(given, (*TEXTS, Mapping)) or not isinstance(given, Iterable):
+        return unseen(given)
+    return [one if isinstance(one, (UserScramCredentialDeletion, UserScramCredentialUpsertion)) else unseen(one) for one in given]
+
+
 def _thing(given: Any) -> Any:
     return unseen(given) if isinstance(given, (*TEXTS, Iterable)) else given
 
 
-HIDES: dict[str, Callable[[Any], Any]] = {"config_resources": _resources, "new_topics": _topics}
+HIDES: dict[str, Callable[[Any], Any]] = {"config_resources": _resources, "new_topics": _topics, "alterations": _alterations}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gkafka import admin as native
+from gkafka.admin.changes import hide_configs
 from gkafka.kafka.admin.calls import topic_name
 from gkafka.kafka.errors import IllegalArgumentError
 
@@ -28,7 +29,16 @@ class NewTopic:
         self.num_partitions = num_partitions
         self.replication_factor = replication_factor
         self.replica_assignments = replica_assignments or {}
-        self.topic_configs = topic_configs or {}
+        self.topic_configs = topic_configs
+
+    @property
+    def topic_configs(self) -> Any:
+        """As they were given, with Secrets for what may be one."""
+        return self._topic_configs
+
+    @topic_configs.setter
+    def topic_configs(self, given: Any) -> None:
+        self._topic_configs = hide_configs(given or {})
 
     def __repr__(self) -> str:
         return f"NewTopic({self.name!r}, {self.num_partitions}, {self.replication_factor})"

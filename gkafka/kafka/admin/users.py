@@ -8,11 +8,12 @@ from typing import Any
 
 from gkafka.admin import ScramMechanism
 from gkafka.admin.users import SALT_BYTES, salted_password
-from gkafka.config import Secret
+from gkafka.config import NOT_UTF8, Secret, is_utf8
 from gkafka.exceptions import BrokerError, KafkaException
 from gkafka.kafka.admin.calls import Calls, member, outcomes_of, text_of
 from gkafka.kafka.arguments import listed
 from gkafka.kafka.errors import IllegalArgumentError
+from gkafka.unseen import hide_options, unseen
 
 __all__ = ["ScramMechanism", "UserCalls", "UserScramCredentialDeletion", "UserScramCredentialUpsertion"]
 
@@ -21,10 +22,13 @@ class UserScramCredentialDeletion:
     """A password to take away. mechanism: a ScramMechanism or its name, as "SCRAM-SHA-256"."""
 
     def __init__(self, user: str, mechanism: ScramMechanism | int | str) -> None:
+        user, mechanism = hide_options(user), _known(mechanism)
         self.user = user
         self.mechanism = _mechanism(mechanism)
 
     def __repr__(self) -> str:
+        if not hasattr(self, "mechanism"):  # where a traceback shows what could not be made
+            return "<UserScramCredentialDeletion that was not made>"
         return f"UserScramCredentialDeletion({self.user}, {self.mechanism.name})"
 
 
@@ -41,6 +45,9 @@ class UserScramCredentialUpsertion:
         iterations: int | None = None,
         salt: bytes | None = None,
     ) -> None:
+        # From here on, and in what this raises, nothing that a traceback's variables show, wherever the password stands.
+        user, mechanism, password = hide_options(user), _known(mechanism), _hidden(password)
+        iterations, salt = _hidden_unless(int, iterations), _hidden_unless(bytes, salt)
         self.user = user
         self.mechanism = _mechanism(mechanism)
         if self.mechanism is ScramMechanism.UNKNOWN:
@@ -59,26 +66,42 @@ class UserScramCredentialUpsertion:
         return salted_password(self.password, self.salt, self.iterations, self.mechanism)
 
     def __repr__(self) -> str:
+        if not hasattr(self, "password"):
+            return "<UserScramCredentialUpsertion that was not made>"
         return f"UserScramCredentialUpsertion({self.user}, {self.mechanism.name}, iterations={self.iterations})"
 
 
-def _mechanism(given: Any) -> ScramMechanism:
-    """What is none may be the password, in the wrong place: it is not shown."""
+def _known(mechanism: Any) -> Any:
+    """The mechanism that is meant. What is none may be the password, in the wrong place, and becomes what nothing shows."""
     try:
-        return member("mechanism", given, ScramMechanism)
+        return member("mechanism", mechanism, ScramMechanism)
     except IllegalArgumentError:
-        pass
-    raise IllegalArgumentError(f"mechanism: a {type(given).__name__} that is none: must be SCRAM-SHA-256 or SCRAM-SHA-512")
+        return unseen(mechanism)
 
 
-def _secret(password: Any) -> Secret:
-    if not isinstance(password, (str, bytes)):
-        raise IllegalArgumentError(f"password: a {type(password).__name__}: must be a text, or the bytes of one")
-    try:
-        return Secret(password.decode() if isinstance(password, bytes) else password)
-    except UnicodeDecodeError:
-        pass  # which holds the bytes
-    raise IllegalArgumentError("password: its bytes are not UTF-8")
+def _mechanism(known: Any) -> ScramMechanism:
+    if isinstance(known, ScramMechanism):
+        return known
+    raise IllegalArgumentError(f"mechanism: a {type(known).__name__} that is none: must be SCRAM-SHA-256 or SCRAM-SHA-512")
+
+
+def _hidden(password: Any) -> Any:
+    if isinstance(password, bytes):
+        password = password.decode(errors="surrogateescape")  # halves of characters are refused; a UnicodeDecodeError would hold the bytes
+    return Secret(password) if isinstance(password, str) else unseen(password)
+
+
+def _hidden_unless(kind: type, given: Any) -> Any:
+    """What is of another kind than it must be may be the password."""
+    return given if given is None or isinstance(given, kind) else unseen(given)
+
+
+def _secret(hidden: Any) -> Secret:
+    if not isinstance(hidden, Secret):
+        raise IllegalArgumentError(f"password: a {type(hidden).__name__}: must be a text, or the bytes of one")
+    if not is_utf8(hidden):
+        raise IllegalArgumentError(f"password: {NOT_UTF8}")
+    return hidden
 
 
 class UserCalls(Calls):
