@@ -877,8 +877,8 @@ def test_tls_works_in_a_patched_process(certs: Certificates, order: str) -> None
                 buffer = bytearray(10)
                 print(handler.name, stream.recv_into(buffer, handler.monotonic() + 5), stream.version)
                 stream.close()
-            # (the threads' handler makes its context in the hub)
-            print(ticker.worst_cpu < (0.2 if handler.name == "threading" else 0.010), ticker.worst_wall(2) < 0.1)
+            # The threads' handler makes its context in the hub: 200 ms. What greenlets take at most tests/gevent/live/test_08_tls.py holds.
+            print(ticker.worst_cpu < (0.2 if handler.name == "threading" else 0.03), ticker.worst_wall(2) < 0.1)
             """,
             python=(),
         )
