@@ -252,6 +252,10 @@ class Channel:
         if self._abandoned:
             self._shut(SocketDisconnectedError(f"{self.peer}: it was left unopened by who was done with it", broker=self._about))
 
+    def expire(self, now: float) -> None:
+        """Beside a reader that connects: the same."""
+        self._expire_backlog(now)
+
     def send(
         self, request: Any, on_done: OnDone, *, timeout_s: float, max_version: int | None = None, expects_response: bool = True
     ) -> None:
@@ -293,6 +297,8 @@ class Channel:
             self._outbox.wake()
         if not self._started:
             self.start()
+        if not (self._opened or self._closed) and timeout_s < self._config.connect_timeout_ms / 1000:
+            self._openings.watch(self)
 
     def withdraw(self, on_done: OnDone) -> KafkaTimeoutError | None:
         """Take a request back that waits for the connection to open, or for room: why it does, and on_done is not called. None: it may have been sent."""

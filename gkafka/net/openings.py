@@ -5,7 +5,8 @@ nobody answers on it; one that waits here costs neither, and its requests' deadl
 
     channel: enter() > has a place, or waits
     reader: begin() > connects, negotiates, authenticates > leave() > the next one begins
-    the worker of those who wait: looks at their deadlines, and whether a place was left empty
+    the worker of those who wait: looks at their deadlines, and whether a place was left empty; and at the deadlines of requests that give up
+        before the connection does which they wait for
 
 A place is held by a connection that is being opened, not counted: whoever is interrupted between two steps leaves none taken that nobody uses.
 """
@@ -33,6 +34,8 @@ OLDEST_EACH = 4
 """Each fourth place is for who has waited longest, whoever comes meanwhile."""
 LOOK_S = 0.05
 """How often those who wait are looked at."""
+GRACE_S = 0.1
+"""So much later than its deadline a request of a connection that is being opened is told here: what fails with it says why."""
 
 
 class Rank(enum.IntEnum):
@@ -57,6 +60,8 @@ class Opening(Protocol):
 
     def look_while_waiting(self, now: float) -> None: ...
 
+    def expire(self, now: float) -> None: ...
+
 
 class Openings:
     """Those of one client."""
@@ -66,6 +71,7 @@ class Openings:
         self._lock = handler.Mutex()
         self._inside: dict[Opening, None] = {}
         self._waiting: tuple[OrderedDict[Opening, int], ...] = tuple(OrderedDict() for _ in Rank)  # with their numbers
+        self._watched: dict[Opening, None] = {}
         self._number = 0
         self._admitted = 0
         self._is_looked_after = False
@@ -132,6 +138,12 @@ class Openings:
         return min(queues, key=lambda queue: next(iter(queue.values())))
 
     # -- those who wait
+    def watch(self, opening: Opening) -> None:
+        """One of its requests may give up before it is open, or has failed: while a socket connects its reader looks at no other deadline."""
+        with self._lock:
+            self._watched[opening] = None
+        self._look_after()
+
     def _look_after(self) -> None:
         with self._lock:
             if self._is_looked_after:
@@ -160,9 +172,13 @@ class Openings:
         now = self._handler.monotonic()
         try:
             for opening in waiting:
-                if opening.expires_at <= now:
+                if opening.expires_at > now:
+                    continue
+                if opening.begun:
+                    opening.expire(now - GRACE_S)
+                else:
                     opening.look_while_waiting(now)
-                    self._handler.checkpoint()
+                self._handler.checkpoint()
             self._admit()
         except Exception as exc:  # in the next look the others have their turn
             if self._handler.interrupted(exc):
@@ -171,6 +187,8 @@ class Openings:
 
     def _who_waits(self) -> list[Opening]:
         with self._lock:
-            waiting = [opening for queue in self._waiting for opening in queue]
+            for opening in [each for each in self._watched if not each.is_opening]:
+                del self._watched[opening]
+            waiting = {opening: None for queue in self._waiting for opening in queue} | self._watched
             self._is_looked_after = bool(waiting)
-            return waiting
+            return list(waiting)

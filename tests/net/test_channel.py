@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import socket
 import struct
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -36,6 +38,7 @@ from gkafka.wire.fetch import FetchableTopicResponse, FetchPartition, FetchReque
 from gkafka.wire.metadata import MetadataRequest, MetadataResponse
 from gkafka.wire.offsets import ListOffsetsRequest
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tests.hostile.test_lies import silent_port
 from tests.net.channel_peers import Conversation, Pipelined, closed_port, peer
 
 WAIT_S = 10.0
@@ -852,6 +855,40 @@ def test_a_reader_looks_around_before_a_requests_time_is_over(handler: Handler, 
         made.request(metadata(), timeout_s=timeout_ms / 1000).result(5)
         made.close()
     assert set(asked[1:]) == {seconds}
+
+
+@contextlib.contextmanager
+def unanswered_port() -> Iterator[int]:
+    """To connect to it takes for ever: its listener has no room for one more."""
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            other = sockets.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a full listener answers no more on Linux")
+@pytest.mark.parametrize("security_protocol", ["PLAINTEXT", "SSL"])
+def test_a_request_gives_up_in_time_while_its_connection_connects(handler: Handler, security_protocol: str) -> None:
+    """It was told when the connection gave up: that of the longest one, or of connect_timeout_ms."""
+    with unanswered_port() as full, silent_port() as silent:
+        port = full if security_protocol == "PLAINTEXT" else silent
+        made = Channel(handler, "127.0.0.1", port, ClientConfig(connect_timeout_ms=3000, security_protocol=security_protocol))
+        long = made.request(metadata(), timeout_s=3)
+        handler.sleep(0.1)  # it connects, and for so long
+        began = handler.monotonic()
+        with pytest.raises(KafkaTimeoutError, match=r"Metadata could not be sent within 0.3 s: the connection did not open"):
+            made.request(metadata(), timeout_s=0.3).result(5)
+        assert 0.3 <= handler.monotonic() - began < 1.3
+        assert not long.done()
+        made.close()
+        assert made.join(5)
+        handler.sleep(0.2)
+        assert not made._openings._is_looked_after, "whoever looked after it has ended"
 
 
 # -- a hub that stood still
