@@ -5,6 +5,7 @@ A thin skin of `gkafka.nativeconsumer`: what it adds is which partitions are rea
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -470,9 +471,12 @@ class Consumer:
         self._stop(timeout, in_order=True)
 
     def _stop(self, timeout: float | None = None, *, in_order: bool) -> None:
-        if self._engine.closed:
-            return
         patience_s = self._cluster.config.offsets_channel_socket_timeout_ms / 1000 if timeout is None else check_wait("timeout", timeout)
+        if self._engine.closed:
+            if self._share is not None:  # a listener may have stopped it, and not have returned yet
+                with contextlib.suppress(ForkedClientError):
+                    self._share.finish_leaving(patience_s)
+            return
         self._stopping = True
         in_order = in_order and self._cluster.in_order
         if self._share is None:

@@ -97,7 +97,7 @@ class Share:
         self._held_back: set[TopicPartition] = set()  # until on_assigned has returned
         self._leaving: Stood = {}  # being revoked, and where they stood
         self._placing = Turn()
-        self._stopping = self._in_order = False
+        self._stopping = self._in_order = self._leaves_later = False
         self._waiting = False
         self._back = self._handler.Event()
         cluster.sleepers.add(self._back)
@@ -189,8 +189,17 @@ class Share:
                 self._progress.commit_finished(timeout_s / 2, patient=True)
             except KafkaException as exc:
                 log.info("group %r: %s; the commit is tried again when the partitions are given back", self._group, exc)
-        if not self._member.leave("the consumer is stopped", deadline - self._handler.monotonic()) and not self._member.in_callback:
-            log.warning("group %r: the coordinator was not told of this member's end, it will miss its heartbeats", self._group)
+        if not self._member.leave("the consumer is stopped", deadline - self._handler.monotonic()):
+            self._leaves_later = self._member.in_callback
+            if not self._leaves_later:
+                log.warning("group %r: the coordinator was not told of this member's end, it will miss its heartbeats", self._group)
+
+    def finish_leaving(self, timeout_s: float) -> None:
+        """Wait for what leave() could only begin, as it was called by a listener: whoever closes the connections comes after that."""
+        if self._leaves_later and not self._member.in_callback:
+            self._handler.check_fork()
+            self._leaves_later = False
+            self._member.leave("the consumer is stopped", timeout_s)
 
     def explain(self, found: Explanation) -> Explanation:
         """What the engine knows, as the group changes it."""

@@ -209,6 +209,21 @@ def test_a_member_of_a_coordinators_group_is_gone_too_though_its_good_bye_was_no
     assert is_alone(cluster)
 
 
+def test_a_client_that_closes_waits_for_a_consumer_that_its_listener_stopped(cluster: MockCluster, connect: Connect, run: Runner) -> None:
+    """The listener's stop() returns at once; the connections were closed under what it had begun."""
+    client = connect(cluster)
+
+    def on_assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.stop()
+        run.sleep(0.3)
+
+    member = client.get_consumer("t", "g", on_assigned=on_assigned, **QUICK)
+    run.until(lambda: member.closed)
+    client.close(5)
+    assert len(cluster.requests("LeaveGroup")) == 1
+    assert is_alone(cluster)
+
+
 def test_a_good_bye_that_is_never_heard_does_not_outlive_the_client(cluster: MockCluster, connect: Connect, run: Runner) -> None:
     client = connect(cluster)
     cluster.on("LeaveGroup", Close(before=True), times=None)
