@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 import gkafka
 from gkafka.kafka.errors import IllegalStateError, KafkaConfigurationError, WrongTypeError
 from gkafka.kafka.legacy import ConsumerProcessError, KafkaClient, MultiProcessConsumer, multiprocess
-from gkafka.kafka.legacy.multiprocess import _shares
+from gkafka.kafka.legacy.multiprocess import MESSAGES, _shares
 from gkafka.testing import MockCluster
 from tests.kafka.legacy import Make, committed, eventually, fill, values
 
@@ -199,6 +200,25 @@ def test_a_call_that_is_cut_short_loses_nothing(cluster: MockCluster, make: Make
     assert committed(cluster) == {0: 1}
     monkeypatch.undo()
     assert values(consumer.get_messages(1, block=False)) == [b"b"]
+
+
+def test_what_a_call_was_cut_short_with_comes_again(cluster: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of it may stand in a pipe: new processes read on from where the consumer stands."""
+    fill(cluster, {0: [b"%d" % i for i in range(5)]})
+    consumer = make(cluster)
+    receive = connection.Connection.recv
+
+    def cut(pipe: Any) -> Any:
+        what = receive(pipe)
+        if what[0] == MESSAGES:
+            raise KeyboardInterrupt
+        return what
+
+    monkeypatch.setattr(connection.Connection, "recv", cut)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.get_messages(5, timeout=20)
+    monkeypatch.undo()
+    assert values(consumer.get_messages(5, timeout=20)) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_an_error_in_a_process_is_told(cluster: MockCluster, make: Make) -> None:
