@@ -105,7 +105,7 @@ class KafkaClient:
             "broker_version": broker_version,
         }
         # Left at its default it may stand in the options by another spelling, as socket.timeout.ms.
-        given = {name: value for name, value in given.items() if isinstance(value, bool) or value != getattr(UNSET, name)}
+        given = {name: value for name, value in given.items() if type(value) is not type(usual := getattr(UNSET, name)) or value != usual}
         if source_address != "":
             given["source_address"] = None if source_address is None else parse_source_address(source_address)
         if ssl_config is not None:

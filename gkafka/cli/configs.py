@@ -206,9 +206,8 @@ def _is_secret(name: str, there: ConfigEntry | None) -> bool:
     """Brokers tell it of what is set; of what is not, such as a listener's own password or what a plug-in is given, its name does."""
     from gkafka.sasloptions import seems_secret_config
 
-    if there is None:
-        return seems_secret_config(name) or name.endswith(SECRET_ENDINGS)
-    return there.is_sensitive or name.endswith(SECRET_ENDINGS)
+    sensitive = seems_secret_config(name) if there is None else there.is_sensitive
+    return sensitive or name.endswith(SECRET_ENDINGS)
 
 
 def _shown(name: str, entry: ConfigEntry | None) -> str | None:

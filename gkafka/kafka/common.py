@@ -7,9 +7,8 @@ from typing import Any
 from gkafka.kafka import errors, structs
 
 _OF_MESSAGES = ("KafkaMessage", "Message", "OffsetAndMessage")
-__all__ = sorted(
-    {*structs.__all__, *errors.__all__, *(name for name in dir(errors) if isinstance(getattr(errors, name), type)), *_OF_MESSAGES} - {"Any"}
-)
+_ERRORS = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, BaseException)}
+__all__ = sorted({*structs.__all__, *errors.__all__, *_ERRORS, *_OF_MESSAGES})
 
 
 def __getattr__(name: str) -> Any:

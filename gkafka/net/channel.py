@@ -57,6 +57,8 @@ Failures: TypeAlias = list[tuple[OnDone | None, KafkaException | None]]
 
 LONGEST_WAIT_S = 1.0  # a worker wakes up this often to see that it was closed, killed or forked
 SHORTEST_WAIT_S = 0.02
+CONNECTING_GRACE_S = 0.1
+"""So much later than its deadline a request is told by others than the reader that connects."""
 LARGE_ANSWER_BYTES = 1 << 14
 """What is decoded off the hub: it takes about 0.2 us a byte."""
 
@@ -247,14 +249,13 @@ class Channel:
         return not (self._opened or self._ended.is_set())
 
     def look_while_waiting(self, now: float) -> None:
-        """In place of a reader, which it does not have yet: fail the requests whose time is over."""
+        """In place of a reader, or beside one that connects: fail the requests whose time is over."""
+        if self.begun:  # where the connection fails with its last request, that says why: it comes first
+            self._expire_backlog(now - CONNECTING_GRACE_S)
+            return
         self._expire_backlog(now)
         if self._abandoned:
             self._shut(SocketDisconnectedError(f"{self.peer}: it was left unopened by who was done with it", broker=self._about))
-
-    def expire(self, now: float) -> None:
-        """Beside a reader that connects: the same."""
-        self._expire_backlog(now)
 
     def send(
         self, request: Any, on_done: OnDone, *, timeout_s: float, max_version: int | None = None, expects_response: bool = True

@@ -34,8 +34,6 @@ OLDEST_EACH = 4
 """Each fourth place is for who has waited longest, whoever comes meanwhile."""
 LOOK_S = 0.05
 """How often those who wait are looked at."""
-GRACE_S = 0.1
-"""So much later than its deadline a request of a connection that is being opened is told here: what fails with it says why."""
 
 
 class Rank(enum.IntEnum):
@@ -59,8 +57,6 @@ class Opening(Protocol):
     def begin(self) -> None: ...
 
     def look_while_waiting(self, now: float) -> None: ...
-
-    def expire(self, now: float) -> None: ...
 
 
 class Openings:
@@ -142,7 +138,12 @@ class Openings:
         """One of its requests may give up before it is open, or has failed: while a socket connects its reader looks at no other deadline."""
         with self._lock:
             self._watched[opening] = None
-        self._look_after()
+        try:
+            self._look_after()
+        except Exception as exc:  # no thread can be started: its reader tells, when it has connected or given up
+            if self._handler.interrupted(exc):
+                raise
+            log.debug("nobody looks at the deadlines of a connection that is being opened: %s", exc)
 
     def _look_after(self) -> None:
         with self._lock:
@@ -172,13 +173,9 @@ class Openings:
         now = self._handler.monotonic()
         try:
             for opening in waiting:
-                if opening.expires_at > now:
-                    continue
-                if opening.begun:
-                    opening.expire(now - GRACE_S)
-                else:
+                if opening.expires_at <= now:
                     opening.look_while_waiting(now)
-                self._handler.checkpoint()
+                    self._handler.checkpoint()
             self._admit()
         except Exception as exc:  # in the next look the others have their turn
             if self._handler.interrupted(exc):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -300,3 +301,26 @@ def test_a_place_is_held_while_a_function_of_the_users_is_asked(handler: Handler
         assert held == [1]
         one.close()
         assert one.join(5)
+
+
+def test_where_no_worker_can_be_started_a_connection_that_opens_is_watched_by_nobody(
+    openings: Openings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asked for that has queued its request already, and must not hear that it failed."""
+    begun: list[Door] = []
+    (door,) = entered(openings, [Door(begun)])
+
+    def no_thread(*_: Any, **__: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(openings._handler, "spawn_lasting", no_thread)
+        openings.watch(door)
+        assert not openings._is_looked_after
+    door.expires_at = 0.0
+    openings.watch(door)
+    deadline = time.monotonic() + 5
+    while not door.looked_at and time.monotonic() < deadline:
+        openings._handler.sleep(0.01)
+    door.is_opening = False
+    assert door.looked_at == 1
