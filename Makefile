@@ -92,5 +92,5 @@ soak: $(BUILT)  ## what has no end, tried longest: 10,000 random schedules of gr
 
 clean:  ## remove what was built; .venv goes, too
 	rm -rf $(VENV) build dist demo-out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -f gkafka/records/_speed.c gkafka/handlers/_syscalls.c gkafka/*/*.so
+	rm -f gkafka/records/_speed.c gkafka/handlers/_syscalls.c gkafka/handlers/_locks.c gkafka/*/*.so
 	find gkafka tests examples benchmarks pyspark_gkafka -name __pycache__ -prune -exec rm -rf {} +

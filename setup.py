@@ -17,6 +17,7 @@ from setuptools.command.build_ext import build_ext
 MODE = os.environ.get("GKAFKA_BUILD", "")
 RECORDS = "gkafka/records/_speed.pyx"
 SYSCALLS = "gkafka/handlers/_syscalls.pyx"
+LOCKS = "gkafka/handlers/_locks.pyx"
 PARTS = sorted([*glob.glob("gkafka/records/*.pxi"), *glob.glob("gkafka/records/*.h")])
 
 
@@ -32,7 +33,7 @@ def extensions() -> list[Extension]:
         if MODE == "cython":
             raise SystemExit("GKAFKA_BUILD=cython needs Cython: pip install 'Cython>=3'") from None
         return []
-    wanted = [Extension("gkafka.records._speed", [RECORDS], depends=PARTS)]
+    wanted = [Extension("gkafka.records._speed", [RECORDS], depends=PARTS), Extension("gkafka.handlers._locks", [LOCKS])]
     if sys.platform.startswith("linux"):  # where recv() itself keeps time
         wanted.append(Extension("gkafka.handlers._syscalls", [SYSCALLS]))
     made: list[Extension] = cythonize(wanted, language_level=3)

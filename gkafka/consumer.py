@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 EARLIEST, LATEST = -2, -1
 POLICIES = {"earliest": EARLIEST, "latest": LATEST, "none": None}
-TICK_S = 2.0
+TICK_S = 4.0
 EXAMPLE = '{("topic", 0): 5}'
 T = TypeVar("T")
 

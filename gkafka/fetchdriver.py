@@ -37,7 +37,7 @@ __all__ = ["FetchDriver", "Fetching"]
 
 log = logging.getLogger(__name__)
 
-TICK_S = 2.0
+TICK_S = 4.0
 STUCK_S = 5.0
 """A driver that was not heard of for so long was interrupted, and again before it could leave a note of that."""
 BUSY_S = 0.005
@@ -480,7 +480,7 @@ class FetchDriver:
                 self.cluster.metadata.invalidate()
             for tp in asked.partitions:
                 queue = self.queues.get(tp)
-                if queue is not None and queue.reader is None and not queue.batches:
+                if queue is not None and ((position := queue.position).buffered or position.consumed != position.fetch_offset):
                     queue.catch_up()
         if batches or errors:
             self.filled.set()  # who waits with OS threads wakes up when this one sends, and lets go of the interpreter

@@ -36,7 +36,7 @@ __all__ = ["Member", "rebalance_timeout_s"]
 
 log = logging.getLogger(__name__)
 
-TICK_S = 2.0
+TICK_S = 4.0
 TOPICS_S = 10.0
 """How long the leader looks for the partitions of a topic that others subscribed to; what is not known by then is nobody's in this generation."""
 AGAIN_S = 0.5

@@ -50,7 +50,7 @@ __all__ = ["NativeConsumer"]
 
 log = logging.getLogger(__name__)
 
-TICK_S = 2.0
+TICK_S = 4.0
 LOOK_S = 0.02
 """How often it is asked whether records that are there may be handed out again."""
 DEFAULT_BATCH = 1 << 30
@@ -589,7 +589,7 @@ class NativeConsumer:
             return
         if self.may_deliver is not None and not self.may_deliver():
             seconds = min(seconds, LOOK_S)  # what is there already must wait, too
-        elif any(q.is_open for q in list(self._order)):
+        elif self._is_any_open():
             return
         self._handler.check_fork()
         deadline = self._handler.monotonic() + seconds
@@ -597,9 +597,15 @@ class NativeConsumer:
             self._filled.wait(max(0.0, deadline - self._handler.monotonic()))
         self._handler.checkpoint()  # who filled it used this turn of the hub; what the application does now may take as long
 
+    def _is_any_open(self) -> bool:
+        """Is there something that may be handed out? Asked twice by each call that waits: without a call for each of many that are empty."""
+        return any((queue.reader is not None or queue.batches) and queue.is_open for queue in list(self._order))
+
     def _take(self, wanted: int) -> list[Message]:
         """Records of the partition whose turn it is, and of the next ones while there is room and time."""
         taken: list[Message] = []
+        if not self._is_any_open():
+            return taken
         until = self._handler.monotonic() + self._share_of_time
         for _ in range(len(self._order)):
             queue = self._order[0]

@@ -122,6 +122,9 @@ class Stream(abc.ABC):
     def left(self) -> None:  # noqa: B027  # only a call of a thread ends unnoticed
         """The calling worker is in none of these calls: for who was interrupted in one of them, which may not have noticed its end."""
 
+    def look_again(self) -> None:  # noqa: B027  # a thread that waits in the kernel cannot be told
+        """Who waits for bytes gets KafkaTimeoutError now: it is to come back sooner than it meant to."""
+
     @abc.abstractmethod
     def try_send(self, buffers: Sequence[Buffer]) -> int:
         """Hand over what the kernel takes at once: how many bytes, 0 if it takes none. Never waits; one system call on TCP.
@@ -357,10 +360,12 @@ class Handler(abc.ABC):
         source_address: tuple[str, int] | None = None,
         sockopts: Sequence[tuple[int, int, int | bytes]] = (),
         keepalive_idle_s: float | None = None,
+        made: Callable[[Stream], object] | None = None,
     ) -> Stream:
         """A TCP connection to one address, TCP_NODELAY set.
 
-        keepalive_idle_s: silence before TCP keepalive probes, None for none. sockopts: (level, option, value), set before connecting.
+        keepalive_idle_s: silence before TCP keepalive probes, None for none. sockopts: (level, option, value), set before connecting. made: given the
+        stream before it is connected: who closes it ends the wait.
         Raises OSError as the system gave it, KafkaTimeoutError if the deadline passes.
         """
 

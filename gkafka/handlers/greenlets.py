@@ -146,6 +146,7 @@ class GreenletStream(Stream):
         fd = sock.fileno()
         self._watchers = {READ: self._hub.loop.io(fd, READ), WRITE: self._hub.loop.io(fd, WRITE)}
         self._waiting: dict[int, Any] = {}  # READ, WRITE -> Waiter
+        self._looks_again = False
         self._closed = False
 
     def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
@@ -188,6 +189,12 @@ class GreenletStream(Stream):
             else:
                 self.wait(WRITE, deadline, "room to send")
 
+    def look_again(self) -> None:
+        waiter = self._waiting.get(READ)
+        if waiter is not None and self._handler.in_owner():
+            self._looks_again = True
+            self._hub.loop.run_callback(waiter.switch, False)
+
     def wait(self, direction: int, deadline: float | None, what: str) -> None:
         """Until the socket is ready. Raises KafkaTimeoutError, SocketDisconnectedError if it is closed, ForkedClientError in a child."""
         if not self._handler.in_owner():
@@ -208,8 +215,11 @@ class GreenletStream(Stream):
                 check_same_process(self._pid)
                 if ready:
                     return
+                if self._looks_again and direction == READ:
+                    raise KafkaTimeoutError(f"{self.peer}: no {what} until now")
             raise self._closed_here()
         finally:
+            self._looks_again = self._looks_again and direction != READ
             del self._waiting[direction]
             watcher.stop()
 
@@ -439,6 +449,7 @@ class GEventHandler(Handler):
         source_address: tuple[str, int] | None = None,
         sockopts: Sequence[tuple[int, int, int | bytes]] = (),
         keepalive_idle_s: float | None = None,
+        made: Callable[[Stream], object] | None = None,
     ) -> Stream:
         self.start()
         self._must_own("connect")
@@ -448,6 +459,8 @@ class GEventHandler(Handler):
         try:
             connected = sockets.begin_connect(sock, address, source_address, sockopts, keepalive_idle_s)
             stream = GreenletStream(self, sock, peer)
+            if made is not None:
+                made(stream)
             if not connected:
                 stream.wait(WRITE, deadline, "connection")
             sockets.end_connect(sock)

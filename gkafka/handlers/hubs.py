@@ -25,7 +25,7 @@ from gevent.hub import Waiter  # type: ignore[import-untyped]
 from gevent.monkey import get_original  # type: ignore[import-untyped]
 
 from gkafka.exceptions import ForkedClientError
-from gkafka.handlers.mutexes import Mutex, NativeRLock
+from gkafka.handlers.mutexes import Mutex
 from gkafka.handlers.primitives import SLICE_S, forget
 from gkafka.handlers.signals import inside_handler
 
@@ -498,28 +498,28 @@ class GreenletMutex(Mutex):
             return
         me = getcurrent()
         try:
-            held = [mutex for mutex in _mutexes if mutex._holder is me and mutex._is_owned()]
+            held = [mutex for mutex in _mutexes if mutex._holder is me and mutex.is_mine()]
         except RuntimeError:  # another thread makes one: at the next look
             return
         if held:
             held[0]._refuse()
 
     def __enter__(self) -> bool:
-        if self._is_owned():
+        if self.is_mine():
             self._wait_for_holder()
         try:
-            taken = NativeRLock.acquire(self, False) or self._wait()
+            taken = self.take() or self._wait()
             self._holder = getcurrent()
             return taken
         except BaseException:
-            if self._is_owned():
+            if self.is_mine():
                 self.release()
             raise
 
     def _wait_for_holder(self) -> None:
         """It is held in this thread: below this very call, or by a greenlet that a signal handler made switch."""
         hub, until = get_hub_if_exists(), monotonic() + HELD_S
-        while self._is_owned():
+        while self.is_mine():
             if self._holder is getcurrent() or hub is None or getcurrent() is hub or inside_handler() or monotonic() > until:
                 self._refuse()
             Turnstile.of(hub).wait(hub)

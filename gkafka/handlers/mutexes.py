@@ -7,6 +7,8 @@ waits for is below itself and never goes on: instead of for ever, it gets an err
 from __future__ import annotations
 
 import _thread
+import contextlib
+import os
 import sys
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 from gkafka.exceptions import ReentrantCallError
 from gkafka.handlers.signals import inside_handler
 
-__all__ = ["Mutex", "NativeRLock"]
+__all__ = ["Mutex", "OwnedLock"]
 
 if TYPE_CHECKING:
 
@@ -35,8 +37,8 @@ PATIENCE_S = 1.0
 """So long a signal handler waits for another thread's mutex. None is held across a wait: that thread wants one that is held below the handler."""
 
 
-class Mutex(NativeRLock):
-    """See Handler.Mutex. Its holder cannot take it again: that raises ReentrantCallError. So does a signal handler's wait in vain.
+class PythonLock(NativeRLock):
+    """A lock that knows the thread that holds it, which cannot take it again by `with`: that calls _refuse(). Where it is taken, `with` calls _wait().
 
     Giving it back is one step in C, which no signal comes into. Taking it is not: whatever comes between gives it back.
     """
@@ -44,36 +46,62 @@ class Mutex(NativeRLock):
     __slots__ = ()
 
     def __enter__(self) -> bool:
-        if self._is_owned():
+        if self.is_mine():
             self._refuse()
         try:
-            return NativeRLock.acquire(self, False) or self._wait()
+            return self.take() or self._wait()
         except BaseException:
-            if self._is_owned():
+            if self.is_mine():
                 self.release()
             raise
 
+    def take(self, seconds: float = 0.0) -> bool:
+        """Wait so long for it. Not by who holds it."""
+        return NativeRLock.acquire(self, seconds > 0, seconds if seconds > 0 else -1)
+
+    def is_mine(self) -> bool:
+        """Does the calling thread hold it?"""
+        return self._is_owned()
+
+    def _wait(self) -> bool:
+        raise NotImplementedError
+
+    def _refuse(self) -> None:
+        raise NotImplementedError
+
+
+OwnedLock = PythonLock
+if not TYPE_CHECKING and os.environ.get("GKAFKA_IMPL") != "python":
+    with contextlib.suppress(ImportError):
+        from gkafka.handlers._locks import OwnedLock
+
+
+class Mutex(OwnedLock):
+    """See Handler.Mutex. Its holder cannot take it again: that raises ReentrantCallError. So does a signal handler's wait in vain."""
+
+    __slots__ = ()
+
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take it. False if another one, or this very caller, has it and blocking is false."""
-        if self._is_owned():
+        if self.is_mine():
             if blocking:
                 self._refuse()
             return False
         if not blocking or timeout >= 0:
-            return NativeRLock.acquire(self, blocking, timeout)
-        return NativeRLock.acquire(self, False) or self._wait()
+            return self.take(timeout if blocking else 0.0)
+        return self.take() or self._wait()
 
     def _wait(self) -> bool:
-        while not NativeRLock.acquire(self, True, PATIENCE_S):
+        while not self.take(PATIENCE_S):
             if inside_handler():
                 self._refuse()
         return True
 
     def locked(self) -> bool:
         """Does anybody have it?"""
-        if self._is_owned():
+        if self.is_mine():
             return True
-        if not NativeRLock.acquire(self, False):
+        if not self.take():
             return True
         self.release()
         return False

@@ -28,14 +28,31 @@ WaitingFor = Callable[[int, bool], Readiness]
 """(descriptor, for room to write rather than for bytes) -> what waits for that."""
 
 
-class _Kernel:
-    __slots__ = ("_ready",)
+class _Polled:
+    __slots__ = ("_poll",)
 
-    def __init__(self, ready: Callable[[float], bool]) -> None:
-        self._ready = ready
+    def __init__(self, fd: int, write: bool) -> None:
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT if write else select.POLLIN)
+        self._poll = poll.poll
 
     def __call__(self, seconds: float) -> bool:
-        return self._ready(seconds)
+        return bool(self._poll(seconds * 1000))
+
+    def close(self) -> None:
+        pass
+
+
+class _BySelect:
+    """Windows, whose select() takes any descriptor; a failed connect() shows in the third set there."""
+
+    __slots__ = ("_read", "_write")
+
+    def __init__(self, fd: int, write: bool) -> None:
+        self._read, self._write = ([], [fd]) if write else ([fd], [])
+
+    def __call__(self, seconds: float) -> bool:
+        return any(select.select(self._read, self._write, self._read + self._write, seconds))
 
     def close(self) -> None:
         pass
@@ -56,12 +73,7 @@ class _Selected:
 
 def by_kernel(fd: int, write: bool) -> Readiness:
     """poll(), or select() where there is none."""
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(fd, select.POLLOUT if write else select.POLLIN)
-        return _Kernel(lambda seconds: bool(poll.poll(seconds * 1000)))
-    # Windows, whose select() takes any descriptor; a failed connect() shows in the third set there.
-    return _Kernel(lambda seconds: any(select.select([] if write else [fd], [fd] if write else [], [fd], seconds)))
+    return _Polled(fd, write) if hasattr(select, "poll") else _BySelect(fd, write)
 
 
 def by_selector(make: Callable[[], BaseSelector]) -> WaitingFor:

@@ -179,6 +179,23 @@ class ThreadStream(Stream):
         self._awaited: Readiness | None = None
         self._writable: Readiness | None = None
 
+    def end_connect(self, deadline: float | None, connected: bool) -> None:
+        """Wait until the socket is connected, or refused. Raises what stream's calls raise; OSError as the system gave it."""
+        self._enter()
+        try:
+            if not connected:
+                self._writable = self._waiting_for(self._fd, True)
+                self._wait(self._writable, deadline, "connection")
+            sockets.end_connect(self._sock)
+        except (SocketDisconnectedError, KafkaTimeoutError):
+            raise
+        except OSError as exc:
+            if self._closing:
+                raise self._closed_here() from exc
+            raise
+        finally:
+            self._leave()
+
     def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
         self._enter()
         try:
@@ -503,27 +520,21 @@ class ThreadingHandler(Handler):
         source_address: tuple[str, int] | None = None,
         sockopts: Sequence[tuple[int, int, int | bytes]] = (),
         keepalive_idle_s: float | None = None,
+        made: Callable[[Stream], object] | None = None,
     ) -> Stream:
         self.start()
-        peer = sockets.peer_name(address)
         sock = socket.socket(address[0], socket.SOCK_STREAM)
+        stream: ThreadStream | None = None
         try:
-            if not sockets.begin_connect(sock, address, source_address, sockopts, keepalive_idle_s):
-                self._wait_connected(sock, deadline, peer)
-            sockets.end_connect(sock)
-            return ThreadStream(sock, peer, self._selected)
+            connected = sockets.begin_connect(sock, address, source_address, sockopts, keepalive_idle_s)
+            stream = ThreadStream(sock, sockets.peer_name(address), self._selected)
+            if made is not None:
+                made(stream)
+            stream.end_connect(deadline, connected)
+            return stream
         except BaseException:
-            sock.close()
+            (stream or sock).close()
             raise
-
-    def _wait_connected(self, sock: socket.socket, deadline: float | None, peer: str) -> None:
-        with contextlib.closing((self._selected or by_kernel)(sock.fileno(), True)) as ready:
-            while True:
-                left = SLICE_S if deadline is None else deadline - self.monotonic()
-                if ready(min(SLICE_S, max(0.0, left))):
-                    return
-                if deadline is not None and left <= SLICE_S:
-                    raise KafkaTimeoutError(f"{peer}: not connected by the deadline")
 
     # life
     def start(self) -> None:

@@ -56,6 +56,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Failures: TypeAlias = list[tuple[OnDone | None, KafkaException | None]]
 
 LONGEST_WAIT_S = 1.0  # a worker wakes up this often to see that it was closed, killed or forked
+LONGEST_GREENLET_WAIT_S = (
+    2.0  # which can be told to look sooner, and where nothing but a fork, or a client that was dropped, goes unnoticed
+)
 SHORTEST_WAIT_S = 0.02
 CONNECTING_GRACE_S = 0.1
 """So much later than its deadline a request is told by others than the reader that connects."""
@@ -188,7 +191,8 @@ class Channel:
         self._sends = False  # opened, and not waiting for a re-authentication
         self._closed = False
         self._end: End | None = None
-        self._wait_s = min(LONGEST_WAIT_S, config.socket_timeout_ms / 2000)  # a deadline is seen before it is over, and then waited for
+        longest = LONGEST_GREENLET_WAIT_S if handler.cooperative else LONGEST_WAIT_S
+        self._wait_s = min(longest, config.socket_timeout_ms / 2000)  # a deadline is seen before it is over, and then waited for
 
     def _who_is_it(self, credentials: Credentials | None) -> tuple[Authenticator | None, Session | None]:
         if credentials is None:
@@ -277,6 +281,8 @@ class Channel:
                     self.last_used = now
                     if timeout_s < self._wait_s * 2:
                         self._wait_s = max(SHORTEST_WAIT_S, timeout_s / 2)
+                        if self._opened and self._stream is not None:
+                            self._stream.look_again()
                     if self._closed:
                         self._outbox.put(Out([], on_done, self._closed_before()))
                     elif self._sends and not self._is_full(behind=self._backlog):
@@ -806,13 +812,9 @@ class Channel:
 
     def _connect(self) -> bool:
         """Connect and negotiate. False: the peer hung up, and there is something else to ask it on a new connection."""
-        stream = open_stream(self._handler, self.host, self.port, deadline=self._connect_deadline(), config=self._config)
-        with self._lock:
-            if not self._closed:
-                self._stream = stream
-        if self._stream is not stream:
-            stream.close()
-            raise self._closed_error()
+        deadline = self._connect_deadline()
+        stream = open_stream(self._handler, self.host, self.port, deadline=deadline, config=self._config, made=self._hold_stream)
+        self._hold_stream(stream)
         self._frames = FrameReader(self._receive, self._connection.frame_size, self._buffers, self._receive_bytes, self._receive_frame)
         try:
             self._negotiate(stream)
@@ -831,6 +833,15 @@ class Channel:
             self._name_the_questions(exc)
             raise
         return True
+
+    def _hold_stream(self, stream: Stream) -> None:
+        """From here on who closes the channel closes the stream, which ends every wait for it. Raises if that has come before."""
+        with self._lock:
+            if not self._closed:
+                self._stream = stream
+        if self._stream is not stream:
+            stream.close()
+            raise self._closed_error()
 
     def _authenticate(self, stream: Stream) -> None:
         """If the client has to say who it is: then the channel is open when the broker has accepted that."""

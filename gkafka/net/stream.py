@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gkafka.config import ClientConfig
 from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError
 from gkafka.handlers.base import Address, Handler, Stream
@@ -14,11 +16,13 @@ class _Unanswered(KafkaTimeoutError):
     """The connection is open, and nothing, or not all, came of the TLS handshake."""
 
 
-def open_stream(handler: Handler, host: str, port: int, *, deadline: float, config: ClientConfig) -> Stream:
+def open_stream(
+    handler: Handler, host: str, port: int, *, deadline: float, config: ClientConfig, made: Callable[[Stream], object] | None = None
+) -> Stream:
     """Connect to the first address of a host that answers; with security_protocol SSL or SASL_SSL, the handshake included.
 
     With proxy_url it is the proxy's addresses that are tried, and the proxy finds the host. Each address gets an equal share of the time
-    that is left. Raises ConnectionFailedError naming every address that was tried and why it failed; its subclasses TlsError and ProxyError,
+    that is left. made: given each TCP stream before it is connected, to close it if nobody wants it any more. Raises ConnectionFailedError naming every address that was tried and why it failed; its subclasses TlsError and ProxyError,
     without trying further addresses, if the peer's certificate, TLS itself or the proxy is at fault.
     """
     if config.uses_tls:
@@ -33,7 +37,7 @@ def open_stream(handler: Handler, host: str, port: int, *, deadline: float, conf
     for index, address in enumerate(addresses):
         now = handler.monotonic()
         try:
-            return _connect(handler, host, port, address, now + (deadline - now) / (len(addresses) - index), config, proxy)
+            return _connect(handler, host, port, address, now + (deadline - now) / (len(addresses) - index), config, proxy, made)
         except (KafkaTimeoutError, SocketDisconnectedError, OSError) as exc:
             if isinstance(exc, ConnectionFailedError) and not exc.retriable:
                 raise
@@ -59,7 +63,14 @@ def _resolve_proxy(handler: Handler, proxy: Proxy, host: str, port: int, deadlin
 
 
 def _connect(
-    handler: Handler, host: str, port: int, address: Address, deadline: float, config: ClientConfig, proxy: Proxy | None
+    handler: Handler,
+    host: str,
+    port: int,
+    address: Address,
+    deadline: float,
+    config: ClientConfig,
+    proxy: Proxy | None,
+    made: Callable[[Stream], object] | None,
 ) -> Stream:
     stream = handler.create_connection(
         address,
@@ -67,6 +78,7 @@ def _connect(
         source_address=config.source_address,
         sockopts=config.socket_options,
         keepalive_idle_s=config.keepalive_idle_s if config.keepalive else None,
+        made=made,
     )
     if proxy is not None:
         _tunnel(stream, proxy, host, port, deadline)

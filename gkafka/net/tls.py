@@ -172,6 +172,9 @@ class TlsStream(Stream):
             has_some = self._tls.pending() or self._incoming.pending
         return bool(has_some) or self._stream.wait_readable(deadline)
 
+    def look_again(self) -> None:
+        self._stream.look_again()
+
     def left(self) -> None:
         self._stream.left()
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import gevent
 import pytest
 
 from gkafka.exceptions import ReentrantCallError
-from gkafka.handlers import GEventHandler, Handler, ThreadingHandler, hubs
+from gkafka.handlers import GEventHandler, Handler, ThreadingHandler, hubs, mutexes
 
 LIMIT_S = 10.0
 
@@ -135,3 +137,134 @@ def test_waiting_costs_no_more_for_the_mutexes_that_there_are(monkeypatch: pytes
     monkeypatch.setattr(hubs, "_mutexes", Watched(looked))
     GEventHandler().sleep(0.001)
     assert not looked
+
+
+class Plain:
+    """What a lock's user gives it."""
+
+    __slots__ = ()
+
+    def _wait(self) -> bool:
+        return False
+
+    def _refuse(self) -> None:
+        raise ReentrantCallError("mine")
+
+
+@pytest.fixture(params=["python", "compiled"])
+def lock(request: pytest.FixtureRequest) -> Any:
+    """Of either implementation: both must do the same."""
+    if request.param == "python":
+        kind = mutexes.PythonLock
+    else:
+        kind = pytest.importorskip("gkafka.handlers._locks", reason="gkafka is not compiled here").OwnedLock
+    return type("Lock", (Plain, kind), {})()
+
+
+def test_an_owned_lock_is_taken_once_and_given_back_by_its_holder(lock: Any) -> None:
+    assert not lock.is_mine()
+    with lock as taken:
+        assert taken is True
+        assert lock.is_mine()
+        with pytest.raises(ReentrantCallError, match="mine"), lock:
+            pass
+        assert lock.is_mine()
+    assert not lock.is_mine()
+    with pytest.raises(RuntimeError):
+        lock.release()
+    assert lock.take()
+    lock.release()
+
+
+def test_an_owned_lock_is_given_back_when_its_block_raises(lock: Any) -> None:
+    with pytest.raises(KeyError), lock:
+        raise KeyError
+    assert not lock.is_mine()
+    assert lock.take()
+
+
+def test_an_owned_lock_of_another_thread_is_waited_for_as_long_as_said(lock: Any) -> None:
+    held, leave = threading.Event(), threading.Event()
+
+    def holder() -> None:
+        with lock:
+            held.set()
+            leave.wait(LIMIT_S)
+
+    thread = threading.Thread(target=holder)
+    thread.start()
+    assert held.wait(LIMIT_S)
+    assert not lock.is_mine()
+    with pytest.raises(RuntimeError):
+        lock.release()  # it is the other's
+    assert not lock.take()
+    began = time.monotonic()
+    assert not lock.take(0.05)
+    assert 0.04 <= time.monotonic() - began < LIMIT_S
+    with lock as taken:
+        assert taken is False, "_wait() says what `with` gets"
+        lock_was_free = lock.is_mine()
+        leave.set()
+        assert lock.take(LIMIT_S)
+    assert not lock_was_free
+    thread.join(LIMIT_S)
+
+
+def test_a_signal_ends_the_wait_for_an_owned_lock_if_its_handler_raises_and_else_does_not(lock: Any) -> None:
+    held, calls = threading.Event(), []
+
+    def holder() -> None:
+        with lock:
+            held.set()
+            time.sleep(0.6)
+
+    def on_signal(*_: object) -> None:
+        calls.append(None)
+        if len(calls) == 2:
+            raise InterruptedError
+
+    thread = threading.Thread(target=holder)
+    before = signal.signal(signal.SIGALRM, on_signal)
+    thread.start()
+    try:
+        assert held.wait(LIMIT_S)
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+        with pytest.raises(InterruptedError):
+            lock.take(LIMIT_S)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert not lock.is_mine()
+        assert len(calls) == 2, "the first, whose handler raised nothing, did not end the wait"
+        assert lock.take(LIMIT_S)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    thread.join(LIMIT_S)
+
+
+def test_an_owned_lock_may_be_dropped_while_it_is_taken_and_referred_to_weakly(lock: Any) -> None:
+    kind, ref = type(lock), weakref.ref(lock)
+    made = kind()
+    assert made.take()
+    del made
+    assert ref() is lock
+
+
+def test_one_thread_at_a_time_has_an_owned_lock(lock: Any) -> None:
+    kind = type("Waiting", (type(lock),), {"_wait": lambda self: self.take(LIMIT_S)})
+    shared, counts = kind(), [0]
+
+    def adds() -> None:
+        for _ in range(3000):
+            with shared as taken:
+                assert taken
+                seen = counts[0]
+                if not seen % 64:
+                    time.sleep(0)
+                counts[0] = seen + 1
+
+    threads = [threading.Thread(target=adds) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT_S)
+    assert counts == [12_000]

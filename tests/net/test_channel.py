@@ -854,7 +854,24 @@ def test_a_reader_looks_around_before_a_requests_time_is_over(handler: Handler, 
         made.wait_open(handler.monotonic() + 5)
         made.request(metadata(), timeout_s=timeout_ms / 1000).result(5)
         made.close()
+    if handler.cooperative and timeout_ms == 30_000:
+        seconds = 2.0
     assert set(asked[1:]) == {seconds}
+
+
+def test_a_reader_that_sleeps_for_long_is_told_of_a_request_with_less_time(handler: Handler) -> None:
+    """With greenlets; a thread in the kernel looks each second."""
+    with MockCluster(topics={"t": 1}) as cluster:
+        made = channel(handler, cluster, socket_timeout_ms=30_000)
+        made.wait_open(handler.monotonic() + 5)
+        made.request(metadata(), timeout_s=30).result(5)
+        handler.sleep(2.05 - handler.monotonic() % 2.0)  # it has just looked, and sleeps
+        cluster.on("Metadata", Delay(5.0))
+        began = handler.monotonic()
+        with pytest.raises(KafkaTimeoutError):
+            made.request(metadata(), timeout_s=0.3).result(5)
+        assert handler.monotonic() - began < (0.8 if handler.cooperative else 1.6)
+        made.close()
 
 
 @contextlib.contextmanager

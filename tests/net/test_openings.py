@@ -17,6 +17,7 @@ from gkafka.net.channel import Channel
 from gkafka.net.openings import AT_ONCE, KEPT, Openings, Rank
 from gkafka.testing import MockCluster, Sasl
 from gkafka.wire.metadata import MetadataRequest
+from tests.net.servers import black_hole
 
 FREE = AT_ONCE - KEPT
 
@@ -324,3 +325,43 @@ def test_where_no_worker_can_be_started_a_connection_that_opens_is_watched_by_no
         openings._handler.sleep(0.01)
     door.is_opening = False
     assert door.looked_at == 1
+
+
+def on_its_way(handler: Handler, port: int, **options: Any) -> Channel:
+    """A channel whose worker waits for a peer that does not answer."""
+    channel = Channel(handler, "127.0.0.1", port, ClientConfig(connect_timeout_ms=20_000, **options))
+    channel.start()
+    end = handler.monotonic() + 5
+    while channel._stream is None and handler.monotonic() < end:
+        handler.sleep(0.005)
+    handler.sleep(0.05)
+    assert channel.is_opening
+    return channel
+
+
+def test_who_closes_a_connection_that_opens_ends_its_worker_at_once(handler: Handler) -> None:
+    """While TCP connects, and while TLS is not answered: not when connect_timeout_ms is over."""
+    with black_hole() as hole, socket.create_server(("127.0.0.1", 0)) as silent:
+        for channel in (on_its_way(handler, hole), on_its_way(handler, silent.getsockname()[1], security_protocol="SSL")):
+            errors: list[Any] = []
+            channel.send(MetadataRequest(), lambda _, error, errors=errors: errors.append(error), timeout_s=15.0)
+            began = handler.monotonic()
+            channel.close()
+            assert channel.join(5.0)
+            assert handler.monotonic() - began < 2.0
+            (error,) = errors
+            assert isinstance(error, SocketDisconnectedError)
+            assert "closed by the client" in str(error)
+            assert channel._stream is not None
+            assert channel._stream.closed
+
+
+def test_a_connection_that_was_closed_before_it_connects_connects_to_nobody(handler: Handler) -> None:
+    """The channel may be closed between two addresses of its host."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        channel = Channel(handler, "127.0.0.1", server.getsockname()[1], ClientConfig())
+        channel._closed = True
+        with pytest.raises((SocketDisconnectedError, ConnectionFailedError)):
+            channel._hold_stream(handler.create_connection((socket.AF_INET, server.getsockname()), handler.monotonic() + 5))
+        assert channel._stream is None

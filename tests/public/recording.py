@@ -280,6 +280,9 @@ class RecordingStream(Stream):
         self._recorder.waiting("Stream.wait_readable")
         return self._inner.wait_readable(deadline)
 
+    def look_again(self) -> None:
+        self._inner.look_again()
+
     def left(self) -> None:
         self._inner.left()
 
