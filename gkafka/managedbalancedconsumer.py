@@ -77,6 +77,7 @@ class ManagedBalancedConsumer(Balancing):
     ) -> None:
         check_keywords(ManagedBalancedConsumer, options, ConsumerConfig, beside=["managed", *OF_THE_GROUP])
         self._member: Member | None = None
+        self._leaving: Member | None = None  # stop() was called by its callback, and had to return before it was gone
         self._generation, self._member_id = -1, ""
         self._revoking = self._has_share = False
         self._left_in = -1
@@ -166,9 +167,14 @@ class ManagedBalancedConsumer(Balancing):
         self._changed.set()
         if member is not None:
             member.leave("the consumer is stopped", self._patience(STOP_S))
-            if not member.in_callback:  # else it is stopped when what it has is revoked
+            if member.in_callback:  # it is stopped when what it has is revoked
+                self._leaving = member
+            else:
                 self._lose()
             self._generation, self._member_id = -1, ""
+        elif self._leaving is not None and not self._leaving.in_callback:
+            leaving, self._leaving = self._leaving, None
+            leaving.leave("the consumer is stopped", self._patience(STOP_S))
 
     def __del__(self) -> None:
         super().__del__()

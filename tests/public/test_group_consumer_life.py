@@ -224,6 +224,25 @@ def test_a_client_that_closes_waits_for_a_consumer_that_its_listener_stopped(clu
     assert is_alone(cluster)
 
 
+def test_a_client_that_closes_waits_for_a_managed_consumer_that_its_callback_stopped(
+    cluster: MockCluster, connect: Connect, run: Runner
+) -> None:
+    client = connect(cluster)
+    stopped: list[Any] = []
+
+    def on_rebalance(consumer: Any, before: Any, after: Any) -> None:
+        consumer.stop()
+        stopped.append(consumer)
+        run.sleep(0.3)
+
+    made: Any = client.topics["t"].get_balanced_consumer("g", managed=True, post_rebalance_callback=on_rebalance, auto_start=False)
+    run.aside(made.start)
+    run.until(lambda: stopped)
+    client.close(5)
+    assert len(cluster.requests("LeaveGroup")) == 1
+    assert is_alone(cluster)
+
+
 def test_a_good_bye_that_is_never_heard_does_not_outlive_the_client(cluster: MockCluster, connect: Connect, run: Runner) -> None:
     client = connect(cluster)
     cluster.on("LeaveGroup", Close(before=True), times=None)
