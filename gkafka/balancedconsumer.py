@@ -174,6 +174,7 @@ class BalancedConsumer(Balancing):
                 on_state=partial(_tell_state, weakref.ref(self)),
             )
             self._registry.prepare()
+            self._is_starting()
             self._running, self._stale, self._session = True, True, None
             self._beat()
         except BaseException:
@@ -358,6 +359,7 @@ class BalancedConsumer(Balancing):
         """Others still own a part of this member's share: it is tried again after the pause, and when they give it back."""
         self._awaited = owned
         if not owned:
+            self._has_started()
             self._tries = 0
             return
         self._try_at = self._handler.monotonic() + self._rebalance_backoff_s

@@ -88,13 +88,15 @@ class Balancing(abc.ABC):
         self._timeout_ms = check_seconds("consumer_timeout_ms", consumer_timeout_ms, low=-1)
         self._rebalance_max_retries = check_count("rebalance_max_retries", rebalance_max_retries, low=0)
         self._rebalance_backoff_s = check_seconds("rebalance_backoff_ms", rebalance_backoff_ms) / 1000
-        self._reset_on_start = check_flag("reset_offset_on_start", reset_offset_on_start)
+        self._resets_on_start = check_flag("reset_offset_on_start", reset_offset_on_start)
+        self._reset_on_start = False  # start() has come, and the share that it leads to not yet
         self._callback = post_rebalance_callback
         self._membership_protocol: GroupMembershipProtocol = check_protocol(
             RangeProtocol if membership_protocol is None else membership_protocol
         )
         self._keywords = {**keywords, "auto_commit_enable": auto_commit_enable}
         self._consumer: SimpleConsumer | None = None
+        self._held_before: dict[int, int] = {}  # what held_offsets was before the rebalance, for the callback
         self._left_at: dict[int, int] = {}  # partition -> next offset, of partitions that are still this member's and not consumed now
         self._awaited: set[int] = set()  # of its share, what another member still has
         self._error: BaseException | None = None
@@ -105,6 +107,7 @@ class Balancing(abc.ABC):
         self._changed = self._handler.Event()
         cluster.sleepers.add(self._changed)
         self._end_by: float | None = None  # when close() must be done
+        self._reset_on_start = self._resets_on_start
         self._make_consumer(None).stop()  # refuses keywords that cannot be, before anybody hears of this member
         if not auto_commit_enable:
             self._keywords.pop("auto_commit_interval_ms")  # that it has nothing to do was told now, and not at each rebalance
@@ -142,8 +145,12 @@ class Balancing(abc.ABC):
         if self._running:
             if not self._may_deliver():
                 reports = not_ours(reports, standing)
+            known = self._topic.partitions
             for p in self._share():
-                reports.setdefault(TopicPartition(self._topic.name, p), not_started(error or "a rebalance is under way"))
+                why = error or (
+                    "a rebalance is under way" if p in known else "the topic has no such partition yet, as far as its brokers have told"
+                )
+                reports.setdefault(TopicPartition(self._topic.name, p), not_started(why))
             for p in self._awaited.copy():
                 text = f"it is in this member's share, and another member of group {self._group!r} still owns it; it is tried again"
                 reports[TopicPartition(self._topic.name, p)] = PartitionReport(Reason.NOT_OURS, text)
@@ -202,7 +209,6 @@ class Balancing(abc.ABC):
         What stays its own goes on where it stands; for the others, what is committed counts. Raises what stands in the way of a start; then
         nothing is consumed.
         """
-        before = self.held_offsets
         self._left_at = self._stop_inside()  # also if change() fails: the next try goes on from there
         mine = set(change())
         self._left_at = {p: offset for p, offset in self._left_at.items() if p in mine}
@@ -216,17 +222,26 @@ class Balancing(abc.ABC):
             consumer._resume_at = self._left_at
             if start:
                 consumer.start()
-            self._reset_on_start = False  # documented: on start, not at each rebalance
             self._left_at = {}
             self._consumer = consumer
+        before, self._held_before = self._held_before, {}
         self._call_back(before)
         self._changed.set()
+
+    def _is_starting(self) -> None:
+        """What start() begins with: whatever was before the last stop() counts no more."""
+        self._reset_on_start, self._held_before = self._resets_on_start, {}
+
+    def _has_started(self) -> None:
+        """This member has the share that its start led to, be it empty. Documented: reset_offset_on_start is for that one, not for later rebalances."""
+        self._reset_on_start = False
 
     def _stop_inside(self) -> dict[int, int]:
         """End the consumer inside; what it consumed is committed, if that is its business. Returns where it stood: the next offsets."""
         consumer, self._consumer = self._consumer, None
         if consumer is None:
             return self._left_at
+        self._held_before = consumer.held_offsets
         engine = consumer._engine
         consumer._stop(None if self._end_by is None else self._patience(float("inf")))
         # What the application still commits: the next owner's commits would be taken back by it, and with ZooKeeper no broker knows better.

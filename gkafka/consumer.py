@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 EARLIEST, LATEST = -2, -1
 POLICIES = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 TICK_S = 4.0
+AGAIN_S = 1.0
+"""How soon partitions are tried again that could not begin."""
 EXAMPLE = '{("topic", 0): 5}'
 T = TypeVar("T")
 
@@ -168,9 +170,12 @@ class Consumer:
                 subscription=self._subscription,
                 policy=self._policy,
                 on_problem=_told(weakref.ref(self)),
+                keeper=self._wake,
             )
             self._start_keeper()
             return
+        subscription = self._subscription
+        self._engine.come_back_when(lambda: subscription.is_behind)  # with it, and not by this consumer, which it would keep
         self._follow(self._policy)
 
     def _follow(self, start: int | None = EARLIEST) -> None:
@@ -261,8 +266,9 @@ class Consumer:
             self._check_placed()
             now = self._handler.monotonic()
             left_ms = max(0.0, (deadline - now) * 1000)
-            # In steps, so that partitions that come into being are noticed.
-            taken = take(wanted, self._progress.patience_ms(min(left_ms, self._slice_ms), now))
+            # In steps, so that topics that come into being are looked for.
+            slice_ms = self._slice_ms if self._share is not None else min(self._slice_ms, self._subscription.patience_s() * 1000)
+            taken = take(wanted, self._progress.patience_ms(min(left_ms, slice_ms), now))
             if taken:
                 return taken
             now = self._handler.monotonic()
@@ -570,8 +576,9 @@ def _keep_house(me: weakref.ref[Consumer], due: float) -> None:
             if not consumer.closed:
                 log.error("group %s: %s", consumer._group, exc)
                 consumer._engine.tell(exc)
+        wake.clear()
+        looks_again = consumer._share is not None and consumer._share.has_unplaced  # what is stuck from here on wakes it
         del consumer
         # In steps: a consumer that was dropped without stop() is noticed. Whoever hears of fresh metadata wakes it, too.
-        wake.clear()
         now = handler.monotonic()
-        wake.wait(max(0.001, min(due, handler.looks_at(now, TICK_S)) - now))
+        wake.wait(max(0.001, min(due, now + AGAIN_S if looks_again else handler.looks_at(now, TICK_S)) - now))

@@ -174,7 +174,8 @@ class Deserializers:
         if self._producer is None:
             from gkafka.nativeproducer import NativeProducer
 
-            self._producer = NativeProducer(self._cluster, build(ProducerConfig, {"acks": "all", "linger_ms": 0}, where="dead_letter"))
+            options = {"acks": "all", "linger_ms": 0, "max_block_ms": self._cluster.config.api_timeout_ms}
+            self._producer = NativeProducer(self._cluster, build(ProducerConfig, options, where="dead_letter"))
         headers = [*message.headers, *_where(message, error)]
         timestamp = message.timestamp if message.timestamp >= 0 else None
         return self._producer.produce(self._dead_letter, message.value, message.key, timestamp=timestamp, headers=headers)

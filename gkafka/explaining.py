@@ -20,6 +20,8 @@ __all__ = ["Explanation", "PartitionReport", "Watchdog", "explain", "not_ours", 
 
 log = logging.getLogger(__name__)
 
+SOONEST_LOOK_S = 0.05
+
 
 class PartitionReport(NamedTuple):
     """Why a partition is, or is not, being delivered.
@@ -137,8 +139,13 @@ class Watchdog:
         self._told: set[TopicPartition] = set()
         self.warnings = 0
 
+    @property
+    def look_every_s(self) -> float:
+        """How often to look, so that it is told not much later than that."""
+        return max(SOONEST_LOOK_S, self._stall_s / 8)
+
     def look(self, driver: FetchDriver, now: float) -> None:
-        """Called about once a second. now: monotonic seconds."""
+        """Called at least every look_every_s. now: monotonic seconds."""
         still: list[TopicPartition] = []
         with driver.lock:
             since: dict[TopicPartition, tuple[int, float]] = {}

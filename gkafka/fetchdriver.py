@@ -138,6 +138,7 @@ class FetchDriver:
         self.fetches = 0
         self.may_deliver: Callable[[], bool] | None = None  # see NativeConsumer.ask_before_delivery
         self.watchdog = Watchdog(config.stall_warning_ms / 1000) if config.stall_warning_ms else None
+        self._looks_every_s = TICK_S if self.watchdog is None else min(TICK_S, self.watchdog.look_every_s)
         self._watch_at = 0.0
         self.shares = [self._make_share(i, reset_policy) for i in range(config.num_consumer_fetchers)]
 
@@ -268,7 +269,7 @@ class FetchDriver:
         """Has a partition stood still? By whichever worker comes first, at each of its looks."""
         now = self._handler.monotonic()
         if self.watchdog is not None and now >= self._watch_at:
-            self._watch_at = now + TICK_S / 2
+            self._watch_at = now + self._looks_every_s / 2
             self.watchdog.look(self, now)
 
     def read_for(self, deadline: float) -> bool:
@@ -571,7 +572,7 @@ def _work(me: weakref.ref[FetchDriver], share: Fetching, cluster: Cluster) -> No
             driver.mend(share)
         deadline = driver._drive(share, share)
         now = handler.monotonic()
-        share.sleeps_until = min(deadline, handler.looks_at(now, TICK_S))
+        share.sleeps_until = min(deadline, handler.looks_at(now, driver._looks_every_s))
         driver.watch()
         del driver
         share.wake.wait(max(0.001, share.sleeps_until - now))

@@ -124,7 +124,10 @@ class ManagedBalancedConsumer(Balancing):
 
     # -- life ----------------------------------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Join the group; returns when this member has its share, or after rebalance_max_retries pauses: joining goes on then."""
+        """Join the group; returns when this member has its share, or after rebalance_max_retries pauses: joining goes on then.
+
+        In the callback of a rebalance, after stop(), it returns at once.
+        """
         self._handler.check_fork()
         if self._running:
             return
@@ -137,6 +140,7 @@ class ManagedBalancedConsumer(Balancing):
             heartbeat_interval_s=self._heartbeat_s,
             max_poll_interval_s=float("inf"),
         )
+        self._is_starting()
         self._running, self._waiting_since, self._has_share = True, self._handler.monotonic(), False
         member = self._member = Member(
             self._cluster,
@@ -147,6 +151,8 @@ class ManagedBalancedConsumer(Balancing):
             max_pause_s=min(max(0.1, self._rebalance_backoff_s), SESSION_S / 10),  # heartbeats pause no longer, too
         )
         member.polled()
+        if self._leaving is not None and self._leaving.in_callback:
+            return  # started anew by its own callback: it can be a member again only when that has returned
         member.wait_for(lambda: self._has_share or self._error is not None or member.error is not None, self._patience_s())
         if member.error is not None:
             self._running = False
@@ -189,6 +195,8 @@ class ManagedBalancedConsumer(Balancing):
                 self._left_at = {}  # there was a generation without this member: others may have gone on from there
             self._generation, self._member_id = generation, member_id
             self._begin([tp.partition for tp in tell.partitions])
+            if self._consumer is not None or not tell.partitions:
+                self._has_started()
             self._has_share = True
         elif tell.change is Change.REVOKED:
             self._revoking = True

@@ -344,6 +344,8 @@ class Member:
                 raise
             log.exception("group %r: a job of its callbacks' worker failed", self._group.options.group)
             self._on_problem(exc)
+            if not isinstance(job, Tell):
+                self._handler.sleep(AGAIN_S)  # it is still to be done, and may fail again
         self._wake.set()
 
     def _tell(self, tell: Tell) -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from gkafka.checks import check_name
 from gkafka.exceptions import ConfigurationError
 from gkafka.partition import Partition
 
@@ -84,6 +85,7 @@ def check_protocol(protocol: Any) -> GroupMembershipProtocol:
             f"membership_protocol={protocol!r}: must be RangeProtocol, RoundRobinProtocol, or a GroupMembershipProtocol of bytes, bytes, metadata and"
             " a callable"
         )
+    check_name("membership_protocol: protocol_name", name)
     return GroupMembershipProtocol(kind, name, metadata, decide)
 
 

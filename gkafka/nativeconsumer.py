@@ -106,6 +106,7 @@ class NativeConsumer:
         self._offsets = GroupOffsets(cluster, group)
         self._committed: dict[TopicPartition, tuple[Position | None, int, int]] = {}  # the last offset, with the position then and its term
         self.may_deliver: Callable[[], bool] | None = None
+        self.comes_back: Callable[[], bool] | None = None
         # What whoever consumes must hear of first: while there is any, consume calls return at once, without a record.
         self.troubles: deque[BaseException] = deque(maxlen=MOST_TROUBLES)
         self.at_work: dict[object, Work] = {}  # by call: deserializers have it first
@@ -131,6 +132,11 @@ class NativeConsumer:
     def ask_before_delivery(self, may_deliver: Callable[[], bool] | None) -> None:
         """may_deliver(): are the partitions, for sure, this consumer's? Asked before records are handed out. None: there is nobody else."""
         self.may_deliver = self._driver.may_deliver = may_deliver
+
+    def come_back_when(self, comes_back: Callable[[], bool]) -> None:
+        """Whoever waits in a call returns without a record when comes_back(): asked when new metadata have come, or somebody else has woken it."""
+        self.comes_back = comes_back
+        self._driver.cluster.sleepers.add(self._filled)
 
     # -- what to read --------------------------------------------------------------------------------------------------------
     def assign(
@@ -556,6 +562,8 @@ class NativeConsumer:
                 return []
             self._wait_filled(min(deadline, self._handler.looks_at(now, TICK_S)) - now)
             self._check_running()
+            if self.comes_back is not None and self.comes_back():
+                return []
 
     def _take_back(self, handed_out: list[Stood]) -> None:
         """What a call took that was interrupted, the next one gets: with what others took since, twice rather than never."""

@@ -68,7 +68,7 @@ Stood = dict[TopicPartition, tuple[int, int]]
 
 
 class Share:
-    """One member. consumer: whom listeners are given; held weakly, its end is the member's.
+    """One member. consumer: whom listeners are given; held weakly, its end is the member's. keeper: set when look_after() is to be called soon.
 
     terms: the partitions that it consumes, each with its term in the group.
     """
@@ -85,10 +85,12 @@ class Share:
         subscription: Subscription,
         policy: int | None,
         on_problem: Callable[[BaseException], None],
+        keeper: Any,
     ) -> None:
         self._consumer = weakref.ref(consumer)
         self._cluster, self._config, self._engine, self._progress, self._handler = cluster, config, engine, progress, cluster.handler
         self._group, self._subscription, self._policy, self._on_problem = group, subscription, policy, on_problem
+        self._keeper = keeper
         self._commits = config.auto_commit is not False
         self._lock = self._handler.Mutex()
         self.terms: dict[TopicPartition, int] = {}
@@ -223,6 +225,11 @@ class Share:
         member = getattr(self, "_member", None)
         if member is not None:
             member.abandon()
+
+    @property
+    def has_unplaced(self) -> bool:
+        """Are there partitions that could not begin yet?"""
+        return bool(self._unplaced)
 
     # -- called now and then, by the consumer's own worker --------------------------------------------------------------------------
     def look_after(self) -> None:
@@ -437,6 +444,8 @@ class Share:
             stuck = [tp for tp in partitions if tp in self._unplaced]
             news = [tp for tp in stuck if type(self._unplaced[tp]) is not type(trouble)]
             self._unplaced.update(dict.fromkeys(stuck, trouble))
+        if stuck:
+            self._keeper.set()
         if news:  # it is looked at again and again
             log.warning("group %r: %d partitions cannot be consumed yet: %s", self._group, len(news), trouble)
 
@@ -556,6 +565,9 @@ def check_group_options(config: NativeConsumerConfig, *, group: str | None, shar
             raise ConfigurationError(
                 f"assignors: {one!r} must be one of {', '.join(ASSIGNORS)}, or an object with what gkafka.core.assignors.Assignor has"
             )
+        if not isinstance(one, str) and not isinstance(one.name, str):
+            raise ConfigurationError(f"assignors: {one!r}: its name={one.name!r} must be a str, by which all members know it")
+        check_name("the name of an assignor", one if isinstance(one, str) else one.name)
 
 
 def _check_alone(config: NativeConsumerConfig, names: Sequence[str], why: str) -> None:

@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
 """For a topic that a broker makes because somebody asks for it."""
+AWAITED_S = 1.0
+"""How often topics that are awaited are asked for."""
+SOONEST_S = 0.05
 
 
 class Awaited(tuple[str, ...]):
@@ -73,6 +76,19 @@ class Subscription:
             metadata.want_everything()
         seen, self._seen_version = self._seen_version, metadata.version
         return seen != self._seen_version
+
+    @property
+    def is_behind(self) -> bool:
+        """Are there metadata that has_news() was not asked about yet?"""
+        return self._cluster.metadata.version != self._seen_version
+
+    def patience_s(self) -> float:
+        """When to ask has_news() at the latest, though nobody heard of new metadata: it looks for what is not known yet."""
+        if self._awaits:
+            return AWAITED_S
+        if self._pattern is None:
+            return float("inf")
+        return max(SOONEST_S, self._listed_at + self._cluster.config.metadata_max_age_ms / 1000 - self._handler.monotonic())
 
     def look_again(self) -> None:
         """What has_news() told of was not taken up: the caller was interrupted."""

@@ -54,7 +54,7 @@ from gkafka.core.groupstate import (
 from gkafka.core.lease import Lease
 from gkafka.core.offsets import commit_request, coordinator_of, coordinator_request
 from gkafka.core.ownership import Ownership
-from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError
+from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SerializationError, SocketDisconnectedError
 from gkafka.wire.groups import FindCoordinatorRequest
 from gkafka.wire.metadata import MetadataRequest
 from gkafka.wire.offsets import OffsetCommitRequest
@@ -522,9 +522,9 @@ class GroupMachine(abc.ABC):
 
 def passes(error: KafkaException) -> bool:
     """May the same request be answered well later? So may what the coordinator does not know how to answer: another member's metadata, which it
-    cannot read, are in the way until that member is gone (Kafka 4: UNKNOWN_SERVER_ERROR).
+    cannot read, are in the way until that member is gone (Kafka 4: UNKNOWN_SERVER_ERROR). What cannot be written down never can be.
     """
-    return error.retriable or isinstance(error, UnknownError) or not isinstance(error, BrokerError)
+    return error.retriable or isinstance(error, UnknownError) or not isinstance(error, (BrokerError, SerializationError))
 
 
 def _error_of(ask: Ask, response: Any, group: str) -> KafkaException | None:

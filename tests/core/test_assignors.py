@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -223,6 +224,25 @@ def test_the_leader_of_nobody_divides_nothing(name: str) -> None:
     """A coordinator that makes a member one makes a mistake of its own; it was an error of the assignor's."""
     election = Election(ASSIGNORS[name], [], frozenset("t"), lambda _: False)
     assert election.make({"t": [()] * 3}) == ([], None)
+
+
+@pytest.mark.parametrize("number", [0.0, "0", None])
+def test_what_only_equals_a_partitions_number_is_none(number: Any) -> None:
+    """0.0 is in range(1), and cannot be written down: the leader divided again and again, and nobody got anything."""
+
+    class OfMine:
+        name, cooperative = "mine", False
+
+        def user_data(self, *_: Any) -> None:
+            return None
+
+        def assign(self, topics: Any, members: Any) -> Any:
+            return {members[0].member_id: [("t", number)]}
+
+    member = GroupMember("a", ("t",))
+    made = Election(OfMine(), [member], frozenset("t"), lambda _: False).make({"t": [()]})
+    assert "which is no partition" in str(made.problem)
+    assert len(made.assignments) == 1
 
 
 def test_strings_hash_as_in_java() -> None:

@@ -12,6 +12,7 @@ from gkafka import KafkaClient
 from gkafka.brokererrors import UnknownTopicOrPartition
 from gkafka.exceptions import CommitFailedError, ConfigurationError, ConsumerStoppedException
 from gkafka.hosts import parse_zookeeper
+from gkafka.membershipprotocol import GroupMembershipProtocol
 from gkafka.testing import Error, MockCluster
 from tests.public.aids import Clock, Runner, error_of
 from tests.public.zoo import Zoo, zoo_client
@@ -89,6 +90,31 @@ def test_a_client_that_has_refused_a_member_can_be_closed(client: KafkaClient, b
 
 
 # -- groups --------------------------------------------------------------------------------------------------------------------
+class OfMine:
+    cooperative = False
+
+    def __init__(self, name: Any) -> None:
+        self.name = name
+
+    def user_data(self, *_: Any) -> None:
+        return None
+
+    def assign(self, *_: Any) -> Any:
+        return {}
+
+
+@pytest.mark.parametrize("name", [3, None, "", "x" * 40_000, "\udc80"])
+def test_a_name_that_no_member_could_say_is_refused_before_anybody_joins(client: KafkaClient, name: Any) -> None:
+    """JoinGroup was tried again for ever, without a word."""
+    assert "assignor" in refused(client.get_consumer, "t", "g", assignors=[OfMine(name)])
+
+
+@pytest.mark.parametrize("name", [b"x" * 40_000, b"\xff"])
+def test_a_protocols_name_is_one_that_can_be_said(make: Make, name: bytes) -> None:
+    protocol = GroupMembershipProtocol(b"consumer", name, None, lambda *_: set())
+    assert "protocol_name" in refused(make, "managed", membership_protocol=protocol)
+
+
 @pytest.mark.parametrize("kind", ["simple", "managed", "balanced", "native"])
 @pytest.mark.parametrize("group", ["", b""])
 def test_an_empty_group_is_not_taken_for_none(make: Make, kind: str, group: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 from gkafka import KafkaClient, ManagedBalancedConsumer
 from gkafka.brokererrors import GroupAuthorizationFailed
 from gkafka.cluster import Cluster
+from gkafka.common import TopicPartition
 from gkafka.core.group import Group
 from gkafka.exceptions import ConsumerStoppedException, KafkaTimeoutError, ProtocolError
 from gkafka.testing import MockCluster, Reply
@@ -36,10 +37,15 @@ def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
 
 
 def keep_group(
-    cluster: MockCluster, *others: tuple[str, bytes], joining: int = 0, generations: Sequence[int] = (), leader: str = "a"
+    cluster: MockCluster,
+    *others: tuple[str, bytes],
+    joining: int = 0,
+    generations: Sequence[int] = (),
+    leader: str = "a",
+    given: bytes | None = None,
 ) -> list[int]:
     """A coordinator by whose word the member leads the group; others: (id, metadata) of members that are there, too. joining: what a JoinGroup is
-    refused with. generations: of the first answers, 1 after them.
+    refused with. generations: of the first answers, 1 after them. given: what another leader gives it.
 
     Returns the error codes that the next heartbeats are to be answered with.
     """
@@ -61,7 +67,7 @@ def keep_group(
         )
 
     def sync(request: Any) -> SyncGroupResponse:
-        mine = next((a.assignment for a in request.message.assignments if a.member_id == "a"), assignment(0, 1))
+        mine = next((a.assignment for a in request.message.assignments if a.member_id == "a"), given or assignment(0, 1))
         return SyncGroupResponse(protocol_type="consumer", protocol_name="range", assignment=bytes(mine))
 
     cluster.on("JoinGroup", Reply(join), times=None)
@@ -343,4 +349,87 @@ def test_metadata_of_another_member_that_are_garbage_leave_no_partition_alone(
     assert isinstance(until_error(member), ProtocolError)
     fill(client, [b"x"])
     assert [m.value for m in read(member, 1)] == [b"x"]
+    member.stop()
+
+
+def test_the_callback_of_a_rebalance_is_told_what_was_held_before(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    told: list[tuple[dict[int, int], dict[int, int]]] = []
+    member = join(client, post_rebalance_callback=lambda consumer, before, after: told.append((before, after)))
+    for partition in (0, 1):
+        fill(client, [b"x"] * 3, partition=partition)
+    read(member, 6)
+    held = member.held_offsets
+    assert held == {0: 2, 1: 2}
+    cluster.rebalance("g")
+    run.until(lambda: len(told) == 2)
+    assert told == [({}, {0: -2, 1: -2}), (held, held)]
+    member.stop()
+    member.start()
+    run.until(lambda: len(told) == 3)
+    assert told[2][0] == {}, "it begins anew"
+    member.stop()
+
+
+def test_a_start_over_is_for_what_the_start_leads_to_and_for_each_start(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    fill(client, [b"%d" % n for n in range(5)])
+    member = join(client, reset_offset_on_start=True)
+    read(member, 5)
+    member.commit_offsets()
+    before = member._generation
+    cluster.rebalance("g")
+    run.until(lambda: member._generation > before and member.partitions)
+    assert member.consume() is None, "a rebalance is no start"
+    member.stop()
+    member.start()
+    assert read(member, 1)[0].offset == 0
+    member.stop()
+
+
+def test_who_starts_idle_does_not_start_over_what_it_takes_over_later(
+    connect: Callable[..., KafkaClient], make_cluster: Callable[..., MockCluster], run: Runner
+) -> None:
+    cluster = make_cluster(1, {"one": 1})
+    clients = [connect(cluster), connect(cluster)]
+    fill(clients[0], [b"%d" % n for n in range(5)], topic="one")
+    options: dict[str, Any] = {"managed": True, "consumer_timeout_ms": 200, "rebalance_backoff_ms": 200, "heartbeat_interval_ms": 50}
+    first: Any = clients[0].topics["one"].get_balanced_consumer("g", **options)
+    read(first, 5)
+    first.commit_offsets()
+    second: Any = clients[1].topics["one"].get_balanced_consumer("g", reset_offset_on_start=True, auto_start=False, **options)
+    starting = run.aside(second.start)
+    run.until(lambda: not starting.running and len(cluster.group("g").members) == 2)
+    idle, busy = (second, first) if first.partitions else (first, second)
+    if idle is second:
+        busy.stop()
+        run.until(lambda: list(idle.partitions) == [0])
+        assert idle.consume() is None, "it goes on where the group stands"
+        assert cluster.committed("g")["one", 0].offset == 5
+    for each in (first, second):
+        each.stop()
+
+
+def test_a_member_that_its_callback_starts_anew_does_not_wait_for_itself(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    took: list[float] = []
+
+    def callback(consumer: Any, before: Any, after: Any) -> None:
+        if not took:
+            consumer.stop()
+            with Clock() as clock:
+                consumer.start()
+            took.append(clock.seconds)
+
+    fill(client, [b"x"])
+    member = join(client, post_rebalance_callback=callback, rebalance_backoff_ms=2000, auto_start=False)
+    run.aside(member.start)
+    run.until(lambda: took)
+    assert took[0] < 1.0
+    assert read(member, 1)[0].value == b"x"
+    member.stop()
+
+
+def test_a_partition_that_is_not_there_is_not_told_to_wait_for_a_rebalance(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    keep_group(cluster, leader="b", given=assignment(0, 7))
+    member = join(client)
+    run.until(lambda: list(member.partitions) == [0])
+    assert "the topic has no such partition yet" in member.explain().partitions[TopicPartition("t", 7)].text
     member.stop()
