@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import index
 from typing import Any, NamedTuple
 
 from gkafka.brokererrors import KafkaException
@@ -121,8 +120,8 @@ def _objection(made: Any, assignor: Assignor, topics: Topics, members: Sequence[
 def _of_one(given: Any, name: str, topics: Topics, wanted: set[str], owner: Mapping[TopicPartition, str]) -> str | None:
     try:
         topic, number = given
-        there = index(number) in range(len(topics.get(topic, ())))  # 0.0 is in range(1), too, and cannot be written down
-    except (TypeError, ValueError):
+        there = number.__index__() in range(len(topics.get(topic, ())))  # 0.0 is in range(1), too, and cannot be written down
+    except (TypeError, ValueError, AttributeError):
         return f"gave {given!r} to {name!r}, which is no partition"
     if not there:
         return f"gave {topic}-{number} to {name!r}, which is not there"
