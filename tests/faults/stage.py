@@ -169,11 +169,15 @@ class Stage:
                 return [len(p.isrs) for p in known.values()]
         return []
 
-    def ends(self, topic: str) -> dict[tuple[str, int], int]:
+    def is_closed(self, topic: str) -> bool:
+        """Is no transaction open, and has every replica in sync what ended the last ones?"""
+        return self.ends(topic) == self.ends(topic, "read_uncommitted")
+
+    def ends(self, topic: str, isolation: str = "read_committed") -> dict[tuple[str, int], int]:
         """(topic, partition) -> where its log ends."""
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-        consumer = Consumer({"bootstrap.servers": self.direct, "group.id": "truth", "log_level": 0})
+        consumer = Consumer({"bootstrap.servers": self.direct, "group.id": "truth", "log_level": 0, "isolation.level": isolation})
         found: dict[tuple[str, int], int] = {}
 
         def all_found() -> bool:
