@@ -46,6 +46,9 @@ from benchmarks.spark import SPARK_ROWS, consume_arrow
 from benchmarks.spark import figures as spark_figures
 from tests.live.kafka import KafkaNode
 
+IDLE_S = 15.0
+"""So long who idles is looked at, whatever the effort: of 3 seconds the commit in them is a fifth."""
+
 
 # -- the figures, section by section ---------------------------------------------------------------------------------------
 def stub(effort: Effort) -> Iterator[Figure]:
@@ -146,7 +149,16 @@ def consuming(effort: Effort) -> Iterator[Figure]:
         yield joining(kafka.hosts, effort)
         kafka.create_topic("idle")
         runs = [
-            worker("idle.py", "--of", "consumer", *_on(kafka.hosts, "idle"), "--seconds", str(effort.seconds), "--handler", handler)
+            worker(
+                "idle.py",
+                "--of",
+                "consumer",
+                *_on(kafka.hosts, "idle"),
+                "--seconds",
+                str(max(IDLE_S, effort.seconds)),
+                "--handler",
+                handler,
+            )
             for handler in ("threading", "gevent")
         ]
     used = None if failed(runs) else max(run["cpu_percent"] for run in runs)
@@ -211,7 +223,17 @@ def idle(effort: Effort) -> Iterator[Figure]:
     with KafkaNode(KAFKA, fast=False) as kafka:
         kafka.create_topic("idle")
         runs = [
-            worker("idle.py", "--bootstrap", kafka.hosts, "--topic", "idle", "--seconds", str(effort.seconds), "--handler", handler)
+            worker(
+                "idle.py",
+                "--bootstrap",
+                kafka.hosts,
+                "--topic",
+                "idle",
+                "--seconds",
+                str(max(IDLE_S, effort.seconds)),
+                "--handler",
+                handler,
+            )
             for handler in ("threading", "gevent")
         ]
     used = None if failed(runs) else max(run["cpu_percent"] for run in runs)
