@@ -89,7 +89,7 @@ class Balancing(abc.ABC):
         self._rebalance_max_retries = check_count("rebalance_max_retries", rebalance_max_retries, low=0)
         self._rebalance_backoff_s = check_seconds("rebalance_backoff_ms", rebalance_backoff_ms) / 1000
         self._resets_on_start = check_flag("reset_offset_on_start", reset_offset_on_start)
-        self._reset_on_start = False  # start() has come, and the share that it leads to not yet
+        self._reset_on_start = self._resets_on_start  # until this member has the share that start() leads to
         self._callback = post_rebalance_callback
         self._membership_protocol: GroupMembershipProtocol = check_protocol(
             RangeProtocol if membership_protocol is None else membership_protocol
@@ -107,7 +107,6 @@ class Balancing(abc.ABC):
         self._changed = self._handler.Event()
         cluster.sleepers.add(self._changed)
         self._end_by: float | None = None  # when close() must be done
-        self._reset_on_start = self._resets_on_start
         self._make_consumer(None).stop()  # refuses keywords that cannot be, before anybody hears of this member
         if not auto_commit_enable:
             self._keywords.pop("auto_commit_interval_ms")  # that it has nothing to do was told now, and not at each rebalance

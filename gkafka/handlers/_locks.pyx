@@ -45,7 +45,12 @@ cdef class OwnedLock:
         if PyThread_acquire_lock(self._lock, 0):
             self._owner = me
             return True
-        return self._wait()
+        try:
+            return self._wait()
+        except BaseException:  # a signal handler's, in there, when it was just taken
+            if self._owner == me:
+                self._give_back()
+            raise
 
     def __exit__(self, kind, error, trace):
         self._give_back()

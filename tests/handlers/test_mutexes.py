@@ -241,6 +241,31 @@ def test_a_signal_ends_the_wait_for_an_owned_lock_if_its_handler_raises_and_else
     thread.join(LIMIT_S)
 
 
+def test_an_owned_lock_that_was_taken_in_wait_is_given_back_by_who_is_interrupted_there(lock: Any) -> None:
+    held, leave = threading.Event(), threading.Event()
+
+    def waits(self: Any) -> bool:
+        leave.set()
+        assert self.take(LIMIT_S)
+        raise InterruptedError
+
+    shared = type("Waiting", (type(lock),), {"_wait": waits})()
+
+    def holder() -> None:
+        with shared:
+            held.set()
+            leave.wait(LIMIT_S)
+
+    thread = threading.Thread(target=holder)
+    thread.start()
+    assert held.wait(LIMIT_S)
+    with pytest.raises(InterruptedError), shared:
+        pass
+    assert not shared.is_mine()
+    assert shared.take()
+    thread.join(LIMIT_S)
+
+
 def test_an_owned_lock_may_be_dropped_while_it_is_taken_and_referred_to_weakly(lock: Any) -> None:
     kind, ref = type(lock), weakref.ref(lock)
     made = kind()
