@@ -62,6 +62,8 @@ log = logging.getLogger(__name__)
 
 FIRST_TRIES = 3
 """Times that each bootstrap host is tried before a client that never had an answer gives up."""
+LONG_TRY_S = 0.5
+"""Who has waited for so long is told of an answer that is none without more tries."""
 FINAL = (ConfigurationError, ProxyError, TlsError, TokenEndpointError, TooManyEntries)
 """What one try of a host is enough for: the next would end the same way."""
 RECEIVE_BYTES = 64 * 1024
@@ -391,7 +393,7 @@ class Cluster:
         self._handler.start()  # raises in a forked child, and where gevent patched the process since
         if not ready():
             self._ask_zookeeper(deadline)
-        refusals = self._refusals
+        refusals, began = self._refusals, self._handler.monotonic()
         while not ready():
             self.check_open()
             event = self._round
@@ -399,8 +401,8 @@ class Cluster:
             if ready():
                 return
             self._raise_refusal(refusals)
-            self._give_up_early()
             now = self._handler.monotonic()
+            self._give_up_early(now - began)
             if now >= deadline:
                 raise KafkaTimeoutError(f"{what}: not known in time{self._why()}") from self._likeliest()
             event.wait(max(0.001, min(deadline - now, due - now, TICK_S)))
@@ -418,14 +420,14 @@ class Cluster:
         if refusal is not None:
             raise copy(refusal) from refusal.__cause__
 
-    def _give_up_early(self) -> None:
-        """A client that never reached any host says so after a few tries of each, not at the end of a long timeout.
+    def _give_up_early(self, waited_s: float) -> None:
+        """A client that never reached any host says so after a few tries of each, not at the end of a long timeout. waited_s: by who asks.
 
         What all of them fail with is raised as what it is, unless it is only that nobody is there.
         """
         if self.metadata.version or not self._failures:
             return
-        if all(self._is_given_up(f"{b.host}:{b.port}") for b in self._bootstrap):
+        if all(self._is_given_up(f"{b.host}:{b.port}", waited_s) for b in self._bootstrap):
             if self._refusal is not None:
                 raise copy(self._refusal) from self._refusal.__cause__
             errors = [error for _, error in self._failures.values()]
@@ -437,9 +439,12 @@ class Cluster:
     def _tries(self, address: str) -> int:
         return self._failures[address][0] if address in self._failures else 0
 
-    def _is_given_up(self, address: str) -> bool:
-        tries = self._tries(address)
-        return tries >= FIRST_TRIES or (tries > 0 and isinstance(self._failures[address][1], FINAL))
+    def _is_given_up(self, address: str, waited_s: float) -> bool:
+        """Is there no use in asking it once more? What is definite and took its time, as 400,000 brokers in an answer that ends too early, is not tried again."""
+        tries, error = self._failures.get(address, (0, None))
+        if error is None:
+            return False
+        return tries >= FIRST_TRIES or isinstance(error, FINAL) or (waited_s >= LONG_TRY_S and _is_definite(error))
 
     def _as_one(self, errors: list[KafkaException]) -> KafkaException:
         one = copy(errors[0])

@@ -15,7 +15,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import AdminError, KafkaException, ProtocolError
 from gkafka.handlers import Handler, resolve_handler
-from gkafka.testing import Edit, MockCluster
+from gkafka.testing import Corrupt, Edit, MockCluster
 from gkafka.wire.metadata import MetadataResponseBroker
 from tests.hostile.life import QUICK
 
@@ -207,3 +207,22 @@ def test_two_brokers_at_one_address_are_asked_as_one(cluster: MockCluster, clien
     cluster.on("Metadata", Lying(inventing(cluster.brokers[1][1])).edit, times=None)
     assert client.admin().list_groups(timeout=SOON_S) == {}
     assert cluster.count("ListGroups") == 1
+
+
+@pytest.mark.parametrize(("pause_s", "tries"), [(0.0, 3), (0.6, 1)])
+def test_an_answer_that_is_none_and_takes_long_is_told_without_more_tries(handler: Handler, pause_s: float, tries: int) -> None:
+    """400,000 brokers in an answer that ends too early take as long to be read: three of them were 2.4 s."""
+
+    def cut(frame: bytes) -> bytes:
+        time.sleep(pause_s)
+        return (len(frame) - 7).to_bytes(4, "big") + frame[4:-3]
+
+    with MockCluster(topics={TOPIC: 1}) as cluster:
+        cluster.on("Metadata", Corrupt(cut), times=None)
+        client = KafkaClient(cluster.bootstrap, handler=handler)
+        began = time.monotonic()
+        with pytest.raises(ProtocolError, match="Metadata response v"):
+            client.topics[TOPIC]
+        assert time.monotonic() - began < SOON_S / 2
+        assert len(cluster.requests("Metadata")) == tries
+        client.close()
