@@ -273,7 +273,7 @@ def test_a_host_is_not_away_because_callers_were_interrupted(client: KafkaClient
     for _ in range(3):
         own._on_metadata(own._bootstrap[0], MetadataRequest(), None, error)
     with pytest.raises(NoBrokersAvailableError) if is_away else contextlib.nullcontext():
-        own._give_up_early()
+        own._give_up_early(0.0)
 
 
 def readers_aside(producer: Any) -> bool:
