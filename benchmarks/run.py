@@ -147,22 +147,7 @@ def consuming(effort: Effort) -> Iterator[Figure]:
     yield ratio(what, rows, "native", "confluent", 4.0, of="e2e_p50_us", at_least=False)
     with KafkaNode(KAFKA, fast=False) as kafka:
         yield joining(kafka.hosts, effort)
-        kafka.create_topic("idle")
-        runs = [
-            worker(
-                "idle.py",
-                "--of",
-                "consumer",
-                *_on(kafka.hosts, "idle"),
-                "--seconds",
-                str(max(IDLE_S, effort.seconds)),
-                "--handler",
-                handler,
-            )
-            for handler in ("threading", "gevent")
-        ]
-    used = None if failed(runs) else max(run["cpu_percent"] for run in runs)
-    yield Figure("CPU of an idle member of a group, threads and gevent", used, 0.5, "%", len(runs), failed(runs), at_least=False)
+        yield idling("consumer", "an idle member of a group", kafka, effort)
     runs = [worker("many_partitions.py", "--seconds", "1") for _ in range(effort.rounds)]
     taken = None if failed(runs) else statistics.median(run["seconds"] for run in runs)
     note = failed(runs) or f"{max(run['grown_mib'] for run in runs):.0f} MiB of memory"
@@ -221,23 +206,16 @@ def idempotence(effort: Effort) -> Figure:
 
 def idle(effort: Effort) -> Iterator[Figure]:
     with KafkaNode(KAFKA, fast=False) as kafka:
-        kafka.create_topic("idle")
-        runs = [
-            worker(
-                "idle.py",
-                "--bootstrap",
-                kafka.hosts,
-                "--topic",
-                "idle",
-                "--seconds",
-                str(max(IDLE_S, effort.seconds)),
-                "--handler",
-                handler,
-            )
-            for handler in ("threading", "gevent")
-        ]
+        yield idling("producer", "an idle producer", kafka, effort)
+
+
+def idling(of: str, name: str, kafka: KafkaNode, effort: Effort) -> Figure:
+    """Of both handlers the one that takes more."""
+    kafka.create_topic("idle")
+    target = ["--of", of, "--bootstrap", kafka.hosts, "--topic", "idle", "--seconds", str(max(IDLE_S, effort.seconds))]
+    runs = [worker("idle.py", *target, "--handler", handler) for handler in ("threading", "gevent")]
     used = None if failed(runs) else max(run["cpu_percent"] for run in runs)
-    yield Figure("CPU of an idle producer, threads and gevent", used, 0.5, "%", len(runs), failed(runs), at_least=False)
+    return Figure(f"CPU of {name}, threads and gevent", used, 0.5, "%", len(runs), failed(runs), at_least=False)
 
 
 def greenlets(effort: Effort) -> Iterator[Figure]:

@@ -174,7 +174,7 @@ class BalancedConsumer(Balancing):
                 on_state=partial(_tell_state, weakref.ref(self)),
             )
             self._registry.prepare()
-            self._is_starting()
+            self._on_start()
             self._running, self._stale, self._session = True, True, None
             self._beat()
         except BaseException:
@@ -339,6 +339,8 @@ class BalancedConsumer(Balancing):
                 self._switch(lambda: self._claimed)
         self._unsure = False
         self._count_tries(mine - self._claimed)
+        if not self._awaited:
+            self._on_share()
 
     def _exchange(self, mine: set[int]) -> set[int]:
         known = self._topic.partitions
@@ -359,7 +361,6 @@ class BalancedConsumer(Balancing):
         """Others still own a part of this member's share: it is tried again after the pause, and when they give it back."""
         self._awaited = owned
         if not owned:
-            self._has_started()
             self._tries = 0
             return
         self._try_at = self._handler.monotonic() + self._rebalance_backoff_s

@@ -88,8 +88,8 @@ class Balancing(abc.ABC):
         self._timeout_ms = check_seconds("consumer_timeout_ms", consumer_timeout_ms, low=-1)
         self._rebalance_max_retries = check_count("rebalance_max_retries", rebalance_max_retries, low=0)
         self._rebalance_backoff_s = check_seconds("rebalance_backoff_ms", rebalance_backoff_ms) / 1000
-        self._resets_on_start = check_flag("reset_offset_on_start", reset_offset_on_start)
-        self._reset_on_start = self._resets_on_start  # until this member has the share that start() leads to
+        self._reset_offset_on_start = check_flag("reset_offset_on_start", reset_offset_on_start)
+        self._starts_over = self._reset_offset_on_start  # until this member has the share that start() leads to
         self._callback = post_rebalance_callback
         self._membership_protocol: GroupMembershipProtocol = check_protocol(
             RangeProtocol if membership_protocol is None else membership_protocol
@@ -179,7 +179,7 @@ class Balancing(abc.ABC):
             partitions=None if partitions is None else list(partitions),
             consumer_timeout_ms=0,
             auto_start=False,
-            reset_offset_on_start=self._reset_on_start,
+            reset_offset_on_start=self._starts_over,
             **self._keywords,
         )
         consumer._may_commit = self._may_commit
@@ -227,13 +227,13 @@ class Balancing(abc.ABC):
         self._call_back(before)
         self._changed.set()
 
-    def _is_starting(self) -> None:
+    def _on_start(self) -> None:
         """What start() begins with: whatever was before the last stop() counts no more."""
-        self._reset_on_start, self._held_before = self._resets_on_start, {}
+        self._starts_over, self._held_before = self._reset_offset_on_start, {}
 
-    def _has_started(self) -> None:
+    def _on_share(self) -> None:
         """This member has the share that its start led to, be it empty. Documented: reset_offset_on_start is for that one, not for later rebalances."""
-        self._reset_on_start = False
+        self._starts_over = False
 
     def _stop_inside(self) -> dict[int, int]:
         """End the consumer inside; what it consumed is committed, if that is its business. Returns where it stood: the next offsets."""

@@ -481,7 +481,7 @@ class FetchDriver:
                 self.cluster.metadata.invalidate()
             for tp in asked.partitions:
                 queue = self.queues.get(tp)
-                if queue is not None and ((position := queue.position).buffered or position.consumed != position.fetch_offset):
+                if queue is not None and queue.reader is None and not queue.batches:
                     queue.catch_up()
         if batches or errors:
             self.filled.set()  # who waits with OS threads wakes up when this one sends, and lets go of the interpreter

@@ -77,7 +77,7 @@ class ManagedBalancedConsumer(Balancing):
     ) -> None:
         check_keywords(ManagedBalancedConsumer, options, ConsumerConfig, beside=["managed", *OF_THE_GROUP])
         self._member: Member | None = None
-        self._leaving: Member | None = None  # stop() was called by its callback, and had to return before it was gone
+        self._leaving: Member | None = None  # its callback called stop(), which had to return before it was gone
         self._generation, self._member_id = -1, ""
         self._revoking = self._has_share = False
         self._left_in = -1
@@ -140,7 +140,7 @@ class ManagedBalancedConsumer(Balancing):
             heartbeat_interval_s=self._heartbeat_s,
             max_poll_interval_s=float("inf"),
         )
-        self._is_starting()
+        self._on_start()
         self._running, self._waiting_since, self._has_share = True, self._handler.monotonic(), False
         member = self._member = Member(
             self._cluster,
@@ -169,18 +169,16 @@ class ManagedBalancedConsumer(Balancing):
         """
         self._handler.check_fork()  # the membership is the parent's
         self._running = False
-        member, self._member = self._member, None
+        ending = [member for member in (self._leaving, self._member) if member is not None]
+        self._member = self._leaving = None
         self._changed.set()
-        if member is not None:
+        for member in ending:
             member.leave("the consumer is stopped", self._patience(STOP_S))
-            if member.in_callback:  # it is stopped when what it has is revoked
+            if member.in_callback:
                 self._leaving = member
-            else:
-                self._lose()
-            self._generation, self._member_id = -1, ""
-        elif self._leaving is not None and not self._leaving.in_callback:
-            leaving, self._leaving = self._leaving, None
-            leaving.leave("the consumer is stopped", self._patience(STOP_S))
+        if ending and self._leaving is None:  # else it is stopped when what it has is revoked
+            self._lose()
+        self._generation, self._member_id = -1, ""
 
     def __del__(self) -> None:
         super().__del__()
@@ -196,7 +194,7 @@ class ManagedBalancedConsumer(Balancing):
             self._generation, self._member_id = generation, member_id
             self._begin([tp.partition for tp in tell.partitions])
             if self._consumer is not None or not tell.partitions:
-                self._has_started()
+                self._on_share()
             self._has_share = True
         elif tell.change is Change.REVOKED:
             self._revoking = True

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 TICK_S = 4.0
 TOPICS_S = 10.0
 """How long the leader looks for the partitions of a topic that others subscribed to; what is not known by then is nobody's in this generation."""
+FAILED_S = 0.5
+"""When a division is tried again that failed for a reason of ours: it is still to be done, and may fail again."""
 AGAIN_S = 0.5
 """How long for those that were not there the last time: the whole group stands still meanwhile."""
 
@@ -345,7 +347,7 @@ class Member:
             log.exception("group %r: a job of its callbacks' worker failed", self._group.options.group)
             self._on_problem(exc)
             if not isinstance(job, Tell):
-                self._handler.sleep(AGAIN_S)  # it is still to be done, and may fail again
+                self._handler.sleep(FAILED_S)
         self._wake.set()
 
     def _tell(self, tell: Tell) -> None:

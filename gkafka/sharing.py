@@ -565,9 +565,10 @@ def check_group_options(config: NativeConsumerConfig, *, group: str | None, shar
             raise ConfigurationError(
                 f"assignors: {one!r} must be one of {', '.join(ASSIGNORS)}, or an object with what gkafka.core.assignors.Assignor has"
             )
-        if not isinstance(one, str) and not isinstance(one.name, str):
-            raise ConfigurationError(f"assignors: {one!r}: its name={one.name!r} must be a str, by which all members know it")
-        check_name("the name of an assignor", one if isinstance(one, str) else one.name)
+        if not isinstance(one, str):
+            if not isinstance(one.name, str):
+                raise ConfigurationError(f"assignors: {one!r}: its name={one.name!r} must be a str, by which all members know it")
+            check_name("assignors: a name", one.name)
 
 
 def _check_alone(config: NativeConsumerConfig, names: Sequence[str], why: str) -> None:

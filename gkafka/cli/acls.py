@@ -154,7 +154,7 @@ def create(ctx: click.Context, /, operations: tuple[str, ...], prefixed: bool, d
         raise click.UsageError("give --principal, and one of --topic, --group, --transactional-id, --user, --cluster", ctx)
     rest: Any = ("deny" if deny else "allow", given["host"] or "*", "prefixed" if prefixed else "literal")
     kind: Any = resource[0]
-    new = [Acl(kind, resource[1], given["principal"], operation, *rest) for operation in operations]  # type: ignore[arg-type]
+    new = [Acl(kind, resource[1], given["principal"], operation, *rest) for operation in operations]  # type: ignore[arg-type]  # words that click has checked
     with connect(ctx) as client:
         client.admin().create_acls(new)
     rows = [dict(zip(COLUMNS, (kind, resource[1], rest[2], given["principal"], rest[0], op, rest[1]), strict=True)) for op in operations]

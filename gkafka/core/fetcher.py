@@ -367,10 +367,7 @@ class Fetcher:
                 answered.add(position.tp)
                 # Is an answer for this position still wanted? Not after a seek, or when the partition is not read any more.
                 if position.epoch == epoch and position.state is State.FETCHING and self.positions.get(position.tp) is position:
-                    if data.records or data.error_code or data.preferred_read_replica >= 0 or position.retry.failures:
-                        stale |= self._take(position, data, asked, now, batches, errors)
-                    else:  # nearly all of many, each time
-                        position.high_watermark, position.stable = data.high_watermark, data.last_stable_offset
+                    stale |= self._take(position, data, asked, now, batches, errors)
         if unasked or asked.broker_id in self._unasked:
             self._tell_unasked(asked.broker_id, unasked)
         if unasked:

@@ -26,7 +26,7 @@ cdef class OwnedLock:
     cdef unsigned long _owner  # 0: nobody. Only its holder finds its own number there
     cdef object __weakref__
 
-    def __cinit__(self, *_):
+    def __cinit__(self):
         self._owner = 0
         self._lock = PyThread_allocate_lock()
         if self._lock is NULL:

@@ -58,6 +58,8 @@ READ, WRITE = 1, 2
 SEND_TURN = 1 << 19  # bytes for one system call: the kernel would copy many megabytes in one go, with the hub waiting
 POOL_THREADS = 2  # codec jobs at once; more threads only take the GIL from the hub
 NEAR_S = 0.02  # a moment to look around that is as near as this is past
+LOOK_AGAIN = object()
+"""What a waiter is given by Stream.look_again()."""
 POOL_IDLE_S = 30  # then its threads end: a client that was dropped without close() leaves none behind
 POOL_END_S = 0.1  # what they get at least to end when the handler stops
 
@@ -146,7 +148,6 @@ class GreenletStream(Stream):
         fd = sock.fileno()
         self._watchers = {READ: self._hub.loop.io(fd, READ), WRITE: self._hub.loop.io(fd, WRITE)}
         self._waiting: dict[int, Any] = {}  # READ, WRITE -> Waiter
-        self._looks_again = False
         self._closed = False
 
     def recv_into(self, view: memoryview | bytearray, deadline: float | None = None) -> int:
@@ -192,8 +193,7 @@ class GreenletStream(Stream):
     def look_again(self) -> None:
         waiter = self._waiting.get(READ)
         if waiter is not None and self._handler.in_owner():
-            self._looks_again = True
-            self._hub.loop.run_callback(waiter.switch, False)
+            self._hub.loop.run_callback(waiter.switch, LOOK_AGAIN)
 
     def wait(self, direction: int, deadline: float | None, what: str) -> None:
         """Until the socket is ready. Raises KafkaTimeoutError, SocketDisconnectedError if it is closed, ForkedClientError in a child."""
@@ -213,13 +213,12 @@ class GreenletStream(Stream):
                     timer.start(waiter.switch, False)
                     ready = waiter.get()
                 check_same_process(self._pid)
+                if ready is LOOK_AGAIN:
+                    raise KafkaTimeoutError(f"{self.peer}: no {what} until now")
                 if ready:
                     return
-                if self._looks_again and direction == READ:
-                    raise KafkaTimeoutError(f"{self.peer}: no {what} until now")
             raise self._closed_here()
         finally:
-            self._looks_again = self._looks_again and direction != READ
             del self._waiting[direction]
             watcher.stop()
 

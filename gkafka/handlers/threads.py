@@ -180,7 +180,7 @@ class ThreadStream(Stream):
         self._writable: Readiness | None = None
 
     def end_connect(self, deadline: float | None, connected: bool) -> None:
-        """Wait until the socket is connected, or refused. Raises what stream's calls raise; OSError as the system gave it."""
+        """Wait until the socket is connected, or refused. Raises as the other calls do; OSError as the system gave it."""
         self._enter()
         try:
             if not connected:

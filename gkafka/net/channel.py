@@ -56,9 +56,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Failures: TypeAlias = list[tuple[OnDone | None, KafkaException | None]]
 
 LONGEST_WAIT_S = 1.0  # a worker wakes up this often to see that it was closed, killed or forked
-LONGEST_GREENLET_WAIT_S = (
-    2.0  # which can be told to look sooner, and where nothing but a fork, or a client that was dropped, goes unnoticed
-)
+LONGEST_GREENLET_WAIT_S = 2.0
+"""A greenlet can be told to look sooner; so late it sees a fork, or that its client was dropped."""
 SHORTEST_WAIT_S = 0.02
 CONNECTING_GRACE_S = 0.1
 """So much later than its deadline a request is told by others than the reader that connects."""

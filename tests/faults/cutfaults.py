@@ -41,9 +41,8 @@ def log_cut(run: GroupRun) -> None:
     for _ in range(4 if run.long else 1):
         run.end_load()  # what is open when a log is cut is never closed, and read_committed waits for it
         until(lambda: run.stage.in_sync(run.topic, 2), "two replicas are in sync")
-        until(
-            lambda: run.stage.is_closed(run.topic), "the replicas have the ends of all transactions"
-        )  # these are written beside the commit
+        # Markers are written beside the commit: a follower that has no end of a transaction would hide all that follows.
+        until(lambda: run.stage.is_closed(run.topic), "the replicas have the ends of all transactions")
         run.stage.kill(follower)
         run.wait(lambda: run.stage.isolated(run.topic), "the leader has nobody in sync")
         run.start_load()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gevent
@@ -161,6 +162,27 @@ def lock(request: pytest.FixtureRequest) -> Any:
     return type("Lock", (Plain, kind), {})()
 
 
+@contextlib.contextmanager
+def held_elsewhere(lock: Any) -> Iterator[Callable[[], None]]:
+    """Another thread has it, until the function is called that is given."""
+    held, leave = threading.Event(), threading.Event()
+
+    def holder() -> None:
+        with lock:
+            held.set()
+            leave.wait(LIMIT_S)
+
+    thread = threading.Thread(target=holder)
+    thread.start()
+    assert held.wait(LIMIT_S)
+    try:
+        yield leave.set
+    finally:
+        leave.set()
+        thread.join(LIMIT_S)
+    assert not thread.is_alive()
+
+
 def test_an_owned_lock_is_taken_once_and_given_back_by_its_holder(lock: Any) -> None:
     assert not lock.is_mine()
     with lock as taken:
@@ -184,86 +206,60 @@ def test_an_owned_lock_is_given_back_when_its_block_raises(lock: Any) -> None:
 
 
 def test_an_owned_lock_of_another_thread_is_waited_for_as_long_as_said(lock: Any) -> None:
-    held, leave = threading.Event(), threading.Event()
-
-    def holder() -> None:
-        with lock:
-            held.set()
-            leave.wait(LIMIT_S)
-
-    thread = threading.Thread(target=holder)
-    thread.start()
-    assert held.wait(LIMIT_S)
-    assert not lock.is_mine()
-    with pytest.raises(RuntimeError):
-        lock.release()  # it is the other's
-    assert not lock.take()
-    began = time.monotonic()
-    assert not lock.take(0.05)
-    assert 0.04 <= time.monotonic() - began < LIMIT_S
-    with lock as taken:
-        assert taken is False, "_wait() says what `with` gets"
-        lock_was_free = lock.is_mine()
-        leave.set()
-        assert lock.take(LIMIT_S)
-    assert not lock_was_free
-    thread.join(LIMIT_S)
+    with held_elsewhere(lock) as let_go:
+        assert not lock.is_mine()
+        with pytest.raises(RuntimeError):
+            lock.release()  # it is the other's
+        assert not lock.take()
+        began = time.monotonic()
+        assert not lock.take(0.05)
+        assert 0.04 <= time.monotonic() - began < LIMIT_S
+        with lock as taken:
+            assert taken is False, "_wait() says what `with` gets"
+            assert not lock.is_mine()
+            let_go()
+            assert lock.take(LIMIT_S)
+        assert not lock.is_mine()
 
 
 def test_a_signal_ends_the_wait_for_an_owned_lock_if_its_handler_raises_and_else_does_not(lock: Any) -> None:
-    held, calls = threading.Event(), []
-
-    def holder() -> None:
-        with lock:
-            held.set()
-            time.sleep(0.6)
+    calls: list[None] = []
 
     def on_signal(*_: object) -> None:
         calls.append(None)
         if len(calls) == 2:
             raise InterruptedError
 
-    thread = threading.Thread(target=holder)
     before = signal.signal(signal.SIGALRM, on_signal)
-    thread.start()
     try:
-        assert held.wait(LIMIT_S)
-        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
-        with pytest.raises(InterruptedError):
-            lock.take(LIMIT_S)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        assert not lock.is_mine()
-        assert len(calls) == 2, "the first, whose handler raised nothing, did not end the wait"
-        assert lock.take(LIMIT_S)
+        with held_elsewhere(lock) as let_go:
+            signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+            with pytest.raises(InterruptedError):
+                lock.take(LIMIT_S)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert not lock.is_mine()
+            assert len(calls) == 2, "the first, whose handler raised nothing, did not end the wait"
+            let_go()
+            assert lock.take(LIMIT_S)
+            lock.release()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    thread.join(LIMIT_S)
 
 
 def test_an_owned_lock_that_was_taken_in_wait_is_given_back_by_who_is_interrupted_there(lock: Any) -> None:
-    held, leave = threading.Event(), threading.Event()
-
     def waits(self: Any) -> bool:
-        leave.set()
+        let_go()
         assert self.take(LIMIT_S)
         raise InterruptedError
 
     shared = type("Waiting", (type(lock),), {"_wait": waits})()
-
-    def holder() -> None:
-        with shared:
-            held.set()
-            leave.wait(LIMIT_S)
-
-    thread = threading.Thread(target=holder)
-    thread.start()
-    assert held.wait(LIMIT_S)
-    with pytest.raises(InterruptedError), shared:
-        pass
-    assert not shared.is_mine()
-    assert shared.take()
-    thread.join(LIMIT_S)
+    with held_elsewhere(shared) as let_go:
+        with pytest.raises(InterruptedError), shared:
+            pass
+        assert not shared.is_mine()
+        assert shared.take()
+        shared.release()
 
 
 def test_an_owned_lock_may_be_dropped_while_it_is_taken_and_referred_to_weakly(lock: Any) -> None:

@@ -15,6 +15,7 @@ from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SocketDi
 from gkafka.handlers import Handler
 from gkafka.net.channel import Channel
 from gkafka.net.openings import AT_ONCE, KEPT, Openings, Rank
+from gkafka.net.stream import open_stream
 from gkafka.testing import MockCluster, Sasl
 from gkafka.wire.metadata import MetadataRequest
 from tests.net.servers import black_hole
@@ -356,12 +357,17 @@ def test_who_closes_a_connection_that_opens_ends_its_worker_at_once(handler: Han
             assert channel._stream.closed
 
 
-def test_a_connection_that_was_closed_before_it_connects_connects_to_nobody(handler: Handler) -> None:
-    """The channel may be closed between two addresses of its host."""
+def test_a_connection_that_is_closed_meanwhile_keeps_no_stream(handler: Handler) -> None:
+    """It may be closed between two addresses of its host: whatever was begun with the peer ends at once."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.2)
-        channel = Channel(handler, "127.0.0.1", server.getsockname()[1], ClientConfig())
-        channel._closed = True
-        with pytest.raises((SocketDisconnectedError, ConnectionFailedError)):
-            channel._hold_stream(handler.create_connection((socket.AF_INET, server.getsockname()), handler.monotonic() + 5))
+        host, port = server.getsockname()
+        channel = Channel(handler, host, port, ClientConfig())
+        channel.close()
+        with pytest.raises(ConnectionFailedError):
+            open_stream(handler, host, port, deadline=handler.monotonic() + 5, config=ClientConfig(), made=channel._hold_stream)
         assert channel._stream is None
+        server.settimeout(5)
+        peer, _ = server.accept()
+        with peer:
+            peer.settimeout(5)
+            assert peer.recv(1) == b""

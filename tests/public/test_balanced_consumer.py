@@ -523,3 +523,24 @@ def test_an_owner_of_a_partition_without_a_leader_is_one(join: Join, zoo: Zoo, k
     keeper.ensure_path_async(OWNERS)
     zoo.put(f"{OWNERS}/-1-2", b"somebody", zoo.new_session())
     assert sorted(join().partitions) == [0, 1, 3]
+
+
+def test_who_starts_without_a_share_does_not_start_over_what_it_takes_over_later(
+    join: Join, client: KafkaClient, cluster: MockCluster, zoo: Zoo, keeper: ZooClient
+) -> None:
+    fill(client, [b"%d" % n for n in range(5)])
+    with client.topics["t"].get_simple_consumer("g", partitions=[0]) as before:
+        before.commit_offsets([(0, 5)])
+    keeper.ensure_path_async(IDS)
+    sessions = [another(zoo, f"!{n}") for n in range(4)]
+    member = join(reset_offset_on_start=True)
+    assert member.partitions == {}
+    for session in sessions:
+        zoo.end_session(session)
+    member._beat()
+    assert sorted(member.partitions) == [0, 1, 2, 3]
+    assert member.consume() is None, "it goes on where the group stands"
+    assert cluster.committed("g")["t", 0].offset == 5
+    member.stop()
+    member.start()
+    assert read(member, 1)[0].offset == 0, "and each start is one"

@@ -398,14 +398,12 @@ def test_who_starts_idle_does_not_start_over_what_it_takes_over_later(
     second: Any = clients[1].topics["one"].get_balanced_consumer("g", reset_offset_on_start=True, auto_start=False, **options)
     starting = run.aside(second.start)
     run.until(lambda: not starting.running and len(cluster.group("g").members) == 2)
-    idle, busy = (second, first) if first.partitions else (first, second)
-    if idle is second:
-        busy.stop()
-        run.until(lambda: list(idle.partitions) == [0])
-        assert idle.consume() is None, "it goes on where the group stands"
-        assert cluster.committed("g")["one", 0].offset == 5
-    for each in (first, second):
-        each.stop()
+    assert (list(first.partitions), list(second.partitions)) == ([0], [])
+    first.stop()
+    run.until(lambda: list(second.partitions) == [0])
+    assert second.consume() is None, "it goes on where the group stands"
+    assert cluster.committed("g")["one", 0].offset == 5
+    second.stop()
 
 
 def test_a_member_that_its_callback_starts_anew_does_not_wait_for_itself(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
@@ -424,6 +422,47 @@ def test_a_member_that_its_callback_starts_anew_does_not_wait_for_itself(client:
     run.until(lambda: took)
     assert took[0] < 1.0
     assert read(member, 1)[0].value == b"x"
+    member.stop()
+
+
+def test_who_was_started_anew_by_its_callback_leaves_twice(connect: Callable[..., KafkaClient], cluster: MockCluster, run: Runner) -> None:
+    """The client closes while the callback still runs: neither member may be left behind."""
+    client, began = connect(cluster), []
+
+    def callback(consumer: Any, before: Any, after: Any) -> None:
+        if not began:
+            consumer.stop()
+            consumer.start()
+            began.append(consumer)
+            run.sleep(0.3)
+
+    member = join(client, post_rebalance_callback=callback, auto_start=False)
+    run.aside(member.start)
+    run.until(lambda: began)
+    client.close(5)
+    assert cluster.group("g").members == {}
+
+
+def test_a_division_that_fails_for_a_reason_of_ours_is_not_tried_in_a_loop(
+    client: KafkaClient, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, run: Runner
+) -> None:
+    tries: list[None] = []
+
+    def fails(*_: Any) -> None:
+        tries.append(None)
+        raise RuntimeError("ours")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gkafka.core.groupleader.Election.make", fails)
+        member = join(client, auto_start=False)
+        starting = run.aside(member.start)
+        run.until(lambda: tries)
+        run.sleep(1.2)
+        assert len(tries) <= 4
+    run.until(lambda: not starting.running)
+    run.until(lambda: sorted(member.partitions) == [0, 1])
+    with pytest.raises(RuntimeError, match="ours"):
+        member.consume()
     member.stop()
 
 
