@@ -37,6 +37,8 @@ __all__ = ["Member", "rebalance_timeout_s"]
 log = logging.getLogger(__name__)
 
 TICK_S = 4.0
+UNANSWERED_S = 1.0
+"""How often a worker looks that may be interrupted, while a request is under way: two looks find one whose answer was lost."""
 TOPICS_S = 10.0
 """How long the leader looks for the partitions of a topic that others subscribed to; what is not known by then is nobody's in this generation."""
 FAILED_S = 0.5
@@ -291,9 +293,10 @@ class Member:
         now = self._handler.monotonic()
         if not self._handler.cooperative or now < self._look_at:
             return
-        self._look_at = now + TICK_S / 2
+        self._look_at = now + UNANSWERED_S / 2
         with self._lock:
-            silent = [ask for ask, channel in self._sent if channel.is_done and self._group.is_under_way(ask)]
+            self._sent = [one for one in self._sent if self._group.is_under_way(one[0])]
+            silent = [ask for ask, channel in self._sent if channel.is_done]
             stranded = [ask for ask in silent if any(ask is other for other in self._doubtful)]
         self._doubtful = silent
         for ask in stranded:
@@ -432,7 +435,8 @@ def _work(member: Member, wake: Any) -> None:
             if member._ended:
                 break
             now = member._handler.monotonic()
-            wake.wait(max(0.0, min(member._handler.looks_at(now, TICK_S), until) - now))
+            tick_s = UNANSWERED_S if member._sent and member._handler.cooperative else TICK_S
+            wake.wait(max(0.0, min(member._handler.looks_at(now, tick_s), until) - now))
         if not member._ended:
             member._handler.check_fork()  # the membership is the parent's
             member._depart()
