@@ -562,10 +562,13 @@ def _keep_house(me: weakref.ref[Consumer], due: float) -> None:
     """What is due beside the application's calls: commits, partitions that come into being. due: of the first commit, monotonic seconds."""
     while True:
         consumer = me()
-        if consumer is None or consumer.closed:
+        if consumer is None:
             return
         handler, wake = consumer._handler, consumer._wake
         handler.check_fork()
+        wake.clear()  # before it looks: what comes from here on wakes it again
+        if consumer.closed:
+            return
         try:
             if consumer._share is not None:
                 consumer._share.look_after()
@@ -576,8 +579,9 @@ def _keep_house(me: weakref.ref[Consumer], due: float) -> None:
             if not consumer.closed:
                 log.error("group %s: %s", consumer._group, exc)
                 consumer._engine.tell(exc)
-        wake.clear()
-        looks_again = consumer._share is not None and consumer._share.has_unplaced  # what is stuck from here on wakes it
+        looks_again = consumer._share is not None and consumer._share.has_unplaced
+        if looks_again:
+            wake.clear()  # the search for a place asks for metadata, and whoever hears of that wakes it
         del consumer
         # In steps: a consumer that was dropped without stop() is noticed. Whoever hears of fresh metadata wakes it, too.
         now = handler.monotonic()

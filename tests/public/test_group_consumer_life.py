@@ -165,6 +165,25 @@ def test_stop_ends_a_call_that_waits_and_may_be_called_by_many(cluster: MockClus
     member.stop()
 
 
+def test_stop_while_the_keeper_is_at_work_ends_it_at_its_next_look(cluster: MockCluster, join: Join, run: Runner) -> None:
+    """What it is told in the middle of a look is not forgotten when that ends: it slept for four seconds then."""
+    member = join()
+    looking, told, whole = member._handler.Event(), member._handler.Event(), member._share.look_after  # type: ignore[union-attr]
+
+    def take_long() -> None:
+        looking.set()
+        told.wait(LIMIT_S)
+        whole()
+
+    member._share.look_after = take_long  # type: ignore[method-assign, union-attr]
+    member._wake.set()
+    assert looking.wait(LIMIT_S)
+    stopping = run.aside(member.stop, 10)
+    run.until(lambda: member.closed and member._wake.is_set())
+    told.set()
+    run.until(lambda: not stopping.running, 1.0)
+
+
 @pytest.mark.parametrize("silent", [("LeaveGroup",), ("OffsetCommit",), ("Heartbeat", "LeaveGroup", "OffsetCommit", "FindCoordinator")])
 def test_stop_at_a_silent_coordinator_is_bounded(
     cluster: MockCluster, connect: Connect, join: Join, run: Runner, silent: tuple[str, ...]
