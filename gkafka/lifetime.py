@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import sys
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Mapping
@@ -25,8 +26,8 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.01
 TURNS, REST_S = 3, 0.2
-STILL_S = 0.03
-"""From a hub's last call to where it waits for events again takes some 100 us of CPU, on a busy machine longer."""
+STILL_S, PATIENCE_S = 0.03, 2.0
+"""From a hub's last call to where it waits for events again takes some 100 us of CPU; on a busy machine its thread may have to wait long for them."""
 
 _living: weakref.WeakSet[NativeProducer] = weakref.WeakSet()
 _asked_in: set[int] = set()  # the processes of multiprocessing that will call the last flush
@@ -150,14 +151,35 @@ def _come_to_rest(handler: Any) -> None:
     """Let the hub of another thread finish what it is at. A thread that wants the interpreter back while that is going down is ended in the middle
     of its greenlets, and the process may crash: it had better wait for events by then.
     """
+    thread: list[int] = []
     for _ in range(TURNS):
         turned = ThreadingHandler.Event()
+
+        def turn(turned: Any = turned) -> None:
+            thread.append(threading.get_native_id())
+            turned.set()
+
         try:
-            handler.call_soon_threadsafe(turned.set)
+            handler.call_soon_threadsafe(turn)
         except KafkaException:  # it has ended
             return
         turned.wait(REST_S)
-    ThreadingHandler.sleep(STILL_S)
+    deadline = handler.monotonic() + PATIENCE_S
+    before, now = object(), _activity(thread)
+    while before != now and handler.monotonic() < deadline:
+        ThreadingHandler.sleep(STILL_S)
+        before, now = now, _activity(thread)
+
+
+def _activity(thread: list[int]) -> object:
+    """What changes while a thread, by its native id, is at work or waits for a processor: never equal then. Where that cannot be told, always equal."""
+    try:
+        with open(f"/proc/self/task/{thread[0]}/stat", encoding="ascii") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (IndexError, OSError):
+        return None
+    state, user, system = fields[0], fields[11], fields[12]
+    return object() if state == "R" else (state, user, system)
 
 
 def _report(producer: NativeProducer) -> None:
