@@ -204,6 +204,7 @@ class BalancedConsumer(Balancing):
         Idempotent; start() begins again. From the callback of a rebalance it takes effect when that ends.
         """
         self._handler.check_fork()  # the membership is the parent's
+        self._handler.check_may_wait()
         self._running = False
         self._wake.set()
         self._changed.set()

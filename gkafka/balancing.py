@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -182,10 +183,15 @@ class Balancing(abc.ABC):
             reset_offset_on_start=self._starts_over,
             **self._keywords,
         )
-        consumer._may_commit = self._may_commit
+        # Weakly: who drops a member would leave a cycle behind, and it would be one until Python looks for those.
+        consumer._may_commit = _asked_weakly(self._may_commit)
         # Asked when messages are taken: the process may have stood still while it waited for them.
-        consumer._may_deliver = self._may_deliver
+        consumer._may_deliver = self._who_may_deliver()
         return consumer
+
+    def _who_may_deliver(self) -> Callable[[], bool]:
+        """_may_deliver() for the consumer inside, which asks before each message."""
+        return _asked_weakly(self._may_deliver)
 
     def _may_commit(self) -> bool:
         """Are commits of this member's still its own?"""
@@ -420,3 +426,13 @@ class Balancing(abc.ABC):
         # Only flags: no wait, no lock, no network. Workers hold this object weakly and end when they wake.
         if getattr(self, "_running", False):
             self._running = False
+
+
+def _asked_weakly(method: Callable[[], bool]) -> Callable[[], bool]:
+    me = weakref.WeakMethod(method)
+
+    def ask() -> bool:
+        alive = me()
+        return alive is not None and alive()
+
+    return ask

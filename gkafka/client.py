@@ -347,6 +347,7 @@ class KafkaClient:
         deadline = None if timeout is None else self._handler.monotonic() + check_wait("timeout", timeout)
         if self._closed:
             return
+        self._handler.check_may_wait()
         self._cluster.stop_adopting()
         problem: Exception | None = None
         # Members of groups first: they commit what the consumers inside them have consumed.

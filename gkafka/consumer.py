@@ -483,29 +483,31 @@ class Consumer:
                 with contextlib.suppress(ForkedClientError):
                     self._share.finish_leaving(patience_s)
             return
+        self._handler.check_may_wait()
+        deadline = self._handler.monotonic() + patience_s
         self._stopping = True
         in_order = in_order and self._cluster.in_order
         if self._share is None:
-            self._engine.stop()  # first: what another worker takes behind the commit would be consumed again (B24)
+            self._engine.stop(patience_s)  # first: what another worker takes behind the commit would be consumed again (B24)
         self._engine.end_work()
         if in_order:
             self._progress.finish()
-        deadline = self._handler.monotonic() + patience_s
         try:
             self._handler.check_fork()
             if self._share is not None:
                 self._share.leave(in_order=in_order, timeout_s=patience_s)
             elif self._keeper is not None:
-                self._progress.commit_finished(patience_s)
+                self._progress.commit_finished(max(0.0, deadline - self._handler.monotonic()))
         except ForkedClientError:
             pass  # the membership is the parent's
         except KafkaException as exc:
-            log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
-        self._engine.stop()
+            if self._group is not None:
+                log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
+        self._engine.stop(max(0.0, deadline - self._handler.monotonic()))
         self._wake.set()
         if self._keeper is not None:
             self._keeper.join(min(TICK_S * 2, max(0.0, deadline - self._handler.monotonic())))
-        self._deserializers.close(TICK_S)
+        self._deserializers.close(max(0.0, deadline - self._handler.monotonic()))
 
     close = stop
 

@@ -88,7 +88,9 @@ class Deserializers:
         """
         done: list[tuple[int, Any]] = []
         letters: list[tuple[int, Any, SerializationError]] = []
+        checkpoint = self._cluster.handler.checkpoint
         for n, message in enumerate(messages):
+            checkpoint()  # what a function of the application's takes nobody knows
             try:
                 done.append((n, self._deserialized(message)))
             except Exception as exc:

@@ -38,6 +38,8 @@ __all__ = ["FetchDriver", "Fetching"]
 log = logging.getLogger(__name__)
 
 TICK_S = 4.0
+END_S = 2.0
+"""How long who stops waits for all workers at most: they were told, and their connections are closed."""
 STUCK_S = 5.0
 """A driver that was not heard of for so long was interrupted, and again before it could leave a note of that."""
 BUSY_S = 0.005
@@ -309,8 +311,10 @@ class FetchDriver:
                 _work, me, share, self.cluster, _name=f"gkafka-fetcher-{share.index}", _on_failure=lambda error: _failed(me, error)
             )
 
-    def stop(self) -> None:
-        """End the workers and close the fetch connections. What was not handed out is fetched again by the next start(). Idempotent."""
+    def stop(self, timeout_s: float = END_S) -> None:
+        """End the workers and close the fetch connections. What was not handed out is fetched again by the next start(). Idempotent. timeout_s: for
+        the workers.
+        """
         with self.lock:
             if self.stopped or not self.started:
                 self.stopped = True
@@ -328,9 +332,10 @@ class FetchDriver:
             share.wake.set()
             for broker in list(self.cluster._brokers.values()):
                 broker.drop_channel(share.role)
+        deadline = self._handler.monotonic() + min(timeout_s, END_S)
         for share in self.shares:
             if share.worker is not None and not self._handler.was_forked:  # in a child it is a copy, which may look alive and never ends
-                share.worker.join(TICK_S * 2)
+                share.worker.join(max(0.0, deadline - self._handler.monotonic()))
 
     def __del__(self) -> None:
         # Only flags: the workers see them (or that the driver is gone) when they wake.

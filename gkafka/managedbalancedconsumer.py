@@ -5,6 +5,7 @@ Documented: pykafka 2.8 (named in the KafkaClient page of the reference). Needs 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -120,7 +121,12 @@ class ManagedBalancedConsumer(Balancing):
         self._waiting_since = 0.0
         cluster.adopt(self)  # whole: the client ends it
         if auto_start:
-            self.start()
+            try:
+                self.start()
+            except BaseException:  # nobody will have it, to stop it
+                with contextlib.suppress(KafkaException):
+                    self.close(0)
+                raise
 
     # -- life ----------------------------------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -131,6 +137,8 @@ class ManagedBalancedConsumer(Balancing):
         self._handler.check_fork()
         if self._running:
             return
+        if self._member is not None:  # whoever stopped it was interrupted
+            self.stop()
         me = weakref.ref(self)
         options = GroupOptions(
             self._group,
@@ -168,14 +176,18 @@ class ManagedBalancedConsumer(Balancing):
         From the callback of a rebalance it takes effect when that returns.
         """
         self._handler.check_fork()  # the membership is the parent's
+        self._handler.check_may_wait()
         self._running = False
         ending = [member for member in (self._leaving, self._member) if member is not None]
-        self._member = self._leaving = None
         self._changed.set()
-        for member in ending:
+        for member in ending:  # whoever is interrupted in here leaves the rest to the next stop()
             member.leave("the consumer is stopped", self._patience(STOP_S))
             if member.in_callback:
                 self._leaving = member
+            elif self._leaving is member:
+                self._leaving = None
+            if self._member is member:
+                self._member = None
         if ending and self._leaving is None:  # else it is stopped when what it has is revoked
             self._lose()
         self._generation, self._member_id = -1, ""
@@ -234,6 +246,10 @@ class ManagedBalancedConsumer(Balancing):
     def _may_deliver(self) -> bool:
         member = self._member
         return member is not None and member.delivers
+
+    def _who_may_deliver(self) -> Callable[[], bool]:
+        member = self._member
+        return (lambda: False) if member is None else lambda: member.delivers
 
     def _may_commit(self) -> bool:
         # What is revoked is this member's until the callback for it returns.

@@ -312,7 +312,7 @@ class Member:
         deadline = self._handler.monotonic() + TICK_S
         with self._lock:
             self._group.leave("the consumer was dropped")
-        while self._handler.monotonic() < deadline and self._group.state not in (State.LEFT, State.FATAL) and not self._cluster.closed:
+        while self._handler.monotonic() < deadline and not self._cluster.closed:
             self._wake.clear()
             with self._lock:
                 plan = self._group.poll(self._handler.monotonic())
@@ -320,6 +320,8 @@ class Member:
                     self._group.told(plan.tell)
             for ask in plan.asks:
                 self._send(ask)
+            if self._group.state in (State.LEFT, State.FATAL):
+                return
             if plan.tell is None:
                 self._wake.wait(min(plan.wake_at, deadline) - self._handler.monotonic())
 

@@ -307,7 +307,7 @@ class NativeConsumer:
             self._filled.clear()
             if any(q.position.state is State.RESETTING for q in list(queues.values())):
                 self._driver.kick()
-                self._filled.wait(min(left, 0.1))
+                self._wait_a_moment(left)
         self._raise_errors(starting=True)
 
     def wait_for_starts(self, seconds: float) -> None:
@@ -316,7 +316,11 @@ class NativeConsumer:
         self._raise_errors(starting=True)
         self._filled.clear()
         self._driver.kick()
+        self._wait_a_moment(seconds)
+
+    def _wait_a_moment(self, seconds: float) -> None:
         self._filled.wait(min(seconds, 0.1))
+        self._filled.set()  # what was cleared before may have been for a worker that is about to wait for records
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """The offset behind a partition's last record, as the last fetch told it; None before."""
@@ -594,10 +598,12 @@ class NativeConsumer:
     def _wait_filled(self, seconds: float) -> None:
         self._filled.clear()
         if self._driver.errors or self._driver.stopped:
+            self._filled.set()
             return
         if self.may_deliver is not None and not self.may_deliver():
             seconds = min(seconds, LOOK_S)  # what is there already must wait, too
         elif self._is_any_open():
+            self._filled.set()  # another worker that has looked and is about to wait must see it, too
             return
         self._handler.check_fork()
         deadline = self._handler.monotonic() + seconds
@@ -844,9 +850,11 @@ class NativeConsumer:
         """Ask for records now; the workers do so by themselves."""
         self._driver.kick()
 
-    def stop(self) -> None:
-        """Stop fetching and close the fetch connections. Idempotent; start() goes on with what was not handed out."""
-        self._driver.stop()
+    def stop(self, timeout: float = float("inf")) -> None:
+        """Stop fetching and close the fetch connections. Idempotent; start() goes on with what was not handed out. timeout: seconds for the workers,
+        which end within two at the latest.
+        """
+        self._driver.stop(timeout)
 
     @property
     def closed(self) -> bool:
@@ -858,7 +866,7 @@ class NativeConsumer:
         stop = self.on_close()
         if stop is not None:
             stop(timeout)
-        self.stop()
+        self.stop(float("inf") if timeout is None else timeout)
 
     def stats(self) -> dict[str, Any]:
         """Counters: fetches answered, messages and bytes buffered, logs that were found cut, positions."""

@@ -671,6 +671,8 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         """
         began = self._handler.monotonic()
         limit = self.config.delivery_timeout_ms / 1000 + TICK_S if timeout is None else check_wait("timeout", timeout)
+        if not self._driver.closed:
+            self._handler.check_may_wait()
         try:
             if not self._driver.closed:
                 self.check_process()

@@ -234,8 +234,7 @@ class Share:
     # -- called now and then, by the consumer's own worker --------------------------------------------------------------------------
     def look_after(self) -> None:
         """Begin with what could not begin yet; notice topics and partitions that come into being."""
-        if self._unplaced:
-            self._place()
+        if self._unplaced and self._place():
             self._tell_of_troubles()
         if self._subscription.has_news():
             self._member.subscribe(self._subscription.topics())
@@ -396,11 +395,14 @@ class Share:
             log.error("group %r: what was finished of revoked partitions is not committed and may be consumed again: %s", self._group, exc)
 
     # -- where to begin --------------------------------------------------------------------------------------------------------------
-    def _place(self) -> None:
-        """Begin with the partitions that have no start yet. What stands in the way is written down, and they stay where they are."""
+    def _place(self) -> bool:
+        """Begin with the partitions that have no start yet. What stands in the way is written down, and they stay where they are.
+
+        False: another one is at it, and will say what came of it.
+        """
         mine = object()
         if not self._placing.take(mine):
-            return
+            return False
         try:
             with self._lock:
                 waiting, terms = list(self._unplaced), self.terms.copy()
@@ -421,6 +423,7 @@ class Share:
             self._is_stuck(waiting, exc)
         finally:
             self._placing.give(mine)
+        return True
 
     def _begin(
         self,

@@ -343,6 +343,9 @@ class Handler(abc.ABC):
         if pid != self._pid:
             raise ForkedClientError(f"created in pid {self._pid}, used in pid {pid}: create the client after the fork")
 
+    def check_may_wait(self) -> None:  # noqa: B027
+        """Raises ReentrantCallError where the caller cannot wait at all. Nowhere, unless the handler says otherwise."""
+
     # network
     @abc.abstractmethod
     def getaddrinfo(self, host: str, port: int, deadline: float | None = None) -> list[Address]:

@@ -18,7 +18,14 @@ from functools import partial
 from time import monotonic
 from typing import Any, ClassVar, TypeVar
 
-from gkafka.exceptions import ClientClosedError, ConfigurationError, HandlerThreadError, KafkaTimeoutError, SocketDisconnectedError
+from gkafka.exceptions import (
+    ClientClosedError,
+    ConfigurationError,
+    HandlerThreadError,
+    KafkaTimeoutError,
+    ReentrantCallError,
+    SocketDisconnectedError,
+)
 from gkafka.handlers import primitives as p
 from gkafka.handlers import sockets
 from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
@@ -38,6 +45,7 @@ except ImportError as exc:
     raise ConfigurationError("handler='gevent' needs the gevent package: pip install gevent") from exc
 
 from gkafka.handlers.hubs import (
+    IN_THE_LOOP,
     GreenletEvent,
     GreenletLock,
     GreenletMutex,
@@ -399,6 +407,11 @@ class GEventHandler(Handler):
         """Also raises HandlerThreadError where the hub's thread has ended, or the hub was destroyed: nobody would ever answer."""
         super().check_fork()
         self._check_hub()
+
+    def check_may_wait(self) -> None:
+        """A callback of the loop, or a signal handler that the loop calls, cannot."""
+        if gevent.getcurrent() is self.hub:
+            raise ReentrantCallError(IN_THE_LOOP)
 
     def offload(self, fn: Callable[..., T], *args: Any) -> T:
         # Another thread is off the hub already; after stop() the pool is gone.

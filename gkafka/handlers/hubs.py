@@ -24,12 +24,13 @@ from gevent._hub_local import get_hub_if_exists  # type: ignore[import-untyped]
 from gevent.hub import Waiter  # type: ignore[import-untyped]
 from gevent.monkey import get_original  # type: ignore[import-untyped]
 
-from gkafka.exceptions import ForkedClientError
+from gkafka.exceptions import ForkedClientError, ReentrantCallError
 from gkafka.handlers.mutexes import Mutex
 from gkafka.handlers.primitives import SLICE_S, forget
 from gkafka.handlers.signals import inside_handler
 
 __all__ = [
+    "IN_THE_LOOP",
     "GreenletEvent",
     "GreenletLock",
     "GreenletMutex",
@@ -45,6 +46,12 @@ HELD_S: Final = 60.0  # longest wait for a Mutex whose holder was switched away 
 BUDGET_S: Final = 0.004  # gkafka's greenlets may keep a hub from its timers and sockets this long, all of them together
 _ONCE: Final = ((),)  # starmap(f, _ONCE) calls f() once, and list.extend() keeps what it gave: all in one call of C
 _allocate_lock: Callable[[], Any] = get_original("_thread", "allocate_lock")  # native, in a patched process too
+
+
+IN_THE_LOOP: Final = (
+    "the client was called by the hub's own loop, which turns no more while anybody waits: by a signal handler, or a callback of the loop. Set a flag or an"
+    " Event there; gevent.signal_handler() runs a handler in a greenlet of its own, which may call the client"
+)
 
 
 def check_same_process(pid: int) -> None:
@@ -73,6 +80,8 @@ class GreenletParker:
         """See Parker. Raises ForkedClientError if the process forked meanwhile and this is the child."""
         if self._hub is None:
             return bool(self._lock.acquire(True, -1 if deadline is None else max(0.0, deadline - monotonic())))
+        if getcurrent() is self._hub:
+            raise ReentrantCallError(IN_THE_LOOP)
         pid = os.getpid()
         while not self._woken:
             left = SLICE_S if deadline is None else deadline - monotonic()

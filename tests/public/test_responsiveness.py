@@ -5,6 +5,7 @@ A gap is judged by the processor time that the hub's thread burned in it: what t
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gevent
@@ -123,3 +124,22 @@ def test_callbacks_of_many_records_let_others_in(connect: Any, cluster: MockClus
         run.until(lambda: seen[0] == 20_000)
     calm(ticker, clock.seconds)
     assert len(stored(cluster)) == 20_001
+
+
+def test_deserializers_that_take_their_time(connect: Any, make_cluster: Any) -> None:
+    client = connect(make_cluster(topics={"t": 4}))
+    for p in range(4):
+        fill(client, [b"%d" % n for n in range(200)], partition=p)
+
+    def take_long(data: bytes) -> int:
+        until = time.thread_time() + 0.0005
+        while time.thread_time() < until:
+            pass
+        return int(data)
+
+    with client.get_consumer("t", auto_offset_reset="earliest", value_deserializer=take_long) as consumer:
+        got = 0
+        with Ticker() as ticker, Clock() as clock:
+            while got < 800:
+                got += len(consumer.consume_batch(timeout_ms=LIMIT_S * 1000))
+    calm(ticker, clock.seconds)

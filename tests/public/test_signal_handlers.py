@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import gevent
 import pytest
 
 from gkafka import KafkaClient
@@ -130,3 +131,46 @@ def waiting_in_the_hub() -> tuple[type[BaseException], ...]:
     from gevent.exceptions import BlockingSwitchOutError  # type: ignore[import-untyped]
 
     return (BlockingSwitchOutError,)
+
+
+@pytest.mark.parametrize("what", ["client", "group", "managed", "simple", "producer", "flush", "committed"])
+def test_what_would_wait_in_the_loop_of_an_idle_hub_is_refused_and_nothing_has_begun(make_cluster: Any, what: str) -> None:
+    """The hub calls the handler itself there. What ends things had ended half of them by the time it could not wait."""
+    cluster = make_cluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler="gevent")
+    topic = client.topics["t"]
+    group: Any = client.get_consumer("t", "g", auto_offset_reset="earliest")
+    managed: Any = topic.get_balanced_consumer("m", managed=True, consumer_timeout_ms=1000)
+    simple: Any = topic.get_simple_consumer("s", auto_commit_enable=True, consumer_timeout_ms=1000)
+    producer: Any = client.get_producer(linger_ms=60_000)
+    group.consume(300)
+    producer.produce("t", b"x")
+    calls: Calls = {
+        "client": lambda: client.close(2),
+        "group": lambda: group.stop(2),
+        "managed": managed.stop,
+        "simple": simple.stop,
+        "producer": lambda: producer.close(2),
+        "flush": lambda: producer.flush(2),
+        "committed": lambda: group.committed(("t", 0)),
+    }
+    outcomes: list[BaseException | None] = []
+    hub = gevent.get_hub()
+
+    def handle() -> None:
+        try:
+            outcomes.append(calls[what]() and None)
+        except Exception as error:
+            outcomes.append(error)
+
+    hub.loop.run_callback(handle)
+    gevent.sleep(0.1)
+    assert [type(error) for error in outcomes] == [ReentrantCallError], outcomes
+    assert "gevent.signal_handler()" in str(outcomes[0])
+    producer.flush(LIMIT_S)
+    for consumer in (group, managed, simple):
+        message = consumer.consume(LIMIT_S * 1000) if consumer is group else consumer.consume()
+        assert message is not None
+        assert message.value == b"x"
+    client.close(LIMIT_S)
+    assert [cluster.group(name).members for name in ("g", "m")] == [{}, {}]

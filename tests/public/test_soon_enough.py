@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.exceptions import KafkaException, SerializationError
+from gkafka.exceptions import HandlerThreadError, KafkaException, SerializationError
 from gkafka.testing import Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill
 from tests.public.groupaids import Join, cluster, filled, join
@@ -76,3 +78,31 @@ def test_a_dead_letter_topic_that_is_not_there_takes_no_longer_than_api_timeout_
         assert isinstance(error, SerializationError)
         assert "topic 'nowhere' does not exist" in str(error)
     assert clock.seconds < SOON_S
+
+
+@pytest.mark.parametrize("what", ["consumer", "client"])
+def test_who_ends_a_consumer_whose_hub_turns_no_more_waits_no_longer_than_asked(cluster: MockCluster, what: str) -> None:
+    made: list[Any] = []
+
+    def make() -> None:
+        client = KafkaClient(cluster.bootstrap, handler="gevent")
+        made.extend([client, client.get_consumer("t"), client.get_consumer("t")])
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    client, consumer, _ = made
+    with Clock() as clock, contextlib.suppress(HandlerThreadError):
+        (client if what == "client" else consumer).close(1)
+    assert clock.seconds < 1.5
+
+
+def test_a_worker_that_is_about_to_wait_sees_what_another_found(cluster: MockCluster, connect: Connect, run: Runner) -> None:
+    """One has looked and found nothing; records come; the other begins to look, and takes the signal away. It had to wait for its next look."""
+    client = connect(cluster)
+    consumer: Any = client.get_consumer("t", auto_offset_reset="earliest")
+    fill(client, [b"1", b"2"])
+    run.until(consumer._engine.buffered)
+    consumer._engine._wait_filled(LIMIT_S)
+    assert consumer._engine._filled.is_set()
+    assert len(consumer.consume_batch(timeout_ms=LIMIT_S * 1000)) == 2

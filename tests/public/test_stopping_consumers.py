@@ -132,7 +132,7 @@ def test_what_the_application_commits_does_not_wait_for_a_commit_in_the_backgrou
     fill(client, numbers(5))
     cluster.on("OffsetCommit", Error(LOADING))
     consumer = client.topics["t"].get_simple_consumer(
-        "g", auto_commit_enable=True, auto_commit_interval_ms=100, offsets_channel_backoff_ms=3000
+        "g", auto_commit_enable=True, auto_commit_interval_ms=100, offsets_channel_backoff_ms=1500
     )
     read(consumer, 5)
     run.until(lambda: cluster.count("OffsetCommit") == 1)
