@@ -21,7 +21,9 @@ __all__ = ["client_options"]
 
 NAME = "sasl.jaas.config"
 FLAGS = ("required", "requisite", "sufficient", "optional")
-TOKEN = re.compile(r'\s*(?:"((?:[^"\\\n]|\\.)*)"|([^\s"=;]+)|([=;]))')
+BETWEEN = re.compile(r"(?:\s+|//[^\n]*|/\*[\s\S]*?\*/)*")
+TOKEN = re.compile(r"""(?:"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|([^\s"'=;]+)|([=;]))""")
+ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 PASSWORD = {"username": "sasl_username", "password": "sasl_password"}
 MODULES: dict[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
@@ -137,15 +139,25 @@ def _shown(name: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Words, signs, and quoted texts without their escapes, which begin with a quote so that they are no signs."""
+    """Words, signs, and texts in quotes of either kind without their escapes, which begin with a quote so that they are no signs. Without comments."""
     words: list[str] = []
-    at = 0
-    text = text.strip()
+    at = _end_of_space(text, 0)
     while at < len(text):
         found = TOKEN.match(text, at)
         if found is None:
             raise ConfigurationError(f"{NAME}: cannot be read at character {at + 1} of {len(text)}: a quote that does not end?")
-        quoted, word, sign = found.groups()
-        words.append(word or sign if quoted is None else '"' + re.sub(r"\\(.)", lambda m: ESCAPES.get(m[1], m[1]), quoted))
-        at = found.end()
+        double, single, word, sign = found.groups()
+        quoted = single if double is None else double
+        words.append(word or sign if quoted is None else '"' + ESCAPE.sub(_unescaped, quoted))
+        at = _end_of_space(text, found.end())
     return words
+
+
+def _end_of_space(text: str, at: int) -> int:
+    found = BETWEEN.match(text, at)
+    return at if found is None else found.end()
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return chr(int(code, 8)) if code[0] in "01234567" else ESCAPES.get(code, code)

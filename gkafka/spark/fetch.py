@@ -128,7 +128,10 @@ class RangeReader:
         if isinstance(error, UnknownTopicOrPartition):
             return self._next_available(error)
         if isinstance(error, KafkaTimeoutError):
-            earliest, latest = self._ends()
+            try:
+                earliest, latest = self._ends()
+            except KafkaException as exc:
+                raise error from exc  # it says of what nothing came
             if not earliest <= self._position < latest:
                 return self._next_available(error)
         raise error

@@ -271,6 +271,7 @@ def client_options(
             raise ConfigurationError(refused[name])
     if not given.get("bootstrap.servers", "").strip():
         raise ConfigurationError(f"Option 'kafka.bootstrap.servers' must be specified for configuring Kafka {who}")
+    _check_locations(given)
     values: dict[str, Any] = {}
     client: dict[str, Any] = {}
     spelled: dict[str, str] = {}
@@ -408,11 +409,20 @@ TEXTS = {"truststore": ("ssl.truststore.certificates",), "keystore": ("ssl.keyst
 
 def _check_stores(given: Mapping[str, str], values: Mapping[str, Any]) -> None:
     for store, texts in TEXTS.items():
-        location = f"ssl.{store}.location"
         inline = [name for name in texts if name in given]
         if inline:
             _check_texts(given, values, store, inline)
-        if location in given and values.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
+
+
+def _check_locations(given: Mapping[str, str]) -> None:
+    """First of all: what replaces a key store of Java's replaces its password, too."""
+    for store, texts in TEXTS.items():
+        location = f"ssl.{store}.location"
+        if (
+            location in given
+            and not any(name in given for name in texts)
+            and given.get(f"ssl.{store}.type", "JKS").strip().upper() != "PEM"
+        ):
             raise ConfigurationError(
                 f"kafka.{location}={given[location]!r}: {NO_STORE}: export it as PEM (keytool -exportcert -rfc, openssl pkcs12), "
                 f"name that file, and set kafka.ssl.{store}.type=PEM"

@@ -357,6 +357,13 @@ def test_the_properties_of_fetches() -> None:
     assert options(kafka__connections__max__idle__ms="0").kafka.idle_ms == 0
 
 
+def test_who_brings_a_key_store_of_javas_with_its_password_is_told_what_replaces_both() -> None:
+    for store in ("truststore", "keystore"):
+        with pytest.raises(ConfigurationError, match=f"keytool.*set kafka.ssl.{store}.type=PEM") as refused:
+            options(**{f"kafka__ssl__{store}__password": "secret", f"kafka__ssl__{store}__location": "/store.jks"})
+        assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

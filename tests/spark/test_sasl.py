@@ -116,8 +116,26 @@ def test_a_line_that_cannot_be_read_is_told_without_its_values(line: str, mechan
     assert PASSWORD not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("line", "password"),
+    [
+        (f"{PLAIN} required username='alice' password='p;w d';", "p;w d"),
+        (f"""{PLAIN} required username='alice' password='say "no"';""", 'say "no"'),
+        (f"""{PLAIN} required username="alice" password="it's";""", "it's"),
+        (f"""{PLAIN} required username='alice' password='it\\'s';""", "it's"),
+        (f'{PLAIN} required username="alice" password="a\\101b\\0";', "aAb\0"),
+        (f'/* us */ {PLAIN} required // a comment "\n username="alice" /* = */ password="//no comment";', "//no comment"),
+    ],
+)
+def test_a_line_is_read_as_java_reads_it(line: str, password: str) -> None:
+    """java.io.StreamTokenizer, as JaasConfig sets it up: quotes of both kinds, octal escapes, comments."""
+    options = client_options(line, "PLAIN")
+    assert str.__str__(options["sasl_username"]) == "alice"
+    assert str.__str__(options["sasl_password"]) == password
+
+
 @given(
-    st.text(max_size=60) | st.text(alphabet='ab"\\=; \n', max_size=30).map(lambda text: f"{PLAIN} required {text}"),
+    st.text(max_size=60) | st.text(alphabet="ab\"'/*\\=; \n", max_size=30).map(lambda text: f"{PLAIN} required {text}"),
     st.sampled_from(["PLAIN", None]),
 )
 def test_whatever_a_line_is_it_is_options_or_our_error(line: str, mechanism: str | None) -> None:

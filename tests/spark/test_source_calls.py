@@ -461,6 +461,18 @@ def test_a_broker_that_never_has_the_records_is_given_up(cluster: MockCluster, r
         list(reader.read(partition=task))
 
 
+def test_a_broker_that_does_not_say_either_where_its_log_ends_is_given_up_by_the_name_of_the_partition(
+    cluster: MockCluster, reading: Reading
+) -> None:
+    numbers(cluster, 20)
+    reader = reading(kafkaConsumer__pollTimeoutMs="400", kafka__default__api__timeout__ms="400").reader
+    (task,) = reader.partitions()
+    cluster.on("Fetch", Error(6), times=None)
+    cluster.on("ListOffsets", Error(6), times=None)
+    with pytest.raises(KafkaTimeoutError, match="fetching t-0 from offset 0"):
+        list(reader.read(partition=task))
+
+
 def test_a_slow_spark_is_not_a_broker_without_progress(cluster: MockCluster, reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     for offset in range(0, 30, 10):
         cluster.append("t", 0, values(10, base_offset=offset))
