@@ -142,6 +142,7 @@ class Cluster:
         self._closed = False
         self.called = "KafkaClient"  # what its user has made: a skin's own class
         self.topic_patience_s: float | None = UNKNOWN_TOPIC_PATIENCE_S  # for a topic that is not there; None: all of the caller's time
+        self.waits_for_hosts = False  # while nobody has been reached yet; True: all of the caller's time
         self.versions: Versions | None = None
         self._waiting: dict[str, int] = {}
         # Producers and consumers that live on these connections: close() ends them first.
@@ -433,6 +434,8 @@ class Cluster:
             errors = [error for _, error in self._failures.values()]
             if len({type(error) for error in errors}) == 1 and _is_definite(errors[0]):
                 raise self._as_one(errors) from errors[0].__cause__
+            if self.waits_for_hosts:
+                return
             text = f"none of the hosts answered{self._why()}; check hosts=, the port and the listener's security"
             raise NoBrokersAvailableError(text) from self._likeliest()
 

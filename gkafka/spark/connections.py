@@ -67,7 +67,10 @@ def close_all() -> None:
 
 def _new(properties: KafkaProperties, auto_create_topics: bool) -> KafkaClient:
     # Threads always: in a worker nothing runs a hub between two tasks, and a patched socket would be the JVM's, too.
-    return KafkaClient(properties.hosts, handler="threading", auto_create_topics=auto_create_topics, **properties.client)
+    client = KafkaClient(properties.hosts, handler="threading", auto_create_topics=auto_create_topics, **properties.client)
+    # A query that has run for weeks gets a new one with each task, maybe while the brokers start again.
+    client._cluster.waits_for_hosts = True
+    return client
 
 
 def _take(key: Key) -> KafkaClient | None:

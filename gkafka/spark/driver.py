@@ -14,7 +14,6 @@ from gkafka.exceptions import (
     ConfigurationError,
     KafkaException,
     KafkaTimeoutError,
-    NoBrokersAvailableError,
     UnknownTopicError,
     UnknownTopicOrPartition,
     error_for,
@@ -129,7 +128,7 @@ class Asked:
             for tries in range(1, options.offset_tries + 1):
                 try:
                     return attempt(client)
-                except (KafkaTimeoutError, NoBrokersAvailableError):
+                except KafkaTimeoutError:
                     raise  # the client has tried for as long as that may heal
                 except KafkaException as exc:
                     if tries == options.offset_tries or not (
