@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import sys
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Mapping
@@ -156,7 +155,7 @@ def _come_to_rest(handler: Any) -> None:
         turned = ThreadingHandler.Event()
 
         def turn(turned: Any = turned) -> None:
-            thread.append(threading.get_native_id())
+            thread.append(ThreadingHandler.native_id())
             turned.set()
 
         try:

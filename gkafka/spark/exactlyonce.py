@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gkafka.exceptions import FencedError, KafkaException, KafkaTimeoutError
 from gkafka.spark.connections import connected
 from gkafka.spark.sinkoptions import SinkOptions
-from gkafka.spark.sinktask import Tally, give_up, producer_options, write_rows
+from gkafka.spark.sinktask import Tally, by_their_properties, give_up, producer_options, write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -154,9 +154,10 @@ def _some(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
 
 
 def _producer(client: KafkaClient, options: SinkOptions, task: Task) -> NativeProducer:
-    return client.get_producer(
-        **{"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS, **producer_options(options), "transactional_id": task.name}
-    )
+    with by_their_properties():
+        return client.get_producer(
+            **{"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS, **producer_options(options), "transactional_id": task.name}
+        )
 
 
 def _skip(meter: Meter, rows: Iterable[pa.RecordBatch], mark: Mark, task: Task) -> Tally:

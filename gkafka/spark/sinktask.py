@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka.brokererrors import UnknownBrokerError
-from gkafka.exceptions import BufferFull, DeliveryError, KafkaException, KafkaTimeoutError, ProduceFailureError
+from gkafka.exceptions import (
+    BufferFull,
+    ConfigurationError,
+    DeliveryError,
+    KafkaException,
+    KafkaTimeoutError,
+    ProduceFailureError,
+    RecordTooLarge,
+)
 from gkafka.records import Delivery
 from gkafka.spark.connections import connected
+from gkafka.spark.producerproperties import PRODUCER_NAMES
 from gkafka.spark.sinkoptions import SinkOptions
 from gkafka.spark.sinkrows import TopicRows, topic_rows
 
@@ -20,7 +31,7 @@ if TYPE_CHECKING:
     from gkafka.nativeproducer import NativeProducer
     from gkafka.records import Batch
 
-__all__ = ["Tally", "producer_options", "write_plainly", "write_rows"]
+__all__ = ["Tally", "by_their_properties", "producer_options", "write_plainly", "write_rows"]
 
 log = logging.getLogger(__name__)
 
@@ -73,10 +84,25 @@ def producer_options(options: SinkOptions) -> dict[str, Any]:
     return {"max_block_ms": max(60000, patience * 1.5), **given}
 
 
+OPTION = re.compile(rf"\b({'|'.join(PRODUCER_NAMES.values())})\b(?==)")
+PROPERTY = {option: f"kafka.{name}" for name, option in PRODUCER_NAMES.items()}
+
+
+@contextlib.contextmanager
+def by_their_properties() -> Iterator[None]:
+    """What refuses a record or a producer names options of gkafka's own: here by the properties that Spark's users can give."""
+    try:
+        yield
+    except (BufferFull, ConfigurationError, RecordTooLarge) as exc:
+        exc.args = (OPTION.sub(lambda found: PROPERTY[found[1]], str(exc)), *exc.args[1:])
+        raise
+
+
 def write_plainly(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Tally:
     """At least once: all rows are acknowledged when it returns. Raises KafkaException."""
     with connected(options.kafka.client, auto_create_topics=True) as client:
-        producer = client.get_producer(**producer_options(options))
+        with by_their_properties():
+            producer = client.get_producer(**producer_options(options))
         try:
             tally = write_rows(producer, options, batches)
         except BaseException:
@@ -91,7 +117,8 @@ def write_rows(producer: NativeProducer, options: SinkOptions, batches: Iterable
     tally = Tally()
     for rows in topic_rows(batches, options.topic, options.include_headers):
         try:
-            begun = producer.produce_columns(rows.topic, rows.columns, row_numbers=rows.numbers)
+            with by_their_properties():
+                begun = producer.produce_columns(rows.topic, rows.columns, row_numbers=rows.numbers)
         except BufferFull:
             tally.look()  # what failed says more than that there is no room
             raise

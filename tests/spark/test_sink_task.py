@@ -112,8 +112,17 @@ def test_rows_are_compressed_as_told(cluster: MockCluster, options: Any, codec: 
 # -- what cannot be written ----------------------------------------------------------------------------------------------
 def test_a_value_over_the_size_limit_is_named_with_its_row(cluster: MockCluster, options: Any) -> None:
     rows = [numbered(0, 7), batch(key=["a", "b"], value=["x", "y" * 3000])]
-    with pytest.raises(RecordTooLarge, match=r"^row 8: a record of \d+ bytes for topic 't' is over max_request_bytes=2000: raise it"):
+    with pytest.raises(
+        RecordTooLarge, match=r"^row 8: a record of \d+ bytes for topic 't' is over kafka\.max\.request\.size=2000: raise it"
+    ):
         write_plainly(options(topic="t", kafka__max__request__size="2000", kafka__batch__size="1000"), rows)
+
+
+def test_a_producer_that_cannot_be_is_refused_by_the_properties_that_were_given(cluster: MockCluster, options: Any) -> None:
+    for more in ({}, {"exactlyOnce": "transactional", "jobId": "j"}):
+        chosen = options(topic="t", kafka__buffer__memory="100000", **more)
+        with pytest.raises(ConfigurationError, match=r"kafka\.buffer\.memory=100000: must hold a batch \(kafka\.batch\.size="):
+            write_plainly(chosen, [numbered(0, 1)]) if not more else write_once(chosen, [numbered(0, 1)], Task("p", "j", 0, 0))
 
 
 def test_a_value_that_the_topic_does_not_take_is_told_with_the_next_step(cluster: MockCluster, options: Any) -> None:
