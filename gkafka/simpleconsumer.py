@@ -286,12 +286,11 @@ class SimpleConsumer:
         if engine is None:
             return
         self._handler.check_may_wait()
-        deadline = self._handler.monotonic() + (self._cluster.config.api_timeout_ms / 1000 if timeout is None else timeout)
+        patience_s = self._cluster.config.api_timeout_ms / 1000 if timeout is None else timeout
+        deadline = self._handler.monotonic() + patience_s
         self._running = False
         self._wake.set()
-        engine.stop(
-            max(0.0, deadline - self._handler.monotonic())
-        )  # first: what another worker takes behind the commit would be consumed again (B24)
+        engine.stop(patience_s)  # first: what another worker takes behind the commit would be consumed again (B24)
         stands = engine.end_work()
         self._stood_at = {p: offset for p, offset in _by_id(stands).items() if offset >= 0}
         if self._auto_commit_enable and self._may_commit():

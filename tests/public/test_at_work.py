@@ -147,8 +147,8 @@ def test_a_failure_while_another_stops_is_committed_over_by_nobody(
     consumer, worker = at_work(filled, run, kind, slow)
     stop, told = consumer._engine.stop, []
 
-    def stop_while_it_fails() -> None:
-        stop()
+    def stop_while_it_fails(timeout: float) -> None:
+        stop(timeout)
         slow.may_go_on[0].set()
         told.append(worker.result())
 
