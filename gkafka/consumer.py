@@ -485,6 +485,10 @@ class Consumer:
             return
         self._handler.check_may_wait()
         deadline = self._handler.monotonic() + patience_s
+
+        def left() -> float:
+            return max(0.0, deadline - self._handler.monotonic())
+
         self._stopping = True
         in_order = in_order and self._cluster.in_order
         if self._share is None:
@@ -497,17 +501,17 @@ class Consumer:
             if self._share is not None:
                 self._share.leave(in_order=in_order, timeout_s=patience_s)
             elif self._keeper is not None:
-                self._progress.commit_finished(max(0.0, deadline - self._handler.monotonic()))
+                self._progress.commit_finished(left())
         except ForkedClientError:
             pass  # the membership is the parent's
         except KafkaException as exc:
             if self._group is not None:
                 log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
-        self._engine.stop(max(0.0, deadline - self._handler.monotonic()))
+        self._engine.stop(left())
         self._wake.set()
         if self._keeper is not None:
-            self._keeper.join(min(TICK_S * 2, max(0.0, deadline - self._handler.monotonic())))
-        self._deserializers.close(max(0.0, deadline - self._handler.monotonic()))
+            self._keeper.join(min(TICK_S * 2, left()))
+        self._deserializers.close(left())
 
     close = stop
 

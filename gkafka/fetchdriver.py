@@ -311,9 +311,9 @@ class FetchDriver:
                 _work, me, share, self.cluster, _name=f"gkafka-fetcher-{share.index}", _on_failure=lambda error: _failed(me, error)
             )
 
-    def stop(self, timeout_s: float = END_S) -> None:
+    def stop(self, timeout_s: float | None = None) -> None:
         """End the workers and close the fetch connections. What was not handed out is fetched again by the next start(). Idempotent. timeout_s: for
-        the workers.
+        the workers, if it is less than END_S.
         """
         with self.lock:
             if self.stopped or not self.started:
@@ -332,7 +332,7 @@ class FetchDriver:
             share.wake.set()
             for broker in list(self.cluster._brokers.values()):
                 broker.drop_channel(share.role)
-        deadline = self._handler.monotonic() + min(timeout_s, END_S)
+        deadline = self._handler.monotonic() + (END_S if timeout_s is None else min(timeout_s, END_S))
         for share in self.shares:
             if share.worker is not None and not self._handler.was_forked:  # in a child it is a copy, which may look alive and never ends
                 share.worker.join(max(0.0, deadline - self._handler.monotonic()))

@@ -249,7 +249,7 @@ class ManagedBalancedConsumer(Balancing):
 
     def _who_may_deliver(self) -> Callable[[], bool]:
         member = self._member
-        return (lambda: False) if member is None else lambda: member.delivers
+        return (lambda: False) if member is None else member.delivery_check()
 
     def _may_commit(self) -> bool:
         # What is revoked is this member's until the callback for it returns.

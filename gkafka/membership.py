@@ -120,6 +120,10 @@ class Member:
         """Are there any? Asked at each delivery: it takes no lock."""
         return bool(self._group.delivered(self._handler.monotonic()))
 
+    def delivery_check(self) -> Callable[[], bool]:
+        """`delivers` as a function, which holds this member and not the consumer that has it."""
+        return lambda: self.delivers
+
     @property
     def terms(self) -> Mapping[TopicPartition, int]:
         """The partitions that it may commit for, when it may, each with its term: what is being given up is among them until its callback returns."""

@@ -850,9 +850,9 @@ class NativeConsumer:
         """Ask for records now; the workers do so by themselves."""
         self._driver.kick()
 
-    def stop(self, timeout: float = float("inf")) -> None:
-        """Stop fetching and close the fetch connections. Idempotent; start() goes on with what was not handed out. timeout: seconds for the workers,
-        which end within two at the latest.
+    def stop(self, timeout: float | None = None) -> None:
+        """Stop fetching and close the fetch connections. Idempotent; start() goes on with what was not handed out. timeout: seconds that it waits for
+        the workers, never more than two.
         """
         self._driver.stop(timeout)
 
@@ -866,7 +866,7 @@ class NativeConsumer:
         stop = self.on_close()
         if stop is not None:
             stop(timeout)
-        self.stop(float("inf") if timeout is None else timeout)
+        self.stop(timeout)
 
     def stats(self) -> dict[str, Any]:
         """Counters: fetches answered, messages and bytes buffered, logs that were found cut, positions."""

@@ -119,7 +119,7 @@ class Share:
         )
         self._member.know_absent(subscription.missing())
         progress.commit_as(self._member, self.terms.copy, config.group_instance_id)
-        engine.ask_before_delivery(_delivers(self._member))
+        engine.ask_before_delivery(self._member.delivery_check())
         self._member.polled()
 
     # -- called by whoever consumes -----------------------------------------------------------------------------------------------
@@ -578,10 +578,6 @@ def _check_alone(config: NativeConsumerConfig, names: Sequence[str], why: str) -
     for field in dataclasses.fields(config):
         if field.name in names and getattr(config, field.name) != field.default:
             raise ConfigurationError(f"{field.name}={getattr(config, field.name)!r} {why}")
-
-
-def _delivers(member: Member) -> Callable[[], bool]:
-    return lambda: member.delivers
 
 
 def _weakly(me: weakref.ref[Share], method: Callable[..., None]) -> Callable[..., None]:

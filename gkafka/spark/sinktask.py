@@ -35,6 +35,9 @@ __all__ = ["Tally", "by_their_properties", "producer_options", "write_plainly", 
 
 log = logging.getLogger(__name__)
 
+PROPERTY = {option: f"kafka.{name}" for name, option in PRODUCER_NAMES.items()}
+OPTION = re.compile(rf"\b({'|'.join(PROPERTY)})(?==)")
+"""An option of gkafka's producer, as errors show it: name=value."""
 AGAIN = "Spark tries the task again, spark.task.maxFailures times"
 WHILE_AWAY = "see that the partition has a leader and its broker answers; kafka.delivery.timeout.ms is how long that is waited for"
 
@@ -82,10 +85,6 @@ def producer_options(options: SinkOptions) -> dict[str, Any]:
     given: Mapping[str, Any] = options.kafka.producer
     patience = given.get("delivery_timeout_ms", 120000)
     return {"max_block_ms": max(60000, patience * 1.5), **given}
-
-
-OPTION = re.compile(rf"\b({'|'.join(PRODUCER_NAMES.values())})\b(?==)")
-PROPERTY = {option: f"kafka.{name}" for name, option in PRODUCER_NAMES.items()}
 
 
 @contextlib.contextmanager

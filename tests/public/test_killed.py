@@ -210,43 +210,45 @@ def test_calls_of_the_client_may_be_cut_off_and_made_again(connect: Any, make_cl
     consumer.stop()
 
 
-def test_a_client_whose_close_is_cut_off_still_leaves_the_group(connect: Any, cluster: MockCluster) -> None:
-    """A managed consumer had forgotten its membership by then: its partitions were nobody's until the session ended."""
-    client = connect(cluster)
+@pytest.fixture
+def managed(client: KafkaClient, cluster: MockCluster) -> Any:
+    """Has read the first of three records; its commit takes long."""
     fill(client, numbers(3))
     consumer = client.topics["t"].get_balanced_consumer("g", managed=True, auto_commit_enable=True, consumer_timeout_ms=2000)
     read(consumer, 1)
     cluster.on("OffsetCommit", Delay(0.3))
+    return consumer
+
+
+def test_a_client_whose_close_is_cut_off_still_leaves_the_group(client: KafkaClient, cluster: MockCluster, managed: Any) -> None:
+    """A managed consumer had forgotten its membership by then: its partitions were nobody's until the session ended."""
     cut_off(lambda: client.close(LIMIT_S), 0.1)
     client.close(LIMIT_S)
     assert cluster.group("g").members == {}
     assert cluster.count("LeaveGroup") == 1
 
 
-def test_a_managed_consumer_whose_stop_is_cut_off_may_start_again(connect: Any, cluster: MockCluster) -> None:
-    client = connect(cluster)
-    fill(client, numbers(3))
-    consumer = client.topics["t"].get_balanced_consumer("g", managed=True, auto_commit_enable=True, consumer_timeout_ms=2000)
-    read(consumer, 1)
-    cluster.on("OffsetCommit", Delay(0.3))
-    cut_off(consumer.stop, 0.1)
-    consumer.start()
-    assert [m.value for m in read(consumer, 2)] == numbers(3)[1:]
+def test_a_managed_consumer_whose_stop_is_cut_off_may_start_again(cluster: MockCluster, managed: Any) -> None:
+    cut_off(managed.stop, 0.1)
+    managed.start()
+    assert [m.value for m in read(managed, 2)] == numbers(3)[1:]
     assert len(cluster.group("g").members) == 1
 
 
-@pytest.mark.parametrize("after_s", [0.015, 0.025, 0.035, 0.045, 0.055, 0.08])
-def test_a_managed_consumer_that_was_never_had_is_no_member(make_cluster: Any, connect: Any, after_s: float) -> None:
-    """Its constructor was killed, or what it made dropped, and Python's collector of cycles did not come by."""
+@pytest.mark.parametrize("at", ["JoinGroup", "SyncGroup", "OffsetFetch", "its end"])
+def test_a_managed_consumer_that_was_never_had_is_no_member(make_cluster: Any, connect: Any, run: Runner, at: str) -> None:
+    """Its constructor was killed while it waited for an answer, or what it made dropped, and Python's collector of cycles did not come by."""
     cluster = make_cluster(topics={"t": 2})
     client = connect(cluster)
-    for api in ("JoinGroup", "SyncGroup", "OffsetFetch"):
-        cluster.on(api, Delay(0.01))
+    if at != "its end":
+        cluster.on(at, Delay(0.1))
     gc.disable()
     try:
-        cut_off(lambda: client.topics["t"].get_balanced_consumer("g", managed=True) and None, after_s)
-        gevent.sleep(0.5)
-        assert not cluster.count("JoinGroup") or cluster.group("g").members == {}
+        making = gevent.spawn(lambda: client.topics["t"].get_balanced_consumer("g", managed=True) and None)
+        run.until(lambda: cluster.count(at) if at != "its end" else making.dead)
+        making.kill()
+        run.until(lambda: cluster.count("LeaveGroup"))
+        run.until(lambda: cluster.group("g").members == {}, 1.0)
     finally:
         gc.enable()
 
