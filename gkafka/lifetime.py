@@ -9,7 +9,7 @@ import os
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka.exceptions import DeliveryError, ForkedClientError, KafkaException, KafkaTimeoutError
@@ -24,9 +24,8 @@ __all__ = ["disown", "told", "watch"]
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.01
-TURNS, REST_S = 3, 0.2
 STILL_S, PATIENCE_S = 0.03, 2.0
-"""From a hub's last call to where it waits for events again takes some 100 us of CPU; on a busy machine its thread may have to wait long for them."""
+"""From a hub's last call to where it stands still takes some 100 us of CPU; on a busy machine its thread may have to wait long for them."""
 
 _living: weakref.WeakSet[NativeProducer] = weakref.WeakSet()
 _asked_in: set[int] = set()  # the processes of multiprocessing that will call the last flush
@@ -91,6 +90,7 @@ def _flush_at_exit() -> None:
                 _flush(producer, deadline)
             except Exception:
                 log.exception("the last flush of %r failed", producer)
+        _hold_still([producer.handler for producer in holding])
     finally:  # a second Ctrl-C ends the wait, not the word on what is left
         for producer in holding:
             _report(producer)
@@ -143,31 +143,25 @@ def _flush(producer: NativeProducer, deadline: float) -> None:
         return
     while producer.holds_records and handler.monotonic() < deadline:  # its hub runs in a thread of its own
         ThreadingHandler.sleep(LOOK_EVERY_S)
-    _come_to_rest(handler)
 
 
-def _come_to_rest(handler: Any) -> None:
-    """Let the hub of another thread finish what it is at. A thread that wants the interpreter back while that is going down is ended in the middle
-    of its greenlets, and the process may crash: it had better wait for events by then.
+def _hold_still(handlers: Iterable[Any]) -> None:
+    """Hold the hubs of other threads where they are. A thread that wants the interpreter back while that is going down is ended in the middle of its
+    greenlets, and the process crashes: a hub that goes on turning wakes for one of its timers sooner or later.
     """
-    thread: list[int] = []
-    for _ in range(TURNS):
-        turned = ThreadingHandler.Event()
-
-        def turn(turned: Any = turned) -> None:
-            thread.append(ThreadingHandler.native_id())
-            turned.set()
-
+    for handler in {id(handler.hub): handler for handler in handlers if not handler.in_owner()}.values():
+        thread: list[int] = []
+        ready = ThreadingHandler.Event()
         try:
-            handler.call_soon_threadsafe(turn)
+            handler.call_soon_threadsafe(handler.stand_still, thread.append, ready.set)
         except KafkaException:  # it has ended
-            return
-        turned.wait(REST_S)
-    deadline = handler.monotonic() + PATIENCE_S
-    before, now = object(), _activity(thread)
-    while before != now and handler.monotonic() < deadline:
-        ThreadingHandler.sleep(STILL_S)
-        before, now = now, _activity(thread)
+            continue
+        deadline = handler.monotonic() + PATIENCE_S
+        ready.wait(PATIENCE_S)
+        before, now = object(), _activity(thread)
+        while before != now and handler.monotonic() < deadline:
+            ThreadingHandler.sleep(STILL_S)
+            before, now = now, _activity(thread)
 
 
 def _activity(thread: list[int]) -> object:

@@ -12,6 +12,7 @@ import os
 import queue
 import socket
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -65,6 +66,7 @@ _threads = get_original("_thread", "_local")()  # of real threads, in a patched 
 READ, WRITE = 1, 2
 SEND_TURN = 1 << 19  # bytes for one system call: the kernel would copy many megabytes in one go, with the hub waiting
 POOL_THREADS = 2  # codec jobs at once; more threads only take the GIL from the hub
+STANDSTILL_S = 60.0  # longer than an interpreter takes to go down
 NEAR_S = 0.02  # a moment to look around that is as near as this is past
 LOOK_AGAIN = object()
 """What a waiter is given by Stream.look_again()."""
@@ -412,6 +414,17 @@ class GEventHandler(Handler):
         """A callback of the loop, or a signal handler that the loop calls, cannot."""
         if gevent.getcurrent() is self.hub:
             raise ReentrantCallError(IN_THE_LOOP)
+
+    @staticmethod
+    def stand_still(tell: Callable[[int], object], ready: Callable[[], object]) -> None:
+        """For the loop of another thread, when the process ends: it turns no more. tell: given the system's number for the thread. ready: called when it is
+        about to.
+        """
+        lock = get_original("_thread", "allocate_lock")()  # native: the whole thread waits
+        lock.acquire()
+        tell(threading.get_native_id())
+        ready()
+        lock.acquire(True, STANDSTILL_S)
 
     def offload(self, fn: Callable[..., T], *args: Any) -> T:
         # Another thread is off the hub already; after stop() the pool is gone.

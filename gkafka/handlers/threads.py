@@ -458,11 +458,6 @@ class ThreadingHandler(Handler):
     def parker() -> ThreadParker:
         return ThreadParker()
 
-    @staticmethod
-    def native_id() -> int:
-        """The system's number for the calling thread."""
-        return threading.get_native_id()
-
     # time and identity
     @staticmethod
     def sleep(seconds: float = 0) -> None:
