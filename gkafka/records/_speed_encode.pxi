@@ -60,46 +60,63 @@ cdef inline bint string_at(Lent strings, Py_ssize_t i, bytes_at* p, Py_ssize_t* 
 
 
 # -- partitions ----------------------------------------------------------------------------------------------------------
+@cython.final
+cdef class LentNumbers:
+    """The partitions given for records. at: NULL where none is given."""
+
+    cdef object holds
+    cdef bytes_at at, valid
+    cdef Py_ssize_t first
+
+    def __cinit__(self, column, Py_ssize_t count):
+        if column is None:
+            return
+        numbers, bits = bytes_view(column.values), None if column.validity is None else bytes_view(column.validity)
+        self.first = column.first
+        if self.first < 0 or size_of(numbers) < 4 * (self.first + count) or (bits is not None and 8 * size_of(bits) < self.first + count):
+            raise ValueError(f"partitions: not {count} numbers from number {self.first} on")
+        self.holds = (numbers, bits)
+        self.at = address_of(numbers)
+        if bits is not None:
+            self.valid = address_of(bits)
+
+    cdef inline bint get(self, Py_ssize_t row, int32_t* number) noexcept nogil:
+        """False: none is given for that record."""
+        row += self.first
+        if self.at == NULL or not is_valid(self.valid, row):
+            return False
+        memcpy(number, self.at + 4 * row, 4)
+        return True
+
+
 def choose_partitions(columns not None, int partition_count, *, bint by_crc32=False):
     """int32 for each record: the partition given with it, else its key's by murmur2 as in Java (or CRC-32 as librdkafka's consistent_random),
     -1 without a key: then the topic's sticky one of the moment takes it.
 
     partition_count: of the topic, 1 or more. Raises ConfigurationError naming the row of a partition that the topic does not have.
     """
-    cdef Py_ssize_t count = columns.count, first = 0, bad
+    cdef Py_ssize_t count = columns.count, bad
     cdef Lent keys = lent("keys", columns.keys, count)
-    cdef bytes_at given = NULL
-    cdef bytes_at valid = NULL
+    cdef LentNumbers given = LentNumbers.__new__(LentNumbers, columns.partitions, count)
     cdef Block chosen = Block()
     if partition_count < 1:
         raise ValueError(f"partition_count={partition_count}: must be 1 or more")
-    if columns.partitions is not None:
-        numbers = bytes_view(columns.partitions.values)
-        given = address_of(numbers)
-        bits = columns.partitions.validity
-        if bits is not None:
-            bits = bytes_view(bits)
-            valid = address_of(bits)
-        first = columns.partitions.first
-        if size_of(numbers) < 4 * (first + count) or (bits is not None and 8 * size_of(bits) < first + count):
-            raise ValueError(f"partitions: not {count} numbers from number {first} on")
     if not room(chosen, 4 * count + 1):
         raise MemoryError()
     with nogil:
-        bad = choose(keys, given, valid, first, count, <int32_t*> chosen.at, partition_count, by_crc32)
+        bad = choose(keys, given, count, <int32_t*> chosen.at, partition_count, by_crc32)
     if bad >= 0:
         raise bad_partition(bad, columns.partition(bad), partition_count)
     return lend(chosen, 4 * count, "i")
 
 
-cdef Py_ssize_t choose(Lent keys, bytes_at given, bytes_at valid, Py_ssize_t first, Py_ssize_t count, int32_t* chosen, int partitions, bint by_crc32) noexcept nogil:
+cdef Py_ssize_t choose(Lent keys, LentNumbers given, Py_ssize_t count, int32_t* chosen, int partitions, bint by_crc32) noexcept nogil:
     """Returns the row of a partition that is none, else -1."""
     cdef Py_ssize_t row, size
     cdef bytes_at key
     cdef int32_t number
     for row in range(count):
-        if given != NULL and is_valid(valid, first + row):
-            memcpy(&number, given + 4 * (first + row), 4)
+        if given.get(row, &number):
             if number < 0 or number >= partitions:
                 return row
         elif not string_at(keys, row, &key, &size) or size < 0 or (by_crc32 and not size):

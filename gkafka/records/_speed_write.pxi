@@ -380,4 +380,5 @@ cdef class Appender:
 
 
 include "_speed_encode.pxi"
+include "_speed_sums.pxi"
 include "_speed_lane.pxi"

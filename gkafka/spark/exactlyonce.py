@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from gkafka import records
 from gkafka.exceptions import FencedError, KafkaException, KafkaTimeoutError
 from gkafka.spark.connections import connected
 from gkafka.spark.sinkoptions import SinkOptions
+from gkafka.spark.sinkrows import TopicRows, topic_rows
 from gkafka.spark.sinktask import Tally, by_their_properties, give_up, producer_options, write_rows
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ ABORT_S = 5.0
 """How long a task that has failed takes to abort its transaction: left open it would hold up readers until its timeout, or the next attempt."""
 LONGEST_NAMES = 1000
 """Of the topics' names in a mark; a checksum stands for longer ones. Brokers take 4,096 bytes of metadata."""
-WRITTEN = re.compile(r"rows=(\d+) bytes=(\d+) topics=(\S+)")
+WRITTEN = re.compile(r"rows=(\d+) bytes=(\d+) sum=([0-9a-f]+) topics=(\S+)")
 
 
 class RowsChangedError(KafkaException):
@@ -63,14 +65,16 @@ class Task:
 
 
 class Written(NamedTuple):
-    """What a task has written: rows, bytes of their keys and values, and the names of their topics with a comma between them."""
+    """What a task has written: rows, bytes of their keys and values, the sum of the rows' checksums, and the names of their topics with a comma between
+    them."""
 
     rows: int
     size: int
+    checksum: int
     topics: str
 
     def __str__(self) -> str:
-        return f"{self.rows} rows of {self.size} bytes for {self.topics}"
+        return f"{self.rows} rows of {self.size} bytes (checksum {self.checksum:x}) for {self.topics}"
 
 
 class Mark(NamedTuple):
@@ -82,51 +86,45 @@ class Mark(NamedTuple):
 
 @dataclass
 class Meter:
-    """What passes through it. topic: where all rows go, None where each says so. Neither the order of the rows nor how they are cut counts."""
+    """What passes through it: all that is written of a row counts, neither the order of the rows nor how they are cut."""
 
-    topic: str | None
     rows: int = 0
     size: int = 0
+    checksum: int = 0
     topics: set[str] = field(default_factory=set)
 
-    def pass_on(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, measured."""
-        for batch in batches:
-            self._take(batch)
-            yield batch
-
-    def _take(self, batch: pa.RecordBatch) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc  # type: ignore[import-untyped]
-
-        self.rows += batch.num_rows
-        for name in ("key", "value"):
-            if name in batch.schema.names:
-                self.size += pc.sum(pc.binary_length(batch.column(name).cast(pa.large_binary()))).as_py() or 0
-        self.topics.update([self.topic] if self.topic is not None else filter(None, pc.unique(batch.column("topic")).to_pylist()))
+    def pass_on(self, pieces: Iterable[TopicRows]) -> Iterator[TopicRows]:
+        """The same, measured."""
+        for piece in pieces:
+            yield piece  # first: who refuses one of its rows says which
+            size, checksum = records.measure_columns(piece.columns, records.crc32c(piece.topic.encode()))
+            self.rows += piece.columns.count
+            self.size += size
+            self.checksum = (self.checksum + checksum) % (1 << 64)
+            self.topics.add(piece.topic)
 
     @property
     def written(self) -> Written:
         """All of it."""
         names = ",".join(sorted(self.topics))
-        return Written(
-            self.rows, self.size, names if len(names) <= LONGEST_NAMES else f"{len(self.topics)}-topics-{zlib.crc32(names.encode()):08x}"
-        )
+        if len(names) > LONGEST_NAMES:
+            names = f"{len(self.topics)}-topics-{zlib.crc32(names.encode()):08x}"
+        return Written(self.rows, self.size, self.checksum, names)
 
 
 def write_once(options: SinkOptions, batches: Iterable[pa.RecordBatch], task: Task) -> Tally:
     """All rows in one transaction, or none if the task is marked as done. Raises KafkaException; then nothing is committed, or a replay finds it."""
-    rows = _some(batches)
-    if rows is None:
+    some = _some(batches)
+    if some is None:
         return Tally()
+    rows = topic_rows(some, options.topic, options.include_headers)
     with connected(options.kafka.client, auto_create_topics=True) as client:
         producer = _producer(client, options, task)
         try:
             producer.init_transactions()
             mark = read_mark(client, task.name)
-            meter = Meter(options.topic)
             is_there = mark.batch >= task.batch
-            tally = _skip(meter, rows, mark, task) if is_there else _write(client, producer, options, meter, rows, task)
+            tally = _skip(rows, mark, task) if is_there else _write(client, producer, options, rows, task)
         except BaseException:
             give_up(producer, ABORT_S)
             raise
@@ -141,7 +139,7 @@ def read_mark(client: KafkaClient, name: str) -> Mark:
     if newest is None or newest.offset < 0:
         return Mark(-1, None)
     told = WRITTEN.fullmatch(newest.metadata)
-    return Mark(newest.offset - 1, Written(int(told[1]), int(told[2]), told[3]) if told is not None else None)
+    return Mark(newest.offset - 1, Written(int(told[1]), int(told[2]), int(told[3], 16), told[4]) if told is not None else None)
 
 
 def _some(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
@@ -160,9 +158,9 @@ def _producer(client: KafkaClient, options: SinkOptions, task: Task) -> NativePr
         )
 
 
-def _skip(meter: Meter, rows: Iterable[pa.RecordBatch], mark: Mark, task: Task) -> Tally:
+def _skip(rows: Iterable[TopicRows], mark: Mark, task: Task) -> Tally:
     """Take the rows and do nothing with them: they are in Kafka. Raises RowsChangedError if these are others."""
-    tally = Tally(replayed=True)
+    tally, meter = Tally(replayed=True), Meter()
     if mark.batch > task.batch:
         raise RowsChangedError(
             f"{task}: micro-batch {mark.batch} has been written since under the name {task.name!r}, so that nobody knows whether this one was: its checkpoint "
@@ -189,14 +187,13 @@ def _skip(meter: Meter, rows: Iterable[pa.RecordBatch], mark: Mark, task: Task) 
     return tally
 
 
-def _write(
-    client: KafkaClient, producer: NativeProducer, options: SinkOptions, meter: Meter, rows: Iterable[pa.RecordBatch], task: Task
-) -> Tally:
+def _write(client: KafkaClient, producer: NativeProducer, options: SinkOptions, rows: Iterable[TopicRows], task: Task) -> Tally:
+    meter = Meter()
     producer.begin_transaction()
-    tally = write_rows(producer, options, meter.pass_on(rows))
+    tally = write_rows(producer, meter.pass_on(rows))
     somewhere = next(iter(tally.last_offsets))[0]
     written = meter.written
-    note = f"rows={written.rows} bytes={written.size} topics={written.topics}"
+    note = f"rows={written.rows} bytes={written.size} sum={written.checksum:x} topics={written.topics}"
     producer.send_offsets({(somewhere, 0): (task.batch + 1, note)}, task.name)
     try:
         producer.commit_transaction()

@@ -103,7 +103,7 @@ def write_plainly(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Ta
         with by_their_properties():
             producer = client.get_producer(**producer_options(options))
         try:
-            tally = write_rows(producer, options, batches)
+            tally = write_rows(producer, topic_rows(batches, options.topic, options.include_headers))
         except BaseException:
             give_up(producer)
             raise
@@ -111,10 +111,10 @@ def write_plainly(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Ta
         return tally
 
 
-def write_rows(producer: NativeProducer, options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Tally:
+def write_rows(producer: NativeProducer, pieces: Iterable[TopicRows]) -> Tally:
     """Produce all rows, and wait until they are acknowledged."""
     tally = Tally()
-    for rows in topic_rows(batches, options.topic, options.include_headers):
+    for rows in pieces:
         try:
             with by_their_properties():
                 begun = producer.produce_columns(rows.topic, rows.columns, row_numbers=rows.numbers)

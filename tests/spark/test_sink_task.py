@@ -226,7 +226,8 @@ def test_a_task_is_written_in_one_transaction_with_its_mark(cluster: MockCluster
     assert (tally.records, tally.replayed) == (150, False)
     assert stored(cluster, committed=True) == expected(0, 150)
     lengths = sum(len(f"k{i}v{i}") for i in range(150))
-    assert mark(cluster, options) == (7, (150, lengths, "pair"))
+    batch, written = mark(cluster, options)
+    assert (batch, written.rows, written.size, written.topics) == (7, 150, lengths, "pair")
     assert TASK.name == "gkafka-spark-query-3"
     assert cluster.transaction(TASK.name) is not None
 
@@ -259,11 +260,54 @@ def test_the_next_micro_batch_and_another_task_are_written(cluster: MockCluster,
 def test_a_replay_with_other_rows_is_an_error_and_nothing_is_skipped_silently(cluster: MockCluster, options: Any) -> None:
     once(options, [numbered(0, 100)])
     with pytest.raises(
-        RowsChangedError, match=r"^task 3 of micro-batch 7 was written with 100 rows of \d+ bytes for pair and is replayed with 101 "
+        RowsChangedError,
+        match=r"^task 3 of micro-batch 7 was written with 100 rows of \d+ bytes \(checksum [0-9a-f]+\) for pair and is replayed with 101 ",
     ):
         once(options, [numbered(0, 101)])
     with pytest.raises(RowsChangedError, match="a jobId is for one set of rows"):
         once(options, [numbered(1000, 100)])
+
+
+def row_of(**changes: Any) -> pa.RecordBatch:
+    given = {"key": b"k", "value": b"v", "partition": 0, "headers": [{"key": "h", "value": b"1"}], **changes}
+    types = {"key": pa.binary(), "value": pa.binary(), "partition": pa.int32(), "headers": HEADERS}
+    return pa.RecordBatch.from_pydict({name: pa.array([given[name]], types[name]) for name in given})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": b"v", "value": b"k"},
+        {"value": b"w"},
+        {"key": b"kv", "value": b""},
+        {"partition": 1},
+        {"partition": None},
+        {"headers": None},
+        {"headers": [{"key": "h", "value": b"2"}]},
+        {"headers": [{"key": "h", "value": None}]},
+    ],
+    ids=str,
+)
+def test_a_replay_with_other_rows_of_the_same_size_is_an_error(cluster: MockCluster, options: Any, change: dict[str, Any]) -> None:
+    once(options, [row_of()])
+    with pytest.raises(RowsChangedError, match=r"was written with 1 rows of 2 bytes .* is replayed with 1 rows of 2 bytes"):
+        once(options, [row_of(**change)])
+    assert once(options, [row_of()]).replayed
+
+
+def test_what_is_not_written_of_a_row_does_not_count(cluster: MockCluster, options: Any) -> None:
+    once(options, [row_of()], includeHeaders="false")
+    assert once(options, [row_of(headers=None)], includeHeaders="false").replayed
+
+
+def test_rows_that_went_to_each_others_topics_are_others(cluster: MockCluster, options: Any) -> None:
+    def routed(**topics: bytes) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"topic": list(topics), "value": pa.array(topics.values(), pa.binary())})
+
+    by_row = options(exactlyOnce="transactional")
+    write_once(by_row, [routed(pair=b"a", t=b"b")], TASK)
+    with pytest.raises(RowsChangedError, match="for pair,t and is replayed with"):
+        write_once(by_row, [routed(pair=b"b", t=b"a")], TASK)
 
 
 def test_a_replay_for_another_topic_is_an_error_and_not_skipped_silently(cluster: MockCluster, options: Any) -> None:
@@ -311,7 +355,7 @@ def test_an_attempt_that_was_given_up_is_fenced_by_the_next(cluster: MockCluster
     with pytest.raises((FencedError, KafkaException)):
         write_once(options(topic="pair", exactlyOnce="transactional"), rows(), TASK)
     assert stored(cluster, committed=True) == expected(0, 200)
-    assert mark(cluster, options) == (7, (200, 1380, "pair"))
+    assert mark(cluster, options).written[:2] == (200, 1380)
 
 
 def test_a_zombie_at_its_commit_finds_the_mark_of_its_successor(
@@ -341,7 +385,7 @@ def test_a_lost_answer_to_the_commit_is_not_guessed_but_read(cluster: MockCluste
     once(options, [numbered(0, 100)], kafka__delivery__timeout__ms="300", kafka__request__timeout__ms="200")
     timer.join()
     assert stored(cluster, committed=True) == expected(0, 100)
-    assert mark(cluster, options) == (7, (100, 580, "pair"))
+    assert mark(cluster, options).written[:2] == (100, 580)
 
 
 def test_a_commit_that_never_came_through_fails_the_task(cluster: MockCluster, options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
