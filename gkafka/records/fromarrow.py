@@ -76,9 +76,10 @@ def header_column(name: str, array: Any) -> HeaderColumn | None:
     if not pa.types.is_list(array.type) or not pa.types.is_struct(array.type.value_type):
         raise ConfigurationError(f"{name} is {array.type}: must be a list of struct(key string, value binary)")
     pairs = array.values
-    fields = {pairs.type.field(i).name: i for i in range(pairs.type.num_fields)}
-    if set(fields) != {"key", "value"}:
-        raise ConfigurationError(f"{name}: its structs have the fields {', '.join(fields)}: must be key and value")
+    fields = {pairs.type.field(i).name.lower(): i for i in range(pairs.type.num_fields)}
+    if set(fields) != {"key", "value"} or pairs.type.num_fields != 2:
+        told = ", ".join(pairs.type.field(i).name for i in range(pairs.type.num_fields))
+        raise ConfigurationError(f"{name}: its structs have the fields {told}: must be key and value")
     keys, values = (strings(f"{name}.{part}", _field(pairs, fields[part])) for part in ("key", "value"))
     none = BinaryColumn(memoryview(bytes(4 * (len(pairs) + 1))), EMPTY, memoryview(bytes(len(pairs) // 8 + 1)), len(pairs))
     validity = _validity(array, array.buffers()[0])

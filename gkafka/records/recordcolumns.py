@@ -57,7 +57,7 @@ class RecordColumns:
         cls, value: pa.Array | None = None, key: pa.Array | None = None, headers: pa.Array | None = None, partition: pa.Array | None = None
     ) -> RecordColumns:
         """Of pyarrow arrays of one length; their bytes are not copied. value, key: binary or string (large and view types are converted); headers:
-        list of struct(key string, value binary); partition: int32. Raises ConfigurationError for other types, and for arrays of two lengths.
+        list of struct(key string, value binary), their names in any case; partition: int32. Raises ConfigurationError for other types, and for arrays of two lengths.
         """
         from gkafka.records.fromarrow import record_columns
 

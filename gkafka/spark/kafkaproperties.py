@@ -8,7 +8,7 @@ Source: https://kafka.apache.org/documentation/#consumerconfigs, KafkaSourceProv
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from gkafka.hosts import parse_hosts
 from gkafka.jaas import client_options as jaas_options
 from gkafka.javanames import CLIENT_NAMES
 from gkafka.sasloptions import check_sasl
+from gkafka.spark.hints import meant_property
 from gkafka.spark.values import whole_number
 
 __all__ = [
@@ -46,6 +47,10 @@ JAVA_NAMES = {
     "sasl.oauthbearer.scope": "sasl_oauth_scope",
 }
 """Properties of Java's consumer -> client options of gkafka; those that are read from text, and so are named here."""
+
+PROPERTY_OF = {option: name for name, option in reversed(JAVA_NAMES.items())}
+"""The other way round: of several the first."""
+CLIENT_OPTION = re.compile(r"\b((?:security|sasl)_[a-z_]+|allow_plaintext_credentials)\b")
 
 NOT_FROM_TEXT = ("ssl_context", "source_address", "auto_create_topics", "sasl_oauth_token_provider", "sasl_oauth_extensions")
 
@@ -171,7 +176,9 @@ NO_EFFECT = {
 REFUSED = {
     "auto.offset.reset": "Kafka option 'auto.offset.reset' is not supported. Instead set the source option 'startingOffsets' to 'earliest' or 'latest' "
     "to specify where to start. Structured Streaming manages which offsets are consumed internally, rather than relying on the "
-    "kafkaConsumer to do it. See the docs for more details.",
+    "kafkaConsumer to do it. This will ensure that no data is missed when new topics/partitions are dynamically subscribed. Note that "
+    "'startingOffsets' only applies when a new Streaming query is started, and that resuming will always pick up from where the query left off. "
+    "See the docs for more details.",
     "key.deserializer": "Kafka option 'key.deserializer' is not supported as keys are deserialized as byte arrays with ByteArrayDeserializer. "
     "Use DataFrame operations to explicitly deserialize the keys.",
     "value.deserializer": "Kafka option 'value.deserializer' is not supported as values are deserialized as byte arrays with "
@@ -311,14 +318,9 @@ def _client_option(name: str, others: Iterable[str]) -> str:
     own = {field.name for field in dataclasses.fields(ClientConfig)} - set(NOT_FROM_TEXT)
     option = JAVA_NAMES.get(name, name.replace(".", "_"))
     if option not in own:
-        raise ConfigurationError(f"kafka.{name}: unknown property{_near(name, [*others, *own])}")
+        known = [*JAVA_NAMES, *(spelling.replace("_", ".") for spelling in [*others, *own])]
+        raise ConfigurationError(f"kafka.{name}: unknown property{meant_property(name, known)}")
     return option
-
-
-def _near(name: str, own: Iterable[str]) -> str:
-    known = [*JAVA_NAMES, *(option.replace("_", ".") for option in own)]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    return f"; did you mean 'kafka.{near[0]}'?" if near else "; docs/spark.md lists what is known"
 
 
 def typed(config: type[Any], option: str, name: str, text: str) -> Any:
@@ -472,7 +474,13 @@ def _check_sasl(client: Mapping[str, Any]) -> None:
     try:
         check_sasl(ClientConfig(**client))
     except ConfigurationError as exc:
-        raise ConfigurationError(f"kafka.sasl.*, by the names of KafkaClient's options: {exc}") from None
+        raise ConfigurationError(by_properties(str(exc))) from None
+
+
+def by_properties(text: str) -> str:
+    """What names options of KafkaClient, by the properties that Spark's users give; without those that no text can give."""
+    text = text.replace("give sasl_oauth_token_provider, or ", "give ")
+    return CLIENT_OPTION.sub(lambda found: f"kafka.{PROPERTY_OF.get(found[1], found[1].replace('_', '.'))}", text)
 
 
 def _handler_class(name: str, text: str) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from gkafka.exceptions import ConfigurationError
 from gkafka.spark import offsets, values
+from gkafka.spark.hints import OF_WRITES
 from gkafka.spark.kafkaproperties import PROPERTIES, KafkaProperties, translate
 from gkafka.spark.offsets import Earliest, Latest, Limit, TopicPartition
 
@@ -180,7 +181,7 @@ def _names() -> list[str]:
 
 
 def _checked(options: Mapping[str, str]) -> dict[str, str]:
-    values.check_names(options, _names(), PROPERTIES, topic="subscribe")
+    values.check_names(options, _names(), PROPERTIES, OF_WRITES, topic="subscribe")
     return dict(options)
 
 

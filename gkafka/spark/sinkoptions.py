@@ -9,6 +9,7 @@ from typing import Any
 from gkafka.checks import check_topic_name
 from gkafka.exceptions import ConfigurationError
 from gkafka.spark import values
+from gkafka.spark.options import OPTIONS
 from gkafka.spark.producerproperties import PROPERTIES, WriteProperties, translate_for_writing
 
 __all__ = ["SINK_OPTIONS", "SinkOptions", "parse_sink", "sink_options_table"]
@@ -33,6 +34,7 @@ SINK_OPTIONS = {
 }
 """Option -> default, meaning: docs/spark.md's table is made from it."""
 
+OF_READS = tuple(option.name for option in OPTIONS.values() if option.name not in SINK_OPTIONS)
 FROM_SPARK = ("checkpointLocation", "batchId")
 """What a sink is given without being meant, and what `write_stream` gives it."""
 
@@ -58,7 +60,7 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
     """The options of a write, checked. Keys in any case. Raises ConfigurationError naming the option, its value and what it may be."""
     names = [*SINK_OPTIONS, *FROM_SPARK]
     options = given = values.lowered(options, names, PROPERTIES)  # both: no traceback shows the secrets of what was given
-    values.check_names(given, names, PROPERTIES, topic="topic")
+    values.check_names(given, names, PROPERTIES, OF_READS, topic="topic")
     transactional = values.one_of(given, "exactlyOnce", ("none", "transactional"), "none") == "transactional"
     parsed = SinkOptions(
         topic=_topic(given),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gkafka.checks import check_topic_name
 from gkafka.exceptions import ConfigurationError
 from gkafka.records import RecordColumns
 
@@ -57,7 +58,8 @@ def check_written_columns(schema: StructType, topic: str | None) -> None:
             f"Required attribute 'value' not found; the columns are {', '.join(kinds) or 'none'}: name one of them so, or select {CASTS['value']}"
         )
     for name, allowed in TYPES.items():
-        if name in kinds and kinds[name] not in allowed and not (name == "topic" and topic is not None):
+        kind = kinds.get(name, "").lower() if name == "headers" else kinds.get(name)  # the case of a struct's fields does not count
+        if name in kinds and kind not in allowed and not (name == "topic" and topic is not None):
             raise ConfigurationError(
                 f"{name} attribute unsupported type {kinds[name]}. {name} must be a(n) {' or '.join(allowed)}: select {CASTS[name]} as {name}"
             )
@@ -88,16 +90,20 @@ def _by_topic(batch: pa.RecordBatch, names: set[str], first: int) -> Iterator[To
         row = pc.indices_nonzero(topics.is_null())[0].as_py()
         raise ConfigurationError(f"row {first + row}: null topic present in the data. Use the topic option for setting a default topic.")
     if pc.all(pc.equal(topics, topics[0])).as_py():
-        yield TopicRows(topics[0].as_py(), _columns(batch, names), range(first, first + batch.num_rows))
+        yield TopicRows(_topic(topics[0], first), _columns(batch, names), range(first, first + batch.num_rows))
         return
     coded = topics.dictionary_encode()
     picked = pc.array_sort_indices(coded.indices)  # a stable sort: rows of a topic stay in order
     together, begin = batch.take(picked), 0
     for count in pc.value_counts(coded.indices.take(picked)):
         size = count["counts"].as_py()
-        columns = _columns(together.slice(begin, size), names)
-        yield TopicRows(coded.dictionary[count["values"].as_py()].as_py(), columns, _Numbers(picked.slice(begin, size), first))
+        columns, numbers = _columns(together.slice(begin, size), names), _Numbers(picked.slice(begin, size), first)
+        yield TopicRows(_topic(coded.dictionary[count["values"].as_py()], numbers[0]), columns, numbers)
         begin += size
+
+
+def _topic(name: pa.StringScalar, row: int) -> str:
+    return check_topic_name(name.as_py(), f"row {row}: topic")
 
 
 class _Numbers(Sequence[int]):

@@ -5,14 +5,14 @@ Spark gives every option as text, its name in lower case. Each function takes th
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Any
 
 from gkafka.config import Secret, may_be_key
 from gkafka.exceptions import ConfigurationError
 from gkafka.sasloptions import has_user, hide_hosts, hide_mistaken, seems_secret
+from gkafka.spark.hints import meant_option
 
 __all__ = [
     "boolean",
@@ -67,24 +67,16 @@ def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
 
 
-def check_names(given: Mapping[str, str], known: Iterable[str], properties: Container[str], *, topic: str) -> None:
-    """known: names as users write them; properties: those of kafka.*, without it. topic: the option that names one.
+def check_names(given: Mapping[str, str], known: Iterable[str], properties: Collection[str], others: Iterable[str], *, topic: str) -> None:
+    """known: names as users write them; properties: those of kafka.*, without it. others: options of the other direction. topic: the option that
+    names one.
 
-    Raises ConfigurationError for another one that is no kafka.*, with what is likely to have been meant.
+    Raises ConfigurationError for another one, with what is likely to have been meant; those of kafka.* that look like a property are checked as such.
     """
     names = {name.lower(): name for name in known}
     for key in given:
-        if key not in names and not key.startswith("kafka."):
-            raise ConfigurationError(f"unknown option {key!r} for format('gkafka'){_meant(key, names, properties, topic)}")
-
-
-def _meant(key: str, names: Mapping[str, str], properties: Container[str], topic: str) -> str:
-    if key == "path":
-        return f"; load() and save() take no path: name the topic by .option({topic!r}, ...)"
-    if f"kafka.{key}" in names or key.replace("_", ".") in properties:
-        return f"; did you mean {'kafka.' + key.replace('_', '.')!r}?"
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.7)
-    return f"; did you mean {names[near[0]]!r}?" if near else "; docs/spark.md lists them"
+        if key not in names and (hint := meant_option(key, names, properties, others, topic)) is not None:
+            raise ConfigurationError(f"unknown option {key!r} for format('gkafka'){hint}")
 
 
 # -- one value ---------------------------------------------------------------------------------------------------------

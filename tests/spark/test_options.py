@@ -11,6 +11,8 @@ import pytest
 
 from gkafka.common import IsolationLevel
 from gkafka.exceptions import ConfigurationError
+from gkafka.spark import hints
+from gkafka.spark.kafkaproperties import PROPERTIES
 from gkafka.spark.offsets import AtTimestamp, AtTimestamps, Earliest, Latest, Specific
 from gkafka.spark.options import (
     OPTIONS,
@@ -23,7 +25,8 @@ from gkafka.spark.options import (
     parse_either,
     parse_stream,
 )
-from gkafka.spark.sinkoptions import parse_sink
+from gkafka.spark.producerproperties import PROPERTIES as PRODUCER_PROPERTIES
+from gkafka.spark.sinkoptions import SINK_OPTIONS, parse_sink
 from tests.public.test_secrets import told_by
 
 PEM = "-----BEGIN X----- k3y -----END X-----"
@@ -205,12 +208,87 @@ def test_a_truth_that_is_none_is_refused_by_name(name: str) -> None:
         ("wibble", "docs/spark.md lists them"),
         ("kafka.isolation.levle", "did you mean 'kafka.isolation.level'?"),
         ("kafka.wibble", "docs/spark.md lists what is known"),
+        ("kafka.startingOffsets", "did you mean 'startingOffsets'?"),
+        ("kafka.fetch.offset.num.retries", "did you mean 'fetchOffset.numRetries'?"),
+        ("isolationLevel", "did you mean 'kafka.isolation.level'?"),
+        ("pollTimeoutMs", "did you mean 'kafkaConsumer.pollTimeoutMs'?"),
+        ("fail_on_data_loss", "did you mean 'failOnDataLoss'?"),
+        ("groupId", "did you mean 'kafka.group.id'?"),
+        ("servers", "did you mean 'kafka.bootstrap.servers'?"),
+        ("topic", "'topic' is an option of writes, and this reads: name the topic by .option('subscribe', ...)"),
+        ("topics", "'topic' is an option of writes, and this reads: name the topic by .option('subscribe', ...)"),
+        ("kafka.topic", "'topic' is an option of writes, and this reads: name the topic by .option('subscribe', ...)"),
+        ("checkpointLocation", "'checkpointLocation' is an option of writes, and this reads: leave it out"),
+        ("exactlyOnce", "'exactlyOnce' is an option of writes, and this reads: leave it out"),
+        ("kafka.ssl.ca.location", "did you mean 'kafka.ssl.truststore.location' with 'kafka.ssl.truststore.type=PEM'?"),
+        ("ssl.ca.location", "did you mean 'kafka.ssl.truststore.location' with 'kafka.ssl.truststore.type=PEM'?"),
+        ("kafka.enable.ssl.certificate.verification", "did you mean 'kafka.tls.verify'?"),
     ],
 )
 def test_an_unknown_name_is_refused_with_a_near_miss(name: str, hint: str) -> None:
     with pytest.raises(ConfigurationError, match=f"unknown .*{name.lower()}|{name.lower()}.* unknown|{name.lower()}: unknown") as refused:
         parse({**LEAST, name.lower(): "x"})
     assert str(refused.value).endswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("subscribe", "'subscribe' is an option of reads, and this writes: name the topic by .option('topic', ...)"),
+        ("startingOffsets", "'startingOffsets' is an option of reads, and this writes: leave it out"),
+        ("kafka.failOnDataLoss", "'failOnDataLoss' is an option of reads, and this writes: leave it out"),
+        ("topics", "did you mean 'topic'?"),
+        ("kafka.topic", "did you mean 'topic'?"),
+        ("exactly_once", "did you mean 'exactlyOnce'?"),
+        ("compression", "did you mean 'kafka.compression.type'?"),
+        ("compression.codec", "did you mean 'kafka.compression.type'?"),
+        ("lingerMs", "did you mean 'kafka.linger.ms'?"),
+        ("kafka.message.max.bytes", "did you mean 'kafka.max.request.size'?"),
+    ],
+)
+def test_an_unknown_name_of_a_write_is_refused_with_a_near_miss(name: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"unknown .*{name.lower()}|{name.lower()}: unknown") as refused:
+        parse_sink({"kafka.bootstrap.servers": "h:1", name.lower(): "x"})
+    assert str(refused.value).endswith(hint)
+
+
+def test_what_hints_call_options_are_options() -> None:
+    written = {*SINK_OPTIONS, "checkpointLocation"}
+    assert set(hints.OF_WRITES) == written - {option.name for option in OPTIONS.values()}
+    known = {f"kafka.{name}" for name in PROPERTIES | PRODUCER_PROPERTIES} | {option.name for option in OPTIONS.values()}
+    for meant in (*hints.OTHER_WORDS.values(), *hints.OF_LIBRDKAFKA.values()):
+        assert all(name.partition("=")[0] in known for name in meant.split("' with '"))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"kafka.security.protocol": "SASL_SSL"}, "kafka.security.protocol='SASL_SSL' without kafka.sasl.mechanism: give one of PLAIN"),
+        (
+            {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"},
+            "kafka.sasl.mechanism='PLAIN' without kafka.sasl.username: give both kafka.sasl.username and kafka.sasl.password",
+        ),
+        (
+            {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"},
+            "kafka.sasl.mechanism='OAUTHBEARER' without a source of tokens: give kafka.sasl.oauthbearer.token.endpoint.url with "
+            "kafka.sasl.oauthbearer.client.credentials.client.id and kafka.sasl.oauthbearer.client.credentials.client.secret",
+        ),
+        (
+            {
+                "kafka.security.protocol": "SASL_PLAINTEXT",
+                "kafka.sasl.mechanism": "PLAIN",
+                "kafka.sasl.username": "u",
+                "kafka.sasl.password": "p",
+            },
+            "kafka.sasl.mechanism='PLAIN' with kafka.security.protocol='SASL_PLAINTEXT' would send the credentials in clear text: use "
+            "'SASL_SSL', or, where nobody can listen, kafka.allow.plaintext.credentials=True",
+        ),
+    ],
+)
+def test_what_sasl_lacks_is_told_by_properties(more: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        parse({**LEAST, **more})
+    assert str(refused.value).startswith(words)
 
 
 # -- what a batch read does not use ------------------------------------------------------------------------------------

@@ -181,17 +181,20 @@ def test_a_token_endpoint_is_named_as_in_java() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"security__protocol": "SASL_SSL"}, "without sasl_mechanism"),
+        ({"security__protocol": "SASL_SSL"}, "without kafka.sasl.mechanism"),
         ({"security__protocol": "SASL_TLS"}, "did you mean 'SASL_SSL'"),
-        ({"sasl__mechanism": "PLAIN", "sasl__username": "a", "sasl__password": PASSWORD}, "set security_protocol='SASL_SSL'"),
+        ({"sasl__mechanism": "PLAIN", "sasl__username": "a", "sasl__password": PASSWORD}, "set kafka.security.protocol='SASL_SSL'"),
         (
             {"security__protocol": "SASL_SSL", "sasl__mechanism": "DIGEST-MD5"},
             "kafka.sasl.mechanism, a text of 10 characters: must be one of",
         ),
-        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN", "sasl__username": "a"}, "sasl_username without sasl_password"),
+        (
+            {"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN", "sasl__username": "a"},
+            "kafka.sasl.username without kafka.sasl.password",
+        ),
         (
             {"security__protocol": "SASL_PLAINTEXT", "sasl__mechanism": "PLAIN", "sasl__username": "a", "sasl__password": PASSWORD},
-            "allow_plaintext_credentials=True",
+            "kafka.allow.plaintext.credentials=True",
         ),
         (
             {

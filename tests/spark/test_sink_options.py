@@ -24,6 +24,7 @@ TYPES = {
     "map": MapType(StringType(), BinaryType()),
 }
 TYPES["pairs"] = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+TYPES["PAIRS"] = ArrayType(StructType([StructField("Key", StringType()), StructField("VALUE", BinaryType())]))
 
 
 def schema_of(text: str) -> StructType:
@@ -172,6 +173,7 @@ def test_columns_that_no_record_is_made_of_are_refused_in_the_connectors_words(s
         "value binary, key string, other map",
         "value binary, topic int",
         "value string, partition int, headers pairs",
+        "value string, headers PAIRS",
     ],
 )
 def test_columns_that_a_record_is_made_of_pass(schema: str) -> None:

@@ -145,6 +145,19 @@ def test_a_row_without_a_topic_is_named_in_the_connectors_words(cluster: MockClu
         write_plainly(options(), rows)
 
 
+@pytest.mark.parametrize(("topics", "row"), [(["a/b"], 3), (["t", "a/b", "t", "a/b"], 4)], ids=["one topic", "several"])
+def test_a_row_whose_topic_no_topic_can_be_called_is_named(cluster: MockCluster, options: Any, topics: list[str], row: int) -> None:
+    rows = [batch(value=["a"] * 3, topic=["t"] * 3), batch(value=["b"] * len(topics), topic=topics)]
+    with pytest.raises(ConfigurationError, match=rf"^row {row}: topic='a/b': must"):
+        write_plainly(options(), rows)
+
+
+def test_headers_may_be_spelled_in_any_case(cluster: MockCluster, options: Any) -> None:
+    headers = pa.array([[{"VALUE": b"1", "Key": "a"}], None], pa.list_(pa.struct([("VALUE", pa.binary()), ("Key", pa.string())])))
+    write_plainly(options(topic="t"), [pa.RecordBatch.from_arrays([pa.array(["x", "y"]), headers], ["value", "headers"])])
+    assert [list(r.headers) for r in cluster.log("t", 0)] == [[("a", b"1")], []]
+
+
 def test_a_row_of_a_picked_topic_has_the_number_that_it_has_in_the_task(cluster: MockCluster, options: Any) -> None:
     rows = [
         numbered(0, 3).append_column("topic", pa.array(["pair"] * 3)),

@@ -70,7 +70,9 @@ def test_micro_batches_and_their_replays_are_there_once(sink: Sink, read: Read) 
     for batch in (0, 0, 1, 1, 1, 2):
         sink.write([numbered(batch * ROWS)], batch)
     assert seen(read, sink) == list(range(3 * ROWS))
-    assert sink.mark() == (2, (ROWS, 50_000, sink.topic))
+    batch, written = sink.mark()
+    assert written is not None
+    assert (batch, written.rows, written.size, written.topics) == (2, ROWS, 50_000, sink.topic)
 
 
 def test_a_zombie_is_fenced_and_leaves_nothing(sink: Sink, read: Read) -> None:

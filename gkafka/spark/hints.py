@@ -1,0 +1,96 @@
+"""What an option is likely to have been meant as that has no meaning where it stands. Nothing here imports pyspark."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+__all__ = ["OF_WRITES", "meant_option", "meant_property"]
+
+OF_WRITES = ("topic", "exactlyOnce", "transactionalIdPrefix", "jobId", "checkpointLocation")
+"""Options that have a meaning in writes alone."""
+WHAT_IS_READ = ("subscribe", "subscribepattern", "assign")
+OTHER_WORDS = {
+    "groupid": "kafka.group.id",
+    "compression": "kafka.compression.type",
+    "compressioncodec": "kafka.compression.type",
+    "brokers": "kafka.bootstrap.servers",
+    "servers": "kafka.bootstrap.servers",
+    "polltimeoutms": "kafkaConsumer.pollTimeoutMs",
+    "numretries": "fetchOffset.numRetries",
+    "retryintervalms": "fetchOffset.retryIntervalMs",
+}
+"""What is meant by words that look like nothing else, as `_squeezed` has them."""
+STORE = "kafka.ssl.{0}.location' with 'kafka.ssl.{0}.type=PEM"
+OF_LIBRDKAFKA = {
+    "ssl.ca.location": STORE.format("truststore"),
+    "ssl.ca.pem": "kafka.ssl.truststore.certificates' with 'kafka.ssl.truststore.type=PEM",
+    "ssl.certificate.location": STORE.format("keystore"),
+    "ssl.key.location": "kafka.ssl.keyfile",
+    "sasl.mechanisms": "kafka.sasl.mechanism",
+    "enable.ssl.certificate.verification": "kafka.tls.verify",
+    "compression.codec": "kafka.compression.type",
+    "queue.buffering.max.ms": "kafka.linger.ms",
+    "message.timeout.ms": "kafka.delivery.timeout.ms",
+    "message.max.bytes": "kafka.max.request.size",
+}
+"""Its properties that Java's clients call otherwise."""
+
+
+def meant_option(key: str, names: Mapping[str, str], properties: Collection[str], others: Iterable[str], topic: str) -> str | None:
+    """What to say behind the name of an option that is none here, with a semicolon first; None for one that begins with "kafka." and may be a property.
+
+    key: in lower case. names: the options that there are, by that. properties: those of kafka.*, without it. others: options of the other direction,
+    reads or writes. topic: the option that names one here.
+    """
+    name = key.removeprefix("kafka.")
+    is_property = name.replace("_", ".") in properties
+    if is_property:
+        return None if name != key else _did_you_mean(f"kafka.{name.replace('_', '.')}")
+    if key == "path":
+        return f"; load() and save() take no path: name the topic by .option({topic!r}, ...)"
+    if other := _by_squeezed(others).get(_squeezed(name)):
+        return _of_the_other_direction(other, topic)
+    if found := _by_squeezed(names.values()).get(_squeezed(name)):
+        return _did_you_mean(found)
+    if name != key:
+        return None
+    plain = _squeezed(name)
+    dotted = name.replace("_", ".")
+    word = OF_LIBRDKAFKA.get(dotted) or OTHER_WORDS.get(plain) or _by_squeezed(f"kafka.{one}" for one in properties).get(f"kafka{plain}")
+    if word is not None:
+        return _did_you_mean(word)
+    near = difflib.get_close_matches(key, [*names, *map(str.lower, others)], n=1, cutoff=0.7)
+    if not near:
+        return "; docs/spark.md lists them"
+    return _did_you_mean(names[near[0]]) if near[0] in names else _of_the_other_direction(_by_squeezed(others)[_squeezed(near[0])], topic)
+
+
+def meant_property(name: str, known: Iterable[str]) -> str:
+    """The same for a property without a meaning. name: without its "kafka."; known: all that there are, so too."""
+    if name.replace("_", ".") in OF_LIBRDKAFKA:
+        return _did_you_mean(OF_LIBRDKAFKA[name.replace("_", ".")])
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return _did_you_mean(f"kafka.{near[0]}") if near else "; docs/spark.md lists what is known"
+
+
+def _did_you_mean(name: str) -> str:
+    return f"; did you mean '{name}'?"
+
+
+def _of_the_other_direction(option: str, topic: str) -> str:
+    writes = option in OF_WRITES
+    text = f"; {option!r} is an option of {'writes, and this reads' if writes else 'reads, and this writes'}"
+    if option == "topic" or option.lower() in WHAT_IS_READ:
+        return f"{text}: name the topic by .option({topic!r}, ...)"
+    return f"{text}: leave it out"
+
+
+def _squeezed(name: str) -> str:
+    """How it is told from others: neither case nor dots, underscores and hyphens count."""
+    return re.sub(r"[._-]", "", name.lower())
+
+
+def _by_squeezed(names: Iterable[str]) -> dict[str, str]:
+    return {_squeezed(name): name for name in names}
