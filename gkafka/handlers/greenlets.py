@@ -31,7 +31,6 @@ from gkafka.handlers import primitives as p
 from gkafka.handlers import sockets
 from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
 from gkafka.handlers.primitives import SLICE_S
-from gkafka.handlers.signals import raised_by_handler
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise ConfigurationError("gevent does not support Python without the GIL (importing it would turn the GIL on): use handler='threading'")
@@ -56,6 +55,8 @@ from gkafka.handlers.hubs import (
     GreenletSemaphore,
     Turnstile,
     check_same_process,
+    goes_to_main,
+    interruption,
 )
 from gkafka.handlers.stallmeter import HubStallMeter
 
@@ -112,11 +113,8 @@ class GreenletWorker(Worker):
     def _main(self) -> None:
         self._workers.add(self)  # once more: who launched it may have been interrupted
         error = self._body()
-        raised = _interruption(error) if error is not None else None
-        if raised is not None:
-            # A signal arrived while this greenlet was running. It is meant for the main greenlet; re-raised from here it would get
-            # there too, but only after gevent has printed a traceback.
-            self._hub.loop.run_callback(self._hub.handle_system_error, type(raised), raised, raised.__traceback__)
+        if error is not None:
+            goes_to_main(self._hub, error)
 
     def _on_end(self, greenlet: Any) -> None:
         if self._ended.is_set():
@@ -129,7 +127,7 @@ class GreenletWorker(Worker):
         self._ended.set()
 
     def _is_quiet(self, error: BaseException) -> bool:
-        return super()._is_quiet(error) or _interruption(error) is not None  # what signals raise goes on to the main greenlet
+        return super()._is_quiet(error) or interruption(error) is not None  # what signals raise goes on to the main greenlet
 
     def join(self, timeout: float | None = None) -> bool:
         me = gevent.getcurrent()
@@ -385,7 +383,7 @@ class GEventHandler(Handler):
         return id(gevent.getcurrent())
 
     def interruption(self, error: BaseException) -> BaseException | None:
-        return _interruption(error)
+        return interruption(error)
 
     def in_owner(self) -> bool:
         return get_hub_if_exists() is self.hub
@@ -523,11 +521,6 @@ def _is_destroyed(loop: Any) -> bool:
         return loop is None or not loop.ptr
     except ValueError:
         return True
-
-
-def _interruption(error: BaseException) -> BaseException | None:
-    # Nothing else raises these two in a worker: Python's own handler of SIGINT is written in C and leaves no frame.
-    return error if isinstance(error, (KeyboardInterrupt, SystemExit)) else raised_by_handler(error)
 
 
 def _logged(fn: Callable[..., object], args: tuple[Any, ...]) -> None:

@@ -27,7 +27,7 @@ from gevent.monkey import get_original  # type: ignore[import-untyped]
 from gkafka.exceptions import ForkedClientError, ReentrantCallError
 from gkafka.handlers.mutexes import Mutex
 from gkafka.handlers.primitives import SLICE_S, forget
-from gkafka.handlers.signals import inside_handler
+from gkafka.handlers.signals import inside_handler, raised_by_handler
 
 __all__ = [
     "IN_THE_LOOP",
@@ -40,6 +40,8 @@ __all__ = [
     "GreenletSemaphore",
     "Turnstile",
     "check_same_process",
+    "goes_to_main",
+    "interruption",
 ]
 
 HELD_S: Final = 60.0  # longest wait for a Mutex whose holder was switched away from
@@ -59,6 +61,23 @@ def check_same_process(pid: int) -> None:
     now = os.getpid()
     if now != pid:
         raise ForkedClientError(f"created in pid {pid}, woke in pid {now}: create the client after the fork")
+
+
+def interruption(error: BaseException) -> BaseException | None:
+    """What a signal handler raised, if that is this error or what it was made of."""
+    # Nothing else raises these two in a worker: Python's own handler of SIGINT is written in C and leaves no frame.
+    return error if isinstance(error, (KeyboardInterrupt, SystemExit)) else raised_by_handler(error)
+
+
+def goes_to_main(hub: Any, error: BaseException) -> bool:
+    """If a signal handler raised it, which arrived while a greenlet or the loop ran code of ours: it is meant for the main greenlet, and gets there.
+
+    Raised from there it would get there, too, but only after gevent has printed a traceback.
+    """
+    raised = interruption(error)
+    if raised is not None:
+        hub.loop.run_callback(hub.handle_system_error, type(raised), raised, raised.__traceback__)
+    return raised is not None
 
 
 # -- one wait ----------------------------------------------------------------------------------------------------------
@@ -463,6 +482,9 @@ class Turnstile:
                     self._queue.popleft().switch(True)
                 if perf_counter() - self._started > BUDGET_S:
                     break
+        except BaseException as exc:
+            if not goes_to_main(get_hub_if_exists(), exc):
+                raise
         finally:
             if self._queue:
                 self._arm()

@@ -15,7 +15,7 @@ import gevent.event
 import pytest
 
 from gkafka.exceptions import HandlerThreadError
-from gkafka.handlers import GEventHandler
+from gkafka.handlers import GEventHandler, hubs
 from gkafka.handlers.greenlets import WRITE, GreenletStream
 from gkafka.handlers.hubs import BUDGET_S
 from tests.handlers.hub import Ticker, assert_no_stall, run_script
@@ -234,6 +234,28 @@ def test_a_greenlet_killed_in_the_turnstile_leaves_its_place(handler: GEventHand
     gevent.joinall([later, *victims], timeout=5)
     assert others == [1]
     assert not handler.turnstile._queue
+
+
+def test_a_signal_in_the_turnstile_goes_to_the_main_greenlet_and_gevent_prints_nothing(
+    handler: GEventHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed: list[Any] = []
+    monkeypatch.setattr(handler.hub, "print_exception", lambda *told: printed.append(told))
+    hit: list[int] = []
+
+    def clock() -> float:
+        if gevent.getcurrent() is handler.hub and not hit:
+            hit.append(1)
+            raise KeyboardInterrupt
+        return perf_counter()
+
+    monkeypatch.setattr(hubs, "perf_counter", clock)
+    admitted: list[int] = []
+    others = [gevent.spawn(lambda: (handler.yield_now(), admitted.append(1))) for _ in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        handler.sleep(5)
+    gevent.joinall(others, timeout=5)
+    assert (hit, admitted, printed) == ([1], [1] * 3, [])
 
 
 def test_a_herd_that_waits_for_one_event_is_woken_without_a_stall(handler: GEventHandler) -> None:
