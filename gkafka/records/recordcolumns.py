@@ -75,7 +75,7 @@ class RecordColumns:
         column = self.partitions
         if column is None or not is_valid(column.validity, column.first + index):
             return None
-        number: int = column.values.cast("B").cast("i")[column.first + index]
+        number: int = _numbers(column.values)[column.first + index]
         return number
 
 
@@ -91,6 +91,12 @@ def bad_partition(row: int, partition: int, count: int) -> NoSuchPartition:
     return NoSuchPartition(f"partition={partition}: the topic has the partitions 0 to {count - 1}", row=row)
 
 
+def _numbers(buffer: memoryview) -> memoryview:
+    """int32; what is behind the last whole one does not count."""
+    octets = buffer.cast("B")
+    return octets[: octets.nbytes // 4 * 4].cast("i")
+
+
 def is_valid(validity: AnyBuffer, index: int) -> bool:
     return validity is None or bool(validity[index >> 3] >> (index & 7) & 1)
 
@@ -102,7 +108,7 @@ def string_at(name: str, column: BinaryColumn | None, index: int) -> bytes | Non
     index += column.first
     if not is_valid(column.validity, index):
         return None
-    offsets = column.offsets.cast("B").cast("i")
+    offsets = _numbers(column.offsets)
     begin, end = offsets[index], offsets[index + 1]
     if not 0 <= begin <= end <= column.data.nbytes:
         raise ValueError(f"{name}: row {index - column.first} has the bytes {begin} to {end} of {column.data.nbytes}")
@@ -113,7 +119,7 @@ def _headers(column: HeaderColumn, row: int) -> Headers | None:
     index = column.first + row
     if not is_valid(column.validity, index):
         return None
-    offsets = column.offsets.cast("B").cast("i")
+    offsets = _numbers(column.offsets)
     begin, end = offsets[index], offsets[index + 1]
     if not 0 <= begin <= end <= min(len_of(column.keys), len_of(column.values)):
         raise ValueError(f"headers: row {row} has the headers {begin} to {end} of {min(len_of(column.keys), len_of(column.values))}")

@@ -39,7 +39,7 @@ ABORT_S = 5.0
 """How long a task that has failed takes to abort its transaction: left open it would hold up readers until its timeout, or the next attempt."""
 LONGEST_NAMES = 1000
 """Of the topics' names in a mark; a checksum stands for longer ones. Brokers take 4,096 bytes of metadata."""
-WRITTEN = re.compile(r"rows=(\d+) bytes=(\d+) sum=([0-9a-f]+) topics=(\S+)")
+WRITTEN = re.compile(r"rows=(\d+) bytes=(\d+)(?: sum=([0-9a-f]+))? topics=(\S+)")
 
 
 class RowsChangedError(KafkaException):
@@ -65,16 +65,21 @@ class Task:
 
 
 class Written(NamedTuple):
-    """What a task has written: rows, bytes of their keys and values, the sum of the rows' checksums, and the names of their topics with a comma between
-    them."""
+    """What a task has written: rows, bytes of their keys and values, the sum of the rows' checksums (None in marks that have none), and the names of their
+    topics with a comma between them."""
 
     rows: int
     size: int
-    checksum: int
+    checksum: int | None
     topics: str
 
     def __str__(self) -> str:
-        return f"{self.rows} rows of {self.size} bytes (checksum {self.checksum:x}) for {self.topics}"
+        told = "" if self.checksum is None else f" (checksum {self.checksum:x})"
+        return f"{self.rows} rows of {self.size} bytes{told} for {self.topics}"
+
+    def may_be(self, now: Written) -> bool:
+        """Is that the same, as far as this one knows?"""
+        return self == (now if self.checksum is not None else now._replace(checksum=None))
 
 
 class Mark(NamedTuple):
@@ -139,7 +144,9 @@ def read_mark(client: KafkaClient, name: str) -> Mark:
     if newest is None or newest.offset < 0:
         return Mark(-1, None)
     told = WRITTEN.fullmatch(newest.metadata)
-    return Mark(newest.offset - 1, Written(int(told[1]), int(told[2]), int(told[3], 16), told[4]) if told is not None else None)
+    return Mark(
+        newest.offset - 1, Written(int(told[1]), int(told[2]), int(told[3], 16) if told[3] else None, told[4]) if told is not None else None
+    )
 
 
 def _some(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
@@ -175,11 +182,11 @@ def _skip(rows: Iterable[TopicRows], mark: Mark, task: Task) -> Tally:
             "skipped: give each write its own jobId, new in each run that writes other rows; a query whose topic has changed goes on with another "
             f"transactionalIdPrefix (or delete the group {task.name!r} to have this micro-batch written once more)"
         )
-    if before not in (None, now):
+    if before is not None and not before.may_be(now):
         raise RowsChangedError(
             f"{task} was written with {before} and is replayed with {now}: these are other rows, or rows cut into other tasks than before, so "
             "writing or skipping them would lose some or write some twice; exactlyOnce needs the same rows in the same task: a jobId is for one set of "
-            "rows; of a query set spark.sql.adaptive.streaming.stateless.enabled=false, leave minPartitions and maxRecordsPerPartition as they were, "
+            "rows; of a query set spark.sql.adaptive.streaming.stateless.enabled=false, leave minPartitions, maxRecordsPerPartition and includeHeaders as they were, "
             "avoid repartition(n) without a column, and compare the topic with the source "
             f"before this micro-batch is written by hand (delete the group {task.name!r} to have it written again)"
         )
@@ -193,7 +200,7 @@ def _write(client: KafkaClient, producer: NativeProducer, options: SinkOptions, 
     tally = write_rows(producer, meter.pass_on(rows))
     somewhere = next(iter(tally.last_offsets))[0]
     written = meter.written
-    note = f"rows={written.rows} bytes={written.size} sum={written.checksum:x} topics={written.topics}"
+    note = f"rows={written.rows} bytes={written.size} sum={meter.checksum:x} topics={written.topics}"
     producer.send_offsets({(somewhere, 0): (task.batch + 1, note)}, task.name)
     try:
         producer.commit_transaction()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 __all__ = ["OF_WRITES", "meant_option", "meant_property"]
 
@@ -35,19 +35,19 @@ OF_LIBRDKAFKA = {
     "message.timeout.ms": "kafka.delivery.timeout.ms",
     "message.max.bytes": "kafka.max.request.size",
 }
-"""Its properties that Java's clients call otherwise."""
+"""Its properties that Java's clients call otherwise. One that stands for two has the quotes between them."""
 
 
-def meant_option(key: str, names: Mapping[str, str], properties: Collection[str], others: Iterable[str], topic: str) -> str | None:
+def meant_option(key: str, names: Mapping[str, str], properties: Mapping[str, str], others: Iterable[str], topic: str) -> str | None:
     """What to say behind the name of an option that is none here, with a semicolon first; None for one that begins with "kafka." and may be a property.
 
-    key: in lower case. names: the options that there are, by that. properties: those of kafka.*, without it. others: options of the other direction,
-    reads or writes. topic: the option that names one here.
+    key: in lower case. names: the options that there are, by that. properties: those of kafka.*, without it, each with the reason why it is not to be
+    given, "" if it may be. others: options of the other direction, reads or writes. topic: the option that names one here.
     """
     name = key.removeprefix("kafka.")
-    is_property = name.replace("_", ".") in properties
-    if is_property:
-        return None if name != key else _did_you_mean(f"kafka.{name.replace('_', '.')}")
+    dotted = name.replace("_", ".")
+    if dotted in properties:
+        return None if name != key else _of_a_property(dotted, properties)
     if key == "path":
         return f"; load() and save() take no path: name the topic by .option({topic!r}, ...)"
     if other := _by_squeezed(others).get(_squeezed(name)):
@@ -56,11 +56,12 @@ def meant_option(key: str, names: Mapping[str, str], properties: Collection[str]
         return _did_you_mean(found)
     if name != key:
         return None
-    plain = _squeezed(name)
-    dotted = name.replace("_", ".")
-    word = OF_LIBRDKAFKA.get(dotted) or OTHER_WORDS.get(plain) or _by_squeezed(f"kafka.{one}" for one in properties).get(f"kafka{plain}")
-    if word is not None:
-        return _did_you_mean(word)
+    if word := OF_LIBRDKAFKA.get(dotted) or OTHER_WORDS.get(_squeezed(name)):
+        if word.startswith("kafka."):
+            return _of_a_property(word.removeprefix("kafka."), properties)
+        return _did_you_mean(word) if word in names.values() else _of_the_other_direction(word, topic)
+    if found := _by_squeezed(properties).get(_squeezed(name)):
+        return _of_a_property(found, properties)
     near = difflib.get_close_matches(key, [*names, *map(str.lower, others)], n=1, cutoff=0.7)
     if not near:
         return "; docs/spark.md lists them"
@@ -73,6 +74,12 @@ def meant_property(name: str, known: Iterable[str]) -> str:
         return _did_you_mean(OF_LIBRDKAFKA[name.replace("_", ".")])
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
     return _did_you_mean(f"kafka.{near[0]}") if near else "; docs/spark.md lists what is known"
+
+
+def _of_a_property(name: str, properties: Mapping[str, str]) -> str:
+    """name: without its "kafka."; properties: as meant_option() has them."""
+    why = properties.get(name, "")
+    return f"; {why}" if why else _did_you_mean(f"kafka.{name}")
 
 
 def _did_you_mean(name: str) -> str:

@@ -21,7 +21,7 @@ from gkafka.jaas import client_options as jaas_options
 from gkafka.javanames import CLIENT_NAMES
 from gkafka.sasloptions import check_sasl
 from gkafka.spark.hints import meant_property
-from gkafka.spark.values import whole_number
+from gkafka.spark.values import as_hidden, whole_number
 
 __all__ = [
     "CLIENT_NO_EFFECT",
@@ -304,10 +304,17 @@ def client_options(
     return values, client, warnings
 
 
-def known_properties(readers: Iterable[str], no_effect: Iterable[str], refused: Iterable[str]) -> frozenset[str]:
-    """All that have a meaning, or are refused by name: what an option may have been meant as whose "kafka." was forgotten."""
+def known_properties(readers: Iterable[str], no_effect: Mapping[str, str], refused: Mapping[str, str]) -> dict[str, str]:
+    """All that have a meaning, or are refused by name: what an option may have been meant as whose "kafka." was forgotten. Each with the reason why it is
+    not to be given, "" if it may be.
+    """
     own = {field.name.replace("_", ".") for field in dataclasses.fields(ClientConfig)} - {name.replace("_", ".") for name in NOT_FROM_TEXT}
-    return frozenset({*readers, *no_effect, *refused, *NOT_HERE, *JAVA_NAMES, *own})
+    return {
+        **dict.fromkeys([*readers, *JAVA_NAMES, *own], ""),
+        **{name: f"kafka.{name} has no effect: {why}; leave it out" for name, why in no_effect.items()},
+        **{name: f"kafka.{name}: {why}" for name, why in NOT_HERE.items()},
+        **refused,
+    }
 
 
 # -- one property ------------------------------------------------------------------------------------------------------
@@ -348,7 +355,7 @@ def _boolean(name: str, text: str) -> bool:
 
 
 def _text(name: str, text: str) -> str:
-    return text.strip()
+    return as_hidden(text, text.strip())
 
 
 def _hosts(name: str, text: str) -> str:
@@ -368,7 +375,7 @@ def _isolation(name: str, text: str) -> IsolationLevel:
 
 
 def _security_protocol(name: str, text: str) -> str:
-    protocol: str = typed(ClientConfig, "security_protocol", name, text.upper())
+    protocol: str = typed(ClientConfig, "security_protocol", name, as_hidden(text, text.upper()))
     return protocol
 
 

@@ -6,15 +6,16 @@ Spark gives every option as text, its name in lower case. Each function takes th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from gkafka.config import Secret, may_be_key
+from gkafka.config import Secret, is_pem_text, may_be_key
 from gkafka.exceptions import ConfigurationError
 from gkafka.sasloptions import has_user, hide_hosts, hide_mistaken, seems_secret
 from gkafka.spark.hints import meant_option
 
 __all__ = [
+    "as_hidden",
     "boolean",
     "check_names",
     "duration_ms",
@@ -33,19 +34,22 @@ UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_00
 MAX_LONG = (1 << 63) - 1
 
 
+LOGIN = re.compile(r"loginmodule\s|password\s*=", re.IGNORECASE)
+"""What a login line holds, wherever it was put."""
+PLAIN_NAME = re.compile(r"[\w.-]+")
 SECRET_ENDINGS = ("password", "secret", "jaas.config", "proxy.url", "token.endpoint.url", "callback.handler.class")
 """Of the names of properties whose values nothing shows; a dot may be an underscore."""
 
 
 def lowered(options: Mapping[str, Any], known: Iterable[str], properties: Container[str]) -> dict[str, str]:
-    """The options with their names in lower case, as Spark hands them over and as the functions here look them up; secrets as Secrets, and what stands
-    behind a name that is neither among `known` nor among those of kafka.*, `properties`, without it."""
+    """The options with their names in lower case, as Spark hands them over and as the functions here look them up; as Secrets what is one or may be: values
+    behind a name that is neither among `known` nor among those of kafka.*, `properties`, without it, and names that can be none."""
     names = {name.lower() for name in known}
 
     def is_known(name: str) -> bool:
         return name in names or (name.startswith("kafka.") and name.removeprefix("kafka.").replace("_", ".") in properties)
 
-    given = {key.lower(): value for key, value in options.items()}
+    given = {key.lower() if PLAIN_NAME.fullmatch(key) else Secret(key): value for key, value in options.items()}
     return {name: _hidden(name, value, is_known=is_known(name)) for name, value in given.items()}
 
 
@@ -58,8 +62,20 @@ def _hidden(name: str, value: Any, *, is_known: bool) -> str:
     if dotted == "bootstrap.servers":
         return hide_hosts(text)  # type: ignore[no-any-return]
     is_key = dotted.startswith("ssl.") and may_be_key(text)
-    is_secret = is_key or has_user(text) or dotted.endswith(SECRET_ENDINGS) or seems_secret(dotted.replace(".", "_"))
+    is_secret = (
+        is_key
+        or has_user(text)
+        or LOGIN.search(text)
+        or is_pem_text(text)
+        or dotted.endswith(SECRET_ENDINGS)
+        or seems_secret(dotted.replace(".", "_"))
+    )
     return Secret(text) if is_secret or not is_known else text
+
+
+def as_hidden(given: str, text: str) -> str:
+    """A text that was made of a given one: it shows no more than that."""
+    return Secret(text) if isinstance(given, Secret) else text
 
 
 def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:
@@ -67,14 +83,21 @@ def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
 
 
-def check_names(given: Mapping[str, str], known: Iterable[str], properties: Collection[str], others: Iterable[str], *, topic: str) -> None:
-    """known: names as users write them; properties: those of kafka.*, without it. others: options of the other direction. topic: the option that
-    names one.
+def check_names(
+    given: Mapping[str, str], known: Iterable[str], properties: Mapping[str, str], others: Iterable[str], *, topic: str
+) -> None:
+    """known: names as users write them; properties: those of kafka.*, as `meant_option` has them. others: options of the other direction. topic: the
+    option that names one.
 
     Raises ConfigurationError for another one, with what is likely to have been meant; those of kafka.* that look like a property are checked as such.
     """
     names = {name.lower(): name for name in known}
     for key in given:
+        if PLAIN_NAME.fullmatch(key) is None:
+            raise ConfigurationError(
+                f"an option's name of {len(key)} characters holds other ones than letters, digits, dots, underscores and hyphens; it is not shown, as it may "
+                "hold a secret: give name and value each by itself, .option(name, value)"
+            )
         if key not in names and (hint := meant_option(key, names, properties, others, topic)) is not None:
             raise ConfigurationError(f"unknown option {key!r} for format('gkafka'){hint}")
 

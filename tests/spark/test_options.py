@@ -221,6 +221,10 @@ def test_a_truth_that_is_none_is_refused_by_name(name: str) -> None:
         ("checkpointLocation", "'checkpointLocation' is an option of writes, and this reads: leave it out"),
         ("exactlyOnce", "'exactlyOnce' is an option of writes, and this reads: leave it out"),
         ("kafka.ssl.ca.location", "did you mean 'kafka.ssl.truststore.location' with 'kafka.ssl.truststore.type=PEM'?"),
+        ("compression", "kafka.compression.type has no effect: it is a property of producers, and this reads; leave it out"),
+        ("acks", "kafka.acks has no effect: it is a property of producers, and this reads; leave it out"),
+        ("enable.auto.commit", "; Kafka option 'enable.auto.commit' is not supported"),
+        ("ssl.cipher.suites", "kafka.ssl.ciphers, in OpenSSL's words"),
         ("ssl.ca.location", "did you mean 'kafka.ssl.truststore.location' with 'kafka.ssl.truststore.type=PEM'?"),
         ("kafka.enable.ssl.certificate.verification", "did you mean 'kafka.tls.verify'?"),
     ],
@@ -243,6 +247,9 @@ def test_an_unknown_name_is_refused_with_a_near_miss(name: str, hint: str) -> No
         ("compression", "did you mean 'kafka.compression.type'?"),
         ("compression.codec", "did you mean 'kafka.compression.type'?"),
         ("lingerMs", "did you mean 'kafka.linger.ms'?"),
+        ("pollTimeoutMs", "'kafkaConsumer.pollTimeoutMs' is an option of reads, and this writes: leave it out"),
+        ("transactional.id", "and transactionalIdPrefix to choose how the ids begin"),
+        ("group.id", "kafka.group.id has no effect: it is a property of consumers, and this writes; leave it out"),
         ("kafka.message.max.bytes", "did you mean 'kafka.max.request.size'?"),
     ],
 )
@@ -255,9 +262,33 @@ def test_an_unknown_name_of_a_write_is_refused_with_a_near_miss(name: str, hint:
 def test_what_hints_call_options_are_options() -> None:
     written = {*SINK_OPTIONS, "checkpointLocation"}
     assert set(hints.OF_WRITES) == written - {option.name for option in OPTIONS.values()}
-    known = {f"kafka.{name}" for name in PROPERTIES | PRODUCER_PROPERTIES} | {option.name for option in OPTIONS.values()}
+    known = {f"kafka.{name}" for name in {**PROPERTIES, **PRODUCER_PROPERTIES}} | {option.name for option in OPTIONS.values()}
     for meant in (*hints.OTHER_WORDS.values(), *hints.OF_LIBRDKAFKA.values()):
         assert all(name.partition("=")[0] in known for name in meant.split("' with '"))
+
+
+LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hunter2secret";'
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"kafka.security.protocol": LOGIN},
+        {"startingOffsets": LOGIN},
+        {"startingTimestamp": LOGIN},
+        {"kafka.acks": LOGIN},
+        {"kafka.client.id": LOGIN, "failOnDataLoss": LOGIN},
+        {LOGIN: "x"},
+        {f"kafka.sasl.jaas.config={LOGIN}": "x"},
+        {"kafka.sasl.password=hunter2secret": "x"},
+    ],
+    ids=lambda more: next(iter(more))[:24],
+)
+@pytest.mark.parametrize("read", [parse, parse_stream, parse_sink])
+def test_a_login_line_in_the_wrong_place_is_not_shown(read: Any, more: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read({"kafka.bootstrap.servers": "h:1", **more, **({} if read is parse_sink else {"subscribe": "t"}), "minPartitions": "none"})
+    assert "hunter2" not in told_by(refused.value).lower()
 
 
 @pytest.mark.parametrize(

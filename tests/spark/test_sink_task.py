@@ -426,6 +426,17 @@ def test_a_failed_batch_commits_nothing(cluster: MockCluster, options: Any) -> N
     assert stored(cluster, committed=True) == expected(0, 100)
 
 
+def test_a_mark_without_a_checksum_is_compared_as_far_as_it_goes(cluster: MockCluster, options: Any) -> None:
+    with connected(options().kafka.client) as client, client.get_producer(transactional_id=TASK.name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets({("pair", 0): (8, "rows=10 bytes=40 topics=pair")}, TASK.name)
+        producer.commit_transaction()
+    assert once(options, [numbered(0, 10)]).replayed
+    with pytest.raises(RowsChangedError, match=r"was written with 10 rows of 40 bytes for pair and is replayed with 9 rows"):
+        once(options, [numbered(0, 9)])
+
+
 def test_a_mark_of_a_stranger_has_no_count(cluster: MockCluster, options: Any) -> None:
     with connected(options().kafka.client) as client:
         client.admin().alter_group_offsets(TASK.name, {("pair", 0): 8, ("t", 0): 3})
