@@ -20,6 +20,11 @@ cdef inline uint64_t mixed(uint64_t n) noexcept nogil:
     return n ^ (n >> 31)
 
 
+cdef raise_for(columns, Py_ssize_t row):
+    columns.row(row)  # says what is wrong
+    raise ValueError(f"row {row} was changed while it was looked at")
+
+
 def measure_columns(columns not None, uint32_t start=0):
     """Bytes of the keys and values, and the sum modulo 2**64 of a checksum for each record, a CRC-32C of its value, key, partition and headers, mixed.
 
@@ -37,14 +42,14 @@ def measure_columns(columns not None, uint32_t start=0):
     cdef bytes_at p
     for row in range(count):
         if not string_at(given.values, row, &value, &value_size) or not string_at(given.keys, row, &key, &key_size) or not given.headers_of(row, &begin, &end):
-            columns.row(row)  # raises
+            raise_for(columns, row)
         crc = crc_string(key, key_size, crc_string(value, value_size, start))
         if not partitions.get(row, &number):
             number = -1
         crc = crc_number(<uint32_t> (end - begin), crc_number(<uint32_t> number, crc))
         if begin < end:
             if given.header_bytes(begin, end, 1 << 62) < 0:
-                columns.row(row)  # raises
+                raise_for(columns, row)
             for i in range(begin, end):
                 string_at(given.header_keys, i, &p, &size)
                 crc = crc_string(p, size, crc)
