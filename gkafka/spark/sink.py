@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from gkafka.exceptions import ConfigurationError
 from gkafka.spark.exactlyonce import Task, write_once
 from gkafka.spark.sinkoptions import SinkOptions, parse_sink
-from gkafka.spark.sinkrows import check_written_columns
+from gkafka.spark.sinkrows import check_written_columns, unwritten_columns
 from gkafka.spark.sinktask import write_plainly
 from gkafka.spark.update import STATELESS_AQE, check_conf
 
@@ -48,7 +48,7 @@ class _Sink:
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         self._options, self._schema, self._overwrite = dict(options), schema, overwrite
-        for warning in self._parsed().warnings:
+        for warning in (*self._parsed().warnings, *unwritten_columns(schema)):
             _warn(warning)
 
     def _parsed(self) -> SinkOptions:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql.types import StructType
 
-__all__ = ["TopicRows", "check_written_columns", "topic_rows"]
+__all__ = ["TopicRows", "check_written_columns", "topic_rows", "unwritten_columns"]
 
 TYPES = {
     "topic": ("string",),
@@ -63,6 +63,13 @@ def check_written_columns(schema: StructType, topic: str | None) -> None:
             raise ConfigurationError(
                 f"{name} attribute unsupported type {kinds[name]}. {name} must be a(n) {' or '.join(allowed)}: select {CASTS[name]} as {name}"
             )
+
+
+def unwritten_columns(schema: StructType) -> Iterator[str]:
+    """Warnings of columns that are not written, though they look like it: the case of a column's name counts, as in the JVM connector."""
+    for name in (field.name for field in schema.fields):
+        if name.lower() in TYPES and name not in TYPES:
+            yield f"column {name!r} is not written: the case of names counts, and the one that is written is called {name.lower()!r}"
 
 
 def topic_rows(batches: Iterable[pa.RecordBatch], topic: str | None, include_headers: bool) -> Iterator[TopicRows]:

@@ -99,6 +99,13 @@ def test_a_warning_is_given_once_for_all_micro_batches(source: Source, caplog: p
     assert caplog.messages == ["kafka.metadata.max.idle.ms has no effect: metadata of a topic are kept while its producer lives"]
 
 
+def test_a_column_that_is_spelled_in_another_case_is_told(source: Source, caplog: pytest.LogCaptureFixture) -> None:
+    sink._warn.cache_clear()
+    schema = StructType([StructField("value", StringType()), StructField("KEY", StringType()), StructField("other", StringType())])
+    source().streamWriter(schema=schema, overwrite=False)
+    assert caplog.messages == ["column 'KEY' is not written: the case of names counts, and the one that is written is called 'key'"]
+
+
 @pytest.mark.parametrize(
     ("options", "overwrite", "text"),
     [
