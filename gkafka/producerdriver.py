@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 """Longest sleep of the worker while records are on their way."""
+END_S = 0.1
+"""How long a worker gets at least to end: it was told, and ends at once unless its hub is kept from turning."""
 IDLE_S = 2.0
 """The same while none is: forks and closed clients are noticed within it."""
 STUCK_S = 5.0
@@ -161,12 +163,12 @@ class ProducerDriver:
         return self._worker is not None
 
     def stop(self, deadline: float = 0.0) -> None:
-        """End the workers once nothing is left to do for them. deadline: so long the callbacks that are due may take."""
+        """End the workers once nothing is left to do for them. deadline: so long they may take, and the callbacks that are due; a moment at least."""
         self.closed = True
         self.memory.leave(self)
         self._wake.set()
         if self._worker is not None:
-            self._worker.join(TICK_S * 2)
+            self._worker.join(max(END_S, min(TICK_S * 2, deadline - self._handler.monotonic())))
         self.callbacks.stop(deadline)  # the worker may have started theirs just now
 
     def _worker_died(self, error: BaseException) -> None:
