@@ -731,13 +731,13 @@ class NativeProducer(ColumnCalls, TransactionCalls):
 
     @property
     def holds_records(self) -> bool:
-        """Is it this process's to send, not closed, and is something not delivered yet?"""
-        return not self._closed and self._pid == os.getpid() and self._driver.sender.owes
+        """Is it this process's to send, and is something not delivered yet? Also behind a close() that was cut short: nothing is given up by that."""
+        return self._pid == os.getpid() and not self._driver.closed and self._driver.sender.owes
 
     @property
     def open_transaction(self) -> str | None:
         """The state of its transaction, if that is this process's to commit and has not ended."""
-        if self._closed or self._pid != os.getpid() or self._transactions is None:
+        if self._pid != os.getpid() or self._driver.closed or self._transactions is None:
             return None
         return self._transactions.uncommitted
 
@@ -769,7 +769,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (acks={self.config.acks}, closed={self._closed})>"
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True) and self.holds_records and not self.reported:
+        if hasattr(self, "_pid") and self.holds_records and not self.reported:
             counts = self.unsettled_by_topic()
             log.error(
                 "a producer was dropped without close(): %d undelivered record(s) are lost: %s", sum(counts.values()), lifetime.told(counts)

@@ -16,11 +16,12 @@ import pytest
 from gkafka import KafkaClient, lifetime
 from gkafka.exceptions import KafkaException
 from gkafka.handlers import ThreadingHandler
-from gkafka.testing import Delay, MockCluster
+from gkafka.testing import Delay, Error, MockCluster
 from tests.handlers.hub import ROOT
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
 from tests.public.forking import script
 
+NOT_LEADER = 6
 HANDLERS = pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
 
 
@@ -72,6 +73,33 @@ def test_a_silent_broker_costs_exit_timeout_ms_and_what_was_left_is_said(cluster
     assert 0.4 < took < 6
     (line,) = said.strip().splitlines()
     assert re.search(r"1000 undelivered record\(s\) .*exit_timeout_ms=700\): t: 1000$", line), said
+
+
+CUT = """
+import signal, sys
+signal.signal(signal.SIGALRM, lambda *_: sys.exit(7))
+producer = client.get_producer(linger_ms=60_000, retry_backoff_ms=700, **OPTIONS)
+for i in range(50):
+    producer.produce("t", b"%d" % i)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+print(time.monotonic(), flush=True)
+producer.close()
+"""
+
+
+@HANDLERS
+def test_what_a_close_that_was_cut_short_has_left_is_sent(cluster: MockCluster, handler: str, patched: bool) -> None:
+    cluster.on("Produce", Error(NOT_LEADER), times=1)  # a retry is due when the signal comes
+    said, _ = run_to_its_end(cluster, CUT.replace("**OPTIONS", ""), handler, patched, status=7)
+    assert stored_values(cluster) == [b"%d" % i for i in range(50)]
+    assert said == ""
+
+
+@HANDLERS
+def test_what_a_close_that_was_cut_short_has_left_is_told_if_it_cannot_be_sent(cluster: MockCluster, handler: str, patched: bool) -> None:
+    cluster.on("Produce", Delay(60), times=None)
+    said, _ = run_to_its_end(cluster, CUT.replace("**OPTIONS", "exit_timeout_ms=500"), handler, patched, status=7)
+    assert "50 undelivered record(s)" in said
 
 
 def test_all_producers_share_the_time(cluster: MockCluster) -> None:
