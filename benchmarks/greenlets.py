@@ -211,9 +211,9 @@ collecting = True
 # -- what is measured, in a worker --------------------------------------------------------------------------------------------
 @contextlib.contextmanager
 def ticking(cell: Cell) -> Iterator[None]:
-    from tests.gevent.harness import FairTicker
+    from tests.handlers.hub import Ticker
 
-    with FairTicker() as ticker:
+    with Ticker() as ticker:
         if collecting:
             gc.enable()  # as in any program
         began = time.perf_counter()

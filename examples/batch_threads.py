@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from recipe import complain, kafka_is_there, parser_of, positive
+from recipe import complain, kafka_is_there, parser_of, positive, run
 
 from gkafka import KafkaClient
 from gkafka.exceptions import DeliveryError, KafkaException
@@ -41,9 +41,9 @@ def main() -> int:
     began = time.perf_counter()
     try:
         with (
+            ThreadPoolExecutor(args.threads) as pool,  # outermost: on Ctrl-C its threads end as they find the producer closed
             KafkaClient(args.hosts, handler="threading") as client,
             client.get_producer(acks="all", compression=args.compression) as producer,
-            ThreadPoolExecutor(args.threads) as pool,
         ):
             counts = list(pool.map(lambda path: send(producer, args.topic, path), args.files))
     except DeliveryError as exc:
@@ -72,4 +72,4 @@ def arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -114,7 +114,6 @@ COMMANDS = {"worker": work, "send": send}
 
 def main() -> int:
     args = arguments()
-    (args.folder / "control").mkdir(parents=True, exist_ok=True)
     return COMMANDS[args.command](args)
 
 
@@ -131,6 +130,10 @@ def arguments() -> argparse.Namespace:
     args.concurrency = args.concurrency or (500 if args.pool == "gevent" else 2)
     if args.create == "init" and args.pool != "prefork":
         parser.error("--create init: only a pool of processes tells of new ones; use first-use or import")
+    try:
+        (args.folder / "control").mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        parser.error(f"argument --folder: cannot be made: {exc}")
     return args
 
 

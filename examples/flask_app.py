@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask, request
-from recipe import become, kafka_is_there, parser_of, positive
+from recipe import address, become, kafka_is_there, parser_of, positive
 
 from gkafka import KafkaClient
 from gkafka.exceptions import ForkedClientError, KafkaException
@@ -120,7 +120,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--create", choices=["first-use", "import", "recreate"], default="first-use", help="(default: %(default)s)")
     parser.add_argument("--handler", choices=["gevent", "auto"], default="gevent", help="of the client (default: %(default)s)")
-    parser.add_argument("--bind", default="127.0.0.1:8000", help="where to listen (default: %(default)s)")
+    parser.add_argument("--bind", type=address, default="127.0.0.1:8000", help="where to listen (default: %(default)s)")
     parser.add_argument("--linger-ms", type=positive, default=5, help="how long a record may wait for others (default: %(default)s)")
     parser.add_argument("--workers", type=positive, default=2, help="processes (default: %(default)s)")
     return parser.parse_args()

@@ -8,14 +8,13 @@ where the program began, until it has every number once. Ends with status 1 if o
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from typing import Any
 
 import gevent
 from gevent.pool import Pool
-from recipe import complain, kafka_is_there, parser_of, positive
+from recipe import complain, kafka_is_there, parser_of, positive, run
 
 from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
@@ -50,8 +49,12 @@ def send(client: Any, topic: str, greenlets: int, each: int) -> None:
             for number in range(each):
                 producer.produce(topic, b"%d.%d" % (worker, number), key=b"%d" % worker).result(ACKNOWLEDGED_WITHIN_S)
 
-        for _ in Pool(greenlets).imap_unordered(work, range(greenlets)):
-            pass
+        pool = Pool(greenlets)
+        try:
+            for _ in pool.imap_unordered(work, range(greenlets)):
+                pass
+        finally:
+            pool.kill()  # else, on Ctrl-C or an error, each of them would find the producer closed
 
 
 def read(client: Any, ends: dict[tuple[str, int], int], count: int) -> Counter[bytes]:
@@ -70,6 +73,9 @@ def main() -> int:
     if not kafka_is_there(args):
         return 1
     count = args.greenlets * args.each
+    hub = gevent.get_hub()
+    # Ctrl-C in any greenlet goes on to this one: gevent need not print where it came up.
+    hub.NOT_ERROR = (*hub.NOT_ERROR, KeyboardInterrupt)
     try:
         with KafkaClient(args.hosts, handler="gevent") as client, Ticker() as ticker:
             ends = client.list_offsets({(args.topic, p): -1 for p in client.partitions(args.topic)})
@@ -94,4 +100,4 @@ def arguments() -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +34,14 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def address(text: str) -> str:
+    """The type of an option that says where to listen."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be host:port, the port 1 to 65535")
+    return text
+
+
 def kafka_is_there(args: argparse.Namespace) -> bool:
     """Is Kafka reachable, and the topic there? If not, says what to do.
 
@@ -57,6 +65,15 @@ def complain(exc: Exception) -> None:
             "Is Kafka there? Name it with --hosts HOST:PORT; in a clone `python -m tests.live.kafka --port 9092` starts one.",
             file=sys.stderr,
         )
+
+
+def run(main: Callable[[], int]) -> NoReturn:
+    """The program. Ctrl-C ends it with one line and the status that shells give it."""
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
 
 def needs(*packages: str) -> None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from recipe import kafka_is_there, parser_of, positive
+from recipe import kafka_is_there, parser_of, positive, run
 
 from gkafka import KafkaClient
 
@@ -47,20 +48,25 @@ def writer(hosts: str, topic: str) -> Any:
     return write
 
 
+def deliver(spark: SparkSession, args: Any) -> str:
+    numbers = spark.range(args.rows).selectExpr("cast(id % 100 as string) as key", "cast(id as string) as value")
+    numbers.foreachPartition(writer(args.hosts, args.topic))
+    return f"{args.rows} rows delivered from {numbers.rdd.getNumPartitions()} partitions"
+
+
 def main() -> int:
     args = arguments()
     if not kafka_is_there(args):
         return 1
-    spark = session(args.cores)
-    try:
-        numbers = spark.range(args.rows).selectExpr("cast(id % 100 as string) as key", "cast(id as string) as value")
-        numbers.foreachPartition(writer(args.hosts, args.topic))
-        print(f"{args.rows} rows delivered from {numbers.rdd.getNumPartitions()} partitions")
-    except PySparkException as exc:
-        print(f"spark_foreach.py: {exc}", file=sys.stderr)
-        return 1
-    finally:
-        spark.stop()
+    with ThreadPoolExecutor(1) as beside:  # Ctrl-C hits the main thread, and is not to come in the middle of a call of Spark's
+        spark = beside.submit(session, args.cores).result()
+        try:
+            print(beside.submit(deliver, spark, args).result())
+        except PySparkException as exc:
+            print(f"spark_foreach.py: {exc}", file=sys.stderr)
+            return 1
+        finally:
+            spark.stop()
     return 0
 
 
@@ -72,4 +78,4 @@ def arguments() -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

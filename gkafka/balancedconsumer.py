@@ -29,8 +29,10 @@ from gkafka.common import OffsetType
 from gkafka.config import ConsumerConfig, check_keywords
 from gkafka.exceptions import ConfigurationError, KafkaException, PartitionOwnedError, ZooKeeperError
 from gkafka.hosts import parse_zookeeper
+from gkafka.lifetime import ends
 from gkafka.membershipprotocol import RangeProtocol, flaw_of, leader_id, share_of
 from gkafka.partition import Partition
+from gkafka.starter import held_weakly
 from gkafka.zookeeper import Registry, check_client, check_path, close_client, open_client
 
 if TYPE_CHECKING:
@@ -151,18 +153,22 @@ class BalancedConsumer(Balancing):
         cluster.sleepers.add(self._wake)
         self._flaw = ""  # of how the membership protocol divides, as it was told last
         self._worker: Any = None
+        self._starting: Any = None  # who is in start()
         cluster.adopt(self)  # whole: the client ends it
         if auto_start:
             self.start()
 
     # -- life ----------------------------------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Connect to ZooKeeper, join the group, begin to consume what is free now. Raises ZooKeeperError."""
+        """Connect to ZooKeeper, join the group, begin to consume what is free now. Raises ZooKeeperError, ConsumerStoppedException if another worker
+        stops the consumer, or closes its client, meanwhile.
+        """
         self._handler.check_fork()
         if self._running:
             return
         client = self._setup_zookeeper(self._hosts, self._session_s * 1000)
         self._close = (lambda: None) if self._given is not None else partial(close_client, client)
+        self._starting = self._handler.current_id()
         try:
             self._registry = Registry(
                 client,
@@ -176,16 +182,22 @@ class BalancedConsumer(Balancing):
             self._registry.prepare()
             self._on_start()
             self._running, self._stale, self._session = True, True, None
+            self._cluster.check_adopting()  # whoever closes it from here on finds it running
             self._beat()
+            self._worker = self._setup_checker_worker()
+            self._starting = None
+            self._check_not_stopped()
         except BaseException:
-            self._running = False
+            self._running, self._starting = False, None
             self._leave()
             raise
-        self._worker = self._setup_checker_worker()
 
     def _setup_zookeeper(self, zookeeper_connect: Any, timeout: float) -> Any:
         """A connection to ZooKeeper, or the one that was given (documented)."""
-        return self._given if self._given is not None else open_client(zookeeper_connect, timeout, self._handler, what=self._hosts_option)
+        if self._given is not None:
+            return self._given
+        check = self._cluster.check_adopting
+        return open_client(zookeeper_connect, timeout, self._handler, what=self._hosts_option, check=check)
 
     @staticmethod
     def _build_watch_callback(fn: Callable[[Any], None], proxy: weakref.ref[Any]) -> Callable[[], None]:
@@ -198,6 +210,7 @@ class BalancedConsumer(Balancing):
 
         return on_event
 
+    @ends
     def stop(self) -> None:
         """Stop consuming, commit if auto_commit_enable, give the partitions back, leave the group, close the connection that was made here.
 
@@ -205,9 +218,10 @@ class BalancedConsumer(Balancing):
         """
         self._handler.check_fork()  # the membership is the parent's
         self._handler.check_may_wait()
-        self._running = False
+        self._on_stop()
         self._wake.set()
-        self._changed.set()
+        if self._starting not in (None, self._handler.current_id()):
+            return  # start() ends, and leaves
         worker, self._worker = self._worker, None
         if worker is not None and worker.is_alive() and not worker.join(self._patience(STOP_S)) and worker.is_alive():
             return  # it is this worker, or it still waits for an answer: it leaves when that ends
@@ -381,7 +395,7 @@ class BalancedConsumer(Balancing):
 
     def _setup_checker_worker(self) -> Any:
         """Start the worker that keeps the lease, compares the owners and balances (documented)."""
-        return self._handler.spawn_lasting(_keep, weakref.ref(self), self._wake, self._close, _name="gkafka-balance")
+        return self._handler.spawn_lasting(_keep, held_weakly(self, self._wake), self._wake, self._close, _name="gkafka-balance")
 
     # -- documented steps ----------------------------------------------------------------------------------------------------
     def _set_watches(self) -> None:

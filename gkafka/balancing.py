@@ -103,6 +103,7 @@ class Balancing(abc.ABC):
         self._error: BaseException | None = None
         self._calling: Any = None  # who runs the callback
         self._running = False
+        self._ends_itself = False  # stop() was called by its own callback
         self._look_at = 0.0
         self._partition_count = 0
         self._changed = self._handler.Event()
@@ -236,6 +237,19 @@ class Balancing(abc.ABC):
     def _on_start(self) -> None:
         """What start() begins with: whatever was before the last stop() counts no more."""
         self._starts_over, self._held_before = self._reset_offset_on_start, {}
+
+    def _on_stop(self) -> None:
+        """What stop() begins with."""
+        self._ends_itself = self._calling == self._handler.current_id()
+        self._running = False
+        self._changed.set()
+
+    def _check_not_stopped(self) -> None:
+        """What start() ends with. Raises if another worker has stopped the consumer, or closed its client, meanwhile."""
+        if not self._running and not self._ends_itself:
+            raise ConsumerStoppedException(
+                "the consumer was stopped, or its client closed, while it was starting: call start(), or make a new one"
+            )
 
     def _on_share(self) -> None:
         """This member has the share that its start led to, be it empty. Documented: reset_offset_on_start is for that one, not for later rebalances."""
@@ -423,7 +437,7 @@ class Balancing(abc.ABC):
         self.stop()
 
     def __del__(self) -> None:
-        # Only flags: no wait, no lock, no network. Workers hold this object weakly and end when they wake.
+        # Only a flag: no wait, no lock, no network. Workers hold this object weakly, and end when it is gone.
         if getattr(self, "_running", False):
             self._running = False
 

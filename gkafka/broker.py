@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gkafka.brokercalls import BrokerCalls, BrokerRequests
 from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff, Retry
-from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException
+from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException, UnsupportedVersion
 from gkafka.hosts import parse_host
 from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
@@ -371,6 +371,15 @@ class Broker(BrokerCalls):
             channel.abandon()
             raise
 
+    def doubt_again(self, role: object, what: str, error: UnsupportedVersion) -> KafkaException | None:
+        """A request is too new for it. If that is by what it is only taken for: the error with which to try again, on a new connection."""
+        channel = self._channels.get(role)
+        doubt = channel.doubt_again(what) if channel is not None else None
+        if doubt is not None:
+            doubt.__cause__ = error
+            self.drop_idle(role)
+        return doubt
+
     def has_channel(self, role: object) -> bool:
         """Is there a connection for this kind of work, open or opening?"""
         channel = self._channels.get(role)
@@ -384,13 +393,12 @@ class Broker(BrokerCalls):
             self.drop_channel(role)
 
     def close(self) -> None:
-        """Close every connection. What was under way on them fails."""
+        """Close every connection. What was under way on them fails. Whoever is cut short in here leaves the rest to the next call."""
         with self._lock:
             self._shut = True
             channels = list(self._channels.values())
-            self._channels.clear()
         for channel in channels:
-            channel.close()
+            channel.close()  # each is taken out as it has ended
 
     def stats(self) -> dict[str, Any]:
         """Open connections and what is under way on each."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
+from gkafka.exceptions import ConfigurationError
 from gkafka.starter import Starter
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Callbacks:
         self._waits: list[Callable[[], None]] = []  # of those who wait for what is due
         self._worker: Any = None
         self._starter = Starter(handler)
+        self._has_no_worker = False  # and can have none
         self.unclaimed = [None]  # there while nobody works; of several workers one takes it
         self._closed = False
         self.wake = handler.Event()
@@ -80,6 +82,9 @@ class Callbacks:
             return
         try:
             self._starter.run(self._start_worker)
+        except ConfigurationError as exc:  # the process was patched behind this client: whoever ends it calls them
+            self._has_no_worker = True
+            log.debug("no worker for delivery callbacks: %s", exc)
         except Exception:  # no thread can be started now; the deliveries are done all the same, and whoever waits tries again
             log.exception("the worker for delivery callbacks could not be started")
 
@@ -106,6 +111,9 @@ class Callbacks:
             due = deque(callbacks for _, _, callbacks in self._queue)
         while _are_left(due) and (now := self._handler.monotonic()) < deadline:
             self._see_to_the_worker()
+            if self._has_no_worker and self._lacks_worker:
+                _claimed(self.unclaimed, self.run)
+                continue
             parker = self._handler.parker()
             wake = parker.wake
             self._waits.append(wake)
@@ -194,12 +202,16 @@ def _work(ref: weakref.ref[Callbacks]) -> None:
     callbacks = ref()
     unclaimed = callbacks.unclaimed if callbacks is not None else []
     del callbacks
+    _claimed(unclaimed, lambda: _work_on(ref))
+
+
+def _claimed(unclaimed: list[None], work: Callable[[], object]) -> None:
     try:
         unclaimed.pop()
     except IndexError:
         return  # another one works
     try:
-        _work_on(ref)
+        work()
     finally:
         unclaimed.append(None)
 

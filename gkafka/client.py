@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +26,7 @@ from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Se
 from gkafka.exceptions import ConfigurationError, DeliveryError, UnknownOptionError, error_for
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
+from gkafka.lifetime import ends
 from gkafka.sasloptions import UNSET, hide_hosts, hide_secrets, hide_tls, tls_options
 from gkafka.unseen import hide_options
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
@@ -44,7 +46,10 @@ log = logging.getLogger(__name__)
 STOP_S = 5.0
 GRACE_S = 0.25
 """How long the workers of a client have for their end after the timeout of close()."""
+GOOD_BYE_S = 1.0
+"""How long a coordinator has for the answer to the good-bye that is said inside a listener."""
 NO_METER = dict.fromkeys(("hub_stall_ms", "hub_stall_longest_ms", "hub_stalls"))
+_no_hub_untold: list[None] = [None]
 
 
 class TopicEnds(NamedTuple):
@@ -127,6 +132,8 @@ class KafkaClient:
         )
         self._raw: RawFetcher | None = None
         self._stall_meter = self._handler.stall_meter() if self._config.hub_stall_meter else None
+        if self._config.hub_stall_meter and self._stall_meter is None:
+            _tell_no_hub(self._handler)
         self._closed = False
         self._undelivered: list[DeliveryError] = []
 
@@ -338,6 +345,7 @@ class KafkaClient:
             "consumers": [e.stats() for e in engines if not isinstance(e, NativeProducer)],
         }
 
+    @ends
     def close(self, timeout: float | None = None) -> None:
         """Close producers (delivering what they hold), consumers, connections and workers. Idempotent. timeout: seconds for all of it.
 
@@ -360,6 +368,7 @@ class KafkaClient:
                 if self._handler.interrupted(exc):
                     raise
                 problem = exc
+        self._cluster.say_good_bye(GOOD_BYE_S if deadline is None else min(GOOD_BYE_S, max(0.0, deadline - self._handler.monotonic())))
         # Whoever is killed above leaves the rest to the next close(); one that comes meanwhile waits for the same.
         self._cluster.close()
         if self._stall_meter is not None:
@@ -368,18 +377,17 @@ class KafkaClient:
             # Whoever is in a listener or a callback ends when that returns.
             until = self._handler.monotonic() + STOP_S
             self._handler.stop(until if deadline is None else min(until, max(deadline, self._handler.monotonic() + GRACE_S)))
-        self._closed = True
-        self._raise_undelivered()
+        problem = self._what_was_not_delivered() or problem
+        self._undelivered, self._closed = [], True  # last: who is cut short before it tells that in the next close()
         if problem is not None:
             raise problem
 
-    def _raise_undelivered(self) -> None:
-        failures, self._undelivered = self._undelivered, []
-        if len(failures) == 1:
-            raise failures[0]
-        if failures:
-            text = f"{len(failures)} producers could not deliver everything; the first: {failures[0]}"
-            raise DeliveryError(text, lambda: [r for f in failures for r in f.records], unlisted=sum(f.unlisted for f in failures))
+    def _what_was_not_delivered(self) -> DeliveryError | None:
+        failures = self._undelivered
+        if len(failures) < 2:
+            return failures[0] if failures else None
+        text = f"{len(failures)} producers could not deliver everything; the first: {failures[0]}"
+        return DeliveryError(text, lambda: [r for f in failures for r in f.records], unlisted=sum(f.unlisted for f in failures))
 
     def __enter__(self) -> KafkaClient:
         return self
@@ -388,6 +396,16 @@ class KafkaClient:
         if exc_type is not None:
             self._cluster.in_order = False
         self.close()
+
+
+def _tell_no_hub(handler: Handler) -> None:
+    """No error: a program whose handler is chosen elsewhere, by 'auto' or by a setting, is to run on either."""
+    with contextlib.suppress(IndexError):
+        _no_hub_untold.pop()
+        log.warning(
+            "hub_stall_meter=True: handler %r has no hub that could stand still, nothing is measured: give handler='gevent', or leave the option out",
+            handler.name,
+        )
 
 
 def _check_timeout(timeout: float | None) -> None:

@@ -53,6 +53,7 @@ from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOf
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
+    from gkafka.membership import Member
     from gkafka.producermemory import ProducerMemory
     from gkafka.protocol.admin import ApiVersionsSpec, DescribeGroupResponse
 
@@ -124,6 +125,8 @@ class Cluster:
             chance=self._chance,
             auto_create=self.config.auto_create_topics,
         )
+        # All: whoever was to close one that was replaced may have been cut short.
+        self._made: weakref.WeakSet[Broker] = weakref.WeakSet()
         self._bootstrap: list[Broker] = []
         if self._zookeeper_hosts is None:
             self._begin_with(parse_hosts(check_text("hosts", hosts) if isinstance(hosts, bytes) else hosts))
@@ -140,6 +143,7 @@ class Cluster:
         self._listed_at = -float("inf")
         self.in_order = True  # False: the application was left by an exception, what it was at work on is not finished
         self._closed = False
+        self._over = handler.Event()  # close() was called: what whoever pauses between two tries waits for
         self.called = "KafkaClient"  # what its user has made: a skin's own class
         self.topic_patience_s: float | None = UNKNOWN_TOPIC_PATIENCE_S  # for a topic that is not there; None: all of the caller's time
         self.waits_for_hosts = False  # while nobody has been reached yet; True: all of the caller's time
@@ -148,6 +152,8 @@ class Cluster:
         # Producers and consumers that live on these connections: close() ends them first.
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
         self._adopting = True
+        # Members that were told to leave inside a callback of theirs, and go on behind it.
+        self._leaving: weakref.WeakSet[Member] = weakref.WeakSet()
         self._memory: ProducerMemory | None = None
         # What their workers sleep on: close() wakes those whose engine was dropped without a word, too.
         self.sleepers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -162,14 +168,14 @@ class Cluster:
         from gkafka.zookeeper import brokers_of  # kazoo is imported only by those who use it
 
         timeout_ms = max(1.0, min(self.config.connect_timeout_ms, (deadline - self._handler.monotonic()) * 1000))
-        addresses = brokers_of(self._zookeeper_hosts, self.config.security_protocol, timeout_ms, self._handler)
+        addresses = brokers_of(self._zookeeper_hosts, self.config.security_protocol, timeout_ms, self._handler, self.check_open)
         with self._lock:
             if not self._bootstrap:
                 self._begin_with(addresses)
 
     def _make_broker(self, id_: int, host: str, port: int) -> Broker:
         c = self.config
-        return Broker(
+        made = Broker(
             id_,
             host,
             port,
@@ -183,6 +189,8 @@ class Cluster:
             on_unreachable=self.metadata.invalidate,
             openings=self._openings,
         )
+        self._made.add(made)
+        return made
 
     def __repr__(self) -> str:
         bootstrap = getattr(self, "_bootstrap", ())  # not there yet where a traceback shows the arguments of a call that failed
@@ -411,7 +419,10 @@ class Cluster:
     def check_open(self) -> None:
         """Raises ClientClosedError once the client is closed."""
         if self._closed:
-            raise ClientClosedError(f"the client was closed: make a new {self.called}")
+            raise self._closed_error()
+
+    def _closed_error(self) -> ClientClosedError:
+        return ClientClosedError(f"the client was closed: make a new {self.called}")
 
     def _raise_refusal(self, before: int) -> None:
         """A broker refused this client since the caller began to wait, or did before and rests with all others: that does not change by waiting."""
@@ -611,14 +622,16 @@ class Cluster:
                 if not exc.retriable or (isinstance(exc, UnknownTopicOrPartition) and exc.api == "Metadata"):
                     raise  # what the metadata do not have after fresh ones, a retry does not bring
                 left = deadline - self._handler.monotonic()
-                self._pause(min(pause, left))
+                self.pause(min(pause, left))
                 if pause >= left:  # the caller gave this much time, and another one may ask for less than was left
                     raise KafkaTimeoutError(f"{what}: not done in time, last: {exc}", **exc.about) from exc
 
-    def _pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
+        """Wait between two tries. Raises ClientClosedError as soon as the client is closed."""
         if seconds > 0:
             self.poll()
-            self._handler.sleep(seconds)
+            self._over.wait(seconds)
+            self.check_open()
 
     def call_any(self, request: Any, deadline: float, *, max_version: int | None = None) -> tuple[Any, str]:
         """Ask a broker, any broker. Returns its answer, and which it was (host:port)."""
@@ -798,9 +811,13 @@ class Cluster:
     def adopt(self, engine: Any) -> None:
         """A producer or consumer lives on these connections from now on. Raises ClientClosedError once the client closes."""
         with self._lock:
-            if not self._adopting:
-                raise ClientClosedError(f"the client was closed: make a new {self.called}")
+            self.check_adopting()
             self.engines.add(engine)
+
+    def check_adopting(self) -> None:
+        """Raises ClientClosedError once the client closes, be it not done yet."""
+        if not self._adopting:
+            raise self._closed_error()
 
     @property
     def memory(self) -> ProducerMemory:
@@ -823,13 +840,30 @@ class Cluster:
         """Was it closed?"""
         return self._closed
 
+    def leaves_later(self, member: Member) -> None:
+        """It was told to leave inside a callback of its own, and says good-bye when that has returned."""
+        with self._lock:
+            self._leaving.add(member)
+
+    def say_good_bye(self, timeout_s: float) -> None:
+        """Of the member inside whose callback the caller is: when that has returned there will be no connection to say it."""
+        if self._handler.was_forked:
+            return  # the membership is the parent's
+        with self._lock:
+            leaving = list(self._leaving)
+        for member in leaving:
+            if member.in_callback:
+                member.leave_at_once(timeout_s)
+
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection. Whoever is cut short in here leaves the rest to the next call."""
         self.stop_adopting()
         with self._lock:
             self._closed = True
+            brokers = list(self._made)
+        self._over.set()
         self.wake()
-        for broker in self._candidates():
+        for broker in brokers:
             broker.close()
         for event in list(self.sleepers):
             event.set()

@@ -52,7 +52,7 @@ INT32 = (1 << 31) - 1  # of a time in ms that goes to the broker
 
 
 class Secret(str):
-    """A text that never shows itself: repr, str and format give `***`; `.reveal()` gives the text."""
+    """A text that never shows itself: repr, str and format give `***`; `.reveal()` gives the text. Nor does it without white space or in another case."""
 
     __slots__ = ()
 
@@ -77,6 +77,15 @@ class Secret(str):
 
     def __reduce__(self) -> Any:
         raise TypeError("a Secret is not pickled: pass the credential to the process that needs it")
+
+    def strip(self, chars: str | None = None, /) -> Secret:
+        return Secret(str.strip(self, chars))
+
+    def lower(self) -> Secret:
+        return Secret(str.lower(self))
+
+    def upper(self) -> Secret:
+        return Secret(str.upper(self))
 
     def reveal(self) -> str:
         return str.__str__(self)
@@ -527,7 +536,7 @@ class ClientConfig(Options):
     )
     hub_stall_meter: bool = option(
         False,
-        "measure how long greenlets keep gevent's hub from all others, for `stats()['hub_stall_ms']`, and warn above a second; OS threads have no hub",
+        "measure how long greenlets keep gevent's hub from all others, for `stats()['hub_stall_ms']`, and warn above a second; OS threads have no hub: a warning says so, once, and nothing is measured",
         types=(bool,),
     )
 

@@ -31,10 +31,12 @@ from gkafka.deserializing import Deserializers, GoBack
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, ForkedClientError, KafkaException
 from gkafka.explaining import Explanation
 from gkafka.groupoffsets import starts_of
+from gkafka.lifetime import ends
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.progress import Progress
 from gkafka.records.columns import COLUMNS, arrow_schema, check_columns
 from gkafka.sharing import Share, check_group_options
+from gkafka.starter import held_weakly
 from gkafka.subscribing import Subscription, look_for
 
 if TYPE_CHECKING:
@@ -209,6 +211,7 @@ class Consumer:
     def next_ready(self) -> Message | None:
         """For skins: the next message if it lies at hand and nothing else is to be done first."""
         if self._troubles or self._deserializers.are_given:
+            self._handler.check_fork()
             return None
         if self._group is not None:
             now = self._handler.monotonic()
@@ -416,7 +419,7 @@ class Consumer:
     def _start_keeper(self) -> None:
         if self._keeper is None:
             due = float("inf") if self._config.auto_commit is False else 0.0
-            self._keeper = self._handler.spawn_lasting(_keep_house, weakref.ref(self), due, _name="gkafka-consumer")
+            self._keeper = self._handler.spawn_lasting(_keep_house, held_weakly(self, self._wake), due, _name="gkafka-consumer")
 
     # -- for skins -------------------------------------------------------------------------------------------------------------
     def hand_out(
@@ -476,6 +479,7 @@ class Consumer:
         """
         self._stop(timeout, in_order=True)
 
+    @ends
     def _stop(self, timeout: float | None = None, *, in_order: bool) -> None:
         patience_s = self._cluster.config.offsets_channel_socket_timeout_ms / 1000 if timeout is None else check_wait("timeout", timeout)
         if self._engine.closed:
@@ -484,6 +488,8 @@ class Consumer:
                     self._share.finish_leaving(patience_s)
             return
         self._handler.check_may_wait()
+        with contextlib.suppress(ForkedClientError):  # in a child it ends what is the child's own
+            self._handler.check_fork()  # raises where a hub has ended, in which its workers would have to end it
         deadline = self._handler.monotonic() + patience_s
 
         def left() -> float:
@@ -509,7 +515,8 @@ class Consumer:
                 log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
         self._engine.stop(left())
         self._wake.set()
-        if self._keeper is not None:
+        # In a child it is the parent's: a thread that may look alive, and never ends.
+        if self._keeper is not None and not self._handler.was_forked:
             self._keeper.join(min(TICK_S * 2, left()))
         self._deserializers.close(left())
 
@@ -589,6 +596,6 @@ def _keep_house(me: weakref.ref[Consumer], due: float) -> None:
         if looks_again:
             wake.clear()  # the search for a place asks for metadata, and whoever hears of that wakes it
         del consumer
-        # In steps: a consumer that was dropped without stop() is noticed. Whoever hears of fresh metadata wakes it, too.
+        # Whoever hears of fresh metadata wakes it, too, and the end of a consumer that is dropped.
         now = handler.monotonic()
         wake.wait(max(0.001, min(due, now + AGAIN_S if looks_again else handler.looks_at(now, TICK_S)) - now))

@@ -341,6 +341,12 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__
 
 
+def has_begun(error: BaseException) -> bool:
+    """For who has called a function and caught this: had it begun? Else a signal came before its first step."""
+    # A builtin leaves no frame: sys.exit, if that is the function. Python's own signal handler leaves none either, but raises KeyboardInterrupt.
+    return isinstance(error, SystemExit) or (error.__traceback__ is not None and error.__traceback__.tb_next is not None)
+
+
 # -- other documented names of the same errors ---------------------------------------------------------------------------
 ProtocolClientError = BrokerError
 OffsetsLoadInProgress = GroupLoadInProgress

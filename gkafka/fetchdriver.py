@@ -26,6 +26,7 @@ from gkafka.core.positions import State
 from gkafka.exceptions import ConsumerStoppedException, ForkedClientError, KafkaException, KafkaTimeoutError
 from gkafka.explaining import Watchdog
 from gkafka.handlers.turn import Turn
+from gkafka.starter import held_weakly
 
 if TYPE_CHECKING:
     from gkafka.broker import Broker
@@ -305,10 +306,15 @@ class FetchDriver:
                 return
             self.started, self.stopped = True, False
         self._handler.start()
-        me = weakref.ref(self)
+        me = held_weakly(self, *(share.wake for share in self.shares))
         for share in self.shares:
             share.worker = self._handler.spawn_lasting(
-                _work, me, share, self.cluster, _name=f"gkafka-fetcher-{share.index}", _on_failure=lambda error: _failed(me, error)
+                _work,
+                me,
+                share,
+                weakref.ref(self.cluster),
+                _name=f"gkafka-fetcher-{share.index}",
+                _on_failure=lambda error: _failed(me, error),
             )
 
     def stop(self, timeout_s: float | None = None) -> None:
@@ -338,7 +344,7 @@ class FetchDriver:
                 share.worker.join(max(0.0, deadline - self._handler.monotonic()))
 
     def __del__(self) -> None:
-        # Only flags: the workers see them (or that the driver is gone) when they wake.
+        # Only a flag, for whoever still has it in hand: who sleeps is woken when it is gone.
         self.stopped = True
 
     # -- driving ---------------------------------------------------------------------------------------------------------------
@@ -453,7 +459,7 @@ class FetchDriver:
             channel.send(asked.request, on_done, timeout_s=timeout_s, max_version=asked.max_version)
             share.under_way[broker_id] = asked, channel
         except KafkaException as exc:
-            on_done(None, exc)
+            on_done(None, exc.with_traceback(None))
 
     def _broker(self, broker_id: int) -> Broker:
         broker = self.cluster.broker_by_id(broker_id)
@@ -528,7 +534,7 @@ class FetchDriver:
             broker = self._broker(question.broker_id)
             broker.send(CONTROL, question.request, on_done, timeout_s=self.cluster.config.socket_timeout_ms / 1000)
         except KafkaException as exc:
-            on_done(None, exc)
+            on_done(None, exc.with_traceback(None))
 
     def _answered(self, errors: list[KafkaException], stale: bool) -> None:
         self.tell(errors)
@@ -559,13 +565,14 @@ def _failed(me: weakref.ref[FetchDriver], error: BaseException) -> None:
     driver.filled.set()
 
 
-def _work(me: weakref.ref[FetchDriver], share: Fetching, cluster: Cluster) -> None:
+def _work(me: weakref.ref[FetchDriver], share: Fetching, its_cluster: weakref.ref[Cluster]) -> None:
     """A fetch worker: backoffs, metadata, and fetches that nobody else started. Ends with its consumer."""
     share.suspect(share)  # the one before may have been interrupted
     while True:
         driver = me()
         if driver is None or driver.stopped:
-            if driver is None:  # it was dropped without stop(): its connections are nobody's any more
+            cluster = its_cluster()
+            if driver is None and cluster is not None:  # it was dropped without stop(): its connections are nobody's any more
                 for broker in list(cluster._brokers.values()):
                     broker.drop_channel(share.role)
             return

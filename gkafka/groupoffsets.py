@@ -33,6 +33,8 @@ __all__ = ["GroupOffsets", "Outcome", "absent", "is_final", "no_place", "starts_
 log = logging.getLogger(__name__)
 
 DELETED = "its topic was deleted"
+LOOK_S = 0.1
+"""How often who waits for an answer looks whether its caller was interrupted as it was to tell."""
 MOST_AT_ONCE = 500
 """Partitions in one request with greenlets, which have the hub between an answer and the next."""
 
@@ -183,16 +185,17 @@ class GroupOffsets:
             return load, response, coordinator
         except _NothingLeft:
             return None
-        finally:
-            answered.set()
+        finally:  # first out of there, which is one step: who is interrupted behind it keeps nobody waiting
             if answered in self._sent:
                 self._sent.remove(answered)
+            answered.set()
 
     def await_answers(self, timeout_s: float) -> None:
         """Of commits that are sent."""
         deadline = self._handler.monotonic() + timeout_s
         for sent in self._sent.copy():
-            sent.wait(max(0.0, deadline - self._handler.monotonic()))
+            while sent in self._sent and (left := deadline - self._handler.monotonic()) > 0:
+                sent.wait(min(left, LOOK_S))
 
     def _take(
         self, wanted: dict[TopicPartition, int], answers: Mapping[TopicPartition, BrokerError | None], deadline: float
@@ -260,7 +263,7 @@ class GroupOffsets:
                 if not exc.retriable or is_final(exc) or n == tries or self._handler.monotonic() >= deadline:
                     raise
                 log.info("%s: %s, again in %g s", what, exc, backoff_s)
-                self._handler.sleep(backoff_s)
+                self._cluster.pause(backoff_s)
         return None
 
 

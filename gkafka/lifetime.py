@@ -1,31 +1,37 @@
-"""What producers do when their process forks or ends: a child takes nothing of its parent's, and an exit is a last, bounded flush."""
+"""The end of clients, called for or not: a forked child takes nothing of its parent's, and an exit is a last, bounded flush."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import logging
 import os
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from gkafka.exceptions import DeliveryError, ForkedClientError, KafkaException, KafkaTimeoutError
+from gkafka.exceptions import DeliveryError, ForkedClientError, HandlerThreadError, KafkaException, KafkaTimeoutError
 from gkafka.handlers import ThreadingHandler
 
 if TYPE_CHECKING:
     from gkafka.nativeproducer import NativeProducer
     from gkafka.producerdriver import ProducerDriver
 
-__all__ = ["disown", "told", "watch"]
+__all__ = ["disown", "ends", "told", "watch"]
 
 log = logging.getLogger(__name__)
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 LOOK_EVERY_S = 0.01
 STILL_S, PATIENCE_S = 0.03, 2.0
 """From a hub's last call to where it stands still takes some 100 us of CPU; on a busy machine its thread may have to wait long for them."""
+LAST_S = 0.3
+"""For that at least, also where exit_timeout_ms has passed; a hub whose thread is blocked gets there never."""
+ENDED: Final = "nobody can send them, the hub of their client was destroyed, or its thread has ended"
+BLOCKED: Final = "the hub of their client does not turn, its thread is blocked"
 
 _living: weakref.WeakSet[NativeProducer] = weakref.WeakSet()
 _asked_in: set[int] = set()  # the processes of multiprocessing that will call the last flush
@@ -40,6 +46,17 @@ def watch(producer: NativeProducer) -> None:
 def told(counts: Mapping[str, int]) -> str:
     """Records by topic, as a text."""
     return ", ".join(f"{topic}: {count}" for topic, count in sorted(counts.items()))
+
+
+def ends(method: Method) -> Method:
+    """A method of an object with a `_handler`, which ends something: it works also where that handler refuses calls. See Handler.ending()."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._handler.ending():
+            return method(self, *args, **kwargs)
+
+    return cast(Method, call)
 
 
 # -- forks -----------------------------------------------------------------------------------------------------------------
@@ -79,23 +96,29 @@ def _flush_at_exit() -> None:
     The hook is older than those of the program, so that they run first; workers are daemons and still run.
     """
     # Where somebody else has called it before Python does, it is over.
-    holding = [producer for producer in list(_living) if producer.holds_records and not producer.reported]
-    deadlines = [producer.handler.monotonic() + producer.config.exit_timeout_ms / 1000 for producer in holding]
-    for producer in holding:
-        with contextlib.suppress(KafkaException):  # its hub has ended
-            producer.handler.call_soon_threadsafe(producer.send_now)
+    deadlines = {p: p.handler.monotonic() + p.config.exit_timeout_ms / 1000 for p in list(_living) if not p.reported}
+    holding = {producer for producer in deadlines if producer.holds_records}
+    reasons: dict[NativeProducer, str] = {}
+    end = 0.0  # of who is interrupted: now
     try:
-        for producer, deadline in zip(holding, deadlines, strict=True):
-            try:
-                _flush(producer, deadline)
-            except Exception:
-                log.exception("the last flush of %r failed", producer)
-        _hold_still([producer.handler for producer in holding])
+        _in_spite_of_exits(lambda: _flush_all(deadlines, holding, reasons))
+        end = max((deadlines[producer] for producer in holding), default=0.0)
     finally:  # a second Ctrl-C ends the wait, not the word on what is left
-        for producer in holding:
-            _report(producer)
-        for producer in list(_living):
-            _report_transaction(producer)
+        try:
+            _hold_still(holding, max(end, ThreadingHandler.monotonic()) + LAST_S, reasons)
+        finally:
+            for producer in deadlines:
+                _report(producer, reasons.get(producer))
+            for producer in list(_living):
+                _report_transaction(producer)
+
+
+def _in_spite_of_exits(step: Callable[[], object]) -> None:
+    """A SystemExit asks for what is being done already: gunicorn's greenlets raise one more for each signal, in the middle of this."""
+    while True:
+        with contextlib.suppress(SystemExit):
+            step()
+            return
 
 
 def _ask_others() -> None:
@@ -132,6 +155,39 @@ def _ask_multiprocessing(util: Any, process: Any) -> None:
     util.Finalize(None, _flush_at_exit, exitpriority=0)
 
 
+def _flush_all(deadlines: Mapping[NativeProducer, float], holding: set[NativeProducer], reasons: dict[NativeProducer, str]) -> None:
+    """What is there, with what callbacks send meanwhile; then what came in the meantime, when nobody may send any more: whoever goes on for ever would
+    otherwise have been told of each record that it is accepted, and the last ones would have been lost.
+
+    holding: who held something, reasons: for what nobody waits; both filled in.
+    """
+    for is_last in (False, True):
+        if is_last:
+            for producer in deadlines:
+                producer.end_intake()
+        waiting = [producer for producer in deadlines if producer.holds_records and producer not in reasons]
+        holding.update(waiting)
+        for producer in waiting:
+            with _ending(producer, reasons):
+                producer.handler.call_soon_threadsafe(producer.send_now)
+        for producer in waiting:
+            if producer not in reasons:
+                with _ending(producer, reasons):
+                    _flush(producer, deadlines[producer])
+
+
+@contextlib.contextmanager
+def _ending(producer: NativeProducer, reasons: dict[NativeProducer, str]) -> Iterator[None]:
+    """A step for a producer at the end of the program. That it is in vain is noted."""
+    try:
+        with producer.handler.ending():
+            yield
+    except HandlerThreadError:
+        reasons[producer] = ENDED
+    except Exception:
+        log.exception("the last flush of %r failed", producer)
+
+
 def _flush(producer: NativeProducer, deadline: float) -> None:
     handler = producer.handler
     left = deadline - handler.monotonic()
@@ -141,27 +197,39 @@ def _flush(producer: NativeProducer, deadline: float) -> None:
         with contextlib.suppress(KafkaTimeoutError, DeliveryError):  # what was not delivered is logged, one by one or below
             producer.flush(left)
         return
-    while producer.holds_records and handler.monotonic() < deadline:  # its hub runs in a thread of its own
+    waiting = {batch.parent or batch for batch in producer.unsettled()}
+    while not all(batch.done for batch in waiting) and handler.monotonic() < deadline:  # its hub runs in a thread of its own
+        handler.check_fork()  # that has not ended meanwhile
         ThreadingHandler.sleep(LOOK_EVERY_S)
 
 
-def _hold_still(handlers: Iterable[Any]) -> None:
+def _hold_still(producers: Iterable[NativeProducer], deadline: float, reasons: dict[NativeProducer, str]) -> None:
     """Hold the hubs of other threads where they are. A thread that wants the interpreter back while that is going down is ended in the middle of its
     greenlets, and the process crashes: a hub that goes on turning wakes for one of its timers sooner or later.
+
+    One that is kept from turning is not waited for beyond the deadline: it stands still when it turns again, which is the first that it does then.
     """
-    for handler in {id(handler.hub): handler for handler in handlers if not handler.in_owner()}.values():
-        thread: list[int] = []
-        ready = ThreadingHandler.Event()
-        try:
-            handler.call_soon_threadsafe(handler.stand_still, thread.append, ready.set)
-        except KafkaException:  # it has ended
-            continue
-        deadline = handler.monotonic() + PATIENCE_S
-        ready.wait(PATIENCE_S)
-        before, now = object(), _activity(thread)
-        while before != now and handler.monotonic() < deadline:
-            ThreadingHandler.sleep(STILL_S)
-            before, now = now, _activity(thread)
+    elsewhere: dict[NativeProducer, Any] = {p: p.handler for p in producers if p not in reasons and not p.handler.in_owner()}
+    asked = {hub: _ask_to_stand_still(handler) for hub, handler in {handler.hub: handler for handler in elsewhere.values()}.items()}
+    deadline = min(deadline, ThreadingHandler.monotonic() + PATIENCE_S)
+    for thread, ready in asked.values():
+        if ready.wait(max(0.0, deadline - ThreadingHandler.monotonic())):
+            before, now = object(), _activity(thread)
+            while before != now and ThreadingHandler.monotonic() < deadline:
+                ThreadingHandler.sleep(STILL_S)
+                before, now = now, _activity(thread)
+    reasons.update((producer, BLOCKED) for producer, handler in elsewhere.items() if not asked[handler.hub][1].is_set())
+
+
+def _ask_to_stand_still(handler: Any) -> tuple[list[int], Any]:
+    """The system's number of the hub's thread, when it is known, and an Event: the hub is about to, or has ended."""
+    thread: list[int] = []
+    ready = ThreadingHandler.Event()
+    try:
+        handler.call_soon_threadsafe(handler.stand_still, thread.append, ready.set)
+    except KafkaException:
+        ready.set()
+    return thread, ready
 
 
 def _activity(thread: list[int]) -> object:
@@ -175,15 +243,16 @@ def _activity(thread: list[int]) -> object:
     return object() if state == "R" else (state, user, system)
 
 
-def _report(producer: NativeProducer) -> None:
+def _report(producer: NativeProducer, reason: str | None) -> None:
     counts = producer.unsettled_by_topic()
     if counts:
         producer.reported = True
         log.error(
-            "the interpreter ends with %d undelivered record(s) of a producer that was not closed (exit_timeout_ms=%g): %s",
+            "the interpreter ends with %d undelivered record(s) of a producer that was not closed (exit_timeout_ms=%g): %s%s",
             sum(counts.values()),
             producer.config.exit_timeout_ms,
             told(counts),
+            "" if reason is None else f" ({reason})",
         )
 
 

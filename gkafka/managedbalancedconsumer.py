@@ -17,7 +17,8 @@ from gkafka.common import OffsetType, TopicPartition
 from gkafka.config import ConsumerConfig, check_keywords
 from gkafka.core.assignors import ASSIGNORS, Assignment, Assignor, GroupMember, Topics
 from gkafka.core.groupstate import Change, GroupOptions, Tell
-from gkafka.exceptions import ConfigurationError, KafkaException, KafkaTimeoutError
+from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, KafkaTimeoutError
+from gkafka.lifetime import ends
 from gkafka.membership import Member, rebalance_timeout_s
 from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, RoundRobinProtocol, share_of
 from gkafka.simpleconsumer import SimpleConsumer
@@ -123,6 +124,8 @@ class ManagedBalancedConsumer(Balancing):
         if auto_start:
             try:
                 self.start()
+            except ConsumerStoppedException:  # whoever stopped it sees it through
+                raise
             except BaseException:  # nobody will have it, to stop it
                 with contextlib.suppress(KafkaException):
                     self.close(0)
@@ -132,7 +135,8 @@ class ManagedBalancedConsumer(Balancing):
     def start(self) -> None:
         """Join the group; returns when this member has its share, or after rebalance_max_retries pauses: joining goes on then.
 
-        In the callback of a rebalance, after stop(), it returns at once.
+        In the callback of a rebalance, after stop(), it returns at once. Raises ConsumerStoppedException if another worker stops the consumer, or closes
+        its client, meanwhile.
         """
         self._handler.check_fork()
         if self._running:
@@ -159,17 +163,23 @@ class ManagedBalancedConsumer(Balancing):
             max_pause_s=min(max(0.1, self._rebalance_backoff_s), SESSION_S / 10),  # heartbeats pause no longer, too
         )
         member.polled()
+        self._cluster.check_adopting()  # whoever closes it from here on finds the member
         if self._leaving is not None and self._leaving.in_callback:
             return  # started anew by its own callback: it can be a member again only when that has returned
-        member.wait_for(lambda: self._has_share or self._error is not None or member.error is not None, self._patience_s())
+        member.wait_for(
+            lambda: self._has_share or self._error is not None or member.error is not None or member.ended or not self._running,
+            self._patience_s(),
+        )
         if member.error is not None:
             self._running = False
             self._error = None
             raise member.error
+        self._check_not_stopped()
 
     def _patience_s(self) -> float:
         return max(1.0, self._rebalance_max_retries * self._rebalance_backoff_s)
 
+    @ends
     def stop(self) -> None:
         """Stop consuming, commit if auto_commit_enable, leave the group. Idempotent; start() begins again.
 
@@ -177,9 +187,10 @@ class ManagedBalancedConsumer(Balancing):
         """
         self._handler.check_fork()  # the membership is the parent's
         self._handler.check_may_wait()
-        self._running = False
+        self._on_stop()
         ending = [member for member in (self._leaving, self._member) if member is not None]
-        self._changed.set()
+        for member in ending:
+            member.look_again()  # for who waits in start()
         for member in ending:  # whoever is interrupted in here leaves the rest to the next stop()
             member.leave("the consumer is stopped", self._patience(STOP_S))
             if member.in_callback:
@@ -226,6 +237,8 @@ class ManagedBalancedConsumer(Balancing):
                 self._switch(lambda: mine)
                 return
             except KafkaException as exc:
+                if not self._running:
+                    return
                 log.error("group %s: partitions %s cannot be consumed yet: %s", self._group, mine, exc)
                 self._met(exc)
             until = self._handler.monotonic() + max(SLICE_S, self._rebalance_backoff_s)

@@ -87,7 +87,7 @@ class Member:
         self._role = ("group", object())
         self._at: Broker | None = None  # where its own connection is
         self._wake = self._handler.Event()
-        self._changed = self._handler.Event()
+        self._watchers: list[Any] = []  # an event for each caller in wait_for(): one that all shared would be cleared by one for another
         self._jobs: Any = self._handler.Queue()  # what wakes the callbacks' worker; None ends it
         self._due: deque[Any] = deque()  # what it has to do, until it is done
         self._sent: list[tuple[Ask, Channel]] = []  # requests under way, each with the connection that has it
@@ -98,7 +98,7 @@ class Member:
         self._divided: dict[str, int] = {}  # by this member as the leader: how many partitions each topic had
         self._absent: set[str] = set()  # topics that were not there then
         cluster.sleepers.add(self._wake)
-        self._worker = self._handler.spawn_lasting(_work, self, self._wake, _name="gkafka-group")
+        self._worker = self._handler.spawn_lasting(_work, [self], self._wake, _name="gkafka-group")
         self._caller = self._handler.spawn_lasting(_call, weakref.ref(self), self._jobs, _name="gkafka-rebalance")
 
     # -- what its owner uses -------------------------------------------------------------------------------------------------
@@ -161,13 +161,13 @@ class Member:
             self._group.subscribe(topics)
         self._wake.set()
 
-    def commit_ticket(self, partitions: Mapping[TopicPartition, int], until: float) -> tuple[Ticket | None, bool]:
-        """The right to commit what was delivered under these terms, which ends with `on_commit`, and whether this is a moment for commits: if so,
-        what gets no ticket is not this member's. until: the commit is over by then (monotonic seconds).
+    def grant(self, ticket: Ticket, partitions: Mapping[TopicPartition, int]) -> tuple[bool, bool]:
+        """Make it the right to commit what was delivered under these terms: whether it is, and whether this is a moment for commits: if so, what is not
+        granted is not this member's. The caller sets the ticket's `is_over` whatever comes of it, and tells so by `commit_is_over`.
         """
         with self._lock:
             now = self._handler.monotonic()
-            return self._group.commit_ticket(partitions, now, until), self._group.takes_commits(now)
+            return self._group.grant(ticket, partitions, now), self._group.takes_commits(now)
 
     @property
     def takes_commits(self) -> bool:
@@ -178,9 +178,11 @@ class Member:
     def on_commit(self, ticket: Ticket, error: KafkaException | None) -> Verdict:
         """What came of it."""
         with self._lock:
-            verdict = self._group.on_commit(ticket, error, self._handler.monotonic())
+            return self._group.on_commit(ticket, error, self._handler.monotonic())
+
+    def commit_is_over(self) -> None:
+        """What waits for the end of a ticket goes on."""
         self._wake.set()
-        return verdict
 
     def explain(self) -> str:
         """Where it stands, in plain words."""
@@ -205,6 +207,11 @@ class Member:
         return self._group.error
 
     @property
+    def ended(self) -> bool:
+        """Has it left, or can it be none any more?"""
+        return self._ended
+
+    @property
     def state(self) -> str:
         """Where it stands, as a word."""
         return self._group.state.value
@@ -212,11 +219,21 @@ class Member:
     def wait_for(self, true: Callable[[], bool], seconds: float) -> bool:
         """Wait until something holds that an answer or a callback makes true. Returns whether it does."""
         deadline = self._handler.monotonic() + seconds
-        while not true() and (left := deadline - self._handler.monotonic()) > 0:
-            self._changed.clear()
-            if not true():
-                self._changed.wait(min(left, TICK_S))
+        mine = self._handler.Event()
+        try:
+            self._watchers.append(mine)
+            while not true() and (left := deadline - self._handler.monotonic()) > 0:
+                mine.wait(min(left, TICK_S))
+                mine.clear()
+        finally:
+            if mine in self._watchers:
+                self._watchers.remove(mine)
         return true()
+
+    def look_again(self) -> None:
+        """Whoever waits for something looks whether it holds now."""
+        for watcher in list(self._watchers):
+            watcher.set()
 
     def leave(self, reason: str, timeout_s: float) -> bool:
         """Give everything up in order, tell the coordinator, end the workers. False: not within timeout_s; then the session's end does it, and the
@@ -227,12 +244,25 @@ class Member:
             self._group.leave(reason)
         self._wake.set()
         if self.in_callback:
+            self._cluster.leaves_later(self)
             return False  # it goes on when that has returned
         gone = self.wait_for(lambda: self._ended, timeout_s)
         self.abandon()
         for worker in (self._worker, self._caller):
             worker.join(min(TICK_S, max(0.0, deadline - self._handler.monotonic())))
         return gone
+
+    def leave_at_once(self, timeout_s: float) -> None:
+        """Tell the coordinator now what leave() has begun inside on_change: whoever called that closes the connections before it returns."""
+        with self._lock:
+            ask = self._group.farewell(self._handler.monotonic())
+        if ask is not None:
+            self._send(ask)
+            self.wait_for(lambda: self._is_answered(ask), timeout_s)
+
+    def _is_answered(self, ask: Ask) -> bool:
+        with self._lock:
+            return not self._group.is_under_way(ask)
 
     @property
     def in_callback(self) -> bool:
@@ -264,7 +294,7 @@ class Member:
             if not plan.asks or self._group.state in (State.LEFT, State.FATAL):
                 break
         self._ended = self._group.is_over
-        self._changed.set()
+        self.look_again()
         return plan.wake_at
 
     def _send(self, ask: Ask) -> None:
@@ -333,7 +363,7 @@ class Member:
         if self._at is not None:
             self._at.drop_channel(self._role)
         self._ended = self._over = True
-        self._changed.set()
+        self.look_again()
         self._jobs.put_nowait(None)
 
     # -- what takes long -------------------------------------------------------------------------------------------------------
@@ -376,7 +406,7 @@ class Member:
             if is_told:
                 with self._lock:
                     self._group.told(tell)
-            self._changed.set()
+            self.look_again()
 
     def know_absent(self, names: Iterable[str]) -> None:
         """These topics are not there: whoever subscribes to them was told, and nobody has to wait for them."""
@@ -389,11 +419,15 @@ class Member:
             with self._lock:
                 election = self._group.election
             if election is not None and election.topics == names:  # else the next plan asks for others
-                made = election.make(found)
+                made = election._replace(is_interruption=self._came_before).make(found)
                 with self._lock:
                     self._group.divided(election, made)
         finally:
             self._looking = False
+
+    def _came_before(self, error: BaseException) -> bool:
+        """Did a signal come before the assignor began? Then it is asked again; what it raised itself, or a signal in it, costs it this assignment."""
+        return not self._handler.hands_on(error) and self._handler.interrupted(error)
 
     def _partitions_of(self, names: frozenset[str]) -> Topics:
         begun = self._handler.monotonic()
@@ -429,8 +463,13 @@ def rebalance_timeout_s(cluster: Cluster, wanted_s: float, session_s: float) -> 
     return wanted_s if versions is None or has_rebalance_timeout(versions.pick(JoinGroupRequest.API)) else session_s
 
 
-def _work(member: Member, wake: Any) -> None:
-    """Requests, until the member has left, was abandoned, or can be none any more."""
+def _work(held: list[Member], wake: Any) -> None:
+    """Requests, until the member has left, was abandoned, or can be none any more. held: the member, and no one afterwards: whoever called this is
+    held by the member, and both would stay until Python looks for cycles, and with them the client.
+    """
+    if not held:
+        return
+    member = held[0]
     try:
         member._mend()
         while not member._abandoned:
@@ -454,6 +493,7 @@ def _work(member: Member, wake: Any) -> None:
             member._end()
         raise
     member._end()
+    held.clear()
 
 
 def _call(me: weakref.ref[Member], jobs: Any) -> None:

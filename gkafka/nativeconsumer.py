@@ -119,15 +119,21 @@ class NativeConsumer:
         self._run_until = 0  # of hand_outs: then take_next() gives none, so that consume_batch() is called
         self._reading: Queue | None = None  # whose records consume_batch() has handed out last
         self._pid = os.getpid()
+        self._waked = 0  # how often wake_up() was called
         self.on_close: Callable[[], Callable[[float | None], object] | None] = lambda: (
             None
         )  # a weak reference to the end of the skin around this
         cluster.adopt(self)
 
+    def wake_up(self) -> None:
+        """By workers: consume calls return, so that whoever made them looks around."""
+        self._waked += 1
+        self._driver.filled.set()
+
     def tell(self, trouble: BaseException) -> None:
         """By workers: consume calls return, so that whoever made them tells of this first."""
         self.troubles.append(trouble)
-        self._driver.filled.set()
+        self.wake_up()
 
     def ask_before_delivery(self, may_deliver: Callable[[], bool] | None) -> None:
         """may_deliver(): are the partitions, for sure, this consumer's? Asked before records are handed out. None: there is nobody else."""
@@ -530,7 +536,7 @@ class NativeConsumer:
         timeout_ms: float | None,
         work: Work | None = None,
     ) -> list[T]:
-        deadline = self._handler.monotonic() + (timeout_ms or 0) / 1000
+        deadline, waked = self._handler.monotonic() + (timeout_ms or 0) / 1000, self._waked
         # Before anything is taken: a caller that is killed here has lost nothing. And before anything is raised: one that tries again at once would
         # keep the hub from whoever could mend it.
         self._handler.checkpoint()
@@ -562,9 +568,9 @@ class NativeConsumer:
                 raise
             self._raise_errors()
             now = self._handler.monotonic()
-            if now >= deadline or self.troubles:
+            if now >= deadline or self.troubles or self._waked != waked:
                 return []
-            self._wait_filled(min(deadline, self._handler.looks_at(now, TICK_S)) - now)
+            self._wait_filled(min(deadline, self._handler.looks_at(now, TICK_S)) - now, waked)
             self._check_running()
             if self.comes_back is not None and self.comes_back():
                 return []
@@ -581,10 +587,12 @@ class NativeConsumer:
         """The next record of the batch that is being read, in a fraction of the time that consume_batch(1) takes.
 
         None: there is none, or something is to be looked at that this does not ask for each of a million records. Then consume_batch() is to
-        be called: it waits, opens batches, meets errors, counts, gives other partitions and greenlets their turn, raises in a forked child.
+        be called: it waits, opens batches, meets errors, counts, gives other partitions and greenlets their turn. Raises in a forked child.
         """
         driver, reading = self._driver, self._reading
-        if self.hand_outs >= self._run_until or reading is None or driver.errors or driver.stopped or os.getpid() != self._pid:
+        if os.getpid() != self._pid:
+            self._handler.check_fork()
+        if self.hand_outs >= self._run_until or reading is None or driver.errors or driver.stopped:
             self._run_until = self.hand_outs + self._longest_run
             return None
         if (self.may_deliver is not None and not self.may_deliver()) or (reader := reading.reader) is None:
@@ -595,9 +603,10 @@ class NativeConsumer:
         with self._taking, self._lock:
             return reader.step(reading)
 
-    def _wait_filled(self, seconds: float) -> None:
+    def _wait_filled(self, seconds: float, waked: int) -> None:
+        """waked: as it was when the caller looked around last. What has come since then, and set what is cleared here, is not waited over."""
         self._filled.clear()
-        if self._driver.errors or self._driver.stopped:
+        if self._driver.errors or self._driver.stopped or self._waked != waked:
             self._filled.set()
             return
         if self.may_deliver is not None and not self.may_deliver():

@@ -29,6 +29,7 @@ from gkafka.exceptions import (
     SerializationError,
 )
 from gkafka.interceptors import InterceptorChain
+from gkafka.lifetime import ends
 from gkafka.producerdriver import TICK_S, ProducerDriver
 from gkafka.records import compression
 from gkafka.records._check import UnknownPartition
@@ -96,6 +97,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         self._slow_lock = self._handler.Mutex()
         self._append_lock = self._handler.Mutex()
         self._delivered = False  # or given up: close() has only to end the worker
+        self._last_intake: int | None = None  # who alone may produce: the interpreter ends
         self.gave_up: Counter[str] = Counter()  # records, by topic, that had no outcome when close() had waited long enough
         self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
         self._plain_bytes = min(self._initial_bytes, config.max_request_bytes)
@@ -277,9 +279,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         return delivery
 
     def check_process(self) -> None:
-        """Raises ForkedClientError in a forked child; with on_fork="recreate" the producer goes on there by itself."""
-        if self._pid == os.getpid() and not self._driver.cooperative:  # else the handler's hub may be gone
-            return
+        """What Handler.check_fork() raises; in a forked child, with on_fork="recreate", the producer goes on by itself instead."""
         while self._pid != os.getpid() and self.config.on_fork == "recreate" and not self._closed:
             self._renew()
         self._handler.check_fork()
@@ -314,6 +314,10 @@ class NativeProducer(ColumnCalls, TransactionCalls):
     def _check_open(self) -> None:
         if self._closed:
             raise ProducerStoppedException("the producer was closed: make a new one with client.get_producer()")
+        if self._last_intake is not None and self._last_intake != self._handler.current_id():
+            raise ProducerStoppedException(
+                "the interpreter ends, and nobody would send this record: end what produces, or close the producer, before the program ends"
+            )
         if self._driver.fatal is not None:
             raise self._driver.fatal
         if self._transactions is not None:
@@ -662,6 +666,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         if error is not None:
             raise error
 
+    @ends
     def close(self, timeout: float | None = None) -> None:
         """Deliver what is left, have the callbacks called, then stop. Idempotent.
 
@@ -689,12 +694,13 @@ class NativeProducer(ColumnCalls, TransactionCalls):
                 self._raise_failures()
             return
         self._cluster.wake()  # whoever waits in produce() for a topic is refused
+        left = limit
         if self._transactions is not None:
-            left = self._transactions.close(timeout)
-            limit = limit if left is None else left
+            rest = self._transactions.close(timeout)
+            left = limit if rest is None else rest
         # Whoever is killed while it waits here leaves the rest to the next close(); one that comes meanwhile waits too.
         try:
-            self._wait_settled(limit)
+            self._wait_settled(left)
         except KafkaTimeoutError:
             given_up = KafkaTimeoutError(f"the producer was closed: close() waited {limit:g} s for the record, then gave it up")
             self.gave_up = self.unsettled_by_topic()
@@ -729,6 +735,11 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         """A lock for whoever builds on this producer; nothing waits under it."""
         return self._slow_lock
 
+    def end_intake(self) -> None:
+        """By who ends the interpreter, and may still produce: hooks of the program come behind. All others are refused from here on."""
+        self._last_intake = self._handler.current_id()
+        self._appender.fast = False
+
     @property
     def holds_records(self) -> bool:
         """Is it this process's to send, and is something not delivered yet? Also behind a close() that was cut short: nothing is given up by that."""
@@ -744,9 +755,13 @@ class NativeProducer(ColumnCalls, TransactionCalls):
     def unsettled_by_topic(self) -> Counter[str]:
         """Records without an outcome, by topic."""
         counts: Counter[str] = Counter()
-        for batch in list(self._driver.accumulator.unsettled):
+        for batch in self.unsettled():
             counts[batch.topic] += batch.count
         return +counts
+
+    def unsettled(self) -> list[Batch]:
+        """What has no outcome, for whoever may not take its locks."""
+        return list(self._driver.accumulator.unsettled)
 
     @property
     def settled_records(self) -> int:

@@ -35,7 +35,7 @@ from gkafka.exceptions import (
 )
 from gkafka.failures import Failures
 from gkafka.starter import Starter
-from gkafka.wire.produce import ProduceRequest, holds_zstd, record_format
+from gkafka.wire.produce import ProduceRequest, holds_zstd, oldest_holding, only_batches, record_format
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -353,13 +353,20 @@ class ProducerDriver:
         except KafkaException as exc:
             self._answered(outgoing, exc)
             return
+        if not only_batches(version) and _is_numbered(outgoing):
+            text = f"producer ids take Produce v3, which Kafka has since 0.11.0; broker {outgoing.broker_id} is asked by v{version}"
+            refused = UnsupportedVersion(text, broker=outgoing.broker_id, api="Produce")
+            doubt = broker.doubt_again(PRODUCE, "producer ids", refused) or self._told_since(version, channel, broker)
+            if doubt is not None or self.transactions is not None:
+                self._answered(outgoing, doubt or refused)
+                return
         for batch in outgoing.batches:
             try:
                 self._seal(batch, version)
             except Exception as exc:
                 failed.append((batch, self._not_sealed(batch, exc)))
         if failed:
-            doubt = self._doubt(channel, failed)
+            doubt = self._doubt(channel, broker, version, failed)
             if doubt is not None:
                 self._answered(outgoing, doubt)
                 return
@@ -397,10 +404,22 @@ class ProducerDriver:
                     self._land(outgoing)
             self._undo = None
 
-    def _doubt(self, channel: Any, failed: list[tuple[Batch, KafkaException]]) -> KafkaException | None:
-        """What all of a request fail with if a broker may only have been taken for one that is too old for them."""
-        too_new = [error for _, error in failed if isinstance(error, UnsupportedVersion | UnsupportedCodec)]
-        return channel.doubt("record headers, or this codec") if too_new else None
+    def _doubt(self, channel: Any, broker: Any, version: int, failed: list[tuple[Batch, KafkaException]]) -> KafkaException | None:
+        """What all of a request fail with, to be tried again, if a broker may only have been taken for one that is too old for them, or has said that it is
+        newer since that version was chosen."""
+        if not any(isinstance(error, UnsupportedVersion | UnsupportedCodec) for _, error in failed):
+            return None
+        return channel.doubt("record headers, or this codec") or self._told_since(version, channel, broker)
+
+    def _told_since(self, version: int, channel: Any, broker: Any) -> KafkaException | None:
+        """What to try again with if the broker has said what it speaks since that version was chosen, as its connection opened."""
+        try:
+            if self._produce_version(channel, broker) == version:
+                return None
+        except KafkaException as exc:
+            return exc
+        text = f"broker {broker.id} has said what it speaks since these records were made ready for v{version} of Produce"
+        return SocketDisconnectedError(text, broker=broker.id, api="Produce")
 
     def _produce_version(self, channel: Any, broker: Any) -> int:
         """The newest Produce that the broker takes. While its connection opens: as it last said, or what the broker that told the metadata takes."""
@@ -416,7 +435,7 @@ class ProducerDriver:
         flight = batch.extra
         producer_id, epoch = flight.producer if flight.sequence >= 0 else (-1, -1)
         if batch.sealed:
-            if flight.sequence >= 0:
+            if flight.sequence >= 0 and oldest_holding(batch.wire)[0]:
                 batch.restamp(producer_id, epoch, flight.sequence)
             return
         transactional = self.sender.transaction is not None
@@ -517,6 +536,9 @@ class ProducerDriver:
         """On the connection's worker: take the answer in and let the next request go, if there is one to come."""
         if isinstance(error, ForkedClientError):
             return  # in a forked child: what becomes of the records is the parent's to say
+        if isinstance(error, UnsupportedVersion) and _is_numbered(outgoing):
+            broker = self._cluster.broker_by_id(outgoing.broker_id)
+            error = (broker and broker.doubt_again(PRODUCE, "producer ids", error)) or error
         self._answers.append((outgoing, response, error))
         try:
             self._take_in()
@@ -767,6 +789,11 @@ class ProducerDriver:
         else:
             self.failures.called(batch)
         self.memory.give_room()
+
+
+def _is_numbered(outgoing: Outgoing) -> bool:
+    """Does it hold batches that a leader tells apart by their numbers (KIP-98)?"""
+    return any(batch.extra.sequence >= 0 for batch in outgoing.batches)
 
 
 def _wake(batch: Batch) -> None:

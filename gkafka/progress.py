@@ -23,13 +23,12 @@ from gkafka.brokererrors import (
 )
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
-from gkafka.core.groupstate import Verdict
+from gkafka.core.groupstate import Ticket, Verdict
 from gkafka.exceptions import CommitFailedError, KafkaException, KafkaTimeoutError
 from gkafka.groupoffsets import Outcome, is_final
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
-    from gkafka.core.groupstate import Ticket
     from gkafka.membership import Member
     from gkafka.nativeconsumer import NativeConsumer
 
@@ -53,7 +52,7 @@ class Progress:
     """
 
     def __init__(self, cluster: Cluster, engine: NativeConsumer, group: str | None) -> None:
-        self._handler, self._engine, self._group = cluster.handler, engine, group
+        self._cluster, self._handler, self._engine, self._group = cluster, cluster.handler, engine, group
         self._member: Member | None = None
         self._terms: Terms = dict
         self._instance_id: str | None = None
@@ -73,6 +72,7 @@ class Progress:
     def called(self, now: float) -> None:
         """The application asks for more."""
         if self._group is not None and now >= self._at + SNAPSHOT_S:  # without a group there is nowhere to commit it
+            self._handler.check_fork()  # below are locks, which a child may find taken
             self._noted = self._engine.hand_outs
             self.finished, self._at = self._engine.stands_unless_committed(), now
         self.seen = self._engine.hand_outs
@@ -216,12 +216,18 @@ class Progress:
         while offsets:
             terms = self._terms()
             mine = {tp: terms[tp] for tp in offsets if tp in terms}
-            ticket, is_moment = member.commit_ticket(mine, deadline + GRACE_S)
-            if ticket is None and (is_moment or not mine):
+            ticket = Ticket(deadline + GRACE_S)
+            try:
+                granted, is_moment = member.grant(ticket, mine)
+                if granted:
+                    part = {tp: offset for tp, offset in offsets.items() if tp in ticket.partitions}
+                    last = self._send(member, ticket, part, attempt)
+            finally:  # whoever is interrupted anywhere in here keeps no ticket
+                ticket.is_over = True
+                member.commit_is_over()
+            if not granted and (is_moment or not mine or member.error is not None or member.ended):
                 raise member.error or self._not_mine(offsets)
-            if ticket is not None:
-                part = {tp: offset for tp, offset in offsets.items() if tp in ticket.partitions}
-                last = self._send(member, ticket, part, attempt)
+            if granted:
                 if last is None:
                     # What is given back while the commit waits for a rebalance has nothing to lose if all of it was committed before.
                     rest = {tp: offset for tp, offset in offsets.items() if tp not in part and tp not in before}
@@ -229,16 +235,16 @@ class Progress:
                         raise self._not_mine(rest)
                     return
                 failures += 1
-            if not patient and (ticket is None or isinstance(last, RebalanceInProgress) or len(self._line) > 1):
+            if not patient and (not granted or isinstance(last, RebalanceInProgress) or len(self._line) > 1):
                 return
             left = deadline - self._handler.monotonic()
             if left <= 0:
                 text = f"committing offsets of group {self._group!r}: not done in time, last: {last or 'the group is rebalancing'}"
                 raise KafkaTimeoutError(text, group=self._group) from last
-            if ticket is None:
-                member.wait_for(lambda: member.takes_commits or member.error is not None, left)
+            if not granted:
+                member.wait_for(lambda: member.takes_commits or member.error is not None or member.ended, left)
             else:
-                self._handler.sleep(min(left, PAUSES.pause_s(failures, self._handler.random())))
+                self._cluster.pause(min(left, PAUSES.pause_s(failures, self._handler.random())))
 
     def _send(self, member: Member, ticket: Ticket, part: dict[TopicPartition, int], attempt: Callable[..., None]) -> KafkaException | None:
         """One try. Returns the error of one that is to be tried again."""
@@ -247,9 +253,6 @@ class Progress:
             attempt(part, tries=0, generation_id=ticket.generation, member_id=ticket.member_id, instance_id=self._instance_id)
         except KafkaException as exc:
             error = exc
-        except BaseException:
-            member.on_commit(ticket, KafkaTimeoutError("the caller was interrupted", group=self._group))
-            raise
         verdict = member.on_commit(ticket, error)
         if error is None or (verdict is Verdict.RETRY and not is_final(error)):
             return error

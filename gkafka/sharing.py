@@ -70,7 +70,14 @@ Stood = dict[TopicPartition, tuple[int, int]]
 class Share:
     """One member. consumer: whom listeners are given; held weakly, its end is the member's. keeper: set when look_after() is to be called soon.
 
-    terms: the partitions that it consumes, each with its term in the group.
+    terms: the partitions that it consumes, each with its term in the group. Where each stands:
+
+    | | `_unplaced` | `_held_back` | `_paused_early` | in the engine |
+    |---|---|---|---|---|
+    | it waits for an offset | with what it met | until on_assigned has returned | if the application has paused it | no |
+    | on_assigned has not returned | no | yes | if the application has paused it | paused |
+    | it is consumed | no | no | no | paused if the application says so |
+    | it is being revoked | no | no | no | no; `_leaving` has where it stood |
     """
 
     def __init__(
@@ -95,7 +102,7 @@ class Share:
         self._lock = self._handler.Mutex()
         self.terms: dict[TopicPartition, int] = {}
         self._unplaced: dict[TopicPartition, KafkaException | None] = {}  # they have no offset to start from yet, and why
-        self._paused_early: set[TopicPartition] = set()  # before they had one
+        self._paused_early: set[TopicPartition] = set()  # before they had one, or were free
         self._held_back: set[TopicPartition] = set()  # until on_assigned has returned
         self._leaving: Stood = {}  # being revoked, and where they stood
         self._placing = Turn()
@@ -130,6 +137,7 @@ class Share:
         if self._member.error is not None:
             raise self._member.error
         if now >= self._poll_at:
+            self._handler.check_fork()
             self._poll_at = now + min(POLL_S, self._config.max_poll_interval_ms / 10000)
             self._member.polled()
 
@@ -162,8 +170,7 @@ class Share:
         """NativeConsumer.pause, also from on_assigned, and for partitions that have no start yet."""
         with self._lock:
             self._engine.pause(self._of_engine(partitions))
-            self._held_back.difference_update(partitions)
-            self._paused_early.update(self._unplaced.keys() & set(partitions))
+            self._paused_early.update((self._unplaced.keys() | self._held_back) & set(partitions))
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """NativeConsumer.resume; what is held back follows when on_assigned has returned."""
@@ -278,8 +285,10 @@ class Share:
         try:
             listener(consumer, sorted(partitions))
         except BaseException as exc:
+            if self._handler.hands_on(exc):
+                return
             if self._handler.interrupted(exc):
-                raise  # it is called again
+                raise  # before it began: it is called again
             log.exception("group %r: a listener failed", self._group)
             self._on_problem(exc)
 
@@ -298,10 +307,13 @@ class Share:
         for tps in _some_at_a_time(gained):
             self._handler.checkpoint()
             with self._lock:
-                free = [tp for tp in tps if tp in self._held_back and self._engine.has(tp)]
+                begun = [tp for tp in tps if tp in self._held_back and self._engine.has(tp)]
                 self._held_back.difference_update(tps)
-                parked = self._engine.unpause(free)
+                parked = self._engine.unpause([tp for tp in begun if tp not in self._paused_early])
+                self._paused_early.difference_update(begun)
             self._engine.ask_anew(parked)
+        if self._policy is None and self._unplaced:
+            self._engine.wake_up()  # whoever waits is told now
 
     def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
@@ -462,9 +474,9 @@ class Share:
 
     def check_placed(self, only: TopicPartition | None = None) -> None:
         """Raises NoOffsetForPartitionError for a partition, or that one, that waits for seek() because nobody said where to start; of that one
-        also what else keeps it waiting and does not pass by itself."""
+        also what else keeps it waiting and does not pass by itself. Who asks for none by name is told when on_assigned has returned, which may seek."""
         for tp, trouble in self._unplaced.copy().items():
-            if only is None and isinstance(trouble, NoOffsetForPartitionError):
+            if only is None and isinstance(trouble, NoOffsetForPartitionError) and tp not in self._held_back:
                 self._handler.checkpoint()  # who tries again at once would keep the hub from whoever could say it
                 raise no_place(tp)
             if only == tp and trouble is not None and not trouble.retriable:
@@ -488,7 +500,7 @@ class Share:
             for tp in mine:
                 del self._unplaced[tp]
             parked = self._engine.unpause([tp for tp in mine if tp not in self._held_back and tp not in self._paused_early])
-            self._paused_early.difference_update(mine)
+            self._paused_early.difference_update(tp for tp in mine if tp not in self._held_back)
         self._engine.ask_anew(parked)
 
 

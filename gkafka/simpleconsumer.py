@@ -5,6 +5,7 @@ Documented: pykafka-2.0.4 SimpleConsumer; keywords that are newer are those of p
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,16 +29,19 @@ from gkafka.deserializing import Deserialized, GoBack, give_back
 from gkafka.exceptions import (
     ConfigurationError,
     ConsumerStoppedException,
+    ForkedClientError,
     KafkaException,
     NoPartitionsForConsumerException,
     OffsetRequestFailedError,
     SerializationError,
 )
 from gkafka.explaining import Explanation, stopped
+from gkafka.lifetime import ends
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.ownedpartition import OwnedPartition
 from gkafka.partition import Partition
 from gkafka.protocol import OffsetFetchPartitionResponse
+from gkafka.starter import held_weakly
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -280,12 +284,15 @@ class SimpleConsumer:
         """Commit if auto_commit_enable, stop fetching, end the workers. Idempotent; start() begins again."""
         self._stop(None)
 
+    @ends
     def _stop(self, timeout: float | None) -> None:
         """timeout: seconds for the commit."""
         engine = self._engine
         if engine is None:
             return
         self._handler.check_may_wait()
+        with contextlib.suppress(ForkedClientError):  # in a child it ends what is the child's own
+            self._handler.check_fork()  # raises where a hub has ended, in which its workers would have to end it
         patience_s = self._cluster.config.api_timeout_ms / 1000 if timeout is None else timeout
         deadline = self._handler.monotonic() + patience_s
         self._running = False
@@ -300,7 +307,8 @@ class SimpleConsumer:
                 log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
         self._engine = None
         if self._committer is not None:
-            self._committer.join(min(TICK_S * 2, max(0.0, deadline - self._handler.monotonic())))
+            if not self._handler.was_forked:  # in a child it is the parent's: a thread that may look alive, and never ends
+                self._committer.join(min(TICK_S * 2, max(0.0, deadline - self._handler.monotonic())))
             self._committer = None
 
     def cleanup(self) -> None:
@@ -314,7 +322,7 @@ class SimpleConsumer:
         self.stop()
 
     def __del__(self) -> None:
-        # Only flags: no wait, no lock, no network. Workers hold this object weakly and end when they wake.
+        # Only a flag: no wait, no lock, no network. Workers hold this object weakly, and end when it is gone.
         if getattr(self, "_running", False):
             self._running = False
 
@@ -489,7 +497,7 @@ class SimpleConsumer:
 
     # -- auto commit -----------------------------------------------------------------------------------------------------------
     def _setup_autocommit_worker(self) -> None:
-        self._committer = self._handler.spawn_lasting(_auto_commit, weakref.ref(self), _name="gkafka-autocommit")
+        self._committer = self._handler.spawn_lasting(_auto_commit, held_weakly(self, self._wake), _name="gkafka-autocommit")
 
     def _auto_commit(self) -> None:
         """Commit if the interval has passed."""

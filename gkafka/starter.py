@@ -1,18 +1,44 @@
-"""Starting a worker when it is needed: under no lock, because a thread's start can take long, or raise."""
+"""Starting a worker when it is needed, under no lock, because a thread's start can take long, or raise; and its end with the one whom it works for."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
 
-__all__ = ["Starter"]
+__all__ = ["Starter", "held_weakly", "weakly"]
 
 TURN = "turn"
 STUCK_S = 5.0
 """A turn that old is nobody's: who took it was interrupted, and again before it could give it back."""
+T = TypeVar("T")
+
+
+def held_weakly(owner: T, *wakes: Any) -> weakref.ref[T]:
+    """For the workers of an owner who may be dropped without a word. wakes: the events that they sleep on, which are set when he is gone.
+
+    Not by his finalizer: there he still is, and a worker that wakes would bring him back.
+    """
+
+    def wake(_: object) -> None:
+        for event in wakes:
+            event.set()
+
+    return weakref.ref(owner, wake)
+
+
+def weakly(method: Callable[..., T], gone: T) -> Callable[..., T]:
+    """A bound method for those who outlive its owner, or are part of him: they hold him weakly. When he is gone it returns `gone`."""
+    held = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> T:
+        bound = held()
+        return gone if bound is None else bound(*args)
+
+    return call
 
 
 class Starter:

@@ -27,6 +27,7 @@ from gkafka.exceptions import (
     TransactionAbortableError,
     TransactionStateError,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from gkafka.groupoffsets import absent
 
@@ -90,7 +91,7 @@ class Transactions:
         self._sent: Ask | None = None  # what went out whole
         self._closed = False
         self.end_was_asked = False
-        self._begun = 0  # transactions so far
+        self._which: object = None  # whoever has begun the last transaction knows it by this
         self.unclear: KafkaException | None = None  # of a commit that close() did not see the end of
         self.failures_are_told = False  # by close(): the transaction has gone as somebody was told, or wanted it
         self._fatal_told = False
@@ -142,6 +143,8 @@ class Transactions:
         driver = self._driver_ref()
         if driver is None:
             return
+        if isinstance(error, UnsupportedVersion) and broker is not None:
+            error = broker.doubt_again(CONTROL, "transactions", error) or error
         versions = broker.versions if broker is not None else None
         with self._lock:
             self.machine.on_answer(ask, response, error, self._handler.monotonic(), versions)
@@ -174,9 +177,11 @@ class Transactions:
                     break
             left = deadline - self._handler.monotonic()
             if left <= 0:
+                obstacle = self.machine.obstacle
+                why = "" if obstacle is None else f"; what is in the way: {obstacle}"
                 raise KafkaTimeoutError(
-                    f"{call}: no outcome within {timeout:g} s ({self.machine.state.value}); it goes on, make the same call again to learn it"
-                )
+                    f"{call}: no outcome within {timeout:g} s ({self.machine.state.value}); it goes on, make the same call again to learn it{why}"
+                ) from obstacle
             news.wait(min(left, TICK_S))
             self._handler.check_fork()
         if job.error is not None:
@@ -224,26 +229,32 @@ class Transactions:
 
     def _initialize(self, seconds: float, deadline: float) -> None:
         self._cluster.connect(max(0.001, deadline - self._handler.monotonic()))
-        self._wait(self._asked(self.machine.initialize), "init_transactions()", seconds, deadline)
+        try:
+            self._wait(self._asked(self.machine.initialize), "init_transactions()", seconds, deadline)
+        except KafkaTimeoutError as exc:
+            doubted = None if self.machine.obstacle is None else self.machine.obstacle.__cause__
+            if isinstance(doubted, UnsupportedVersion):  # asked again and again, it stayed what it was taken for
+                raise UnsupportedVersion(*doubted.args, **doubted.about) from exc
+            raise
 
-    def begin(self, timeout: float | None) -> int:
-        """Returns which transaction of this producer it is."""
+    def begin(self, timeout: float | None, which: object = None) -> None:
+        """which: what abort_after_failure() and commit_or_abort() shall know it by."""
         seconds, deadline = self._deadline(timeout, self._config.max_block_ms)
         self._see_the_last_end(seconds, deadline)
         if self.machine.needs_initializing:
             self._initialize(seconds, deadline)
         with self._telling(), self._accepting, self._lock:
+            if self.machine.state is State.READY:  # else it cannot begin
+                self._which, self.end_was_asked = which, False  # first: who is interrupted behind it finds that it is his
             self.machine.begin()
             self._appender.fast = self._fast
-            self.end_was_asked = False
-            self._begun += 1
-            return self._begun
 
     def _see_the_last_end(self, seconds: float, deadline: float) -> None:
         """Wait for an end whose caller was cut short; raises what went wrong with it."""
         with self._lock:
             job = self.machine.forsaken
         if job is not None:
+            self._driver().kick()  # whoever was cut short may not have come to that
             self._wait(job, "begin_transaction()", seconds, deadline)
             if self.machine.was_aborted:
                 self._forget_failures()
@@ -262,16 +273,16 @@ class Transactions:
         seconds, deadline = self._deadline(timeout, self._config.delivery_timeout_ms + self._config.request_timeout_ms)
         job = self._asked(lambda: self.machine.end(commit=commit))
         self.end_was_asked = True
-        with self._lock:
-            job.callers, job.promised = job.callers + 1, False
+        me = object()
         try:
+            job.callers[me] = None  # in single steps: whoever is interrupted would wait for ever
+            job.promised = False
             self._wait(job, "commit_transaction()" if commit else "abort_transaction()", seconds, deadline)
         except KafkaTimeoutError:
             job.promised = not job.done  # who was told to ask again must not find another's transaction
             raise
         finally:
-            with self._lock:
-                job.callers -= 1
+            job.callers.pop(me, None)
         if not commit:
             self._forget_failures()
 
@@ -279,16 +290,16 @@ class Transactions:
         """Of an aborted transaction: they went with it, flush() and close() need not tell of them."""
         self._driver().failures.take()
 
-    def abort_after_failure(self, which: int | None = None) -> None:
+    def abort_after_failure(self, which: object = None) -> None:
         """Abort because of an error that is raised anyway: one of the abort's own is only logged. which: that transaction, no later one."""
-        if not self.is_open or which not in (None, self._begun):
+        if not self.is_open or which not in (None, self._which):
             return
         try:
             self.end(None, commit=False)
         except KafkaException as exc:
             log.warning("transactional id %r: the transaction could not be aborted: %s", self._config.transactional_id, exc)
 
-    def commit_or_abort(self, which: int) -> None:
+    def commit_or_abort(self, which: object) -> None:
         """Commit; a transaction that cannot be committed is aborted, and the error raised. One that ends the producer outweighs it."""
         try:
             self.end(None, commit=True)
@@ -406,13 +417,13 @@ class TransactionCalls:
 
         What the block raised is raised again. If the commit fails it is aborted, and the commit's error raised.
         """
-        calls = self._transactional()
+        calls, which = self._transactional(), object()
         try:
-            which = calls.begin(None)
-        except TransactionAbortableError:  # the one before, whose commit was cut short
-            calls.abort_after_failure()
-            raise
-        try:
+            try:
+                calls.begin(None, which)
+            except TransactionAbortableError:  # the one before, whose commit was cut short
+                calls.abort_after_failure()
+                raise
             yield self
         except BaseException:
             calls.abort_after_failure(which)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_seconds
-from gkafka.exceptions import ConfigurationError, KafkaException, ZooKeeperError
+from gkafka.exceptions import ClientClosedError, ConfigurationError, KafkaException, ZooKeeperError
 from gkafka.hosts import parse_hosts, parse_zookeeper
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = ["Registry", "brokers_of", "check_client", "check_path", "close_client
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 2.0
+SLICE_S = 0.1
 CALLS = 6
 """An answer may take this part of a session."""
 OWNER = re.compile(r"-?[0-9]+-(0|[1-9][0-9]{0,8})")
@@ -42,11 +43,12 @@ def open_client(
     what: str = "zookeeper_connect",
     limit: str = "zookeeper_connection_timeout_ms",
     make_chroot: bool = True,
+    check: Callable[[], object] = lambda: None,
 ) -> Any:
     """A connected KazooClient whose workers are of the handler's kind; a chroot that is missing is made, if it may be.
 
     hosts: "host:port,host:port/chroot"; timeout_ms: for the connection, and of the session; what, limit: the options that these two are. Raises
-    ConfigurationError for what is no address, ZooKeeperError where nobody answers.
+    ConfigurationError for what is no address, ZooKeeperError where nobody answers. check: raises when the caller has no use for it any more.
     """
     kazoo = _kazoo()
     timeout_s = check_seconds("zookeeper_connection_timeout_ms", timeout_ms, low=1) / 1000
@@ -55,13 +57,18 @@ def open_client(
     _note_session(client)
     deadline = handler.monotonic() + timeout_s
     try:
-        client.start_async().wait(timeout=timeout_s)
+        connected = client.start_async()
+        while not connected.wait(timeout=max(0.0, min(SLICE_S, deadline - handler.monotonic()))) and handler.monotonic() < deadline:
+            check()
         if client.connected and chroot:
             if make_chroot:
                 _result(client.ensure_path_async(f"/{chroot}"), max(0.1, deadline - handler.monotonic()))
             client.chroot = f"/{chroot}"
         if not client.connected:
             raise ZooKeeperError("no connection")
+    except ClientClosedError:
+        client.handler.spawn(close_client, client)  # for as long as kazoo waits for an answer: nobody else waits for that
+        raise
     except BaseException as exc:
         close_client(client)
         if not isinstance(exc, Exception):
@@ -72,20 +79,23 @@ def open_client(
     return client
 
 
-def brokers_of(hosts: str, security_protocol: str, timeout_ms: float, handler: Handler) -> list[tuple[str, int]]:
+def brokers_of(
+    hosts: str, security_protocol: str, timeout_ms: float, handler: Handler, check: Callable[[], object] = lambda: None
+) -> list[tuple[str, int]]:
     """(host, port) of each broker that stands in ZooKeeper and has a listener for the protocol. Raises ZooKeeperError if none does.
 
-    timeout_ms: for all of it. Source: /brokers/ids/<id> as brokers of 0.8 to 3.9 write it (kafka.zk.BrokerIdZNode)
+    timeout_ms: for all of it. check: as of open_client(). Source: /brokers/ids/<id> as brokers of 0.8 to 3.9 write it (kafka.zk.BrokerIdZNode)
     """
     deadline = handler.monotonic() + timeout_ms / 1000
     patience = min(deadline, handler.monotonic() + PATIENCE_S)  # brokers that are just starting stand there in a moment
-    client = open_client(hosts, timeout_ms, handler, what="zookeeper_hosts", limit="connect_timeout_ms", make_chroot=False)
+    client = open_client(hosts, timeout_ms, handler, what="zookeeper_hosts", limit="connect_timeout_ms", make_chroot=False, check=check)
     try:
         while True:
             found = _listeners(client, security_protocol, max(0.1, deadline - handler.monotonic()))
             if found or handler.monotonic() >= patience:
                 break
             handler.sleep(PATIENCE_S / 10)
+            check()
     except _kazoo().exceptions.KazooException as exc:
         raise ZooKeeperError(f"zookeeper_hosts={hosts!r}: {_told(exc)}") from exc
     finally:

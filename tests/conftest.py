@@ -32,6 +32,7 @@ NOT_RECORDED = {
     "tests.public.test_interrupted": "its signals would strike in what records, which is not made for that",
     "tests.public.test_interrupted_consumers": "the same",
     "tests.public.test_group_consumer_interrupted": "the same",
+    "tests.public.test_sealing": "the same",
     "tests.public.test_signal_handlers": "the same, and its handlers take locks on top of any that the call below them holds",
 }
 """Module -> why its clients have plain handlers even then."""
@@ -56,6 +57,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    config.pluginmanager.register(ToldAtOnce(config), "told-at-once")
+
+
+class ToldAtOnce:
+    """With several processes what has failed is told when all has run. One line of each at once: a run may be ended before that."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._say = config.get_terminal_writer().line
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            why = report.longreprtext.strip().splitlines() or [""]
+            told = next((line for line in reversed(why) if line.startswith("E ")), why[-1])
+            self._say(f"\nfailed: {report.nodeid} ({report.when}, {report.duration:.0f} s): {told[:300]}")
 
 
 def pytest_report_header() -> str:

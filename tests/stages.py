@@ -13,6 +13,7 @@ one, of all tests about half with each, and `make thorough` with the other one; 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -75,7 +76,7 @@ class Stage:
 
 # Pure tests often wait, too, for a deadline or a pause: more processes than cores.
 CYTHON = {"GKAFKA_IMPL": "cython"}
-HANGS = ("-o", "faulthandler_timeout=180")
+HANGS = ("-o", "faulthandler_timeout=450")
 
 
 def pure(marks: str, *, but: Sequence[str] = ()) -> Stage:
@@ -131,10 +132,10 @@ def play(front: Stage, beside: Sequence[Stage]) -> bool:
                     runs.append(Run(waiting.pop(0), said))
                 time.sleep(0.1)
         finally:
-            for run in runs:  # after Ctrl-C, which they hear, too
+            for run in runs:  # after Ctrl-C, which they hear, too, as what ends the whole process group
                 run.process.wait()
-        said.seek(0)
-        print(said.read(), end="", flush=True)
+            said.seek(0)
+            print(said.read(), end="", flush=True)
     failed = [run.stage for run in runs if run.process.returncode]
     passed = [subprocess.run(stage.again(), cwd=ROOT, env=stage.surroundings()).returncode == 0 for stage in failed]
     print("\n".join(f"{run.stage.name}: {run.seconds / 60:.1f} minutes" for run in runs), flush=True)
@@ -163,6 +164,7 @@ class Run:
 
 
 def main(arguments: Sequence[str]) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     passed = [play(front, beside) for front, beside in PLANS[arguments[0]]]
     return 0 if all(passed) else 1
 

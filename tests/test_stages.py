@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -166,3 +168,60 @@ def test_of_several_runs_one_after_the_other_each_counts(made: Make, monkeypatch
     for runs, status in (([good, good], 0), ([bad, good], 1), ([good, bad], 1)):
         monkeypatch.setitem(stages.PLANS, "check", runs)
         assert main(["check"]) == status
+
+
+# -- a run that is ended -----------------------------------------------------------------------------------------------
+def test_a_failure_is_told_in_one_line_at_once(tmp_path: Path) -> None:
+    """What several processes have found comes when all has run: a run that was ended before that told nothing."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_it.py").write_text("def test_bad(): assert 1 == 2\n")
+    for processes, said in ((2, 1), (0, 0)):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-n", str(processes), str(tmp_path)]
+        out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+        lines = re.findall(r"^failed: test_it.py::test_bad \(call, 0 s\): E +assert 1 == 2$", out, re.MULTILINE)
+        assert len(lines) == said, out
+
+
+ENDED = """
+from pathlib import Path
+from tests import stages
+from tests.stages import Stage
+front, beside = (Stage(name, 0, "not thorough", [str(Path({folder!r}, name))]) for name in ("front", "beside"))
+stages.PLANS["check"] = [(front, [beside])]
+stages.main(["check"])
+"""
+
+
+def test_a_run_that_is_ended_tells_what_it_has_found_beside(made: Make, tmp_path: Path) -> None:
+    made("front", f"import time\ndef test_it():\n    open({str(tmp_path / 'begun')!r}, 'w').close()\n    time.sleep(60)")
+    made("beside", "def test_it():\n    assert 'this' == 'that'")
+    told = f"import sys\ndef pytest_unconfigure():\n    sys.stdout.flush()\n    open({str(tmp_path / 'told')!r}, 'w').close()"
+    (tmp_path / "beside" / "conftest.py").write_text(told)
+    command = [sys.executable, "-c", ENDED.format(folder=str(tmp_path))]
+    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not ((tmp_path / "begun").exists() and (tmp_path / "told").exists()):
+            assert time.monotonic() < deadline
+            assert run.poll() is None
+            time.sleep(0.05)
+        os.killpg(run.pid, signal.SIGTERM)
+        said, _ = run.communicate(timeout=30)
+    finally:
+        run.kill()
+        run.wait()
+    assert "assert 'this' == 'that'" in said
+
+
+def test_no_process_is_ended_before_its_tests_are() -> None:
+    """Whoever is ended by the limit of the process takes its Kafka with it, and all tests that use that one."""
+    whole = int(re.findall(r"^faulthandler_timeout = (\d+)$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[0])
+    limits = {
+        (file, int(limit))
+        for file in FILES
+        for line in (ROOT / file).read_text().splitlines()
+        for limit in re.findall(r"pytest\.mark\.timeout\((\d+)\)", line)
+        if "mark.soak" not in line
+    }
+    assert len(limits) > 20
+    assert [one for one in limits if one[1] >= whole] == []

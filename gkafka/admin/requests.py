@@ -261,13 +261,13 @@ class Requests:
             pause = self._backoff.pause_s(tries, self._chance)
             rest = deadline - self._handler.monotonic()
             if again and pause >= rest:
-                self._cluster._pause(rest)
+                self._cluster.pause(rest)
                 if whole is not None and not (results or errors):
                     raise KafkaTimeoutError(f"{what}: not done in time, last: {whole}", **whole.about) from whole
                 errors.update({item: _too_late(what, error) for item, error in again.items()})
                 break
             if again:
-                self._cluster._pause(pause)
+                self._cluster.pause(pause)
             left = list(again)
         unable = [error for error in errors.values() if isinstance(error, UnsupportedVersion)]
         if unable and len(unable) == len(asked):

@@ -351,7 +351,8 @@ class Connection:
             self.versions, self.spoken = self._told, "as api_versions says"
         else:
             assert self.taken_for is not None
-            self.versions = Versions.for_broker(self.taken_for)
+            how = "it does not answer ApiVersions and is taken for" if self.guessed else "broker_version says"
+            self.versions = Versions.for_broker(self.taken_for).assumed_of(self.peer, f"{how} Kafka {self.taken_for}")
             self.spoken = f"taken for {self.taken_for}"
         self._move(Event.NEEDS_PROOF if self._authenticates else Event.KNOWN)
         return []

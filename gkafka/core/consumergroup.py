@@ -129,9 +129,9 @@ class ConsumerGroup(GroupMachine):
             return self._send(Kind.NAMES, names_of(nameless), now)
         return None
 
-    def _say_farewell(self, now: float) -> Ask | None:
-        ask = super()._say_farewell(now)
-        if ask is not None and self.state is State.LEAVING:
+    def _say_farewell(self, now: float, *, at_once: bool = False) -> Ask | None:
+        ask = super()._say_farewell(now, at_once=at_once)
+        if ask is not None and self.state is State.LEAVING and not at_once:
             self._lose()  # there is nothing left
         return ask
 

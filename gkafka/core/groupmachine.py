@@ -116,7 +116,7 @@ class GroupMachine(abc.ABC):
 
     _part() is _lose() with a farewell of the membership that ends; who writes it by what _lose() forgets, writes it first. _reset() is _begin(),
     then RESET. So in each of them what it has is lost before the state changes, and the move is the last step: whoever is asked in between
-    (`delivered`, `commit_ticket`) gives nothing. A protocol that overrides _lose() calls the one here first. A member that is joining already,
+    (`delivered`, `grant`) gives nothing. A protocol that overrides _lose() calls the one here first. A member that is joining already,
     under no name of the membership that ended, goes on with that and is not reset.
     """
 
@@ -239,24 +239,24 @@ class GroupMachine(abc.ABC):
 
     @property
     def terms(self) -> Mapping[TopicPartition, int]:
-        """The term of each partition that is the member's, or is being given up: what commit_ticket() may be asked for."""
+        """The term of each partition that is the member's, or is being given up: what grant() may be asked for."""
         return {**self._have.leaving, **self._have.owned}
 
     def takes_commits(self, now: float) -> bool:
         """Is this a moment for commits? If not, there may be one after the rebalance; if so, what gets no ticket is not the member's any more."""
         return self.state in self._committing and self.generation != NO_GENERATION and now < self._lease.ends_at
 
-    def commit_ticket(self, partitions: Mapping[TopicPartition, int], now: float, until: float = NEVER) -> Ticket | None:
-        """The right to commit what was delivered under these terms, as far as it is still the member's; None if not at this moment.
+    def grant(self, ticket: Ticket, partitions: Mapping[TopicPartition, int], now: float) -> bool:
+        """Make it the right to commit what was delivered under these terms, as far as it is still the member's. False: not at this moment.
 
-        Each ticket ends with `on_commit`: what is given up is not free before, or before `until`: a caller that is interrupted may never say.
+        What is given up is not free before the ticket's end: `on_commit`, or its caller's `is_over`, or `until`.
         """
         allowed = self._have.may_commit(partitions) if self.takes_commits(now) else None
         if not allowed:
-            return None
-        ticket = Ticket(self.generation, self._name, allowed, until)
+            return False
+        ticket.generation, ticket.member_id, ticket.partitions = self.generation, self._name, allowed
         self._commits.append(ticket)
-        return ticket
+        return True
 
     def commit_request(self, ticket: Ticket, offsets: Mapping[TopicPartition, tuple[int, str]]) -> OffsetCommitRequest:
         """offsets: (next offset, metadata); what the ticket does not hold is left out. A KIP-848 member's epoch needs version 9."""
@@ -296,7 +296,7 @@ class GroupMachine(abc.ABC):
         return Plan(asks, self._have.next(), topics, problems, self._wake_at(now))
 
     def _watch_clock(self, now: float) -> None:
-        self._commits = [ticket for ticket in self._commits if now < ticket.until]
+        self._commits = [ticket for ticket in self._commits if now < ticket.until and not ticket.is_over]
         if self.state in self._in_group and now >= self._polled_at + self.options.max_poll_interval_s:
             self._idle()
         # Who has nothing loses nothing: it may have been parked, or without a coordinator, for longer than a session.
@@ -370,8 +370,12 @@ class GroupMachine(abc.ABC):
     def _prepare_farewell(self, reason: str, *, static: bool) -> None:
         """What is to be said once everything is given up, if anything."""
 
-    def _say_farewell(self, now: float) -> Ask | None:
-        ready = self.state is not State.LEAVING or self._has_finished
+    def farewell(self, now: float) -> Ask | None:
+        """That of one that is leaving, before all is given up in order: the connections are about to be closed."""
+        return self._say_farewell(now, at_once=True) if self.state is State.LEAVING else None
+
+    def _say_farewell(self, now: float, *, at_once: bool = False) -> Ask | None:
+        ready = at_once or self.state is not State.LEAVING or self._has_finished
         if self._farewell is None or not ready or not self._may_ask(Kind.LEAVE, now):
             return None
         request, self._farewell = self._farewell, None

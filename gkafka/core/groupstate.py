@@ -167,13 +167,18 @@ class Plan(NamedTuple):
 
 
 # -- commits -----------------------------------------------------------------------------------------------------------
-class Ticket(NamedTuple):
-    """The right to commit offsets of these partitions, as this member of this generation. until: nothing waits for the commit from then on."""
+class Ticket:
+    """The right to commit offsets of these partitions, as this member of this generation; of none, until it is granted. until: nothing waits for the commit
+    from then on. is_over: nor once its caller has set this, which is a single step: whoever gives something back by a call may be interrupted in there.
+    """
 
-    generation: int
-    member_id: str
-    partitions: frozenset[TopicPartition]
-    until: float = NEVER
+    __slots__ = ("generation", "is_over", "member_id", "partitions", "until")
+
+    def __init__(self, until: float = NEVER) -> None:
+        self.generation, self.member_id = NO_GENERATION, ""
+        self.partitions: frozenset[TopicPartition] = frozenset()
+        self.until = until
+        self.is_over = False
 
 
 class Verdict(enum.Enum):

@@ -138,14 +138,14 @@ OPEN = frozenset({State.IN_TRANSACTION, State.COMMITTING, State.ABORTABLE, State
 class Job:
     """What a caller waits for. done: it is over, for better or, with `error`, for worse. told: a caller has heard of the outcome.
 
-    callers: how many wait for the end of a transaction. promised: one whose time was over will ask again.
+    callers: who waits for the end of a transaction. promised: one whose time was over will ask again.
     """
 
     __slots__ = ("callers", "done", "error", "promised", "told")
 
     def __init__(self) -> None:
         self.done = self.told = self.promised = False
-        self.callers = 0
+        self.callers: dict[object, None] = {}
         self.error: KafkaException | None = None
 
     def finish(self, error: KafkaException | None = None) -> None:
@@ -204,6 +204,7 @@ class Transaction:
         self._renews = False
         self._flying: Ask | None = None
         self._retry = Retry()
+        self.obstacle: KafkaException | None = None  # why the last request is tried again
 
     def _move(self, event: Event) -> None:
         before, self.state = self.state, MOVES[self.state, event]
@@ -254,16 +255,17 @@ class Transaction:
         """Commit or abort. A second call while the end is under way, or after a commit whose caller gave up waiting, gives the same job."""
         self._check_alive()
         name = "commit_transaction()" if commit else "abort_transaction()"
-        if self._ending is not None and self.state is not State.ABORTABLE and not (self._ending.told and self._ending.done):
+        is_open = self.state in (State.IN_TRANSACTION, State.ABORTABLE)
+        if self._ending is not None and not is_open and not (self._ending.told and self._ending.done):
             if commit is not self._commits:
                 raise TransactionStateError(f"{name}: {_ADVICE[State.COMMITTING if self._commits else State.ABORTING]}")
             return self._ending
         if commit and self.state is State.ABORTABLE:
             raise self.abortable_error()
-        if self.state not in (State.IN_TRANSACTION, State.ABORTABLE):
+        if not is_open:
             raise TransactionStateError(f"{name}: there is no transaction, begin_transaction() opens one")
-        self._move(Event.COMMIT if commit else Event.ABORT)
         self._commits, self._ending = commit, Job()
+        self._move(Event.COMMIT if commit else Event.ABORT)  # last: who is interrupted before it has asked for nothing
         if not commit:
             self._drop_wishes(TransactionAbortedError("the transaction was aborted before the offsets were sent"))
         return self._ending
@@ -277,7 +279,9 @@ class Transaction:
     def forsaken(self) -> Job | None:
         """An end that nobody has heard of, waits for or was told to ask for again: its caller was cut short."""
         job = self._ending
-        return None if job is None or job.told or job.callers or job.promised else job
+        if job is None or (not job.done and self.state in (State.IN_TRANSACTION, State.ABORTABLE)):
+            return None  # not asked for: whoever was to was interrupted
+        return None if job.told or job.callers or job.promised else job
 
     def last_job(self) -> Job:
         """The end that is under way, or one that is done."""
@@ -423,6 +427,7 @@ class Transaction:
             self._refused(ask, problems, now)
         elif not isinstance(ask.request, FindCoordinatorRequest):  # a coordinator that is named may still be unreachable
             self._retry.succeeded()
+            self.obstacle = None
 
     def _unanswered(self, ask: Ask, error: KafkaException, now: float) -> None:
         """No answer came. Unless no connection was made, the request may have been acted upon, or may yet be."""
@@ -475,6 +480,7 @@ class Transaction:
 
     def _pause(self, error: KafkaException, now: float) -> None:
         self._retry.failed(CONCURRENT if isinstance(error, ConcurrentTransactions) else self._backoff, now, self._chance)
+        self.obstacle = error
         log.debug("transactional id %r: %s; again in %.3f s", self.transactional_id, error, self._retry.not_before - now)
 
     # -- what each answer says: the errors in it; none means that it was done

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -309,6 +310,12 @@ class Handler(abc.ABC):
         """Is there such an interruption?"""
         return self.interruption(error) is not None
 
+    def hands_on(self, error: BaseException) -> bool:
+        """What ended a function of the application's that the caller, a worker, had called: was it meant for the program, as what a signal handler raises or
+        sys.exit() is, and is now handed on to who can end that? Then the function is done with, however far it came. False also where a signal came
+        before it began. What a thread raises ends no program."""
+        return False
+
     @abc.abstractmethod
     def in_owner(self) -> bool:
         """Whether the calling thread is the one whose event loop runs this handler's workers (always, on threads)."""
@@ -342,6 +349,10 @@ class Handler(abc.ABC):
         pid = os.getpid()
         if pid != self._pid:
             raise ForkedClientError(f"created in pid {self._pid}, used in pid {pid}: create the client after the fork")
+
+    def ending(self) -> AbstractContextManager[object]:
+        """While the caller is in here it ends what there is, and check_fork() refuses it nothing but a fork."""
+        return nullcontext()
 
     def check_may_wait(self) -> None:  # noqa: B027
         """Raises ReentrantCallError where the caller cannot wait at all. Nowhere, unless the handler says otherwise."""

@@ -26,6 +26,7 @@ from gkafka.exceptions import (
     KafkaTimeoutError,
     ReentrantCallError,
     SocketDisconnectedError,
+    has_begun,
 )
 from gkafka.handlers import primitives as p
 from gkafka.handlers import sockets
@@ -57,6 +58,7 @@ from gkafka.handlers.hubs import (
     check_same_process,
     goes_to_main,
     interruption,
+    shielded,
 )
 from gkafka.handlers.stallmeter import HubStallMeter
 
@@ -83,7 +85,7 @@ HUB_ENDED = (
 class GreenletWorker(Worker):
     """A greenlet. Its `ended` flag lets any thread join it.
 
-    A signal handler's exception may come before its first step, or in place of one that the hub takes for it.
+    A signal handler's exception may come before its first step, or after its last.
     """
 
     def __init__(
@@ -99,30 +101,52 @@ class GreenletWorker(Worker):
         self._hub = hub
         self._ended = GreenletEvent()
         self._greenlet: Any = None
+        self._untold: BaseException | None = None  # what ended it
+        self._told = False
 
     def launch(self) -> None:
-        """In the owner thread: a Greenlet belongs to the hub of the thread that makes it."""
-        self._greenlet = gevent.Greenlet(self._main)
-        self._greenlet.name = self.name
-        # A greenlet that is killed before its first switch never runs _main: its end is seen here. Twice, since a signal may come in place of one.
-        self._greenlet.rawlink(self._on_end)
-        self._greenlet.rawlink(lambda greenlet: self._on_end(greenlet))
+        """In the owner thread: a Greenlet belongs to the hub of the thread that makes it. Called again if it was hit there."""
+        if self._greenlet is None:
+            greenlet = gevent.Greenlet(shielded(self._main, self._was_hit), None)
+            greenlet.name = self.name
+            greenlet.rawlink(shielded(self._on_end))  # one that is killed before its first switch never runs _main: its end is seen here
+            self._greenlet = greenlet
         self._greenlet.start()
         self._workers.add(self)
 
     def _main(self) -> None:
         self._workers.add(self)  # once more: who launched it may have been interrupted
         error = self._body()
+        self._told = True
         if error is not None:
             goes_to_main(self._hub, error)
 
-    def _on_end(self, greenlet: Any) -> None:
-        if self._ended.is_set():
-            return
-        if greenlet.exception is not None:
-            self._report(greenlet.exception)
-        elif isinstance(greenlet.value, gevent.GreenletExit):
-            self._report(greenlet.value)
+    def _was_hit(self, error: BaseException) -> None:
+        if self._untold is None:
+            self._untold = error
+
+    def _report(self, error: BaseException) -> None:
+        """What a signal handler raises here goes on, and the error is told once more as the greenlet ends."""
+        self._untold = error
+        if self._on_failure is None:
+            super()._report(error)
+        else:
+            try:
+                self._on_failure(error)
+            except Exception as exc:
+                if interruption(exc) is not None:
+                    raise
+                log.error("worker %r ended by %s", self.name, type(error).__name__, exc_info=error)
+                log.exception("its on_failure hook failed too")
+        self._told = True
+
+    def _on_end(self) -> None:
+        if not self._told:
+            killed = self._greenlet.value if isinstance(self._greenlet.value, gevent.GreenletExit) else None
+            error = self._untold or self._greenlet.exception or killed
+            if error is not None:
+                self._report(error)
+        self._told, self._untold = True, None
         self._workers.discard(self)
         self._ended.set()
 
@@ -316,7 +340,7 @@ class GEventHandler(Handler):
     ) -> Worker:
         self.start()
         if self._stopped:
-            raise ClientClosedError("the handler was stopped: no worker can be started")
+            raise ClientClosedError("the handler was stopped: no worker can be started; give the client another one, or its name")
         name = _name or str(getattr(target, "__name__", type(target).__name__))
         worker = GreenletWorker(name, lambda: target(*args, **kwargs), _on_failure, self._workers, self.hub)
         if self.in_owner():
@@ -385,13 +409,16 @@ class GEventHandler(Handler):
     def interruption(self, error: BaseException) -> BaseException | None:
         return interruption(error)
 
+    def hands_on(self, error: BaseException) -> bool:
+        return has_begun(error) and goes_to_main(self.hub, error)
+
     def in_owner(self) -> bool:
         return get_hub_if_exists() is self.hub
 
     def call_soon_threadsafe(self, fn: Callable[..., object], *args: Any) -> None:
         self._check_hub()
         try:
-            self.hub.loop.run_callback_threadsafe(_logged, fn, args)
+            self.hub.loop.run_callback_threadsafe(shielded(partial(_logged, fn, args)), None)
         except ValueError as exc:  # destroyed just now
             raise HandlerThreadError(HUB_ENDED) from exc
 
@@ -447,22 +474,27 @@ class GEventHandler(Handler):
         if found is not None:
             return found
         self._must_own("resolve a host name")
-        answer = self.Future()
+        answers: list[list[Address] | Exception] = []
+        answered = GreenletEvent()
 
         def ask() -> None:
             try:
-                answer.set(sockets.lookup(self.hub.resolver.getaddrinfo, host, port))
+                answers.append(sockets.lookup(self.hub.resolver.getaddrinfo, host, port))
             except Exception as exc:
-                answer.set_exception(exc)
+                if interruption(exc) is not None:
+                    raise
+                answers.append(exc)
+            answered.set()
 
-        asking = gevent.spawn(ask)
-        left = None if deadline is None else max(0.0, deadline - monotonic())
+        asking = gevent.spawn(shielded(ask), None)
         try:
-            return list(answer.result(left))
-        except KafkaTimeoutError:
-            raise KafkaTimeoutError(f"{host}:{port}: the host name was not resolved by the deadline") from None
+            if not answered.wait(None if deadline is None else max(0.0, deadline - monotonic())):
+                raise KafkaTimeoutError(f"{host}:{port}: the host name was not resolved by the deadline")
         finally:
             asking.kill(block=False)
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return answers[0]
 
     def create_connection(
         self,
@@ -526,7 +558,9 @@ def _is_destroyed(loop: Any) -> bool:
 def _logged(fn: Callable[..., object], args: tuple[Any, ...]) -> None:
     try:
         fn(*args)
-    except Exception:
+    except Exception as exc:
+        if interruption(exc) is not None:
+            raise
         log.exception("a call failed: %r", fn)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import queue
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from itertools import starmap
 from time import monotonic, perf_counter
 from types import TracebackType
@@ -42,6 +42,7 @@ __all__ = [
     "check_same_process",
     "goes_to_main",
     "interruption",
+    "shielded",
 ]
 
 HELD_S: Final = 60.0  # longest wait for a Mutex whose holder was switched away from
@@ -78,6 +79,35 @@ def goes_to_main(hub: Any, error: BaseException) -> bool:
     if raised is not None:
         hub.loop.run_callback(hub.handle_system_error, type(raised), raised, raised.__traceback__)
     return raised is not None
+
+
+def shielded(function: Callable[[], object], hit: Callable[[BaseException], object] | None = None) -> Callable[[Any], object]:
+    """What gevent may call, with any one value, in place of function(), in a hub or as a greenlet: what a signal handler raises there goes to the main
+    greenlet.
+
+    Then hit(error) is called, or the function again, which must bear that.
+    """
+    # A function that gevent calls can be hit as it begins, where no `try` of its own catches anything. A generator goes on where it stands.
+    entry = _shield(function, hit)
+    next(entry)
+    return entry.send
+
+
+def _shield(function: Callable[[], object], hit: Callable[[BaseException], object] | None) -> Generator[None, Any, None]:
+    while True:
+        try:
+            while True:  # hit behind the call, too
+                yield
+                function()
+        except GeneratorExit:
+            return
+        except BaseException as error:
+            if not goes_to_main(get_hub_if_exists(), error):
+                raise
+            if hit is None:
+                function()
+            else:
+                hit(error)
 
 
 # -- one wait ----------------------------------------------------------------------------------------------------------
@@ -465,7 +495,7 @@ class Turnstile:
         if not self._timer.active:
             # The loop's idea of the time is as old as its last poll: a timer from then would be due before the next one.
             self._loop.update_now()
-            self._timer.start(self._admit)
+            self._timer.start(shielded(self._admit), None)
 
     def _admit(self) -> None:
         # In the hub, after a poll. Each switch comes back when that greenlet waits again, here or anywhere.
@@ -482,26 +512,28 @@ class Turnstile:
                     self._queue.popleft().switch(True)
                 if perf_counter() - self._started > BUDGET_S:
                     break
-        except BaseException as exc:
-            if not goes_to_main(get_hub_if_exists(), exc):
-                raise
         finally:
             if self._queue:
                 self._arm()
 
 
 class CountedTurns:
-    """The turns of a loop that does not count them itself: libuv's."""
+    """The turns of a loop that does not count them itself, those between two looks as one: libuv's."""
 
-    __slots__ = ("_after", "iteration")
+    __slots__ = ("_after", "_iteration", "_polled")
 
     def __init__(self, loop: Any) -> None:
-        self.iteration = 0
+        self._iteration = 0
+        self._polled: deque[None] = deque(maxlen=1)
         self._after = loop.check(ref=False)  # called after each poll; the loop may end without it
-        self._after.start(self._polled)
+        self._after.start(self._polled.append, None)  # nothing that a signal could hit
 
-    def _polled(self) -> None:
-        self.iteration += 1
+    @property
+    def iteration(self) -> int:
+        if self._polled:
+            self._polled.clear()
+            self._iteration += 1
+        return self._iteration
 
 
 def _turns_of(loop: Any) -> Any:

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["PatchState", "gevent_is_running"]
+__all__ = ["MONKEY", "PatchState", "gevent_is_running"]
+
+MONKEY = "gevent.monkey"
 
 
 class PatchState(NamedTuple):
@@ -21,7 +23,7 @@ class PatchState(NamedTuple):
 
     @classmethod
     def now(cls) -> PatchState:
-        monkey: Any = sys.modules.get("gevent.monkey")
+        monkey: Any = sys.modules.get(MONKEY)
         if monkey is None:
             return cls(False, False, False, False)
         return cls(*(bool(monkey.is_module_patched(module)) for module in cls._fields))
@@ -52,13 +54,17 @@ class PatchState(NamedTuple):
                 stacklevel=_outside(),
             )
 
-    def check_unchanged(self) -> None:
-        """Raises ConfigurationError if the process was patched after this state was read."""
-        if PatchState.now() != self:
-            raise ConfigurationError(
-                "gevent monkey-patched the process after this client was made with OS threads: monkey-patch before the client is "
-                "made (gevent.monkey.patch_all() as the first lines of the program), or pass handler='gevent'"
-            )
+    def has_changed(self) -> bool:
+        """Was the process patched after this state was read?"""
+        return MONKEY in sys.modules and PatchState.now() != self
+
+    @staticmethod
+    def changed_error() -> ConfigurationError:
+        """What to say of that."""
+        return ConfigurationError(
+            "gevent monkey-patched the process after this client was made with OS threads: monkey-patch before the client is "
+            "made (gevent.monkey.patch_all() as the first lines of the program), or pass handler='gevent'. close() still delivers what it was given, over connections that are there"
+        )
 
 
 def gevent_is_running() -> bool:

@@ -142,6 +142,9 @@ class Future:
                 link(self)
             except Exception:
                 log.exception("a callback of a future failed: %r", link)
+            except BaseException:
+                self._run_links()  # this one is not called again, and nobody comes back for those behind it
+                raise
 
     def _wait(self, timeout: float | None) -> None:
         if self._done:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from gkafka.exceptions import ConfigurationError
@@ -31,8 +32,8 @@ WaitingFor = Callable[[int, bool], Readiness]
 class _Polled:
     __slots__ = ("_poll",)
 
-    def __init__(self, fd: int, write: bool) -> None:
-        poll = select.poll()
+    def __init__(self, new_poll: Callable[[], select.poll], fd: int, write: bool) -> None:
+        poll = new_poll()
         poll.register(fd, select.POLLOUT if write else select.POLLIN)
         self._poll = poll.poll
 
@@ -71,9 +72,9 @@ class _Selected:
         self._selector.close()
 
 
-def by_kernel(fd: int, write: bool) -> Readiness:
-    """poll(), or select() where there is none."""
-    return _Polled(fd, write) if hasattr(select, "poll") else _BySelect(fd, write)
+def by_kernel() -> WaitingFor:
+    """poll(), or select() where there is none: as it is now, if the process is patched later."""
+    return partial(_Polled, select.poll) if hasattr(select, "poll") else _BySelect
 
 
 def by_selector(make: Callable[[], BaseSelector]) -> WaitingFor:

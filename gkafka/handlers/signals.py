@@ -21,9 +21,9 @@ KNOWN_S = 0.2
 _handler_of: Callable[[int], Any] = importlib.import_module("_signal").getsignal
 _EMPTY: Any = object()  # a cell without a value
 _numbers = tuple(map(int, signal.valid_signals()))
-Handlers = dict[CodeType, list[tuple[int, ...]]]
-"""What they run, and the ids of the values in the closures of each that runs it: all that one decorator makes run the same. Not the values, which
-may be clients that somebody forgets."""
+Handlers = dict[int, tuple[CodeType, list[tuple[int, ...]]]]
+"""What they run, by its id (its hash is that of all its text), and the ids of the values in the closures of each that runs it: all that one decorator
+makes run the same. Not the values, which may be clients that somebody forgets."""
 _known: tuple[float, Handlers] = (0.0, {})
 
 
@@ -52,11 +52,12 @@ def inside_handler() -> bool:
 
 def _runs(frame: FrameType, handlers: Handlers) -> bool:
     """Is this the frame of one of them?"""
-    closures = handlers.get(frame.f_code)
-    if closures is None:
+    found = handlers.get(id(frame.f_code))
+    if found is None:
         return False
+    code, closures = found
     here = frame.f_locals
-    return tuple(id(here.get(name, _EMPTY)) for name in frame.f_code.co_freevars) in closures
+    return tuple(id(here.get(name, _EMPTY)) for name in code.co_freevars) in closures
 
 
 def _handlers() -> Handlers:
@@ -64,7 +65,8 @@ def _handlers() -> Handlers:
     for handler in filter(callable, map(_handler_of, _numbers)):
         function = _function(handler)
         if function is not None:
-            found.setdefault(function.__code__, []).append(tuple(id(_content(cell)) for cell in function.__closure__ or ()))
+            _, closures = found.setdefault(id(function.__code__), (function.__code__, []))
+            closures.append(tuple(id(_content(cell)) for cell in function.__closure__ or ()))
     return found
 
 

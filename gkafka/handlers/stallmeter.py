@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from gkafka.exceptions import ClientClosedError, ConfigurationError, ForkedClientError, HandlerThreadError
+from gkafka.handlers.hubs import shielded
 
 if TYPE_CHECKING:
     from gkafka.handlers.greenlets import GEventHandler
@@ -140,8 +141,8 @@ class _Watch:
         self._after = loop.check(ref=False, priority=loop.MAXPRI)
 
     def start(self) -> None:
-        self._after.start(self._on_polled)
-        self._before.start(self._on_about_to_poll)
+        self._after.start(shielded(self._on_polled), None)
+        self._before.start(shielded(self._on_about_to_poll), None)
 
     def stop(self) -> None:
         for watcher in (self._after, self._before):

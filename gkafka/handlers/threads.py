@@ -1,7 +1,7 @@
 """ThreadingHandler: workers are daemon OS threads, waits are the operating system's.
 
-Every primitive is looked up in its module when it is made, never at import: in a process that is monkey-patched later
-nothing native is left over from before.
+Nothing of a module that gevent may patch is kept from the import: a client that is made in a patched process has none of OS threads. What a handler
+took when it was made it keeps: if the process is patched behind it, its workers still end what they were given.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from gkafka.exceptions import ClientClosedError, KafkaTimeoutError, SocketDisconnectedError
@@ -23,7 +24,7 @@ from gkafka.handlers import primitives as p
 from gkafka.handlers import sockets
 from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
 from gkafka.handlers.mutexes import Mutex
-from gkafka.handlers.patching import PatchState
+from gkafka.handlers.patching import MONKEY, PatchState
 from gkafka.handlers.primitives import SLICE_S
 from gkafka.handlers.readiness import Readiness, WaitingFor, by_kernel, by_selector, check_selector
 from gkafka.handlers.signals import raised_by_handler
@@ -52,12 +53,12 @@ RECEIVE_TIMEOUT = struct.pack("@ll", 0, int(KERNEL_WAIT_S * 1e6))
 
 
 class ThreadParker:
-    """A lock that is taken until wake() gives it back."""
+    """A lock that is taken until wake() gives it back. new_lock: what makes it."""
 
     __slots__ = ("_lock",)
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, new_lock: Callable[[], Any] | None = None) -> None:
+        self._lock = (new_lock or threading.Lock)()
         self._lock.acquire()
 
     def park(self, deadline: float | None) -> bool:
@@ -77,12 +78,14 @@ class ThreadEvent:
     """A threading.Event that stays whole when a signal handler's exception ends any of its calls.
 
     The standard library's has a lock of its own, which such an exception may leave taken: then everybody who sets, clears or waits hangs.
+    new_lock: what makes the locks of those who wait.
     """
 
-    __slots__ = ("__weakref__", "_flag", "_waiters")
+    __slots__ = ("__weakref__", "_flag", "_new_lock", "_waiters")
 
-    def __init__(self) -> None:
+    def __init__(self, new_lock: Callable[[], Any] | None = None) -> None:
         self._flag = False
+        self._new_lock = new_lock or threading.Lock
         self._waiters: list[Any] = []
 
     def is_set(self) -> bool:
@@ -102,7 +105,7 @@ class ThreadEvent:
     def wait(self, timeout: float | None = None) -> bool:
         if self._flag:
             return True
-        waiter = threading.Lock()
+        waiter = self._new_lock()
         waiter.acquire()
         try:
             self._waiters.append(waiter)
@@ -123,6 +126,8 @@ class ThreadWorker(Worker):
     ) -> None:
         super().__init__(name, run, on_failure)
         self._workers = workers
+        self._get_ident = threading.get_ident
+        self._over = ThreadEvent()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
 
     def start(self) -> None:
@@ -139,16 +144,25 @@ class ThreadWorker(Worker):
             self._body()
         finally:
             self._workers.discard(self)
+            self._over.set()
+            if self._get_ident is not threading.get_ident:  # patched meanwhile
+                threading.current_thread()  # `threading` looks for this thread by another id now, and would tell that it is not there
 
     def join(self, timeout: float | None = None) -> bool:
         # Without an ident it is just being started by another worker: stop() of a handler may see it that early.
-        if self._thread is threading.current_thread() or self._thread.ident is None:
+        if self._thread.ident in (None, self._get_ident()):
             return False
+        if self._get_ident is not threading.get_ident:  # patched meanwhile: the thread's own join() is gevent's now, which makes a hub
+            return self._over.wait(timeout)
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def is_alive(self) -> bool:
         return self._thread.is_alive()
+
+    def is_caller(self) -> bool:
+        """Does it make this call?"""
+        return self._thread.ident == self._get_ident()
 
 
 class ThreadStream(Stream):
@@ -165,6 +179,7 @@ class ThreadStream(Stream):
         self._recv_into = sock.recv_into
         self._fd = sock.fileno()
         self._pid = os.getpid()
+        self._get_ident = threading.get_ident
         self._inside: set[int] = set()  # threads, by id
         self._closing = False
         self._reader: int | None = None  # the thread that waits for bytes, by id
@@ -174,7 +189,7 @@ class ThreadStream(Stream):
         if self._kernel_waits:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, RECEIVE_TIMEOUT)
             sock.setblocking(True)
-        self._waiting_for = selected or by_kernel
+        self._waiting_for = selected or by_kernel()
         self._readable: Readiness | None = None
         self._awaited: Readiness | None = None
         self._writable: Readiness | None = None
@@ -304,13 +319,13 @@ class ThreadStream(Stream):
             self._leave()
 
     def _read_here(self) -> None:
-        me = threading.get_ident()
+        me = self._get_ident()
         if self._reader not in (None, me):
             raise RuntimeError(f"{self.peer}: another worker reads from this stream already")
         self._reader = me
 
     def _read_no_more(self) -> None:
-        if self._reader == threading.get_ident():
+        if self._reader == self._get_ident():
             self._reader = None
         self._leave()
 
@@ -342,7 +357,7 @@ class ThreadStream(Stream):
             return
         # All of it again, if it was called before: that call may have been ended by a signal handler's exception.
         self._closing = True
-        self._inside.discard(threading.get_ident())  # a signal handler's exception ended its last call before that could leave
+        self._inside.discard(self._get_ident())  # a signal handler's exception ended its last call before that could leave
         if not self._inside:
             self._end()
             return
@@ -358,13 +373,13 @@ class ThreadStream(Stream):
 
     def _enter(self) -> None:
         # Without a lock, so in this order: close() sets the flag before it looks who is inside, and here it is the other way round.
-        self._inside.add(threading.get_ident())
+        self._inside.add(self._get_ident())
         if self._closing:
             self._leave()
             raise self._closed_here()
 
     def _leave(self) -> None:
-        self._inside.discard(threading.get_ident())
+        self._inside.discard(self._get_ident())
         if self._closing and not self._inside:
             self._end()
 
@@ -400,8 +415,14 @@ class ThreadingHandler(Handler):
         self._selected = None if self._selector is None else by_selector(self._selector)
         self._main = threading.main_thread().ident
         self._patched = PatchState.now()
-        self._started = False
+        self._get_ident, self._socket = threading.get_ident, socket.socket
+        self._ending: list[int] = []  # threads that end a client now, by id
         self._patched.check_for_threads()
+        # As they are now, also if the process is patched later. What a subclass makes is its own.
+        kept = {"parker": partial(ThreadParker, threading.Lock), "Event": partial(ThreadEvent, threading.Lock), "sleep": time.sleep}
+        for name, made in kept.items():
+            if getattr(type(self), name) is getattr(ThreadingHandler, name):
+                setattr(self, name, made)
 
     def renewed(self) -> Handler:
         """Another one; of greenlets, if gevent patched the process after the fork, as it does in gunicorn's workers (`-k gevent --preload`)."""
@@ -423,7 +444,7 @@ class ThreadingHandler(Handler):
     ) -> Worker:
         self.start()
         if self._stopped:
-            raise ClientClosedError("the handler was stopped: no worker can be started")
+            raise ClientClosedError("the handler was stopped: no worker can be started; give the client another one, or its name")
         name = _name or str(getattr(target, "__name__", type(target).__name__))
         worker = ThreadWorker(name, lambda: target(*args, **kwargs), _on_failure, self._workers)
         try:
@@ -470,10 +491,10 @@ class ThreadingHandler(Handler):
         pass
 
     def current_id(self) -> int:
-        return threading.get_ident()
+        return self._get_ident()
 
     def interruptible(self) -> bool:
-        return threading.get_ident() == self._main
+        return self._get_ident() == self._main
 
     def interruption(self, error: BaseException) -> BaseException | None:
         return raised_by_handler(error) if self.interruptible() else None
@@ -539,7 +560,30 @@ class ThreadingHandler(Handler):
     # life
     def start(self) -> None:
         self.check_fork()
-        if self._started:
-            return
-        self._patched.check_unchanged()
-        self._started = True
+        if self._patched.has_changed():
+            raise self._patched.changed_error()
+
+    def check_fork(self) -> None:
+        """Also raises ConfigurationError if gevent patched the process behind this handler: who waited for its threads would stop the hub. Not in its own
+        workers, and not while a client is closed: those end what was begun.
+        """
+        if os.getpid() != self._pid:
+            super().check_fork()
+        if MONKEY in sys.modules and (threading.get_ident is not self._get_ident or socket.socket is not self._socket):
+            self._check_unpatched()
+
+    def _check_unpatched(self) -> None:
+        if self._patched.has_changed() and self._get_ident() not in self._ending and not self._calls_itself():
+            raise self._patched.changed_error()
+
+    def _calls_itself(self) -> bool:
+        return any(isinstance(worker, ThreadWorker) and worker.is_caller() for worker in list(self._workers))
+
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[None]:
+        me = self._get_ident()
+        self._ending.append(me)
+        try:
+            yield
+        finally:
+            self._ending.remove(me)

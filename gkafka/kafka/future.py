@@ -34,6 +34,12 @@ class Outcomes:
         def _value(self) -> Any: ...
         def _when_done(self, tell: Callable[[BaseException | None, Callable[[], Any]], None]) -> None: ...
 
+    def _ends(self, error: BaseException) -> bool:
+        """Is that which a callback raised done with? Else it is raised."""
+        if isinstance(error, Exception):
+            log.exception("a callback of a future failed")
+        return isinstance(error, Exception)
+
     @property
     def value(self) -> Any:
         """The value, None without one."""
@@ -84,8 +90,9 @@ class Outcomes:
                 return
             try:
                 fn(value() if good else error)
-            except Exception:
-                log.exception("a callback of a future failed")
+            except BaseException as exc:
+                if not self._ends(exc):
+                    raise
 
         self._when_done(tell)
         return self
@@ -100,12 +107,21 @@ class Future(Outcomes, metaclass=abc.ABCMeta):
     error_on_callbacks = False  # a callback's error is logged, never raised in the worker that calls it
 
     def __init__(self, handler: Handler | None = None) -> None:
-        self._outcome = (handler or resolve_handler("auto")).Future()
+        self._handler = handler or resolve_handler("auto")
+        self._outcome = self._handler.Future()
 
     @property
     def is_done(self) -> bool:
         """Is there an outcome?"""
         return bool(self._outcome.done())
+
+    def _ends(self, error: BaseException) -> bool:
+        if self._handler.hands_on(error):
+            return True
+        if self._handler.interrupted(error):
+            return False
+        log.error("a callback of a future failed", exc_info=error)  # whatever it was: those behind it are called, too
+        return True
 
     def _error(self) -> BaseException | None:
         error: BaseException | None = self._outcome.exception(0)

@@ -391,6 +391,16 @@ class Channel:
                 doubtful = self._is_doubtful()
             return self._asked_again(what) if doubtful else None
 
+    def doubt_again(self, what: str) -> KafkaException | None:
+        """The same where it was doubted before, and is believed."""
+        with self._lock:
+            if not self._connection.guessed or self._guesses.told((self.host, self.port)) is not None:
+                return None
+            if self._opened and not self._doubted:
+                self._guesses.doubt_again((self.host, self.port), self._handler.monotonic())
+                self._doubted = True
+            return self._asked_again(what)
+
     @property
     def is_done(self) -> bool:
         """Will nobody be told anything any more of what was sent?"""
@@ -421,9 +431,11 @@ class Channel:
             self._cut_short()
 
     def abandon(self) -> None:
-        """For finalizers: its owner is gone. Only sets a flag; the reader sees it when it wakes, within a second, and closes."""
+        """For finalizers: its owner is gone. Only sets a flag; the reader sees it when it wakes, a greenlet at once, a thread within a second, and closes."""
         self._abandoned = True
         self.expires_at = -inf  # where there is no reader yet
+        if self._stream is not None:
+            self._stream.look_again()
 
     def join(self, timeout_s: float) -> bool:
         """Wait until the worker of a closed channel is gone and its descriptor closed. Not from on_done."""
@@ -923,6 +935,7 @@ class Channel:
         while frame:
             stream.send_all(frame, self._open_deadline)
             answer = self._frames.read()
+            self._handler.checkpoint()  # many that connect at once are answered at once
             frame = self._step(self._connection.negotiated, answer, self._handler.monotonic())
 
     def _step(self, negotiate: Callable[..., list[Buffer]], *about: Any) -> list[Buffer]:
@@ -1084,7 +1097,9 @@ class Channel:
             assert self._on_close is not None
             self._on_close(self, error)
             self._on_close = None
-        except Exception:
+        except Exception as exc:
+            if self._handler.interrupted(exc):
+                raise
             self._on_close = None
             log.exception("%s: the callback for the closed connection raised", self.peer)
 

@@ -3,7 +3,7 @@
 A broker older than 0.10 has no ApiVersions: it is found out by questions that take a 0.9.0 seconds, and spoken to as what it was taken for. A modern
 one that stood still at the wrong moment looks the same. So the first request that the guess has no version for is not refused: the
 broker is asked once more, on a new connection, and what it then is taken for is believed. Nothing is guessed of one that has once said
-what it speaks.
+what it speaks. Only who goes on until a deadline, and would be of no use any more, doubts it again.
 """
 
 from __future__ import annotations
@@ -60,6 +60,11 @@ class Guesses:
             self._doubted_at[address] = now
             self._taken_for.pop(address, None)
         return self._is_older(address, made_at)
+
+    def doubt_again(self, address: Address, now: float) -> None:
+        """One that was doubted and is believed."""
+        self._doubted_at[address] = now
+        self._taken_for.pop(address, None)
 
     def is_doubted(self, address: Address) -> bool:
         return address in self._doubted_at

@@ -35,6 +35,7 @@ def open_stream(
     cause: OSError | None = None
     unanswered = True
     for index, address in enumerate(addresses):
+        handler.checkpoint()  # many that ask for one host are answered in one turn of a hub
         now = handler.monotonic()
         try:
             return _connect(handler, host, port, address, now + (deadline - now) / (len(addresses) - index), config, proxy, made)

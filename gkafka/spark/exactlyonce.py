@@ -143,10 +143,15 @@ def read_mark(client: KafkaClient, name: str) -> Mark:
     newest = max(found.values(), key=lambda committed: committed.offset, default=None)
     if newest is None or newest.offset < 0:
         return Mark(-1, None)
-    told = WRITTEN.fullmatch(newest.metadata)
-    return Mark(
-        newest.offset - 1, Written(int(told[1]), int(told[2]), int(told[3], 16) if told[3] else None, told[4]) if told is not None else None
-    )
+    return Mark(newest.offset - 1, _written(newest.metadata))
+
+
+def _written(metadata: str) -> Written | None:
+    told = WRITTEN.fullmatch(metadata)
+    if told is None:
+        return None
+    rows, size, checksum, topics = told.groups()
+    return Written(int(rows), int(size), None if checksum is None else int(checksum, 16), topics)
 
 
 def _some(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:

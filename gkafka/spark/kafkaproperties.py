@@ -21,7 +21,7 @@ from gkafka.jaas import client_options as jaas_options
 from gkafka.javanames import CLIENT_NAMES
 from gkafka.sasloptions import check_sasl
 from gkafka.spark.hints import meant_property
-from gkafka.spark.values import as_hidden, whole_number
+from gkafka.spark.values import whole_number
 
 __all__ = [
     "CLIENT_NO_EFFECT",
@@ -355,7 +355,7 @@ def _boolean(name: str, text: str) -> bool:
 
 
 def _text(name: str, text: str) -> str:
-    return as_hidden(text, text.strip())
+    return text.strip()
 
 
 def _hosts(name: str, text: str) -> str:
@@ -375,7 +375,7 @@ def _isolation(name: str, text: str) -> IsolationLevel:
 
 
 def _security_protocol(name: str, text: str) -> str:
-    protocol: str = typed(ClientConfig, "security_protocol", name, as_hidden(text, text.upper()))
+    protocol: str = typed(ClientConfig, "security_protocol", name, text.upper())
     return protocol
 
 

@@ -252,7 +252,7 @@ def _limit(given: Mapping[str, str], which: str, default: Limit) -> Limit:
     ]
     for name, made in forms:
         if (text := given.get(name.lower())) is not None:
-            return made(name, values.as_hidden(text, text.strip()))
+            return made(name, text.strip())
     return default
 
 

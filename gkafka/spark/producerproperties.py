@@ -23,7 +23,6 @@ from gkafka.spark.kafkaproperties import (
     known_properties,
     typed,
 )
-from gkafka.spark.values import as_hidden
 
 __all__ = ["PRODUCER_NAMES", "PROPERTIES", "WriteProperties", "translate_for_writing"]
 
@@ -109,7 +108,7 @@ def translate_for_writing(given: Mapping[str, str]) -> WriteProperties:
 
 def _reader(option: str) -> Callable[[str, str], Any]:
     def read(name: str, text: str) -> Any:
-        text = as_hidden(text, text.strip().lower())
+        text = text.strip().lower()
         if option == "compression" and text == "none":
             return None
         return typed(ProducerConfig, option, name, text)

@@ -15,7 +15,6 @@ from gkafka.sasloptions import has_user, hide_hosts, hide_mistaken, seems_secret
 from gkafka.spark.hints import meant_option
 
 __all__ = [
-    "as_hidden",
     "boolean",
     "check_names",
     "duration_ms",
@@ -71,11 +70,6 @@ def _hidden(name: str, value: Any, *, is_known: bool) -> str:
         or seems_secret(dotted.replace(".", "_"))
     )
     return Secret(text) if is_secret or not is_known else text
-
-
-def as_hidden(given: str, text: str) -> str:
-    """A text that was made of a given one: it shows no more than that."""
-    return Secret(text) if isinstance(given, Secret) else text
 
 
 def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,8 @@ The metadata of a JoinGroup and the assignments of a SyncGroup are bytes to the 
 
 from __future__ import annotations
 
+from typing import Final
+
 from gkafka.wire.schema import Message, Struct, array, boolean, bytes_, int8, int16, int32, message, string
 
 __all__ = [
@@ -38,6 +40,8 @@ __all__ = [
 
 
 # -- FindCoordinator ---------------------------------------------------------------------------------------------------
+KINDS: Final = {1: (1, "a transaction"), 2: (6, "a share group")}
+"""Of key_type: the oldest version that knows it, and what it is of."""
 
 
 @message(key=10, versions="0-6", flexible="3+")
@@ -50,6 +54,10 @@ class FindCoordinatorRequest(Message):
     key: str = string("0-3")
     key_type: int = int8("1+")
     coordinator_keys: list[str] = array(string(), "4+")
+
+    def oldest_version(self) -> tuple[int, str]:
+        """Older ones know groups alone."""
+        return KINDS.get(self.key_type, (0, ""))
 
     def for_version(self, version: int) -> FindCoordinatorRequest:
         """A single key goes where the version has its place (KIP-699)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
 
 from gkafka.wire.primitives import ZERO_UUID, Buffer
@@ -19,9 +20,19 @@ __all__ = [
     "TopicProduceData",
     "TopicProduceResponse",
     "holds_zstd",
+    "oldest_holding",
     "only_batches",
     "record_format",
 ]
+
+
+MAGIC_AT: Final = 16
+"""Where a batch's or message's format stands, in all of them."""
+
+
+def oldest_holding(records: Buffer) -> tuple[int, str]:
+    """The oldest version that takes these records, and why: see `Message.oldest_version`."""
+    return (3, "record format 2") if len(records) > MAGIC_AT and records[MAGIC_AT] >= 2 else (0, "")
 
 
 class PartitionProduceData(Struct):
@@ -47,6 +58,11 @@ class ProduceRequest(Message):
     acks: int = int16()
     timeout_ms: int = int32()
     topic_data: list[TopicProduceData] = array(TopicProduceData)
+
+    def oldest_version(self) -> tuple[int, str]:
+        """That of the newest records, which those of transactions are."""
+        given = (p.records for topic in self.topic_data for p in topic.partition_data)
+        return max((oldest_holding(records) for records in given if isinstance(records, bytes | bytearray | memoryview)), default=(0, ""))
 
     def newest_version(self) -> int:
         """Version 13 names topics by id alone, so each must have one."""

@@ -10,7 +10,7 @@ import struct
 from gkafka.exceptions import RecordTooLarge
 from gkafka.wire.apis import MAX_FRAME, encode_request
 from gkafka.wire.primitives import UNCOPIED_FROM, Buffer
-from gkafka.wire.produce import ProduceRequest
+from gkafka.wire.produce import ProduceRequest, oldest_holding
 
 __all__ = ["BatchRequest", "ProduceTemplate"]
 
@@ -84,8 +84,8 @@ class BatchRequest:
         return self._template.newest
 
     def oldest_version(self) -> tuple[int, str]:
-        """As a message says it: any will do."""
-        return 0, ""
+        """As a message says it."""
+        return oldest_holding(self._records)
 
     def asked(self, version: int) -> int:
         """As a message says it: a topic and its partition."""

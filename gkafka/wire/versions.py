@@ -102,7 +102,7 @@ class Versions:
     level; empty for brokers that do not say.
     """
 
-    __slots__ = ("_limit", "_picked", "broker", "features", "ranges")
+    __slots__ = ("_how", "_limit", "_picked", "broker", "features", "ranges")
 
     def __init__(
         self, ranges: Mapping[int, tuple[int, int]], broker: str = "the broker", features: Mapping[str, int] | None = None
@@ -110,7 +110,7 @@ class Versions:
         self.ranges = dict(ranges)
         self.broker = broker
         self.features = dict(features or {})
-        self._limit = ""
+        self._limit = self._how = ""
         self._picked: dict[tuple[int, int | None, bool], int] = {}
 
     def __repr__(self) -> str:
@@ -133,6 +133,11 @@ class Versions:
         release = _release(broker_version, option)
         ranges = {key: (_OLDEST_OF_KAFKA_4.get(key, 0) if release[0] >= 4 else 0, newest) for key, newest in _ROWS[release].items()}
         return cls(ranges, f"Kafka {broker_version}")
+
+    def assumed_of(self, broker: str, how: str) -> Versions:
+        """These, of a broker that has not said so itself. how: who says so, for error texts."""
+        self.broker, self._how = broker, f" ({how})"
+        return self
 
     def at_most(self, broker_version: str) -> Versions:
         """The same without what a release of Kafka does not have yet: one broker's part in what a client says that all of its brokers speak.
@@ -194,8 +199,8 @@ class Versions:
         since = min((release for release, row in _ROWS.items() if row.get(api.key, -1) >= oldest), default=max(_ROWS))
         told = f"{what} takes {api.name} v{oldest}, which Kafka has since {'.'.join(map(str, since))}"
         if self._limit and self.ranges.get(api.key, (0, -1))[1] < oldest:
-            return f"{told}; {self.broker} is asked as one of max_broker_version={self._limit!r}: give a newer release, or leave it out"
-        return f"{told}; {self.broker} is asked by v{version}"
+            return f"{told}; {self.broker}{self._how} is asked as one of max_broker_version={self._limit!r}: give a newer release, or leave it out"
+        return f"{told}; {self.broker}{self._how} is asked by v{version}"
 
     def _no_common(self, api: Api, ours: VersionRange) -> str:
         low, high = self.ranges.get(api.key, (0, -1))
@@ -205,8 +210,8 @@ class Versions:
             )
             return f"{said}: give a newer release, or leave it out"
         if api.key not in self.ranges:
-            return f"{self.broker} does not have {api.name} (API {api.key}); gkafka speaks v{ours}"
-        return f"{self.broker} speaks {api.name} v{VersionRange(*self.ranges[api.key])}, gkafka can send v{ours}"
+            return f"{self.broker}{self._how} does not have {api.name} (API {api.key}); gkafka speaks v{ours}"
+        return f"{self.broker}{self._how} speaks {api.name} v{VersionRange(*self.ranges[api.key])}, gkafka can send v{ours}"
 
 
 def newest_release_before(given: Release) -> tuple[str, bool]:

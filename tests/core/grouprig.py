@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from gkafka.core.assignors import ASSIGNORS, Assignor
 from gkafka.core.backoff import Backoff
 from gkafka.core.group import Group
 from gkafka.core.groupmachine import GroupMachine
-from gkafka.core.groupstate import Ask, Change, GroupOptions, State, Tell
+from gkafka.core.groupstate import Ask, Change, GroupOptions, State, Tell, Ticket
 from gkafka.exceptions import SocketDisconnectedError
 from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription, by_topic
 from gkafka.wire.groups import (
@@ -115,7 +115,12 @@ class Bench:
     def commit(self, *numbers: int, within: float = float("inf")) -> Any:
         """A ticket for what is the member's of these, under the terms in force."""
         terms = self.group.terms
-        return self.group.commit_ticket({tp: terms.get(tp, -1) for tp in partitions(*numbers)}, self.now, self.now + within)
+        return self.ticket({tp: terms.get(tp, -1) for tp in partitions(*numbers)}, within=within)
+
+    def ticket(self, terms: Mapping[TopicPartition, int], *, within: float = float("inf")) -> Any:
+        """The same under these terms; None if it is not granted."""
+        ticket = Ticket(self.now + within)
+        return ticket if self.group.grant(ticket, terms, self.now) else None
 
     def changes(self) -> list[tuple[Change, list[int]]]:
         return [(tell.change, [tp.partition for tp in tell.partitions]) for tell in self.tells]

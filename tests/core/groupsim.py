@@ -191,8 +191,8 @@ class Member:
         """One commit at a time, as a driver has it; two of one generation, of which no broker knows the order, do not overtake each other."""
         if not self.alive or self.frozen or self.committing or any(f.is_commit_of(self.group.generation) for f in self.late):
             return
-        ticket = self.group.commit_ticket({tp: term for tp, (term, _) in positions.items()}, self.now, self.now + COMMIT_S)
-        if ticket is not None:
+        ticket = Ticket(self.now + COMMIT_S)
+        if self.group.grant(ticket, {tp: term for tp, (term, _) in positions.items()}, self.now):
             request = self.group.commit_request(ticket, {tp: (offset, "") for tp, (_, offset) in positions.items()})
             self.committing.append(Flight(ticket, request, self.group.coordinator))
 

@@ -134,6 +134,18 @@ def test_a_commit_of_which_nobody_tells_the_end_holds_what_is_given_up_until_its
     assert rig.group.on_commit(ticket, None, rig.now) is Verdict.DONE, "late, and none the worse"
 
 
+def test_a_commit_whose_caller_has_said_that_it_is_over_holds_nothing() -> None:
+    rig = Rig()
+    rig.stable(0, 1)
+    rig.beat(1, {T: [0]})
+    ticket = rig.commit(1)
+    rig.told()
+    assert not rig.wants(ConsumerGroupHeartbeatRequest)
+    ticket.is_over = True
+    rig.poll()
+    assert told(rig.beat(2)) == {T: [0]}
+
+
 def test_what_is_new_is_taken_when_the_old_is_given_up() -> None:
     rig = Rig()
     rig.stable(0)
@@ -336,6 +348,23 @@ def test_a_member_gives_up_in_order_and_says_good_bye(options: dict[str, Any], f
     assert rig.group.state is State.LEAVING
     rig.answer(ask, ConsumerGroupHeartbeatResponse())
     assert rig.group.state is State.LEFT
+
+
+def test_a_good_bye_is_said_at_once_where_it_cannot_be_said_later() -> None:
+    """What is given up is told all the same."""
+    rig = Rig()
+    rig.stable(0)
+    rig.group.leave("done")
+    rig.poll()
+    ask = rig.group.farewell(rig.now)
+    assert ask is not None
+    assert ask.request.member_epoch == -1
+    rig.answer(ask, ConsumerGroupHeartbeatResponse())
+    assert rig.changes() == [(Change.REVOKED, [0])]
+    assert rig.group.state is State.LEAVING
+    rig.told()
+    rig.poll()
+    assert (rig.group.state, rig.asks) == (State.LEFT, [])
 
 
 def test_who_was_never_there_leaves_without_a_word() -> None:

@@ -458,6 +458,18 @@ def test_a_rebalance_during_sync_group_joins_again_and_keeps_the_member() -> Non
     assert rig.join(3).member_id == "m"
 
 
+def test_the_join_waits_for_no_commit_whose_caller_has_said_that_it_is_over() -> None:
+    rig = Rig()
+    rig.stable(0)
+    rig.beat(27)
+    ticket = rig.commit(0)
+    rig.told()
+    assert not rig.wants(JoinGroupRequest)
+    ticket.is_over = True
+    rig.poll()
+    assert rig.wants(JoinGroupRequest)
+
+
 def test_the_join_waits_for_commits_under_way_and_not_longer_than_the_rebalance() -> None:
     """B55: they would be refused once the generation has changed."""
     rig = Rig(COOPERATIVE)
@@ -730,6 +742,26 @@ def test_a_member_that_leaves_gives_up_in_order_then_says_why() -> None:
     rig.polled()
     rig.poll(1000)
     assert rig.asks == []
+
+
+def test_a_good_bye_is_said_at_once_where_it_cannot_be_said_later() -> None:
+    """What is given up is told all the same."""
+    rig = Rig()
+    rig.stable(0)
+    assert rig.group.farewell(rig.now) is None, "it does not leave"
+    rig.group.leave("bye")
+    rig.poll()
+    ask = rig.group.farewell(rig.now)
+    assert ask is not None
+    assert ask.request.members[0].member_id == "m"
+    assert rig.group.farewell(rig.now) is None
+    rig.poll()
+    assert rig.changes() == [(Change.REVOKED, [0])]
+    assert not rig.wants(LeaveGroupRequest)
+    rig.answer(ask, LeaveGroupRequest.API.response())
+    assert rig.group.state is State.LEAVING
+    rig.told()
+    assert rig.group.state is State.LEFT
 
 
 def test_who_leaves_before_it_has_heard_its_id_gives_it_back() -> None:

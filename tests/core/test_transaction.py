@@ -365,7 +365,7 @@ def test_a_commit_whose_outcome_nobody_was_told_stands_before_the_next_transacti
 
 def test_an_end_is_forsaken_when_nobody_waits_for_it_or_has_heard_of_it() -> None:
     rig, job = Rig().committing()
-    for name, held in (("callers", 1), ("promised", True), ("told", True)):
+    for name, held in (("callers", {object(): None}), ("promised", True), ("told", True)):
         free = getattr(job, name)
         assert rig.machine.forsaken is job
         setattr(job, name, held)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from gkafka import KafkaClient
 from gkafka.testing import MockCluster
 from tests.gevent.live.recipes import LINES
 from tests.handlers.hub import ROOT
+from tests.kafka.consuming import until
 
 PROGRAMS = sorted({line.split()[1] for line in LINES})
 NEEDS_KAFKA = [line for line in LINES if not line.endswith(" send")]
@@ -59,6 +61,17 @@ def test_without_kafka_it_says_what_to_do_and_ends_with_1(line: str, tmp_path: P
         ("python examples/batch_threads.py README.md --compression zip", "argument --compression: invalid choice: 'zip'"),
         ("python examples/flask_app.py --workers two", "argument --workers: 'two': must be a whole number, 1 or more"),
         ("python examples/celery_app.py worker --create init", "--create init: only a pool of processes"),
+        (
+            "python examples/flask_app.py --bind 127.0.0.1:99999",
+            "argument --bind: '127.0.0.1:99999': must be host:port, the port 1 to 65535",
+        ),
+        ("python examples/flask_app.py --bind nonsense", "argument --bind: 'nonsense': must be host:port"),
+        ("python examples/flask_app.py --bind :8000", "argument --bind: ':8000': must be host:port"),
+        (
+            "python examples/celery_app.py worker --folder /proc/nope",
+            "argument --folder: cannot be made: [Errno 2] No such file or directory: '/proc/nope",
+        ),
+        ("python examples/celery_app.py send --folder README.md", "argument --folder: cannot be made: [Errno 20] Not a directory"),
         ("python examples/spark_foreach.py --rows -1", "argument --rows"),
         ("python examples/arrow_pandas.py --top 0", "argument --top: '0': must be a whole number, 1 or more"),
         ("python examples/arrow_polars.py --top no", "argument --top: 'no': must be a whole number, 1 or more"),
@@ -78,6 +91,28 @@ def test_what_kafka_refuses_is_told_without_the_advice_to_look_for_kafka() -> No
     assert "a/b" in done.stderr
     assert "Is Kafka there" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("line", ["greenlets.py --each 100000", "batch_threads.py {lines} {lines}", "spark_foreach.py --rows 100000000"])
+def test_ctrl_c_ends_it_soon_with_one_line_and_130(line: str, tmp_path: Path) -> None:
+    """500 greenlets each printed that their producer was closed, and a job of threads went on to the end of its files."""
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"a line\n" * 5_000_000)
+    with MockCluster(topics={"greenlets": 4, "lines": 4, "rows": 4}) as cluster:
+        command = [sys.executable, *shlex.split(f"examples/{line.format(lines=lines)} --hosts {cluster.bootstrap}")]
+        with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True) as program:
+            try:
+                until("threading", lambda: program.poll() is not None or len(cluster.requests("Produce")) > 20, 60)
+                program.send_signal(signal.SIGINT)
+                _, said = program.communicate(timeout=20)
+            finally:
+                program.kill()
+    assert program.returncode == 130, said
+    if "spark" in line:  # Java tells of its own end
+        assert "interrupted" in said.splitlines()
+        assert "KeyboardInterrupt" not in said
+    else:
+        assert said == "interrupted\n"
 
 
 # -- Arrow ---------------------------------------------------------------------------------------------------------------------

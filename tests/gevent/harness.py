@@ -7,11 +7,11 @@ the scenario fails the test.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -113,6 +113,12 @@ class Stalls:
     fewest_per_s: float
     seconds: float
     cpu_percent: float
+    paused_ms: float
+
+    @property
+    def slower(self) -> float:
+        """So many times more than where the bars were set costs what is done seldom; at least 1."""
+        return max(1.0, self.paused_ms / PAUSED_MS)
 
     @property
     def cpu_s(self) -> float:
@@ -122,23 +128,12 @@ class Stalls:
     def __str__(self) -> str:
         return (
             f"CPU gap p50 {self.cpu_p50:.1f}, p99 {self.cpu_p99:.1f}, max {self.cpu_max:.1f} ms; wall gap p50 {self.wall_p50:.1f}, "
-            f"p99 {self.wall_p99:.1f}, max {self.wall_max:.1f} ms; {self.ticks} ticks in {self.seconds:.2f} s"
+            f"p99 {self.wall_p99:.1f}, max {self.wall_max:.1f} ms; {self.ticks} ticks in {self.seconds:.2f} s; work behind a pause {self.paused_ms:.2f} ms"
         )
 
 
-class FairTicker(Ticker):
-    """A Ticker that leaves out what its thread waited for a core."""
-
-    def _run(self) -> None:
-        with waiting_for_a_core() as waited:
-            while self._on:
-                began, cpu = perf_counter() - waited(), thread_time()
-                gevent.sleep(0.001)
-                self.gaps.append((perf_counter() - waited() - began, thread_time() - cpu))
-
-
-class CollectingTicker(FairTicker):
-    """A FairTicker of a program whose garbage is collected, as any program's is; and what of each gap was the collector's.
+class CollectingTicker(Ticker):
+    """A Ticker of a program whose garbage is collected, as any program's is; and what of each gap was the collector's.
 
     gaps: (wall, CPU) seconds as ever, the collector's work among them; collected: the CPU seconds of collections within each gap.
     """
@@ -146,7 +141,7 @@ class CollectingTicker(FairTicker):
     def __init__(self) -> None:
         super().__init__()
         self.collected: list[float] = []
-        self._spent = self._since = 0.0
+        self._spent = self._before = self._since = 0.0
 
     def __enter__(self) -> CollectingTicker:
         super().__enter__()
@@ -165,27 +160,44 @@ class CollectingTicker(FairTicker):
         else:
             self._spent += thread_time() - self._since
 
-    def _run(self) -> None:
-        with waiting_for_a_core() as waited:
-            while self._on:
-                began, cpu, spent = perf_counter() - waited(), thread_time(), self._spent
-                gevent.sleep(0.001)
-                self.gaps.append((perf_counter() - waited() - began, thread_time() - cpu))
-                self.collected.append(self._spent - spent)
+    def _ticked(self) -> None:
+        self.collected.append(self._spent - self._before)
+        self._before = self._spent
 
 
-@contextlib.contextmanager
-def waiting_for_a_core() -> Iterator[Callable[[], float]]:
-    """Seconds that the calling thread was ready to run and had no core; 0 where the system does not tell (schedstat of Linux)."""
-    try:
-        file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-    except OSError:
-        yield lambda: 0.0
-        return
-    try:
-        yield lambda: int(os.pread(file, 64, 0).split()[1]) / 1e9
-    finally:
-        os.close(file)
+class ProbingTicker(Ticker):
+    """One that also does a fixed piece of work now and then, between two gaps: paused_ms is what that took of CPU each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paused_ms: list[float] = []
+        self._work, self._work_at = fixed_work(), 0.0
+
+    def _ticked(self) -> None:
+        if perf_counter() >= self._work_at:
+            cpu = thread_time()
+            self._work()
+            self.paused_ms.append(1000 * (thread_time() - cpu))
+            self._work_at = perf_counter() + PAUSE_S
+
+
+PAUSE_S, PAUSED_MS = 0.15, 0.25
+
+
+def fixed_work() -> Callable[[], None]:
+    """What takes some 0.07 ms in a loop. Behind PAUSE_S it takes PAUSED_MS or less where the bars were set; on a virtual machine whose host does other things
+    it was seen to take up to 2.8 ms of CPU, within minutes of 0.3 and with both cores free, and all that a client does seldom goes with it.
+    """
+    document = json.dumps({f"a{i}": [i, str(i)] for i in range(60)})
+    text = document * 2
+
+    def work() -> None:
+        json.loads(document)
+        json.loads(document)
+        compile("x=[a+b for a in c if f(d,e)]; y={1:2,3:g(4)}", "", "exec")
+        re.sub("a", "b", text)
+
+    return work
 
 
 def beside_a_ticker(run: Callable[[], object]) -> Stalls:
@@ -194,7 +206,7 @@ def beside_a_ticker(run: Callable[[], object]) -> Stalls:
     Garbage is not collected meanwhile: a look at all objects of thousands of greenlets takes 5 ms and more, whoever made them
     (live/test_01_collected.py shows it, and what gkafka adds).
     """
-    with FairTicker() as ticker:
+    with ProbingTicker() as ticker:
         began, cpu = perf_counter(), process_time()
         run()
         seconds, used = perf_counter() - began, process_time() - cpu
@@ -205,6 +217,7 @@ def beside_a_ticker(run: Callable[[], object]) -> Stalls:
         fewest_per_s=fewest_per_s([wall for wall, _ in ticker.gaps]),
         seconds=seconds,
         cpu_percent=100 * used / seconds,
+        paused_ms=sum(ticker.paused_ms) / len(ticker.paused_ms),
     )
 
 
@@ -233,7 +246,8 @@ def assert_no_stall(run: Callable[[], object], limit_ms: float, *, ticks_per_s: 
     """Run it beside a ticker, twice or three times: two runs without a CPU gap above the limit, and two without a wall gap of 30 ms more.
 
     What stalls the hub does so in every run, and noise does not (what a host takes from a virtual core counts as CPU, too); so CPU and wall are counted
-    apart, and a CPU gap of twice the limit may come in one run. ticks_per_s: so often the ticker had its turn in each tenth of a second of the runs
+    apart, and a CPU gap of twice the limit may come in one run. A limit of CPU is for a machine where fixed_work() behind a pause costs PAUSED_MS, and goes up
+    with what it costs during the run. ticks_per_s: so often the ticker had its turn in each tenth of a second of the runs
     that count for the wall.
     """
     connect("127.0.0.1:1").close()  # a program's first client loads what all others use
@@ -241,9 +255,9 @@ def assert_no_stall(run: Callable[[], object], limit_ms: float, *, ticks_per_s: 
     idle = free = 0
     while min(idle, free) < GOOD_RUNS and len(runs) < RUNS:
         runs.append(beside_a_ticker(run))
-        wild = [run for run in runs if run.cpu_max > 2 * limit_ms]
+        wild = [run for run in runs if run.cpu_max > 2 * limit_ms * run.slower]
         assert len(wild) < 2, f"the hub was kept busy for more than twice {limit_ms:g} ms: {wild}"
-        idle += runs[-1].cpu_max <= limit_ms
+        idle += runs[-1].cpu_max <= limit_ms * runs[-1].slower
         free += runs[-1].wall_max <= limit_ms + 1000 * NOISE_S and runs[-1].fewest_per_s >= ticks_per_s
     seen = "\n".join(map(str, runs))
     assert idle >= GOOD_RUNS, f"the hub was kept busy for more than {limit_ms:g} ms:\n{seen}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pathlib
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -18,7 +19,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 class Ticker:
-    """A greenlet that should run each millisecond. gaps: (wall, CPU) seconds between its runs.
+    """A greenlet that should run each millisecond. gaps: (wall, CPU) seconds between its runs, without what its thread waited for a core.
 
     A large CPU gap: someone burned CPU without yielding. A large wall gap without CPU: a system call blocked the hub, or the machine did
     something else; so a wall gap counts only when it repeats (worst_wall(2): the second largest; `assert_no_stall`).
@@ -43,10 +44,15 @@ class Ticker:
         gc.enable()
 
     def _run(self) -> None:
-        while self._on:
-            wall, cpu = perf_counter(), thread_time()
-            gevent.sleep(0.001)
-            self.gaps.append((perf_counter() - wall, thread_time() - cpu))
+        with waiting_for_a_core() as waited:
+            while self._on:
+                began, cpu = perf_counter() - waited(), thread_time()
+                gevent.sleep(0.001)
+                self.gaps.append((perf_counter() - waited() - began, thread_time() - cpu))
+                self._ticked()
+
+    def _ticked(self) -> None:
+        """Called between two gaps."""
 
     @property
     def worst_cpu(self) -> float:
@@ -54,6 +60,20 @@ class Ticker:
 
     def worst_wall(self, n: int = 1) -> float:
         return sorted((wall for wall, _ in self.gaps), reverse=True)[n - 1]
+
+
+@contextlib.contextmanager
+def waiting_for_a_core() -> Iterator[Callable[[], float]]:
+    """Seconds that the calling thread was ready to run and had no core; 0 where the system does not tell (schedstat of Linux)."""
+    try:
+        file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    except OSError:
+        yield lambda: 0.0
+        return
+    try:
+        yield lambda: int(os.pread(file, 64, 0).split()[1]) / 1e9
+    finally:
+        os.close(file)
 
 
 def assert_no_stall(run: Callable[[], object], limit_s: float, *, waits_s: float) -> None:

@@ -405,6 +405,24 @@ def test_callbacks_run_once_each_in_order_and_errors_stop_none(handler: Handler,
     assert "callback trouble" in caplog.text
 
 
+def test_what_interrupts_a_callback_goes_on_behind_those_that_come_after_it(handler: Handler) -> None:
+    """Ctrl-C in time.sleep, say: it cannot be told whether that had begun. It is not called again, and nobody would have called the others."""
+    future = handler.Future()
+    ran: list[str] = []
+
+    def interrupted(_: Any) -> None:
+        ran.append("a")
+        raise KeyboardInterrupt
+
+    future.add_done_callback(interrupted)
+    future.add_done_callback(lambda f: ran.append("b"))
+    with pytest.raises(KeyboardInterrupt):
+        future.set(1)
+    assert ran == ["a", "b"]
+    assert future.set(2) is False
+    assert ran == ["a", "b"]
+
+
 def test_callbacks_that_race_with_the_result_run_exactly_once(handler: Handler) -> None:
     for _ in range(300):
         future = handler.Future()

@@ -145,11 +145,26 @@ def test_a_client_measures_its_hub_if_it_is_told_to(caplog: pytest.LogCaptureFix
         assert client.stats()["hub_stalls"] == 1
         assert [other.stats()[key] for key in keys] == [None] * 3
     assert sum("hub stood still" in r.getMessage() for r in caplog.records) == 1
+    assert "no hub" not in caplog.text
 
 
-def test_threads_have_no_hub() -> None:
-    with KafkaClient("127.0.0.1:1", handler="threading", hub_stall_meter=True) as client:
-        assert client.stats()["hub_stall_ms"] is None
+@pytest.mark.parametrize("handler", ["threading", "auto"])
+def test_threads_have_no_hub_and_the_log_says_so_once(
+    handler: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The option was accepted without a word, and its figures stayed None."""
+    monkeypatch.setattr("gkafka.client._no_hub_untold", [None])
+    monkeypatch.setattr("gkafka.handlers.selection.gevent_is_running", lambda: False)  # auto would warn of it
+    for _ in range(2):
+        with KafkaClient("127.0.0.1:1", handler=handler, hub_stall_meter=True) as client:
+            assert client.stats()["hub_stall_ms"] is None
+    with KafkaClient("127.0.0.1:1", handler=handler):
+        pass
+    (told,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert told == (
+        "hub_stall_meter=True: handler 'threading' has no hub that could stand still, nothing is measured: "
+        "give handler='gevent', or leave the option out"
+    )
 
 
 def test_a_meter_that_is_dropped_ends_and_is_gone(handler: GEventHandler) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Callable
@@ -740,3 +741,29 @@ def test_a_topic_that_a_group_waits_for_is_divided_as_soon_as_it_is_there(
     put(cluster, b"1", topic="later", partition=1)
     assert [(r.topic, r.partition, r.value) for r in consume(reading, 1)] == [("later", 1, b"1")]
     assert reading.assignment() == {FIRST, TopicPartition("later", 0), TopicPartition("later", 1)}
+
+
+@pytest.mark.parametrize("how", ["poll", "next", "for"])
+def test_a_consumer_that_is_dropped_leaves_its_group_without_the_garbage_collector(cluster: MockCluster, handler: str, how: str) -> None:
+    """The next member of the group had no partition until Python looked for cycles, or for ever."""
+
+    def read_one() -> None:
+        consumer = KafkaConsumer("t", bootstrap_servers=cluster.bootstrap, handler=handler, **GROUP)
+        if how == "poll":
+            assert consumer.poll(10_000)
+        elif how == "next":
+            next(consumer)
+        else:
+            for _ in consumer:
+                break
+
+    put(cluster, b"a")
+    gc.collect()
+    gc.disable()
+    try:
+        read_one()
+        began = time.monotonic()
+        read_one()
+        assert time.monotonic() - began < 3
+    finally:
+        gc.enable()

@@ -26,6 +26,7 @@ from gkafka.kafka.errors import (
 from gkafka.kafka.legacy import ConsumerFetchSizeTooSmall, FetchContext, KafkaClient, SimpleConsumer
 from gkafka.kafka.legacy.base import Consumer
 from gkafka.testing import Delay, Error, MockCluster
+from tests.handlers.hub import run_script
 from tests.kafka.legacy import Make, committed, eventually, fetches, fill, values
 
 
@@ -625,3 +626,52 @@ def test_a_call_that_is_cut_short_anywhere_loses_nothing(cluster: MockCluster, m
     assert line > 40
     consumer.stop()
     assert committed(cluster) == {0: 30}
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------------
+def test_close_of_the_client_stops_its_consumers_which_commit(cluster: MockCluster, client: KafkaClient) -> None:
+    """It waited for the commits' worker until that came by itself, after 5 s, and what was handed out came again."""
+    fill(cluster, {0: [b"a", b"b"]})
+    consumer = SimpleConsumer(client, "g", "t")
+    assert values(consumer.get_messages(2, timeout=5)) == [b"a", b"b"]
+    began = time.monotonic()
+    client.close()
+    assert time.monotonic() - began < 2
+    assert committed(cluster) == {0: 2}
+    with pytest.raises(IllegalStateError):
+        consumer.get_messages(1)
+
+
+def test_close_of_the_client_ends_while_the_coordinator_is_silent(
+    cluster: MockCluster, client: KafkaClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gkafka.kafka.legacy.client.LAST_COMMIT_S", 0.5)
+    fill(cluster, {0: [b"a"]})
+    consumer = SimpleConsumer(client, "g", "t")
+    assert values(consumer.get_messages(1, timeout=5)) == [b"a"]
+    cluster.on("OffsetCommit", Delay(60), times=None)
+    began = time.monotonic()
+    client.close()
+    assert time.monotonic() - began < 3
+
+
+def test_stop_in_a_forked_child_without_hooks_waits_for_nobody() -> None:
+    """uWSGI forks so. It waited for the parent's commits' worker for `timeout`, two minutes."""
+    out = run_script(
+        """
+        import ctypes, os, time
+        from gkafka.kafka.legacy import KafkaClient, SimpleConsumer
+        from gkafka.testing import MockCluster
+        with MockCluster(1, {"t": 1}) as cluster:
+            client = KafkaClient(cluster.bootstrap, handler="threading")
+            consumer = SimpleConsumer(client, "g", "t")
+            pid = ctypes.PyDLL(None).fork()
+            if pid == 0:
+                began = time.monotonic()
+                consumer.stop()
+                os._exit(0 if time.monotonic() - began < 1 else 1)
+            print(os.waitpid(pid, 0)[1])
+            client.close()
+        """
+    )
+    assert out == "0"

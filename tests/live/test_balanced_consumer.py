@@ -7,6 +7,7 @@ import gc
 import itertools
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from kazoo.client import KazooClient
 
 from gkafka import KafkaClient
 from gkafka.exceptions import (
+    ClientClosedError,
     ConfigurationError,
     ConsumerStoppedException,
     KafkaException,
@@ -31,6 +33,7 @@ from gkafka.records import IMPLEMENTATION
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 from tests.live.sharing import add_partitions, fill, read, shares, until
+from tests.public.aids import Runner
 
 if TYPE_CHECKING:
     from gkafka.balancedconsumer import BalancedConsumer
@@ -316,6 +319,21 @@ def test_a_zookeeper_that_is_away_is_told_in_its_time(
     with pytest.raises(ZooKeeperError, match="no ZooKeeper answered within zookeeper_connection_timeout_ms=500"):
         join(new_topic(1), new_name("group"), zookeeper_connect="127.0.0.1:1", zookeeper_connection_timeout_ms=500)
     assert time.monotonic() - begun < 5
+
+
+def test_the_close_of_a_client_ends_the_wait_for_a_zookeeper_that_is_silent(
+    connect: Callable[..., KafkaClient], handler: str, new_topic: Callable[..., str]
+) -> None:
+    client, run = connect(), Runner(handler)
+    topic = client.topics[new_topic(1)]
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts, and nobody answers
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        waiting = run.aside(lambda: topic.get_balanced_consumer("g", zookeeper_connect=address, zookeeper_connection_timeout_ms=6000))
+        run.sleep(0.3)
+        assert waiting.running, waiting.error or waiting.value
+        client.close(1)
+        run.until(lambda: not waiting.running, 0.5)
+    assert isinstance(waiting.error, ClientClosedError), waiting.error
 
 
 def test_garbage_among_the_znodes_is_left_alone(

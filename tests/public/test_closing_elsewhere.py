@@ -1,16 +1,19 @@
-"""close() from another thread than that of the client's hub, which stands still: it ends by its timeout."""
+"""close() from another thread than that of the client's hub: where that stands still it ends by its timeout, where it has ended it says so at once."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
+import gevent
 import pytest
 
 from gkafka import KafkaClient
+from gkafka.exceptions import HandlerThreadError
 from gkafka.nativeproducer import NativeProducer
 from gkafka.testing import MockCluster
-from tests.public.aids import LIMIT_S, Clock
+from tests.public.aids import LIMIT_S, Clock, error_of
 
 GRACE_S = 0.5
 
@@ -42,3 +45,46 @@ def test_a_hub_that_stands_still_keeps_no_close_from_its_end(
     finally:
         go_on.set()
         thread.join(LIMIT_S)
+
+
+def at_work(consumer: Any) -> Any:
+    consumer.consume_batch(1, 50)
+    return consumer
+
+
+THINGS: dict[str, Callable[[KafkaClient], Any]] = {
+    "client": lambda client: client,
+    "producer": lambda client: client.get_producer(),
+    "consumer": lambda client: client.get_consumer("t"),
+    "consumer that has consumed": lambda client: at_work(client.get_consumer("t")),
+    "member": lambda client: client.get_consumer("t", "g"),
+    "member that has consumed": lambda client: at_work(client.get_consumer("t", "g")),
+    "simple": lambda client: client.topics["t"].get_simple_consumer("g", auto_commit_enable=True),
+    "balanced": lambda client: client.topics["t"].get_balanced_consumer("g", managed=True),
+}
+
+
+@pytest.mark.parametrize("destroyed", [False, True])
+@pytest.mark.parametrize("name", THINGS)
+def test_where_the_hub_has_ended_each_end_says_so_at_once(cluster: MockCluster, name: str, destroyed: bool) -> None:
+    made: list[Any] = []
+
+    def begin() -> None:
+        client = KafkaClient(cluster.bootstrap, handler="gevent")
+        client.get_producer().produce("t", b"x").result(LIMIT_S)
+        made.extend((client, THINGS[name](client)))
+        if destroyed:
+            gevent.get_hub().destroy()
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join(LIMIT_S)
+    client, thing = made
+    for end in (getattr(thing, name, None) for name in ("stop", "close")) if thing is not client else ():
+        for _ in range(0 if end is None else 2):
+            with Clock() as clock:
+                assert isinstance(error_of(end), HandlerThreadError)
+            assert clock.seconds < GRACE_S
+    with Clock() as clock:
+        assert isinstance(error_of(client.close), HandlerThreadError)
+    assert clock.seconds < GRACE_S

@@ -150,16 +150,16 @@ def test_commit_offsets_of_two_workers_of_which_the_later_one_is_interrupted(
 ) -> None:
     """While both wait to try again. The first returned as if all was well, and nothing was committed."""
     pauses: list[float] = []
-    sleep = client.handler.sleep
+    pause = client.cluster.pause
 
     def second_is_interrupted(seconds: float) -> None:
         if seconds == 0.45:
             pauses.append(seconds)
             if len(pauses) == 2:
                 raise Interrupted
-        sleep(seconds)
+        pause(seconds)
 
-    monkeypatch.setattr(client.handler, "sleep", second_is_interrupted)
+    monkeypatch.setattr(client.cluster, "pause", second_is_interrupted)
     fill(client, [b"%d" % i for i in range(20)])
     with client.topics["t"].get_simple_consumer("g", offsets_channel_backoff_ms=450, consumer_timeout_ms=2000) as consumer:
         assert len(consumer.consume_batch(10)) == 10

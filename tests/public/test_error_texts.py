@@ -101,7 +101,7 @@ def no_second_try(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def patch() -> None:
         monkeypatch.setattr("gkafka.cluster.Backoff", lambda *_: Backoff(3600, 3600))
-        monkeypatch.setattr("gkafka.cluster.Cluster._pause", lambda *_: None)  # nor is the rest of the time waited out
+        monkeypatch.setattr("gkafka.cluster.Cluster.pause", lambda *_: None)  # nor is the rest of the time waited out
 
     return patch
 

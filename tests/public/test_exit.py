@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,6 +146,77 @@ def test_a_program_that_ends_by_an_error_still_sends(cluster: MockCluster, handl
     assert len(stored_values(cluster)) == 1000
 
 
+EXITS_AGAIN = {
+    "gevent": "import gevent\ngevent.spawn_later(0.1, sys.exit, 7)\n",  # as a worker of gunicorn's does for SIGINT
+    "threading": "signal.signal(signal.SIGALRM, lambda *_: sys.exit(7))\nsignal.setitimer(signal.ITIMER_REAL, 0.2)\n",
+}
+
+
+@HANDLERS
+def test_another_exit_in_the_middle_of_it_does_not_end_it(cluster: MockCluster, handler: str, patched: bool) -> None:
+    """It was taken for a second Ctrl-C: records were lost that a healthy broker was about to take."""
+    cluster.on("Produce", Delay(0.5), times=1)
+    program = PRODUCE.replace("**OPTIONS", "") + "import signal, sys\n" + EXITS_AGAIN[handler]
+    said, _ = run_to_its_end(cluster, program, handler, patched)
+    assert stored_values(cluster) == [b"%d" % i for i in range(1000)]
+    assert said == ""
+
+
+GOES_ON = """
+import atexit
+import os
+from gkafka import lifetime
+from gkafka.exceptions import ProducerStoppedException
+
+def note(told):
+    os.write(accepted, told + b"\\n")
+
+def work(number):
+    sent = 0
+    while True:
+        value = b"%d.%d" % (number, sent)
+        try:
+            producer.produce("t", value)
+        except ProducerStoppedException as exc:
+            note(b"refused: " + str(exc).encode())
+            return
+        note(value)
+        sent += 1
+        client.handler.sleep(0.002)
+
+def last():
+    producer.produce("t", b"last").result(5)
+    note(b"last")
+
+accepted = os.open(FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+producer = client.get_producer(linger_ms=60_000)
+producer.produce("t", b"first").result(5)
+note(b"first")
+atexit.unregister(lifetime._flush_at_exit)
+atexit.register(last)  # as if it had been there before gkafka was imported: it comes behind the last flush
+atexit.register(lifetime._flush_at_exit)
+for number in range(5):
+    client.handler.spawn(work, number)
+client.handler.sleep(0.1)
+"""
+
+
+@HANDLERS
+def test_what_goes_on_meanwhile_is_sent_or_refused(cluster: MockCluster, tmp_path: Path, handler: str, patched: bool) -> None:
+    """Who went on for ever had records accepted that nobody sent. A hook of the program that comes behind may send, and waits for it."""
+    cluster.on("Produce", Delay(0.1), times=None)
+    file = tmp_path / "accepted"
+    said, took = run_to_its_end(cluster, GOES_ON.replace("FILE", repr(str(file))), handler, patched)
+    told = file.read_bytes().splitlines()
+    refused = [line for line in told if line.startswith(b"refused: ")]
+    assert sorted(stored_values(cluster)) == sorted(line for line in told if line not in refused)
+    assert len(refused) == 5
+    assert b"the interpreter ends" in refused[0]
+    assert told[-1] == b"last"
+    assert said == ""
+    assert took < 4
+
+
 def test_a_closed_producer_says_nothing(cluster: MockCluster) -> None:
     program = PRODUCE.replace("**OPTIONS", "") + "import atexit\natexit.register(client.close)\n"
     said, _ = run_to_its_end(cluster, program, "threading", False)
@@ -175,6 +247,129 @@ def test_a_hub_in_a_thread_of_its_own_goes_on_until_all_is_sent(cluster: MockClu
     assert said == ""
     assert took < 5
     assert len(stored_values(cluster)) == 100
+
+
+# -- hubs that cannot send -----------------------------------------------------------------------------------------------------
+IN_A_THREAD = """
+    import gevent, threading
+    keep, ready = [], threading.Event()
+
+    def work():
+        client = KafkaClient(BOOTSTRAP, handler="gevent")
+        producer = client.get_producer(linger_ms=60_000, exit_timeout_ms=TIMEOUT)
+        for _ in range(100):
+            producer.produce("t", b"v")
+        keep.append(producer)
+        ready.set()
+        THEN
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    ready.wait()
+"""
+THE_END = """
+    from gkafka import lifetime
+    begun = time.monotonic()
+    lifetime._flush_at_exit()
+    print(time.monotonic() - begun, file=sys.stderr)
+"""
+GRACE_S = 0.5
+
+
+def last_flush(cluster: MockCluster, then: str, timeout_ms: int, *, before: str = "pass", whole: str = IN_A_THREAD) -> tuple[str, float]:
+    """What is said at the end, and how long that takes, of a program whose hub does this after its records were produced."""
+    source = "    import sys\n" + whole.replace("THEN", then).replace("TIMEOUT", str(timeout_ms)).replace(
+        "BOOTSTRAP", repr(cluster.bootstrap)
+    )
+    said, _ = run_to_its_end(cluster, source + "    " + before + THE_END, "gevent", False)
+    *lines, seconds = said.splitlines()
+    return "\n".join(lines), float(seconds)
+
+
+@pytest.mark.parametrize(
+    ("then", "before"),
+    [
+        ("pass", "thread.join()"),
+        ("gevent.sleep(0.2); gevent.get_hub().destroy(); time.sleep(60)", "time.sleep(0.5)"),
+        ("gevent.sleep(0.5)", "pass"),
+    ],
+    ids=["its thread has ended", "it was destroyed", "its thread ends while we wait"],
+)
+def test_nobody_waits_for_a_hub_that_has_ended(cluster: MockCluster, then: str, before: str) -> None:
+    cluster.on("Produce", Delay(60), times=None)
+    said, took = last_flush(cluster, then, 10_000, before=before)
+    assert "with 100 undelivered record(s)" in said
+    assert said.endswith("t: 100 (nobody can send them, the hub of their client was destroyed, or its thread has ended)"), said
+    assert took < 1 + GRACE_S
+
+
+DESTROYED = """
+    import gevent
+    producer = client.get_producer(linger_ms=60_000, exit_timeout_ms=TIMEOUT)
+    for _ in range(100):
+        producer.produce("t", b"v")
+    gevent.get_hub().destroy()
+"""
+
+
+def test_nobody_waits_for_the_main_threads_hub_either_when_that_was_destroyed(cluster: MockCluster) -> None:
+    said, took = last_flush(cluster, "", 10_000, whole=DESTROYED)
+    assert said.endswith("t: 100 (nobody can send them, the hub of their client was destroyed, or its thread has ended)"), said
+    assert took < GRACE_S
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 700])
+@pytest.mark.parametrize("then", ["time.sleep(60)", "gevent.sleep(3600)"], ids=["blocked", "turning"])
+def test_a_hub_of_another_thread_costs_no_more_than_exit_timeout_ms(cluster: MockCluster, then: str, timeout_ms: int) -> None:
+    cluster.on("Produce", Delay(60), times=None)
+    said, took = last_flush(cluster, then, timeout_ms)
+    assert re.search(rf"with 100 undelivered record\(s\) .*exit_timeout_ms={timeout_ms}\): t: 100", said), said
+    assert said.endswith(" (the hub of their client does not turn, its thread is blocked)") == (then == "time.sleep(60)"), said
+    assert took < timeout_ms / 1000 + GRACE_S
+
+
+def test_many_hubs_that_are_blocked_cost_it_once(cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(60), times=None)
+    more = "[threading.Thread(target=work, daemon=True).start() for _ in range(4)]; time.sleep(0.5)"
+    said, took = last_flush(cluster, "time.sleep(60)", 300, before=more)
+    assert said.count("its thread is blocked") == 5
+    assert took < 0.3 + GRACE_S
+
+
+INTERRUPTED = """
+    import signal
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    from gkafka import lifetime
+    try:
+        lifetime._flush_at_exit()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+    before = turns[-1]
+    time.sleep(0.3)
+    print(turns[-1] - before, file=sys.stderr)
+"""
+
+
+def test_ctrl_c_ends_the_wait_and_hubs_stand_still_all_the_same(cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(60), times=None)
+    then = "turns.append(0)\n        while True: gevent.sleep(0.001); turns[0] += 1"
+    source = "    import sys\n    turns = []\n" + IN_A_THREAD.replace("THEN", then).replace("TIMEOUT", "20_000")
+    said, took = run_to_its_end(cluster, source.replace("BOOTSTRAP", repr(cluster.bootstrap)) + INTERRUPTED, "gevent", False)
+    assert re.fullmatch(r".*with 100 undelivered record\(s\) .*\ninterrupted\n0\n", said), said
+    assert took < 5
+
+
+def test_ctrl_c_ends_the_wait_for_a_hub_that_is_blocked(cluster: MockCluster) -> None:
+    cluster.on("Produce", Delay(60), times=None)
+    source = "    import sys\n    turns = [0]\n" + IN_A_THREAD.replace("THEN", "time.sleep(60)").replace("TIMEOUT", "20_000")
+    timed = INTERRUPTED.replace("print(turns[-1] - before", "print(time.monotonic() - began").replace(
+        "    from gkafka import", "    began = time.monotonic()\n    from gkafka import"
+    )
+    said, _ = run_to_its_end(cluster, source.replace("BOOTSTRAP", repr(cluster.bootstrap)) + timed, "gevent", False)
+    *_, word, seconds = said.split()
+    assert word == "interrupted"
+    assert float(seconds) < 0.3 + 0.3 + GRACE_S + 0.3  # until the signal, the wait behind it, and what the program sleeps
 
 
 # -- processes that end without the interpreter's own end ------------------------------------------------------------------------

@@ -20,6 +20,10 @@ CALLS = """
     assert consumer.consume().value == b"0"
     reader = client.get_consumer("t", "r", auto_commit=False)
     assert reader.consume(10_000).value == b"0"
+    lone = client.get_consumer("t")
+    assert lone.consume(10_000).value == b"0"
+    texts = client.get_consumer("t", value_deserializer=lambda value: value.decode())
+    assert texts.consume(10_000).value == "0"
     pending = producer.produce("t", b"300")
 
     def child():
@@ -36,6 +40,12 @@ CALLS = """
             "commit": lambda: consumer.commit_offsets(),
             "held": lambda: consumer.held_offsets,
             "explain": lambda: consumer.explain(),
+            "what lies ready": lambda: reader.next_ready(),
+            "what lies ready without a group": lambda: lone.next_ready(),
+            "what lies ready and is bytes": lambda: texts.next_ready(),
+            "iterate": lambda: next(iter(reader)),
+            "iterate without a group": lambda: next(iter(lone)),
+            "iterate over documented": lambda: next(iter(consumer)),
             "read": lambda: reader.consume(5000),
             "read a batch": lambda: reader.consume_batch(1, 5000),
             "position": lambda: reader.position(("t", 0)),
@@ -134,6 +144,49 @@ ENDS = """
     client.close()
     cluster.close()
     print("parent fine")
+"""
+
+RAW = """
+    import ctypes
+    from gkafka.kafka import KafkaConsumer
+    cluster = MockCluster(topics={"t": 1})
+    options = {"auto_offset_reset": "earliest"}
+    client, other = (KafkaClient(cluster.bootstrap, handler=HANDLER) for _ in range(2))
+    with client.get_producer() as producer:
+        producer.produce("t", b"1")
+    simple = client.topics["t"].get_simple_consumer("s", auto_commit_enable=True, consumer_timeout_ms=5000)
+    member, inside = client.get_consumer("t", "m", **options), other.get_consumer("t", "c", **options)
+    assigned = client.get_consumer(None, "a", **options)
+    assigned.assign([("t", 0)])
+    theirs = KafkaConsumer("t", bootstrap_servers=cluster.bootstrap, handler=HANDLER, group_id="k", **options)
+    assert theirs.poll(10_000) and simple.consume() and all(one.consume(10_000) for one in (member, inside, assigned))
+    time.sleep(0.3)  # each worker waits for what to do
+    ends = {
+        "SimpleConsumer.stop": simple.stop, "Consumer.stop": member.stop, "assigned": assigned.stop, "Client.close": other.close,
+        "KafkaConsumer.close": theirs.close,
+    }
+    r, w = os.pipe()
+    pid = ctypes.PyDLL(None).fork()
+    if pid == 0:
+        for name, end in ends.items():
+            begun = time.monotonic()
+            try:
+                told = f"returned {end()}"
+            except BaseException as exc:
+                told = repr(exc)
+            os.write(w, f"{name}: {told}{'' if time.monotonic() - begun < 0.5 else ', late'}\\n".encode())
+        os._exit(0)
+    os.close(w)
+    with os.fdopen(r) as lines:
+        print(lines.read(), end="")
+    os.waitpid(pid, 0)
+    for one in (simple, member, inside, assigned):
+        one.stop()
+    theirs.close()
+    print(*(cluster.group(group).members for group in "mck"))
+    client.close()
+    other.close()
+    cluster.close()
 """
 
 
@@ -322,6 +375,13 @@ def test_a_child_that_ends_what_is_its_parents_ends_it_for_itself_only(handler: 
 @pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
 def test_a_child_is_told_by_each_call_of_each_consumer_and_stops_nothing_of_the_parents(handler: str, patched: bool) -> None:
     assert script(CONSUMERS + END, handler, patched) == ["all told", "t"]
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_child_that_was_forked_in_c_waits_for_no_worker_of_its_parents(handler: str) -> None:
+    """As uWSGI forks: Python is not told, and takes the parent's threads for alive."""
+    names = ("SimpleConsumer.stop", "Consumer.stop", "assigned", "Client.close", "KafkaConsumer.close")
+    assert script(RAW, handler) == [*(f"{name}: returned None" for name in names), "{} {} {}"]
 
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])

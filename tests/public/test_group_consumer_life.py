@@ -338,30 +338,83 @@ def test_closing_the_client_stops_its_members(cluster: MockCluster, connect: Con
     assert member.closed
 
 
-@pytest.mark.parametrize("when", ["assigned", "revoked"])
-def test_a_listener_that_closes_the_client_does_not_wait_for_itself(cluster: MockCluster, connect: Connect, run: Runner, when: str) -> None:
-    client = connect(cluster)
+def closing_inside(
+    client: KafkaClient, run: Runner, when: str, timeout: float | None = None, **options: Any
+) -> tuple[Consumer, list[float]]:
+    """A member whose listener closes the client, and how long that took, when it has."""
     took: list[float] = []
 
     def closes(consumer: Any, partitions: Any) -> None:
         began = client.handler.monotonic()
-        client.close()
+        client.close(timeout)
         took.append(client.handler.monotonic() - began)
+        run.sleep(0.2)  # what its close() began has ended before this returns
 
-    member = client.get_consumer("t", "g", assignors=["range"], **{f"on_{when}": closes}, **QUICK)
+    return client.get_consumer("t", "g", **{f"on_{when}": closes}, **options), took
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("when", ["assigned", "revoked"])
+def test_a_listener_that_closes_the_client_waits_for_no_worker_and_leaves_the_group(
+    make_cluster: Callable[..., MockCluster], connect: Connect, run: Runner, when: str, protocol: str
+) -> None:
+    """Its worker would say good-bye when the listener has returned: the connections are closed by then, and the next member waited for a session."""
+    cluster = make_cluster(1, {"t": 4}, consumer_heartbeat_interval_ms=100)
+    client = connect(cluster)
+    options = {**QUICK, "assignors": ["range"]} if protocol == "classic" else {"group_protocol": protocol, "fetch_wait_max_ms": 50}
+    member, took = closing_inside(client, run, when, **options)
 
     def polled() -> bool:
         with contextlib.suppress(ConsumerStoppedException):
             member.consume(20)
         return bool(took)
 
+    other = None
     if when == "revoked":
         run.until(lambda: member.consume(20) is None and bool(member.assignment()))
-        cluster.rebalance("g")
-    run.until(polled)
-    assert took[0] < 2, "it waited for the member's worker, which waits for the listener"
+        other = connect(cluster).get_consumer("t", "g", **options)  # it gets half of them
+    run.until(lambda: polled() if other is None else (polled(), other.consume(20))[0])
+    assert took[0] < 0.9, "it waited for the member's worker, which waits for the listener"
+    assert is_alone(cluster, 0 if other is None else 1)
     assert member.closed
+    heir = other or connect(cluster).get_consumer("t", "g", **options)
+    began = time.monotonic()
+    settle(run, lambda: len(heir.assignment()) == 4, heir)
+    assert time.monotonic() - began < 2
     run.until(lambda: not any(w.is_alive() for w in client.handler.workers()))
+    heir.stop()
+
+
+@pytest.mark.parametrize(("timeout", "longest"), [(None, 2), (0.3, 0.9), (0, 0.9)])
+def test_a_listener_that_closes_the_client_waits_shortly_for_a_silent_coordinator(
+    cluster: MockCluster, connect: Connect, run: Runner, timeout: float | None, longest: float
+) -> None:
+    client = connect(cluster)
+    cluster.on("LeaveGroup", Drop(), times=None)
+    member, took = closing_inside(client, run, "assigned", timeout, **QUICK)
+    with contextlib.suppress(ConsumerStoppedException):
+        run.until(lambda: member.consume(20) is None and bool(took))
+    run.until(lambda: bool(took))
+    assert took[0] < longest
+    run.until(lambda: len(cluster.requests("LeaveGroup")) == 1)
+    run.until(lambda: not any(w.is_alive() for w in client.handler.workers()))
+
+
+def test_a_callback_of_a_managed_consumer_that_closes_the_client_leaves_the_group(
+    cluster: MockCluster, connect: Connect, run: Runner
+) -> None:
+    client = connect(cluster)
+    closed: list[int] = []
+
+    def on_rebalance(consumer: Any, before: Any, after: Any) -> None:
+        client.close()
+        closed.append(len(cluster.requests("LeaveGroup")))
+
+    made: Any = client.topics["t"].get_balanced_consumer("g", managed=True, post_rebalance_callback=on_rebalance, auto_start=False)
+    run.aside(made.start)
+    run.until(lambda: closed)
+    assert closed == [1]
+    assert is_alone(cluster)
 
 
 def test_a_member_that_is_dropped_leaves_and_its_workers_end(cluster: MockCluster, connect: Connect, run: Runner) -> None:

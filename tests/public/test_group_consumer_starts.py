@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +70,65 @@ def test_a_listener_that_seeks_where_nothing_is_committed_is_enough(
     got: list[tuple[int, int]] = []
     run.until(lambda: got.extend(places(member.consume_batch(1, 10))) or len(got) == 4)
     assert sorted(got) == [(p, 9) for p in range(4)]
+
+
+def test_a_listener_may_take_its_time_before_it_seeks(cluster: MockCluster, connect: Connect, join: Join, run: Runner) -> None:
+    """Who consumed meanwhile was told that there is no offset to start from."""
+    filled(connect, cluster)
+
+    def on_assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        run.sleep(0.3)
+        for tp in partitions:
+            consumer.seek(tp, 9)
+
+    member = join(auto_offset_reset="none", on_assigned=on_assigned)
+    got: list[tuple[int, int]] = []
+    run.until(lambda: got.extend(places(member.consume_batch(1, 10))) or len(got) == 4)
+    assert sorted(got) == [(p, 9) for p in range(4)]
+
+
+def test_who_waits_is_told_when_the_listener_has_returned_without_a_seek(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner
+) -> None:
+    """Up to four seconds later, it was."""
+    returned: list[float] = []
+
+    def on_assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        run.sleep(0.5)
+        returned.append(time.monotonic())
+
+    filled(connect, cluster)
+    member = join(auto_offset_reset="none", on_assigned=on_assigned)
+    with pytest.raises(ConfigurationError, match="auto_offset_reset='none'"):
+        member.consume_batch(1, 20_000)
+    assert time.monotonic() - returned[0] < 1
+
+
+@pytest.mark.parametrize("reset", ["none", "earliest"])
+def test_what_a_listener_pauses_and_resumes_waits_for_its_end_all_the_same(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, reset: str
+) -> None:
+    """Records from where nobody wanted to start, or that there is no offset, came while it looked up where to."""
+
+    def on_assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.pause(partitions)
+        run.sleep(0.2)
+        consumer.resume(partitions[1:])
+        run.sleep(0.2)
+        assert consumer.paused() == {partitions[0]}
+        for tp in partitions:
+            consumer.seek(tp, 9)
+
+    filled(connect, cluster)
+    member = join(auto_offset_reset=reset, on_assigned=on_assigned)
+    got: list[tuple[int, int]] = []
+    run.until(lambda: got.extend(places(member.consume_batch(1, 10))) or len(got) == 3)
+    assert sorted(got) == [(p, 9) for p in range(1, 4)]
+    assert member.paused() == {FOUR[0]}
+    assert member.consume_batch(1, 100) == []
+    member.resume([FOUR[0]])
+    run.until(lambda: got.extend(places(member.consume_batch(1, 10))) or len(got) == 4)
+    assert got[-1] == (0, 9)
 
 
 @pytest.mark.parametrize("trouble", [Error(UNSTABLE), Drop(before=True), Error(NOT_ALLOWED), Error(LOADING), Close(before=True)])

@@ -373,7 +373,7 @@ def test_an_abort_that_is_cut_short_goes_on_before_anything_begins(connect: Any,
 def test_the_next_transaction_waits_for_a_commit_that_was_cut_short(connect: Any, cluster: MockCluster, how: str, settled: bool) -> None:
     producer = transactional(connect, cluster)
     producer.init_transactions(LIMIT_S)
-    cluster.on("EndTxn", Delay(0.5))
+    cluster.on("EndTxn", Delay(1))
 
     ended: list[BaseException] = []
 
@@ -386,13 +386,12 @@ def test_the_next_transaction_waits_for_a_commit_that_was_cut_short(connect: Any
 
     cut = {"timeout": gevent.Timeout(), "kill": gevent.GreenletExit(), "ctrl-c": KeyboardInterrupt()}[how]
     victim = gevent.spawn(work)
-    victim.join(0.2)
+    Runner("gevent").until(lambda: producer.stats()["transaction"] == "committing")
     victim.kill(cut)
     assert ended == [cut]
     assert producer.stats()["transaction"] == "committing"
     if settled:
-        gevent.sleep(0.6)
-        assert producer.stats()["transaction"] == "ready"
+        Runner("gevent").until(lambda: producer.stats()["transaction"] == "ready")
     else:
         with pytest.raises(KafkaTimeoutError, match=r"begin_transaction\(\).*committing"):
             producer.begin_transaction(0.05)

@@ -16,6 +16,7 @@ from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
 from gkafka.testing import Delay, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, fill, read
+from tests.public.conftest import Connect
 from tests.public.test_consuming import numbers
 
 FDS = "/proc/self/fd"
@@ -111,6 +112,58 @@ def test_what_is_dropped_without_stop_ends_its_workers(client: KafkaClient, clus
     fill(client, numbers(1))
 
 
+def consumed(consumer: Any) -> Any:
+    read(consumer, 3)
+    return consumer
+
+
+def assigned(client: KafkaClient) -> Any:
+    consumer = client.get_consumer(group="g")
+    consumer.assign([("t", 0)])
+    return consumed(consumer)
+
+
+CONSUMERS: dict[str, Callable[[KafkaClient], Any]] = {
+    "alone": lambda client: consumed(client.get_consumer("t", num_consumer_fetchers=2)),
+    "assigned": assigned,
+    "member": lambda client: consumed(client.get_consumer("t", "g")),
+    "member of KIP-848": lambda client: consumed(client.get_consumer("t", "g", group_protocol="consumer")),
+    "simple": a_consumer,
+    "balanced": lambda client: consumed(client.topics["t"].get_balanced_consumer("g", managed=True)),
+}
+AT_ONCE_S = 1.5
+OF_THE_CLIENT = ("control", "offsets", "produce")
+
+
+def drop_one(cluster: MockCluster, run: Runner, make: Callable[[KafkaClient], Any], kept: list[KafkaClient] | None) -> Any:
+    """The handler of a client that was dropped with its consumer, or of one that is kept."""
+    client = KafkaClient(cluster.bootstrap, handler=run.name)
+    make(client)
+    if kept is not None:
+        kept.append(client)
+    return client.handler
+
+
+@pytest.mark.parametrize("name", CONSUMERS)
+@pytest.mark.parametrize("keeps", [True, False], ids=["of a client that is kept", "with its client"])
+def test_a_consumer_that_is_dropped_is_gone_within_a_second(cluster: MockCluster, run: Runner, name: str, keeps: bool) -> None:
+    with KafkaClient(cluster.bootstrap, handler=run.name) as another:
+        fill(another, numbers(3))
+    kept: list[KafkaClient] | None = [] if keeps else None
+    handler = drop_one(cluster, run, CONSUMERS[name], kept)
+    gc.collect()  # once: what is found then ends all that is left, and what that held
+    gc.disable()
+    try:
+        run.until(lambda: all(keeps and any(role in w.name for role in OF_THE_CLIENT) for w in handler.workers()), AT_ONCE_S)
+        run.until(lambda: cluster.connections() <= (2 if keeps else 0), AT_ONCE_S)
+    finally:
+        gc.enable()
+        for client in kept or ():
+            client.close()
+    if name in ("member", "balanced"):
+        assert cluster.count("LeaveGroup") == 1
+
+
 def test_messages_outlive_everything_they_came_from(run: Runner, cluster: MockCluster) -> None:
     client = KafkaClient(cluster.bootstrap, handler=run.name)
     fill(client, [b"%03d" % i * 50 for i in range(100)])
@@ -133,6 +186,30 @@ def test_deliveries_outlive_their_producer(run: Runner, cluster: MockCluster) ->
     del client, producer
     gc.collect()
     assert delivery.result(0).offset == 0
+
+
+@pytest.mark.parametrize("asks", ["where it begins", "for records"])
+def test_a_consumer_that_is_dropped_while_its_leader_is_away_ends_its_worker(
+    connect: Connect, cluster: MockCluster, run: Runner, asks: str
+) -> None:
+    """The error of a connection that is not tried again yet had the worker's frames, and was remembered: the consumer was in them, and fetched on, even
+    after the client's close().
+    """
+    client = connect(cluster, reconnect_backoff_ms=30_000, reconnect_backoff_max_ms=30_000)
+    fill(client, numbers(3))
+    if asks == "where it begins":
+        cluster.stop_broker(1)
+    kept = [client.get_consumer("t", fetch_error_backoff_ms=10)]
+    if asks == "for records":
+        read(kept[0], 3)
+        cluster.stop_broker(1)
+    run.until(lambda: "not tried again" in str(kept[0].explain()))
+    gc.disable()  # a program may collect no garbage for minutes
+    try:
+        kept.clear()
+        run.until(lambda: not any("fetcher" in w.name and w.is_alive() for w in client.handler.workers()))
+    finally:
+        gc.enable()
 
 
 def test_callers_errors_keep_nothing_alive(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:

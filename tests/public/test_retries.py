@@ -12,6 +12,7 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.exceptions import ClusterAuthorizationFailed, DeliveryError, KafkaException
+from gkafka.producerdriver import ProducerDriver
 from gkafka.testing import Close, Delay, Drop, Error, MockCluster
 from tests.effort import seeds
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, stored, stored_values
@@ -69,6 +70,18 @@ def test_a_broker_that_stood_still_when_it_was_asked_loses_neither_idempotence_n
     assert client.admin().create_topics(["new"])
     consumer = client.get_consumer(topics="t")
     assert consumer.consume(timeout_ms=5000).headers == [("a", b"b")]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_broker_that_says_what_it_speaks_as_records_are_made_ready_loses_none(
+    client: KafkaClient, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, idempotent: bool
+) -> None:
+    """Between the choice of a version by a guess and the question whether it was one: records failed for good, those with headers and those with a producer id."""
+    guesses, choose = [1], ProducerDriver._produce_version
+    monkeypatch.setattr(ProducerDriver, "_produce_version", lambda *about: guesses.pop() if guesses else choose(*about))
+    producer = client.get_producer(enable_idempotence=idempotent, **QUICK)
+    assert producer.produce("t", b"x", headers=None if idempotent else [("a", b"b")]).result(LIMIT_S).offset == 0
+    assert not guesses
 
 
 def test_a_broker_that_says_what_it_speaks_is_not_doubted(

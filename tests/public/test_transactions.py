@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from gkafka.exceptions import (
     TransactionFatalError,
     TransactionStateError,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from gkafka.nativeproducer import NativeProducer
 from gkafka.testing import Close, Delay, Drop, Edit, Error, MockCluster
@@ -370,10 +372,73 @@ def test_options_that_contradict_each_other_are_refused(make_cluster: Make, conn
         new_producer(client, **options)
 
 
-def test_brokers_without_transactions_are_told(make_cluster: Make, connect: Connect) -> None:
-    producer = new_producer(connect(make_cluster(versions="0.10.2")))
-    with pytest.raises(TransactionFatalError, match=r"InitProducerId|FindCoordinator|key_type"):
-        producer.begin_transaction()
+NEEDED = r"a transaction takes FindCoordinator v1, which Kafka has since 0.11.0; 127.0.0.1:\d+"
+
+
+@pytest.mark.parametrize(("release", "options"), [("0.10.0", {}), ("0.10.2", {}), ("0.9.0", {"broker_version": "0.9.0.1"})])
+def test_brokers_without_transactions_are_told_at_once(make_cluster: Make, connect: Connect, release: str, options: dict[str, Any]) -> None:
+    client = connect(make_cluster(versions=release), **options)
+    with Clock() as clock, pytest.raises(TransactionFatalError, match=NEEDED) as raised:
+        new_producer(client).begin_transaction()
+    assert clock.seconds < 5
+    assert isinstance(raised.value.__cause__, UnsupportedVersion)
+
+
+@pytest.mark.parametrize("release", ["0.8.2", "0.9.0"])
+def test_brokers_that_do_not_say_that_they_have_none_are_asked_until_the_deadline(
+    make_cluster: Make, connect: Connect, release: str
+) -> None:
+    client = connect(make_cluster(versions=release), connect_timeout_ms=1000)
+    client.connect(LIMIT_S)
+    with pytest.raises(UnsupportedVersion, match=rf"{NEEDED} \(it does not answer ApiVersions and is taken for Kafka {release}\)"):
+        new_producer(client).init_transactions(4)
+
+
+def test_brokers_that_answer_all_but_apiversions_for_a_while_are_asked_again(make_cluster: Make, connect: Connect) -> None:
+    """The producer was of no use any more: FindCoordinatorRequest.key_type does not exist at version 0."""
+    cluster = make_cluster(1, {"t": 2})
+    cluster.on("ApiVersions", Close(before=True), times=8)
+    producer = new_producer(connect(cluster, reconnect_backoff_ms=5))
+    with producer.transaction():
+        put(producer, b"a")
+    assert committed(cluster) == [b"a"]
+
+
+def test_a_producer_whose_brokers_are_taken_for_old_ones_is_of_use_when_they_answer_again(make_cluster: Make, connect: Connect) -> None:
+    cluster = make_cluster(1, {"t": 2})
+    cluster.on("ApiVersions", Close(before=True), times=None)
+    producer = new_producer(connect(cluster, reconnect_backoff_ms=5))
+    with pytest.raises(UnsupportedVersion, match=r"is taken for Kafka 0\.9\.0"):
+        producer.begin_transaction(1)
+    cluster.clear_script()
+    with producer.transaction():
+        put(producer, b"a")
+    assert committed(cluster) == [b"a"]
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_a_leader_that_answers_all_but_apiversions_for_a_while_gets_numbered_records(
+    make_cluster: Make, connect: Connect, run: Runner, transactional: bool
+) -> None:
+    """It was taken for a 0.9.0: a transaction broke, other records went out without their numbers, or failed when they were to be sent again."""
+    cluster = make_cluster(2, {"t": 2})
+    client = connect(cluster, reconnect_backoff_ms=5)
+    client.connect(LIMIT_S)
+    (silent,) = (broker for broker in client.cluster._brokers.values() if broker.told_versions is None)
+    cluster.on("ApiVersions", Close(before=True), times=8, broker=silent.id)
+    producer = client.get_producer(transactional_id="x" if transactional else None, linger_ms=0, retry_backoff_ms=5)
+    with producer.transaction() if transactional else contextlib.nullcontext():
+        for number in range(40):
+            for partition in (0, 1):
+                producer.produce("t", b"%d" % number, partition=partition)
+            if number == 20 and not transactional:
+                producer.flush(LIMIT_S)
+                cluster.close_connections()
+            run.sleep(0.005)
+    producer.flush(LIMIT_S)
+    for partition in (0, 1):
+        assert [record.value for record in cluster.log("t", partition, committed=True)] == [b"%d" % number for number in range(40)]
+    assert {request.version >= 3 for request in cluster.requests("Produce")} == {True}
 
 
 @pytest.mark.parametrize("release", ["0.11.0", "1.1", "2.4", "2.5", "2.8", "3.9", "4.0", "4.2"])
@@ -844,6 +909,22 @@ def test_an_answer_of_the_new_kind_names_the_next_epoch(make_cluster: Make, conn
     assert works(producer, cluster, b"b")
     assert producer.stats()["producer_id"] == 4711
     assert committed(cluster) == [b"a", b"b"]
+
+
+def test_what_a_close_gives_up_behind_a_commit_says_how_long_it_waited_in_all(
+    producer: NativeProducer, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most of the time goes with the commit, which waits for the same record: it said 0 s."""
+    producer.begin_transaction()
+    cluster.on("Produce", Drop(before=True), times=None)
+    delivery = put(producer, b"a")[0]
+    assert producer._transactions is not None
+    monkeypatch.setattr(producer._transactions.machine, "give_up", lambda error: None)  # else the worker may be first to fail the record
+    committing = run.aside(error_of, producer.commit_transaction, 2)
+    run.until(lambda: cluster.requests("Produce"))
+    error_of(producer.close, 0.4)
+    assert "close() waited 0.4 s for the record" in str(error_of(delivery.result, 1))
+    committing.result()
 
 
 def test_a_close_that_does_not_see_a_commits_end_says_so(connect: Connect, cluster: MockCluster) -> None:

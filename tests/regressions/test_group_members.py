@@ -33,8 +33,8 @@ def test_b21_what_was_stored_before_a_partition_went_is_not_committed_when_it_is
     rig.sync(0)
     rig.told()
     assert rig.owned() == partitions(0)
-    assert rig.group.commit_ticket(stored, rig.now) is None
-    assert rig.group.commit_ticket(dict(rig.group.delivered(rig.now)), rig.now) is not None
+    assert rig.ticket(stored) is None
+    assert rig.ticket(rig.group.delivered(rig.now)) is not None
 
 
 def test_b22_a_partition_that_was_with_another_member_meanwhile_is_a_new_one() -> None:
@@ -50,7 +50,7 @@ def test_b22_a_partition_that_was_with_another_member_meanwhile_is_a_new_one() -
         while rig.tells:
             rig.told()
     assert rig.owned() == partitions(0, 1)
-    ticket = rig.group.commit_ticket(stored, rig.now)
+    ticket = rig.ticket(stored)
     assert ticket is not None
     assert ticket.partitions == set(partitions(1)), "1 never went"
 
@@ -63,12 +63,12 @@ def test_b23_nothing_is_committed_of_what_is_gone(how: str) -> None:
     stored = dict(rig.group.delivered(rig.now))
     if how == "lost":
         rig.beat(22)
-        assert rig.group.commit_ticket(stored, rig.now) is None
+        assert rig.ticket(stored) is None
         return
     rig.beat(27)
     rig.join(2)
     rig.sync(1)
-    ticket = rig.group.commit_ticket(stored, rig.now)
+    ticket = rig.ticket(stored)
     assert ticket is not None
     assert ticket.partitions == set(partitions(0, 1)), "while the callback runs"
     rig.group.on_commit(ticket, None, rig.now)
@@ -76,7 +76,7 @@ def test_b23_nothing_is_committed_of_what_is_gone(how: str) -> None:
     rig.told()
     rig.join(3)
     rig.sync(1)
-    again = rig.group.commit_ticket(stored, rig.now)
+    again = rig.ticket(stored)
     assert again is not None
     assert again.partitions == set(partitions(1))
     request = rig.group.commit_request(again, dict.fromkeys(partitions(0, 1), (9, "")))

@@ -287,7 +287,7 @@ LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required userna
 @pytest.mark.parametrize("read", [parse, parse_stream, parse_sink])
 def test_a_login_line_in_the_wrong_place_is_not_shown(read: Any, more: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        read({"kafka.bootstrap.servers": "h:1", **more, **({} if read is parse_sink else {"subscribe": "t"}), "minPartitions": "none"})
+        read({"kafka.bootstrap.servers": "h:1", **more, **({} if read is parse_sink else {"subscribe": "t", "minPartitions": "none"})})
     assert "hunter2" not in told_by(refused.value).lower()
 
 

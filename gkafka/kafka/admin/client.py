@@ -81,8 +81,8 @@ class KafkaAdminClient(TopicCalls, PartitionCalls, ConfigCalls, GroupCalls, AclC
     def close(self) -> None:
         """End the connections. Idempotent; every other call raises ClientClosedError afterwards."""
         if not self._closed:
+            self._client.close()  # which goes on with what another one left
             self._closed = True
-            self._client.close()
 
     def __enter__(self) -> KafkaAdminClient:
         return self

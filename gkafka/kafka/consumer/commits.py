@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gkafka.common import TopicPartition
+from gkafka.exceptions import ForkedClientError
 from gkafka.kafka.arguments import check_partition
 from gkafka.kafka.errors import IllegalArgumentError, IllegalStateError, KafkaError, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.protocol.commit import OffsetCommitResponse
 from gkafka.kafka.structs import OffsetAndMetadata
 from gkafka.skins import Handler
+from gkafka.starter import held_weakly
 
 __all__ = ["Commits", "default_callback", "offsets_of"]
 
@@ -28,11 +32,11 @@ def default_callback(offsets: Any, response: Any) -> bool:
 
 
 class Commits:
-    """One worker commits, in the order in which it was asked. callback: told of every commit in the background that has none of its own."""
+    """One worker commits, in the order in which it was asked, and ends with this. callback: told of every commit in the background that has none of its own."""
 
     def __init__(self, handler: Handler, callback: Callback) -> None:
         self._handler, self._callback = handler, callback
-        self._queue: Any = None  # what wakes the worker; None ends it
+        self._wake = handler.Event()
         self._due: deque[Callable[[], None]] = deque()
         self._worker: Any = None
         self._ended = False
@@ -44,25 +48,32 @@ class Commits:
         if self._ended:
             raise IllegalStateError("commit_async() after close()")
         if self._worker is None:
-            self._queue = self._handler.Queue()
-            self._worker = self._handler.spawn_lasting(_work, self._queue, self._due, _name="gkafka-commits")
+            me = held_weakly(self, self._wake)
+            self._worker = self._handler.spawn_lasting(_work, me, self._due, self._wake, _name="gkafka-commits")
         future = Future(self._handler)
+        outcome: list[Any] = []
+        told = False
 
-        def do() -> None:
-            try:
-                commit()
-            except Exception as exc:
-                if self._handler.interrupted(exc):
-                    raise  # it is done again
-                self._tell(callback or self._callback, offsets, exc)
-                future.failure(exc)
+        def do() -> None:  # whoever is interrupted has it called again: it goes on where it was
+            nonlocal told
+            if not outcome:
+                try:
+                    commit()
+                    outcome.append(_response(offsets))
+                except Exception as exc:
+                    if self._handler.interrupted(exc):
+                        raise
+                    outcome.append(exc)
+            if not told:
+                self._tell(callback or self._callback, offsets, outcome[0])
+                told = True
+            if isinstance(outcome[0], Exception):
+                future.failure(outcome[0])
             else:
-                response = _response(offsets)
-                self._tell(callback or self._callback, offsets, response)
-                future.success(response)
+                future.success(outcome[0])
 
         self._due.append(do)
-        self._queue.put(do)
+        self._wake.set()
         return future
 
     def done(self, offsets: Mapping[TopicPartition, int], error: KafkaError | None) -> None:
@@ -71,27 +82,37 @@ class Commits:
         self._tell(self._callback, given, error if error is not None else _response(given))
 
     def finish(self, timeout_s: float) -> None:
-        """Take no more, and wait for those that were asked for."""
+        """Take no more, and wait for those that were asked for. In a forked child they are the parent's."""
         self._ended = True
         if self._worker is not None:
-            self._queue.put(None)
-            self._worker.join(timeout_s)
+            with contextlib.suppress(ForkedClientError):
+                self._handler.check_fork()
+                self._wake.set()
+                self._worker.join(timeout_s)
 
-    @staticmethod
-    def _tell(callback: Callback, offsets: Any, response: Any) -> None:
+    def _tell(self, callback: Callback, offsets: Any, response: Any) -> None:
         try:
             callback(offsets, response)
-        except Exception:
+        except BaseException as exc:
+            if self._handler.hands_on(exc):
+                return
+            if self._handler.interrupted(exc):
+                raise
             log.exception("a callback of a commit failed")
 
 
-def _work(queue: Any, due: deque[Callable[[], None]]) -> None:
+def _work(me: weakref.ref[Commits], due: deque[Callable[[], None]], wake: Any) -> None:
     while True:
+        wake.clear()  # before it looks: what comes from here on wakes it again
+        commits = me()
+        is_over = commits is None or commits._ended
+        del commits
         while due:  # each stays where it is until it is done: whoever is interrupted leaves it to the next
             due[0]()
             due.popleft()
-        if queue.get() is None and not due:
+        if is_over:
             return
+        wake.wait()
 
 
 def _response(offsets: Mapping[TopicPartition, object]) -> OffsetCommitResponse:

@@ -17,6 +17,7 @@ from gkafka.exceptions import (
     ForkedClientError,
     KafkaException,
     SerializationError,
+    has_begun,
 )
 from gkafka.kafka import options as o
 from gkafka.kafka.arguments import check_partition, check_partitions, flags
@@ -36,15 +37,18 @@ from gkafka.kafka.consumer.commits import Commits, offsets_of
 from gkafka.kafka.consumer.fetcher import Row, row_of
 from gkafka.kafka.consumer.lookups import Lookups
 from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
+from gkafka.kafka.ending import Ending
 from gkafka.kafka.errors import DamagedRecordError, IllegalArgumentError, IllegalStateError, NoOffsetForPartitionError, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
 from gkafka.kafka.metrics.rates import Rates
 from gkafka.kafka.metrics.reporters import Reporters
-from gkafka.kafka.serializer import as_function, end
+from gkafka.kafka.serializer import as_function
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
+from gkafka.lifetime import ends
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
+from gkafka.starter import weakly
 from gkafka.subscribing import Awaited
 from gkafka.unseen import hide_options, refusal
 
@@ -81,19 +85,21 @@ class KafkaConsumer:
         check_options(self.config)
         if idle := without_effect(configs, self.config):
             log.warning("KafkaConsumer(): %s: without a group_id this does nothing; give one, or leave it out", ", ".join(idle))
-        self._rates = Rates(self.config, lambda: self._handler.monotonic())
+        self._rates = Rates(self.config, weakly(self._now, 0.0))
         self._assignors = assignors(self.config["partition_assignment_strategy"])
         self._key = as_function(self.config["key_deserializer"], "deserialize")
         self._value = as_function(self.config["value_deserializer"], "deserialize")
         self._consumer: Consumer | None = None
         self._leaving: Consumer | None = None
+        self._half_left: Consumer | None = None  # who ended it was cut short
+        self._autocommit = True  # at the end
         self._unread: set[TopicPartition] = set()  # assigned by hand, and neither read, placed nor asked for yet: a commit places them
         self._listener: ConsumerRebalanceListener | None = None
+        self._ending = Ending(self.config["key_deserializer"], self.config["value_deserializer"])
         self._told_of_end = False  # the listener has heard what was given up since it last heard what was assigned
         self._subscribed: set[str] | re.Pattern[str] | None = None
         self._assigned = False
-        self._iterator: Iterator[Any] | None = None
-        self._reporters = Reporters(self.config["metric_reporters"], self.config, self._metrics)
+        self._reporters = Reporters(self.config["metric_reporters"], self.config, weakly(self._metrics, {}))
         with told_by_name():
             shown = {"exclude_internal_topics": self.config["exclude_internal_topics"]}
             bound = {"max_response_bytes": self.config["receive_message_max_bytes"]}
@@ -124,7 +130,8 @@ class KafkaConsumer:
         group = self.config["group_id"]
         taken = of_consumer(self.config, member=group is not None and topics is not None, assignors=self._assignors)
         if group is not None and topics is not None:
-            taken.update(on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
+            taken.update(on_assigned=weakly(self._on_assigned, None), on_revoked=weakly(self._on_revoked, None))
+            taken["on_lost"] = weakly(self._on_lost, None)
         with told_by_name():
             made = self._prepared(self._client.get_consumer(topics, group, **taken))
         self._metrics()  # from here on rates count
@@ -184,6 +191,8 @@ class KafkaConsumer:
         if not wanted:
             self.unsubscribe()
             return
+        if self._consumer is None:
+            self._drop()
         if self._consumer is None and self.config["group_id"] is not None:
             self._unread = set(wanted)
         consumer = self._consumer if self._consumer is not None else self._make(None)
@@ -217,12 +226,14 @@ class KafkaConsumer:
         self._subscribed, self._assigned = None, False
 
     def _drop(self, *, commit: bool = True, timeout: float | None = None) -> None:
-        """Read nothing any more. Until the group is left, a listener can commit."""
-        self._iterator = None
-        consumer = self._leaving = self._consumer
+        """Read nothing any more. Until the group is left, a listener can commit. Whoever is cut short leaves the rest to the next one."""
+        consumer = self._consumer if self._consumer is not None else self._half_left
+        self._half_left = consumer
+        self._consumer = self._leaving = consumer
         try:
             if consumer is not None:
                 consumer.stop(timeout) if commit else consumer.abandon(timeout)
+            self._half_left = None
         finally:
             self._consumer = self._leaving = None
             self._unread.clear()
@@ -240,7 +251,7 @@ class KafkaConsumer:
         return None if self._subscribed is None else set(self._subscribed)
 
     def _on_assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._consumer is None:  # the group was faster than the constructor
+        if self._consumer is None and consumer is not self._half_left:  # the group was faster than the constructor
             self._prepared(consumer)
         for assignor in self._assignors:
             if (tell := getattr(assignor, "on_assignment", None)) is not None:
@@ -248,23 +259,28 @@ class KafkaConsumer:
         listener = self._listener
         if listener is not None:
             failed = None if self._told_of_end or self._is_cooperative() else self._revoke_nothing(listener)
-            listener.on_partitions_assigned(set(partitions))
-            self._told_of_end = False
+            try:
+                listener.on_partitions_assigned(set(partitions))
+                self._told_of_end = False
+            finally:
+                if failed is not None and not isinstance(failed, Exception):
+                    raise failed  # which is meant for the program
             if failed is not None:
                 raise failed
 
     def _is_cooperative(self) -> bool:
         return all(getattr(assignor, "cooperative", False) for assignor in self._assignors)
 
-    def _revoke_nothing(self, listener: ConsumerRebalanceListener) -> Exception | None:
+    def _revoke_nothing(self, listener: ConsumerRebalanceListener) -> BaseException | None:
         """Documented is that a listener is called before and after each rebalance: also where this member had nothing to give up. Returns
         what it raised: it hears of what was assigned all the same."""
         try:
             listener.on_partitions_revoked(set())
-        except Exception as exc:
-            if self._handler.interrupted(exc):
+        except BaseException as exc:
+            if not has_begun(exc) and self._handler.interrupted(exc):
                 raise
-            log.exception("on_partitions_revoked of %r failed", listener)
+            if isinstance(exc, Exception):
+                log.exception("on_partitions_revoked of %r failed", listener)
             return exc
         self._told_of_end = True
         return None
@@ -341,13 +357,10 @@ class KafkaConsumer:
         return self._records() if type(self).__next__ is _NEXT else self
 
     def __next__(self) -> Any:
-        if self._iterator is None:
-            self._iterator = self._records()
-        try:
-            return next(self._iterator)
-        except BaseException:  # a generator that raised has ended
-            self._iterator = None
-            raise
+        consumer = self._consumer
+        if consumer is not None and not self._closed and (record := consumer.next_ready()) is not None:
+            return record
+        return next(self._records())
 
     def _records(self) -> Iterator[Any]:
         """Records until none came for consumer_timeout_ms, or close(). Raises IllegalStateError (an AssertionError) where nothing can come."""
@@ -543,6 +556,9 @@ class KafkaConsumer:
         self._reporters.look()
         return self._client.stats() if raw else self._metrics()
 
+    def _now(self) -> float:
+        return self._handler.monotonic()
+
     def _metrics(self) -> dict[str, dict[str, float]]:
         stats = self._client.stats()
         return {"consumer-metrics": self._rates.beside(flat(stats["consumers"][0])) if stats["consumers"] else {}}
@@ -561,25 +577,26 @@ class KafkaConsumer:
         if self._leaving is None:
             self._check_open()
 
+    @ends
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Commit what was handed out (with enable_auto_commit, unless autocommit=False), leave the group and end. Idempotent. timeout_ms: None is
-        request_timeout_ms."""
+        """Commit what was handed out (with enable_auto_commit, unless autocommit=False), leave the group and end. Idempotent; what is cut
+        short is finished by the next one. timeout_ms: None is request_timeout_ms."""
         timeout_s = self._seconds(timeout_ms)
-        if self._closed:
-            return
         self._closed = True
+        self._autocommit = self._autocommit and autocommit  # what the first one did not want the next one does not
+        self._ending.run(lambda: self._end(timeout_s))
+
+    def _end(self, timeout_s: float) -> None:
         deadline = self._handler.monotonic() + timeout_s
         try:
             self._commits.finish(timeout_s)
-            self._drop(commit=autocommit, timeout=max(0.0, deadline - self._handler.monotonic()))
+            self._drop(commit=self._autocommit, timeout=max(0.0, deadline - self._handler.monotonic()))
         except ForkedClientError:
             pass  # the membership is the parent's
         except KafkaException as exc:
             log.warning("close: %s", exc)
         self._client.close(max(0.0, deadline - self._handler.monotonic()))
         self._reporters.close()
-        end(self.config["key_deserializer"])
-        end(self.config["value_deserializer"])
 
     def __enter__(self) -> KafkaConsumer:
         return self

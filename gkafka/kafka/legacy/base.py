@@ -8,15 +8,16 @@ from typing import Any
 
 from gkafka.checks import check_flag, check_name, check_topic_name
 from gkafka.common import TopicPartition
-from gkafka.exceptions import ForkedClientError, KafkaException, UnknownTopicOrPartition
+from gkafka.exceptions import KafkaException, UnknownTopicOrPartition
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.kafka import options as o
 from gkafka.kafka.errors import IllegalStateError
-from gkafka.kafka.legacy.client import CLIENT_NAMES, native_client
+from gkafka.kafka.legacy.client import CLIENT_NAMES, KafkaClient, native_client
 from gkafka.kafka.legacy.common import Message, OffsetAndMessage, check_partition_ids
 from gkafka.kafka.legacy.keywords import hinting
 from gkafka.kafka.legacy.reading import ends_of
 from gkafka.kafka.legacy.triggers import Triggers, check_every
+from gkafka.lifetime import ends
 
 __all__ = ["AUTO_COMMIT_INTERVAL", "AUTO_COMMIT_MSG_COUNT", "Consumer", "telling"]
 
@@ -37,6 +38,8 @@ class Consumer:
     committed nothing. group: None keeps no offsets: nothing is committed then. auto_commit: after auto_commit_every_n messages and after
     auto_commit_every_t ms, whichever comes first; None or 0: not by that.
     """
+
+    _ended = True  # stop() has nothing to do
 
     def __init__(
         self,
@@ -73,7 +76,9 @@ class Consumer:
         automatic = self.auto_commit and self.group is not None
         every_n, every_t = (auto_commit_every_n, auto_commit_every_t) if automatic else (None, None)
         self._triggers = Triggers(self._handler, self.commit, every_n=every_n, every_ms=every_t)
-        self._stopped = False
+        self._stopped = self._ended = False
+        if isinstance(client, KafkaClient):
+            client.stops(self)
 
     def __repr__(self) -> str:
         if "_stopped" not in self.__dict__:  # it could not be made, and a traceback shows it
@@ -159,19 +164,25 @@ class Consumer:
         if self._stopped:
             raise IllegalStateError(f"{type(self).__name__} is stopped: make a new one")
 
+    @ends
     def stop(self) -> None:
-        """End, and with auto_commit commit what was handed out. Idempotent."""
-        if self._stopped:
-            return
+        """End, and with auto_commit commit what was handed out. Idempotent; what is cut short is finished by the next one."""
         self._stopped = True
-        self._triggers.stop(self._patience_s)
-        try:
-            if self.auto_commit and self.group is not None:
-                self.commit()
-        except ForkedClientError:
-            pass  # the offsets are the parent's
-        except KafkaException as exc:
-            log.error("group %s: the last commit failed, messages may be consumed again: %s", self.group, exc)
+        if self._ended:
+            return
+        if not self._handler.was_forked:  # else its worker and the offsets are the parent's
+            self._triggers.stop(self._patience_s)
+            try:
+                if self.auto_commit and self.group is not None:
+                    self.commit()
+            except KafkaException as exc:
+                log.error("group %s: the last commit failed, messages may be consumed again: %s", self.group, exc)
+        self._ended = True
+
+    def end(self, patience_s: float) -> None:
+        """stop() that waits no longer for one answer."""
+        self._patience_s = min(self._patience_s, patience_s)
+        self.stop()
 
     def __enter__(self) -> Any:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import TracebackType
 from typing import Any
 
@@ -29,6 +30,7 @@ ELSEWHERE = {
     "request_timeout_ms": "it is timeout here, in seconds",
     "retry_backoff_ms": "producers have async_retry_backoff_ms, KafkaConsumer has refresh_leader_backoff_ms",
 }
+LAST_COMMIT_S = 5.0  # of all consumers
 OPTIONS = {name: value for name, value in o.CLIENT.items() if name not in ELSEWHERE}
 
 
@@ -55,6 +57,7 @@ class KafkaClient:
         self.config = {**merged, "bootstrap_servers": hosts, "request_timeout_ms": patience_s * 1000}
         self.client_id = client_id
         self.timeout = timeout
+        self._consumers: weakref.WeakSet[Any] = weakref.WeakSet()
         with o.told_as(CLIENT_NAMES):
             self._client = native.KafkaClient(**o.client_options(self.config, named="kafka-python-%d"))
         try:
@@ -107,11 +110,25 @@ class KafkaClient:
                 left = deadline - self._client.handler.monotonic()
                 if left <= 0:
                     raise KafkaTimeoutError(f"topic {name!r} is not there after {timeout:g} s: {exc}", topic=name) from exc
-                self._client.handler.sleep(min(left, 0.5))
+                self._client.cluster.pause(min(left, 0.5))
 
     def close(self) -> None:
-        """End what was made with it, and the connections. Idempotent."""
+        """End what was made with it, and the connections: consumers commit as their stop() does, for five seconds at most. Idempotent; what is cut short is
+        finished by the next one."""
+        clock = self._client.handler.monotonic
+        until = clock() + LAST_COMMIT_S
+        try:
+            for consumer in list(self._consumers):
+                consumer.end(max(0.0, until - clock()))
+        except Exception as exc:
+            if not self._client.handler.interrupted(exc):
+                self._client.close()
+            raise
         self._client.close()
+
+    def stops(self, consumer: Any) -> None:
+        """close() is to stop this one, too. Held weakly."""
+        self._consumers.add(consumer)
 
     def __enter__(self) -> KafkaClient:
         return self

@@ -16,6 +16,7 @@ from gkafka.config import NativeConsumerConfig, build
 from gkafka.exceptions import ForkedClientError, KafkaException, UnknownTopicOrPartition
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.kafka import options as o
+from gkafka.kafka.ending import Turns
 from gkafka.kafka.errors import IllegalStateError, KafkaConfigurationError, WrongTypeError
 from gkafka.kafka.legacy.client import connect
 from gkafka.kafka.legacy.common import ConsumerTimeout, KafkaMessage, start_of
@@ -109,6 +110,7 @@ class KafkaConsumer:
         self._triggers: Triggers | None = None
         self._waiting: deque[Any] = deque()
         self._offsets = OffsetsStruct({}, {}, {}, {})
+        self._turns = Turns()
         self.configure(**configs)
         try:
             self.set_topic_partitions(*topics)
@@ -135,7 +137,13 @@ class KafkaConsumer:
             except BaseException:
                 made.close(0)
                 raise
-        self._end()
+        try:
+            self._turns.run(self._end)
+            if self._client is not None:
+                raise IllegalStateError("KafkaConsumer is being closed: make a new one")
+        except BaseException:
+            made.close(0)
+            raise
         self._config, self._client, self._handler = c, made, made.handler
         self._patience_s = c["socket_timeout_ms"] / 1000
         self._of_group = GroupOffsets(made.cluster, c["group_id"])
@@ -336,12 +344,13 @@ class KafkaConsumer:
         if self._reader is not None:
             self._reader.stop()
         self._waiting.clear()
-        client, self._client, self._reader = self._client, None, None
-        client.close(self._patience_s)
+        self._client.close(self._patience_s)
+        self._client = self._reader = None  # last: whoever is cut short leaves the rest to the next one
 
     def close(self) -> None:
-        """End; with auto_commit_enable commit what was marked. Idempotent."""
-        self._end()
+        """End; with auto_commit_enable commit what was marked. Idempotent; what is cut short is finished by the next one. A call that comes while another is
+        at it returns at once."""
+        self._turns.run(self._end)
 
     def __enter__(self) -> KafkaConsumer:
         return self

@@ -23,6 +23,7 @@ from gkafka.checks import check_count, check_flag, check_seconds
 from gkafka.common import TopicPartition
 from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError, ForkedClientError, KafkaException
+from gkafka.kafka.ending import Turns
 from gkafka.kafka.errors import WrongTypeError
 from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT, Consumer, telling
 from gkafka.kafka.legacy.client import KafkaClient
@@ -48,6 +49,21 @@ CHUNK = 1000
 CHUNK_BYTES = 1 << 16
 COMMAND = "import sys; sys.path[:] = {path!r}; from gkafka.kafka.legacy.multiprocess import serve; serve({orders}, {messages})"
 READY, ERROR, MESSAGES = "ready", "error", "messages"
+
+
+class Pipe(connection.Connection):
+    """One end of a pipe. Its close() may be called again, by several at once, and may be cut short: the file descriptor is closed once, in one step."""
+
+    def __init__(self, handle: int, **options: Any) -> None:
+        self._file = io.FileIO(handle)
+        super().__init__(handle, **options)
+
+    def close(self) -> None:
+        self._handle = None
+        self._close()
+
+    def _close(self) -> None:
+        self._file.close()
 
 
 class Process(NamedTuple):
@@ -86,6 +102,7 @@ class MultiProcessConsumer(Consumer):
         self._ready: set[int] = set()
         self._problem: ConsumerProcessError | None = None
         self._torn = False
+        self._turns = Turns()
         check_count("num_procs", num_procs)
         check_count("partitions_per_proc", partitions_per_proc, low=0)
         self._division = num_procs, partitions_per_proc
@@ -103,6 +120,7 @@ class MultiProcessConsumer(Consumer):
         try:
             for share in _shares(sorted(self.offsets), *self._division):
                 self.procs.append(_start(self._options, self.topic, {p: self.offsets[p] for p in share}))
+            self._check_open()  # whoever has stopped it meanwhile has ended only those that there were
         except BaseException:
             self.stop()
             raise
@@ -216,29 +234,42 @@ class MultiProcessConsumer(Consumer):
 
     # -- the end ---------------------------------------------------------------------------------------------------------------
     def stop(self) -> None:
-        """End the processes and wait until they have ended; with auto_commit commit what was handed out. Idempotent, takes a few seconds at most."""
+        """End the processes and wait until they have ended; with auto_commit commit what was handed out. Idempotent, takes a few seconds at most; what is
+        cut short is finished by the next one. A call that comes while another waits for the processes does not wait for them."""
+        self._stopped = True
         try:
             self._end_processes()
         except ForkedClientError:
-            self._stopped = True  # the processes are the parent's
-            return
+            return  # the processes are the parent's
         super().stop()
 
     def _end_processes(self) -> None:
+        self._turns.run(self._end_them)
+
+    def _end_them(self) -> None:
         if self.procs:
             self._handler.check_fork()
-        procs, self.procs = self.procs, []
-        for process in procs:
+        self._torn = True  # nothing comes from these any more
+        ending = list(self.procs)
+        for process in ending:
             process.orders.close()
             process.messages.close()
-        left = [process.pid for process in procs]
         for patience_s, sign in ((STOP_S, None), (STOP_S, signal.SIGKILL)):
             until = self._handler.monotonic() + patience_s
-            for pid in left if sign is not None else ():
-                log.warning("process %d does not end: killing it", pid)
-                os.kill(pid, signal.SIGKILL)
-            while (left := [pid for pid in left if not _has_ended(pid)]) and self._handler.monotonic() < until:
+            for process in ending if sign is not None else ():
+                log.warning("process %d does not end: killing it", process.pid)
+                os.kill(process.pid, signal.SIGKILL)
+            while (ending := self._left(ending)) and self._handler.monotonic() < until:
                 self._handler.sleep(0.005)
+        for process in ending:
+            self.procs.remove(process)
+
+    def _left(self, ending: list[Process]) -> list[Process]:
+        """Only those stay in `procs` that whoever comes behind one that is cut short has to wait for."""
+        for process in ending:
+            if _has_ended(process.pid):
+                self.procs.remove(process)
+        return [process for process in ending if process in self.procs]
 
 
 class _Packer(pickle.Pickler):
@@ -275,10 +306,16 @@ def _shares(partitions: list[int], num_procs: int, partitions_per_proc: int) -> 
     return [partitions[i::count] for i in range(count)]
 
 
+def _pipe() -> tuple[Pipe, Pipe]:
+    """Where it is read, and where it is written."""
+    there, here = os.pipe()
+    return Pipe(there, writable=False), Pipe(here, readable=False)
+
+
 def _start(options: dict[str, Any], topic: str, offsets: dict[int, int]) -> Process:
     """A process that reads these partitions from these offsets."""
-    orders_there, orders = connection.Pipe(duplex=False)
-    messages, messages_there = connection.Pipe(duplex=False)
+    orders_there, orders = _pipe()
+    messages, messages_there = _pipe()
     fds = [orders_there.fileno(), messages_there.fileno()]
     path = [entry or os.getcwd() for entry in sys.path]
     code = COMMAND.format(path=path, orders=fds[0], messages=fds[1])

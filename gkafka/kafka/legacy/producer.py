@@ -74,6 +74,7 @@ class Producer:
         **old: bool,
     ) -> None:
         self.stopped, self.async_send = True, False  # until it is complete
+        self._ended = True
         is_async = old.pop("async", False)  # hinting lets nothing else pass
         self.client = client
         self._client = native_client(client)
@@ -110,7 +111,7 @@ class Producer:
             delivery_timeout_ms=linger_ms + max(DELIVERY_MS, request_ms),
             on_delivery=_log_failure if self.async_send else None,
         )
-        self.stopped = False
+        self.stopped = self._ended = False
 
     def __repr__(self) -> str:
         if "async_send" not in self.__dict__:  # it could not be made, and a traceback shows it
@@ -155,14 +156,16 @@ class Producer:
         return [] if self.req_acks == self.ACK_NOT_REQUIRED else [ProduceResponse(topic, first.partition, 0, first.offset)]
 
     def stop(self, timeout: float | None = None) -> None:
-        """Send what waits, and end. timeout: seconds, None is async_stop_timeout. The client stays open. Idempotent."""
-        if self.stopped:
+        """Send what waits, and end. timeout: seconds, None is async_stop_timeout. The client stays open. Idempotent; what is cut short is
+        finished by the next one."""
+        if self._ended:
             return
         self.stopped = True
         try:
             self._producer.close(self._stop_s if timeout is None else check_seconds("timeout", timeout))
         except DeliveryError as exc:
             log.error("stop: %s", exc)
+        self._ended = True
 
     def __enter__(self) -> Any:
         return self

@@ -279,7 +279,8 @@ class SimpleConsumer(Consumer):
             self._reader.consumer.seek(TopicPartition(self.topic, partition), offset)
 
     def stop(self) -> None:
-        """End, and with auto_commit commit what was handed out. Idempotent."""
+        """End, and with auto_commit commit what was handed out. Idempotent; what is cut short is finished by the next one."""
+        self._stopped = True
         if self._reader is not None:
             self._reader.stop()
         super().stop()

@@ -66,15 +66,19 @@ class Reporters:
 
     def close(self) -> None:
         """The client ends."""
-        self._tell("close")
-        self._told = []
+        while self._told:  # each once, also where this is cut short
+            _tell(self._told.pop(0), "close")
 
     def _tell(self, call: str, *args: Any) -> None:
         for reporter in self._told:
-            try:
-                getattr(reporter, call)(*args)
-            except Exception:
-                log.exception("%s() of a metrics reporter failed", call)
+            _tell(reporter, call, *args)
+
+
+def _tell(reporter: Any, call: str, *args: Any) -> None:
+    try:
+        getattr(reporter, call)(*args)
+    except Exception:
+        log.exception("%s() of a metrics reporter failed", call)
 
 
 def _listed(given: Any) -> list[Any]:

@@ -21,6 +21,7 @@ from gkafka.exceptions import (
 from gkafka.kafka import options as o
 from gkafka.kafka.arguments import check_partition, flags
 from gkafka.kafka.cluster import ClusterMetadata
+from gkafka.kafka.ending import Ending
 from gkafka.kafka.errors import IllegalStateError, NothingToSend, UnknownTopicTimeoutError, UnusableCodecError, WrongTypeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.metrics import flat
@@ -30,7 +31,7 @@ from gkafka.kafka.partitioner import DefaultPartitioner
 from gkafka.kafka.producer.future import FutureRecordMetadata
 from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, check_codec, retold, sizes
 from gkafka.kafka.producer.placing import Placing, Record, chooser
-from gkafka.kafka.serializer import as_function, end
+from gkafka.kafka.serializer import as_function
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
 
@@ -84,6 +85,7 @@ class KafkaProducer:
                 raise WrongTypeError(f"{name}={self.config[name]!r}: must be callable with what is sent, or a Serializer")
         self._key = as_function(self.config["key_serializer"], "serialize")
         self._value = as_function(self.config["value_serializer"], "serialize")
+        self._ending = Ending(self.config["key_serializer"], self.config["value_serializer"])
         self._rates = Rates(self.config, lambda: self._client.handler.monotonic())
         choosing = chooser(self.config["partitioner"])
         self._alone = self.config["batch_size"] == 0
@@ -248,20 +250,21 @@ class KafkaProducer:
     # -- the end ---------------------------------------------------------------------------------------------------------------
     def close(self, timeout: float | None = None) -> None:
         """Send what is buffered, and end. timeout: seconds for that. What was not delivered by then fails, as its future says, with an error in the log.
-        Idempotent."""
-        if self._closed:
+        Idempotent; what is cut short is finished by the next one."""
+        if self._ending.is_done:
             return
         if timeout is not None:
             check_wait("timeout", timeout)
         self._closed = True
         self.send = self._is_closed  # type: ignore[method-assign]
+        self._ending.run(lambda: self._end(timeout))
+
+    def _end(self, timeout: float | None) -> None:
         try:
             self._client.close(timeout)
         except DeliveryError as exc:
             log.warning("close: %s", exc)
         self._reporters.close()
-        end(self.config["key_serializer"])
-        end(self.config["value_serializer"])
         if self._producer.gave_up:
             lost = ", ".join(f"{count} of topic {topic!r}" for topic, count in self._producer.gave_up.items())
             log.error("close(timeout=%s) gave up records that were not delivered in time, as their futures say: %s", timeout, lost)

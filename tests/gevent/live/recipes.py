@@ -78,14 +78,14 @@ class Program:
             assert time.monotonic() < deadline, f"not {what} after {timeout:g} s:\n{self.said()}"
             time.sleep(0.02)
 
-    def end(self, timeout: float = LIMIT_S) -> float:
-        """SIGTERM, and how many seconds it takes until the process is gone."""
+    def end(self, timeout: float = LIMIT_S, *, sign: int = signal.SIGTERM) -> float:
+        """The signal, and how many seconds it takes until the process is gone."""
         began = time.monotonic()
-        self.process.terminate()
+        self.process.send_signal(sign)
         try:
             self.process.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it did not end within {timeout:g} s of SIGTERM:\n{self.said()}") from None
+            raise AssertionError(f"it did not end within {timeout:g} s of signal {sign}:\n{self.said()}") from None
         return time.monotonic() - began
 
 

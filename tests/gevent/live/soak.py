@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from gkafka.exceptions import DeliveryError, KafkaException, OutOfOrderSequenceNumber
-from tests.gevent.harness import LIMIT_S, connect, spawn_all, waiting_for_a_core
+from tests.gevent.harness import LIMIT_S, connect, spawn_all
+from tests.handlers.hub import waiting_for_a_core
 
 SEEN = struct.Struct("<QHQ")
 """A line of a diary: the record's id, its partition, its offset."""
@@ -57,7 +58,7 @@ def read_diary(path: Path) -> Iterator[tuple[int, int, int]]:
 
 
 class Gaps:
-    """A greenlet that should run each millisecond, and how often its CPU and wall gaps were how long. As with `FairTicker`, what its thread waited for a
+    """A greenlet that should run each millisecond, and how often its CPU and wall gaps were how long. As with `Ticker`, what its thread waited for a
     core is left out of the wall."""
 
     def __init__(self) -> None:

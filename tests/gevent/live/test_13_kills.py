@@ -110,7 +110,10 @@ def killed_polls(hosts: str, topic: str) -> None:
 
 
 def killed_transactions(hosts: str, topic: str) -> list[list[str]]:
-    """One producer for all: [values of the transactions that were tried, of those whose commit was told]; then a last one, of the value "last"."""
+    """One producer for all: [values of the transactions that were tried, of those whose commit was told]; then a last one, of the value "last".
+
+    Most are cut off at random, as a rule where they wait for their turn. The time of each third one begins with its commit.
+    """
     chance = Random(15)
     tried: list[str] = []
     told: list[str] = []
@@ -119,7 +122,7 @@ def killed_transactions(hosts: str, topic: str) -> list[list[str]]:
         producer = client.get_producer(transactional_id=topic, linger_ms=0)
         mine = gevent.lock.RLock()
 
-        def transact(value: str) -> None:
+        def transact(value: str, on_commit: Callable[[], None] = lambda: None) -> None:
             with mine:
                 done = False
                 try:
@@ -128,6 +131,7 @@ def killed_transactions(hosts: str, topic: str) -> list[list[str]]:
                         for part in "ab":
                             producer.produce(topic, f"{value}{part}".encode(), partition=0)
                         done = True
+                        on_commit()
                 except BaseException:
                     in_commit[0] += done
                     raise
@@ -135,8 +139,18 @@ def killed_transactions(hosts: str, topic: str) -> list[list[str]]:
 
         def work(n: int) -> None:
             for i in range(TRANSACTIONS):
-                with gevent.Timeout(chance.uniform(0, 0.1), False):
-                    transact(f"{n}-{i}")
+                if i % 3:
+                    with gevent.Timeout(chance.uniform(0, 0.1), False):
+                        transact(f"{n}-{i}")
+                    continue
+                late = gevent.Timeout(chance.choice([0, chance.uniform(0, 0.02)]))
+                try:
+                    transact(f"{n}-{i}", late.start)
+                except gevent.Timeout as timeout:
+                    if timeout is not late:
+                        raise
+                finally:
+                    late.close()
 
         producer.init_transactions(LIMIT_S)
         workers = [gevent.spawn(work, n) for n in range(SHARING + SHARING // 5)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.gevent.live.recipes import Web, lines
-from tests.gevent.live.webs import check_delivery_and_end, check_refusal
+from tests.gevent.live.webs import check_delivery_and_end, check_end_among_requests, check_refusal
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 
@@ -24,6 +25,15 @@ def test_16_gunicorns_workers_deliver_and_send_what_is_pending_at_sigterm(
     topic = new_topic(4)
     with Web(line, kafka.hosts, topic, tmp_path, "--handler", handler) as web:
         check_delivery_and_end(web, Peer(kafka.hosts, kafka.release), topic)
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_16_what_was_taken_is_sent_while_requests_go_on(
+    sign: int, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = new_topic(4)
+    with Web(GUNICORN[0], kafka.hosts, topic, tmp_path) as web:
+        check_end_among_requests(web, Peer(kafka.hosts, kafka.release), topic, sign)
 
 
 @pytest.mark.parametrize("handler", ["gevent", "auto"])

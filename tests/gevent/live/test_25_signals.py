@@ -65,7 +65,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
         source = patch + BEGIN + ready + dedent(state)
         program = Program([sys.executable, "-W", "error", "-c", source, hosts, HANDLERS[mode], topic, str(pending)], tmp_path)
         started.append(program)
-        program.wait_until(lambda: "ready" in program.said(), "ready")
+        program.wait_until(lambda: "ready\n" in program.said(), "ready")  # where output is not buffered, the line's end comes by itself
         return program
 
     yield run
@@ -109,7 +109,8 @@ def test_25_a_signal_ends_the_program_soon_and_what_is_pending_is_sent(
 def test_25_a_second_sigint_ends_it_at_once(mode: str, start: Callable[..., Program]) -> None:
     with MockCluster(topics={"t": 1}) as cluster:
         cluster.on("Produce", Delay(60), times=None)
-        program = start(mode, 'atexit.register(print, "ending", flush=True)\n' + IDLE, cluster.bootstrap, "t", 10)
+        state = 'atexit.register(print, "ending", flush=True)\nprint("ready", flush=True)\n' + IDLE
+        program = start(mode, state, cluster.bootstrap, "t", 10)
         program.process.send_signal(signal.SIGINT)
         program.wait_until(lambda: "ending" in program.said(), "ending")
         time.sleep(0.3)

@@ -16,9 +16,10 @@ import greenlet
 import pytest
 
 from tests.gevent import harness
-from tests.gevent.harness import PATCHED, UNPATCHED, FairTicker, greenlets, in_child, in_children
+from tests.gevent.harness import PATCHED, UNPATCHED, greenlets, in_child, in_children
 from tests.gevent.live.test_06_consume import PARTITIONS, fill
 from tests.gevent.live.test_07_codecs import CODECS
+from tests.handlers.hub import Ticker, waiting_for_a_core
 from tests.live import admin
 from tests.live.kafka import KafkaCluster
 from tests.net.certificates import Certificates
@@ -26,12 +27,12 @@ from tests.net.certificates import Certificates
 BOTH = (UNPATCHED, PATCHED)
 
 
-class Longest(FairTicker):
+class Longest(Ticker):
     """Instead of a ticker: how long each greenlet ran from switch to switch."""
 
     def _run(self) -> None:
         hub, gaps = gevent.get_hub(), self.gaps
-        with harness.waiting_for_a_core() as waited:
+        with waiting_for_a_core() as waited:
             began = [perf_counter() - waited(), thread_time()]
 
             def switched(event: str, arguments: tuple[Any, Any]) -> None:
@@ -50,7 +51,7 @@ class Longest(FairTicker):
 
 def switching(scenario: str, *arguments: Any) -> None:
     """Play it with its own limits, which then hold for each turn of each greenlet; 20 ms is the largest of them."""
-    harness.FairTicker = Longest  # type: ignore[misc]
+    harness.Ticker = Longest  # type: ignore[attr-defined]
     module, _, name = scenario.partition(":")
     getattr(importlib.import_module(f"tests.gevent.live.{module}"), name)(*arguments)
 

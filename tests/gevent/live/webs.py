@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.gevent.live.recipes import Web
+import http.client
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+from tests.gevent.live.recipes import LIMIT_S, Web
 from tests.live.peer import Peer
 
 ENDS_WITHIN_S = 3
@@ -29,6 +35,37 @@ def check_delivery_and_end(web: Web, peer: Peer, topic: str) -> None:
     log = peer.read(topic, len(placed) + len(taken) + len(loaded), PARTITIONS)
     assert {record.value: (record.partition, record.offset) for record in log if record.value in placed} == placed
     assert sorted(record.value or b"" for record in log if record.value not in placed) == sorted(taken + loaded)
+
+
+def check_end_among_requests(web: Web, peer: Peer, topic: str, sign: int) -> None:
+    """What the server said it has taken is in the log, once, however many requests come as it ends."""
+    list(web.post_to_both("/records", "record"))
+
+    def post(worker: int) -> list[bytes]:
+        """Bodies that were taken, until the server is gone."""
+        taken: list[bytes] = []
+        for number in count():
+            body = b"event %d.%d" % (worker, number)
+            try:
+                status = web.ask("POST", "/events", body).status
+            except (OSError, http.client.HTTPException, json.JSONDecodeError):
+                return taken
+            if status == 202:
+                taken.append(body)
+        return taken
+
+    with ThreadPoolExecutor(8) as pool:
+        posting = [pool.submit(post, worker) for worker in range(8)]
+        time.sleep(0.5)  # under way
+        took = web.program.end(sign=sign)
+        taken = [body for future in posting for body in future.result(LIMIT_S)]
+    log = [record.value for record in peer.read_all(topic, PARTITIONS)]
+    assert len(set(log)) == len(log)
+    assert taken
+    lost = set(taken) - set(log)
+    assert not lost, f"{len(lost)} of {len(taken)}\n{web.program.said()}"
+    assert took <= ENDS_WITHIN_S, f"{took:.1f} s\n{web.program.said()}"
+    assert "Traceback" not in web.program.said(), web.program.said()
 
 
 def check_refusal(web: Web, peer: Peer, topic: str) -> None:

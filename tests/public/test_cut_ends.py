@@ -1,0 +1,280 @@
+"""A signal handler's exception comes at any step of an end, or of a commit: the next call does what is left, and nothing stays taken, on both handlers."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import CodeType, FrameType
+from typing import Any
+
+import gevent
+import pytest
+
+import gkafka
+from gkafka import KafkaClient
+from gkafka.broker import Broker
+from gkafka.brokererrors import MessageSizeTooLarge
+from gkafka.common import TopicPartition
+from gkafka.exceptions import DeliveryError, TransactionStateError
+from gkafka.groupoffsets import GroupOffsets
+from gkafka.testing import Error, MockCluster
+from tests.handlers.test_hit_anywhere import Aim, steps
+from tests.public.aids import Clock, Runner, fill, read
+from tests.public.groupaids import QUICK
+from tests.public.test_interrupted import is_in_finalizer
+
+PACKAGE = os.path.dirname(gkafka.__file__) + os.sep
+MOST = 2000  # steps of one call
+PROMPT_S = 2.0
+pytestmark = pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="see tests/handlers/test_hit_anywhere.py")
+
+
+class Cut(BaseException):
+    """What the handler raises."""
+
+
+class Alarm(Exception):
+    """The same of the kind that a broad `except` takes."""
+
+
+@cache
+def points(code: CodeType) -> frozenset[int]:
+    """steps() without those behind a call whose value a with statement returns: a signal comes before the with is left, a tracer's exception behind that."""
+    return steps(code) - {step.offset for step in dis.get_instructions(code) if step.opname in ("SWAP", "ROT_TWO")}
+
+
+class Begun(Exception):
+    """What the block raises."""
+
+
+class Gun(Aim):
+    """`gun.fire(n, call)` calls it, with the signal at step number n that it makes in functions of these files, or, with callees, that those call.
+
+    shot: where that was, None if it has fewer steps.
+    """
+
+    def __init__(self, files: tuple[str, ...], raises: type[BaseException], callees: bool) -> None:
+        super().__init__(raises)
+        self._callees = callees
+        self.shot: str | None = None
+        self._paths = tuple(PACKAGE + file for file in files)
+        self._me: Any = None
+
+    def fire(self, n: int, call: Callable[[], object]) -> None:
+        self.shot, self.left, self._me = None, n, gevent.getcurrent()
+        sys.settrace(self._call)
+        try:
+            with contextlib.suppress(self.raises):
+                call()
+        finally:
+            sys.settrace(None)
+
+    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        caller = frame.f_back if self._callees and frame.f_code.co_filename.startswith(PACKAGE) else None
+        if not any(each is not None and each.f_code.co_filename.startswith(self._paths) for each in (frame, caller)):
+            return None
+        follow = self._follow(frame)
+        self._step(frame)
+        return follow
+
+    def _counts(self, frame: FrameType) -> bool:
+        return gevent.getcurrent() is self._me and frame.f_lasti in points(frame.f_code) and not is_in_finalizer(frame)
+
+    def _hit(self, frame: FrameType) -> None:
+        self.shot = f"{frame.f_code.co_filename[len(PACKAGE) :]}:{frame.f_code.co_name}:{frame.f_lineno}"
+
+
+@pytest.fixture(params=[Cut, Alarm], ids=lambda kind: kind.__name__)
+def aim(request: pytest.FixtureRequest) -> Iterator[Callable[..., Gun]]:
+    before = signal.getsignal(signal.SIGUSR1)
+
+    def make(*files: str, callees: bool = False) -> Gun:
+        made = Gun(files, request.param, callees)
+        signal.signal(signal.SIGUSR1, made.handle)
+        return made
+
+    yield make
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.fixture(params=["threading", "gevent"])
+def run(request: pytest.FixtureRequest) -> Runner:
+    return Runner(request.param)
+
+
+def open_channels(client: KafkaClient) -> list[Any]:
+    return [channel for broker in client.cluster._candidates() for channel in broker._channels.values()]
+
+
+def test_a_client_whose_close_is_cut_short_anywhere_closes_all_in_the_next(
+    cluster: MockCluster, run: Runner, aim: Callable[..., Gun]
+) -> None:
+    gun = aim("client.py", "cluster.py", "broker.py", "net/channel.py")
+    shots = []
+    for n in range(1, MOST):
+        client = KafkaClient(cluster.bootstrap, handler=run.name)
+        client.get_producer(linger_ms=0).produce("t", b"x").result(5)
+        channels = open_channels(client)
+        assert len(channels) > 1
+        gun.fire(n, client.close)
+        with Clock() as clock:
+            client.close()
+        assert clock.seconds < PROMPT_S, gun.shot
+        assert all(channel.join(0) for channel in channels), gun.shot
+        assert not client.handler.workers(), gun.shot
+        assert not open_channels(client), gun.shot
+        if gun.shot is None:
+            break
+        shots.append(gun.shot)
+    assert gun.shot is None, "more steps than were tried"
+    assert len(shots) > 50
+
+
+def test_what_was_not_delivered_is_told_by_the_close_behind_one_that_was_cut_short(
+    cluster: MockCluster, run: Runner, aim: Callable[..., Gun]
+) -> None:
+    gun = aim("client.py")
+    shots = []
+    cluster.on("Produce", Error(MessageSizeTooLarge.code), times=None)
+    for n in range(1, MOST):
+        client = KafkaClient(cluster.bootstrap, handler=run.name)
+        client.get_producer(linger_ms=0).produce("t", b"x")
+        told: list[DeliveryError] = []
+
+        def close(client: KafkaClient = client, told: list[DeliveryError] = told) -> None:
+            try:
+                client.close()
+            except DeliveryError as error:
+                told.append(error)
+
+        gun.fire(n, close)
+        close()
+        assert len(told) == 1, gun.shot
+        if gun.shot is None:
+            break
+        shots.append(gun.shot)
+    assert gun.shot is None, "more steps than were tried"
+    assert len(shots) > 10
+
+
+def test_a_broker_that_was_replaced_is_closed_with_the_client_if_nobody_came_to_it(cluster: MockCluster, run: Runner) -> None:
+    """Who replaced it, on another address, was cut short before he closed it; somebody holds it still."""
+    client = KafkaClient(cluster.bootstrap, handler=run.name)
+    client.cluster.update()
+    broker: Broker = next(iter(client.cluster.brokers.values()))
+    client.cluster._brokers.clear()
+    client.cluster._bootstrap.clear()
+    broker.connect()
+    client.close()
+    assert not broker.connected
+    assert not client.handler.workers()
+
+
+def test_a_commit_that_is_cut_short_anywhere_keeps_no_member(make_cluster: Any, run: Runner, aim: Callable[..., Gun]) -> None:
+    """Not from leaving, though what has cut it short is held, and with it all that was under way."""
+    gun = aim("progress.py", "membership.py", "core/group", "core/lease.py", "core/ownership.py")
+    cluster = make_cluster(1, {"t": 1})
+    shots = []
+    with KafkaClient(cluster.bootstrap, handler=run.name) as client:
+        fill(client, [b"x"])
+        for n in range(1, MOST):
+            member = client.get_consumer("t", f"g{n}", **{**QUICK, "auto_commit": False})
+            read(member, 1)
+
+            def commit(member: Any = member, n: int = n) -> None:
+                try:
+                    member.commit(timeout=5)
+                except gun.raises:
+                    with Clock() as clock:
+                        member.stop()
+                    assert clock.seconds < PROMPT_S, gun.shot
+                    raise
+
+            gun.fire(n, commit)
+            member.stop()
+            assert not cluster.group(f"g{n}").members, gun.shot
+            if gun.shot is None:
+                break
+            shots.append(gun.shot)
+    assert gun.shot is None, "more steps than were tried"
+    assert len(shots) > 30
+    assert any("groupmachine.py:grant" in shot for shot in shots)
+
+
+def test_nobody_waits_for_the_answer_to_a_commit_that_was_cut_short_anywhere(
+    cluster: MockCluster, run: Runner, aim: Callable[..., Gun]
+) -> None:
+    """Who gives partitions back by the classic protocol of pykafka does, for each commit that is under way."""
+    gun = aim("groupoffsets.py", callees=True)
+    shots = []
+    with KafkaClient(cluster.bootstrap, handler=run.name, reconnect_backoff_ms=1) as client:
+        offsets = GroupOffsets(client.cluster, "g")
+        offsets.commit({TopicPartition("t", 0): 1}, timeout_s=5)
+        for n in range(1, MOST):
+            gun.fire(n, lambda n=n: offsets.commit({TopicPartition("t", 0): n}, timeout_s=5))  # type: ignore[misc]
+            with Clock() as clock:
+                offsets.await_answers(1.0)
+            assert clock.seconds < 0.5, gun.shot
+            if gun.shot is None:
+                break
+            shots.append(gun.shot)
+    assert gun.shot is None, "more steps than were tried"
+    assert any(":set:" in shot for shot in shots)
+
+
+@contextlib.contextmanager
+def transactional(cluster: MockCluster, run: Runner) -> Iterator[Any]:
+    with (
+        KafkaClient(cluster.bootstrap, handler=run.name, reconnect_backoff_ms=1) as client,
+        client.get_producer(transactional_id="x", linger_ms=0) as producer,
+    ):
+        yield producer
+
+
+def test_a_block_that_is_cut_short_anywhere_as_it_begins_a_transaction_leaves_none_open(
+    cluster: MockCluster, run: Runner, aim: Callable[..., Gun]
+) -> None:
+    gun = aim("transactions.py", "core/transaction.py")
+    shots = []
+    with transactional(cluster, run) as producer:
+        producer.begin_transaction(5)
+        producer.abort_transaction(5)
+
+        def begin() -> None:
+            with contextlib.suppress(Begun), producer.transaction():
+                raise Begun
+
+        for n in range(1, MOST):
+            gun.fire(n, begin)
+            if gun.shot is None or "abort" in gun.shot:
+                break
+            assert not producer._transactions.is_open, gun.shot
+            shots.append(gun.shot)
+    assert any("core/transaction.py:_move" in shot for shot in shots)
+
+
+def test_a_transaction_begins_behind_a_commit_that_was_cut_short_anywhere(
+    cluster: MockCluster, run: Runner, aim: Callable[..., Gun]
+) -> None:
+    gun = aim("transactions.py", "core/transaction.py")
+    shots = []
+    with transactional(cluster, run) as producer:
+        for n in range(1, MOST):
+            try:
+                producer.begin_transaction(5)
+            except TransactionStateError as error:
+                raise AssertionError(f"after a shot at {gun.shot}") from error
+            producer.produce("t", b"x").result(5)
+            gun.fire(n, producer.commit_transaction)
+            if producer._transactions.is_open:
+                producer.commit_transaction(5)
+            if gun.shot is None:
+                break
+            shots.append(gun.shot)
+    assert gun.shot is None, "more steps than were tried"
+    assert len(shots) > 10

@@ -1,0 +1,158 @@
+"""Functions of the application's that workers call, and that end the program, or that a signal ends: with greenlets the main one gets it, once."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.handlers.hub import run_script
+
+END = """
+    import os, signal, sys
+
+    class Ended(Exception):
+        pass
+
+    def shutdown(*_):
+        raise Ended
+
+    signal.signal(signal.SIGUSR1, shutdown)
+    ENDS = {
+        "exit": lambda: sys.exit(3),
+        "ctrl-c": lambda: signal.raise_signal(signal.SIGINT),
+        "signal": lambda: os.kill(os.getpid(), signal.SIGUSR1),
+        "handler": shutdown,
+    }
+    end = ENDS["KIND"]
+"""
+
+LISTENER = """
+    import sys
+    import gevent
+    from gkafka import KafkaClient
+    from gkafka.testing import MockCluster
+
+    called = []
+
+    def listener(consumer, partitions):
+        called.append(len(partitions))
+        end()
+
+    cluster = MockCluster(topics={"t": 2})
+    client = KafkaClient(cluster.bootstrap, handler="gevent")
+    member = client.get_consumer("t", "g", CALLED=listener, auto_offset_reset="earliest")
+    with client.get_producer() as producer:
+        producer.produce("t", b"v", partition=0)
+    got = []
+
+    exits = 0
+    for _ in range(50):
+        try:
+            if not got:
+                got = member.consume_batch(1, 100)
+            elif CALLED_AT_THE_END:
+                member.stop()
+            gevent.sleep(0.02)
+        except (SystemExit, KeyboardInterrupt, Ended):
+            exits += 1
+    print(called, exits, len(got))
+    client.close(10)
+    print(called, "closed")
+    cluster.close()
+"""
+
+COMMIT = """
+    import sys
+    import gevent
+    from gkafka.kafka import KafkaConsumer, TopicPartition, OffsetAndMetadata
+    from gkafka.testing import MockCluster
+
+    called = []
+
+    def callback(offsets, response):
+        called.append(response)
+        end()
+
+    cluster = MockCluster(topics={"t": 1})
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id="g", enable_auto_commit=False, handler="gevent")
+    consumer.assign([TopicPartition("t", 0)])
+    future = consumer.commit_async({TopicPartition("t", 0): OffsetAndMetadata(1, "")}, callback=callback)
+    exits = 0
+    for _ in range(20):
+        try:
+            gevent.sleep(0.02)
+        except (SystemExit, KeyboardInterrupt, Ended):
+            exits += 1
+    print(len(called), exits, future.succeeded())
+    consumer.close()
+    print(len(called), "closed")
+    cluster.close()
+"""
+
+ASSIGNOR = """
+    import gevent
+    from gkafka import KafkaClient
+    from gkafka.core.assignors import ASSIGNORS
+    from gkafka.testing import MockCluster
+
+    called = []
+
+    class Assignor:
+        name, cooperative = "mine", False
+
+        def user_data(self, *_):
+            return None
+
+        def assign(self, topics, members):
+            called.append(len(members))
+            end()
+
+    cluster = MockCluster(topics={"t": 2})
+    client = KafkaClient(cluster.bootstrap, handler="gevent")
+    member = client.get_consumer("t", "g", assignors=[Assignor()])
+    exits = troubles = 0
+    for _ in range(50):
+        try:
+            member.consume_batch(1, 20)
+        except (SystemExit, KeyboardInterrupt, Ended):
+            exits += 1
+        except Exception as error:
+            troubles += "mine" in str(error)
+    print(len(called), exits, troubles, len(member.assignment()))
+    client.close(10)
+    print(len(called), "closed")
+    cluster.close()
+"""
+
+PATCHES = pytest.mark.parametrize("patch", ["", "from gevent import monkey; monkey.patch_all()"], ids=["unpatched", "patched"])
+
+
+KINDS = pytest.mark.parametrize("kind", ["exit", "ctrl-c", "signal", "handler"])
+
+
+def run(program: str, patch: str, kind: str) -> list[str]:
+    return run_script("\n".join([patch, textwrap.dedent(END).replace("KIND", kind), textwrap.dedent(program)])).splitlines()
+
+
+@PATCHES
+@KINDS
+@pytest.mark.parametrize("listener", ["on_assigned", "on_revoked"])
+def test_a_listener_that_ends_so_is_called_once_and_the_change_is_made(patch: str, kind: str, listener: str) -> None:
+    """It was called again and again, and nothing was consumed."""
+    program = LISTENER.replace("CALLED_AT_THE_END", str(listener == "on_revoked")).replace("CALLED", listener)
+    assert run(program, patch, kind) == ["[2] 1 1", "[2] closed"]
+
+
+@PATCHES
+@KINDS
+def test_a_callback_of_a_commit_that_ends_so_is_called_once_and_the_commit_is_done(patch: str, kind: str) -> None:
+    """The commit was made again and again."""
+    assert run(COMMIT, patch, kind) == ["1 1 True", "1 closed"]
+
+
+@PATCHES
+@KINDS
+def test_an_assignor_that_ends_so_is_called_once_and_a_built_in_one_takes_its_place(patch: str, kind: str) -> None:
+    """It was called again and again, and no member had partitions."""
+    assert run(ASSIGNOR, patch, kind) == ["1 1 1 2", "1 closed"]
