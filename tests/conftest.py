@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -96,6 +97,13 @@ def recorded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     with Watch(recorders) as watch:
         yield
         judge(watch)
+
+
+@pytest.fixture(autouse=True)
+def _hub_knows_the_time() -> None:
+    """gevent's own timeouts, as of joinall(), count from when the hub last turned: after a minute of tests with threads all are over at once."""
+    if (gevent := sys.modules.get("gevent")) and (hub := gevent._hub_local.get_hub_if_exists()):
+        hub.loop.update_now()
 
 
 @pytest.fixture

@@ -371,7 +371,7 @@ def test_socket_options_that_are_none_are_refused(consumer: Make, cluster: MockC
 def test_api_version_is_taken_at_its_word_or_found_out(consumer: Make, make_cluster: Make, release: str | None) -> None:
     """Behaviours 221, 270."""
     cluster = make_cluster(versions=release)
-    reading = consumer(cluster, **QUICK)
+    reading = consumer(cluster, api_version_auto_timeout_ms=20_000, **QUICK)
     assert reading.config["api_version"] is None
     reading.assign([FIRST])
     assert reading.beginning_offsets([FIRST]) == {FIRST: 0}

@@ -111,7 +111,7 @@ def test_all_producers_share_the_time(cluster: MockCluster) -> None:
         producer.produce("t", b"v")
     """
     said, took = run_to_its_end(cluster, program, "threading", False)
-    assert took < 3
+    assert took < 0.8 * 5
     assert said.count("t: 1") == 5
 
 
@@ -119,7 +119,7 @@ def test_all_producers_share_the_time(cluster: MockCluster) -> None:
 def test_exit_timeout_ms_of_zero_waits_for_nothing(cluster: MockCluster, handler: str) -> None:
     cluster.on("Produce", Delay(60), times=None)
     said, took = run_to_its_end(cluster, PRODUCE.replace("**OPTIONS", "exit_timeout_ms=0"), handler, False)
-    assert took < 3
+    assert took < 4.5, "5 s are the default"
     assert "t: 1000" in said
 
 
