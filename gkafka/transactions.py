@@ -308,11 +308,6 @@ class Transactions:
             if self.machine.fatal is not None:
                 raise self.machine.fatal from failure
             raise
-        except KafkaException:
-            raise
-        except BaseException:  # it was cut short; before the commit was asked for nobody else would end the transaction
-            self.abort_after_failure(which)
-            raise
 
     @property
     def is_open(self) -> bool:
@@ -425,11 +420,11 @@ class TransactionCalls:
                 calls.abort_after_failure()
                 raise
             yield self
-        except BaseException:
+            if not calls.end_was_asked:  # by the block itself; what ended otherwise has failed, and the commit says so
+                calls.commit_or_abort(which)
+        except BaseException:  # of the commit, too: what cuts it short before it was asked for leaves the transaction open
             calls.abort_after_failure(which)
             raise
-        if not calls.end_was_asked:  # by the block itself; what ended otherwise has failed, and the commit says so
-            calls.commit_or_abort(which)
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:

@@ -258,6 +258,28 @@ def test_a_block_that_is_cut_short_anywhere_as_it_begins_a_transaction_leaves_no
     assert any("core/transaction.py:_move" in shot for shot in shots)
 
 
+def test_a_block_that_is_cut_short_anywhere_leaves_no_transaction_open(cluster: MockCluster, run: Runner, aim: Callable[..., Gun]) -> None:
+    """Between its last line and the commit, too."""
+    gun = aim("transactions.py")
+    shots = []
+    with transactional(cluster, run) as producer:
+        producer.begin_transaction(5)
+        producer.abort_transaction(5)
+
+        def block() -> None:
+            with producer.transaction():
+                producer.produce("t", b"x")
+
+        for n in range(1, MOST):
+            gun.fire(n, block)
+            assert not producer._transactions.is_open, gun.shot
+            if gun.shot is None:
+                break
+            shots.append(gun.shot)
+    assert gun.shot is None, "more steps than were tried"
+    assert {shot.split(":")[1] for shot in shots} >= {"transaction", "commit_or_abort", "end", "_wait"}
+
+
 def test_a_transaction_begins_behind_a_commit_that_was_cut_short_anywhere(
     cluster: MockCluster, run: Runner, aim: Callable[..., Gun]
 ) -> None:
