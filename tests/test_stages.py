@@ -1,4 +1,4 @@
-"""Each test is in one of the runs of `make test`, and what failed beside others has a second try, alone."""
+"""Each test is in one of the runs of `make test`, and what failed beside others is tried again, alone."""
 
 from __future__ import annotations
 
@@ -123,14 +123,19 @@ Make = Callable[[str, str], Stage]
 
 
 # -- what is played ----------------------------------------------------------------------------------------------------
-FAILS_ONCE = """
+FAILS = """
 from pathlib import Path
 def test_it():
     tried = Path(__file__).with_suffix(".tried")
-    if not tried.exists():
-        tried.touch()
-        raise AssertionError("the first time")
+    times = len(tried.read_text()) if tried.exists() else 0
+    tried.write_text("x" * (times + 1))
+    assert times >= {times}, f"time number {{times + 1}}"
 """
+
+
+@pytest.fixture(autouse=True)
+def at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "REST_S", 0)
 
 
 @pytest.fixture
@@ -148,13 +153,29 @@ def made(tmp_path: Path) -> Make:
 
 
 def test_what_failed_beside_others_is_played_again_and_counts(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
-    front, beside = made("front", "def test_it(): pass"), made("beside", FAILS_ONCE)
+    front, beside = made("front", "def test_it(): pass"), made("beside", FAILS.format(times=1))
     assert play(front, [beside])
     said = capfd.readouterr().out
-    assert said.index("the first time") < said.rindex("1 passed") < said.index("front: 0.")
+    assert said.index("time number 1") < said.rindex("1 passed") < said.index("front: 0.")
 
 
-def test_what_fails_twice_has_failed(made: Make) -> None:
+def test_what_failed_alone_too_has_a_last_try_and_all_are_shown(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    assert play(made("front", FAILS.format(times=2)), [])
+    said = capfd.readouterr().out
+    assert said.index("time number 1") < said.index("time number 2") < said.index("front: failed alone, too") < said.index("1 passed")
+    assert not play(made("other", FAILS.format(times=3)), [])
+
+
+def test_a_machine_at_rest_is_not_waited_for_and_a_busy_one_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    for load, limit in ((0.4, 60), (9.0, 0.1)):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, load, load))
+        monkeypatch.setattr(stages, "REST_S", limit)
+        began = time.monotonic()
+        stages.come_to_rest()
+        assert time.monotonic() - began < 30
+
+
+def test_what_always_fails_has_failed(made: Make) -> None:
     assert not play(made("good", "def test_it(): pass"), [made("bad", "def test_it(): assert False")])
 
 
