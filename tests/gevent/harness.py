@@ -118,7 +118,7 @@ class Stalls:
     @property
     def slower(self) -> float:
         """So many times more than where the bars were set costs what is done seldom; at least 1."""
-        return max(1.0, self.paused_ms / PAUSED_MS)
+        return times_slower(self.paused_ms)
 
     @property
     def cpu_s(self) -> float:
@@ -132,8 +132,28 @@ class Stalls:
         )
 
 
-class CollectingTicker(Ticker):
-    """A Ticker of a program whose garbage is collected, as any program's is; and what of each gap was the collector's.
+class ProbingTicker(Ticker):
+    """One that also does a fixed piece of work now and then, between two gaps: paused_ms is what that took of CPU each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paused_ms: list[float] = []
+        self._work, self._work_at = fixed_work(), 0.0
+
+    @property
+    def mean_paused_ms(self) -> float:
+        return sum(self.paused_ms) / len(self.paused_ms)
+
+    def _ticked(self) -> None:
+        if perf_counter() >= self._work_at:
+            cpu = thread_time()
+            self._work()
+            self.paused_ms.append(1000 * (thread_time() - cpu))
+            self._work_at = perf_counter() + PAUSE_S
+
+
+class CollectingTicker(ProbingTicker):
+    """One of a program whose garbage is collected, as any program's is; and what of each gap was the collector's.
 
     gaps: (wall, CPU) seconds as ever, the collector's work among them; collected: the CPU seconds of collections within each gap.
     """
@@ -162,26 +182,15 @@ class CollectingTicker(Ticker):
 
     def _ticked(self) -> None:
         self.collected.append(self._spent - self._before)
+        super()._ticked()
         self._before = self._spent
 
 
-class ProbingTicker(Ticker):
-    """One that also does a fixed piece of work now and then, between two gaps: paused_ms is what that took of CPU each time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.paused_ms: list[float] = []
-        self._work, self._work_at = fixed_work(), 0.0
-
-    def _ticked(self) -> None:
-        if perf_counter() >= self._work_at:
-            cpu = thread_time()
-            self._work()
-            self.paused_ms.append(1000 * (thread_time() - cpu))
-            self._work_at = perf_counter() + PAUSE_S
-
-
 PAUSE_S, PAUSED_MS = 0.15, 0.25
+
+
+def times_slower(paused_ms: float) -> float:
+    return max(1.0, paused_ms / PAUSED_MS)
 
 
 def fixed_work() -> Callable[[], None]:
@@ -217,7 +226,7 @@ def beside_a_ticker(run: Callable[[], object]) -> Stalls:
         fewest_per_s=fewest_per_s([wall for wall, _ in ticker.gaps]),
         seconds=seconds,
         cpu_percent=100 * used / seconds,
-        paused_ms=sum(ticker.paused_ms) / len(ticker.paused_ms),
+        paused_ms=ticker.mean_paused_ms,
     )
 
 

@@ -174,7 +174,7 @@ RAW = """
                 told = f"returned {end()}"
             except BaseException as exc:
                 told = repr(exc)
-            os.write(w, f"{name}: {told}{'' if time.monotonic() - begun < 0.5 else ', late'}\\n".encode())
+            os.write(w, f"{name}: {told}{'' if time.monotonic() - begun < 1.5 else ', late'}\\n".encode())
         os._exit(0)
     os.close(w)
     with os.fdopen(r) as lines:

@@ -317,8 +317,16 @@ def test_a_deleted_topic_holds_up_no_commit_of_another_and_its_offsets_are_not_t
         cluster.delete_topic("t")
         if made_again:
             cluster.create_topic("t", 1)
-        with pytest.raises(UnknownTopicOrPartition, match="t-0: offset 5 is not committed: its topic was deleted"):
+        told = ""
+        try:
             member.commit(timeout=5)
+        except UnknownTopicOrPartition as exc:
+            told = str(exc)
+        if told:
+            assert "t-0: offset 5 is not committed: its topic was deleted" in told
+        else:  # the fetcher has found the new one first, and where it stands there is no offset yet
+            assert made_again
+            assert member.position(FOUR[0]) != 5
         assert (committed(cluster), committed(cluster, "u")) == ({}, {0: 5})
 
 

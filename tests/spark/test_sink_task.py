@@ -190,9 +190,9 @@ def test_brokers_that_go_away_are_waited_for_and_no_longer_than_the_delivery_tim
 
     with pytest.raises(
         KafkaTimeoutError,
-        match=r"t-0.* not delivered within 0.4 s.*; see that the partition has a leader .* kafka.delivery.timeout.ms .*spark.task.maxFailures",
+        match=r"t-0.* not delivered within 1.5 s.*; see that the partition has a leader .* kafka.delivery.timeout.ms .*spark.task.maxFailures",
     ):
-        write_plainly(options(topic="t", kafka__delivery__timeout__ms="400"), rows())
+        write_plainly(options(topic="t", kafka__delivery__timeout__ms="1500"), rows())
     assert stored(cluster, "t") == expected(0, 10)
 
 
