@@ -570,9 +570,15 @@ class GreenletMutex(Mutex):
     def __enter__(self) -> bool:
         if self.is_mine():
             self._wait_for_holder()
+        me = getcurrent()
         try:
-            taken = self.take() or self._wait()
-            self._holder = getcurrent()
+            # First: a signal handler that makes this greenlet switch just behind taking it must not leave who had it last as its holder.
+            before, self._holder = self._holder, me
+            taken = self.take()
+            if not taken:
+                self._holder = before  # of another thread
+                taken = self._wait()
+            self._holder = me
             return taken
         except BaseException:
             if self.is_mine():

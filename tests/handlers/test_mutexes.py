@@ -87,6 +87,41 @@ def test_other_greenlets_wait_for_one_that_was_made_to_switch_and_the_hub_goes_o
     assert len(ticks) > 3
 
 
+def test_who_had_it_last_waits_for_one_that_a_signal_handler_made_switch_just_as_it_took_it() -> None:
+    """It was taken for the holder, as if it had called itself: a call in no handler's way was refused."""
+    hits: list[None] = []
+
+    class Hit(type(GEventHandler().Mutex())):  # type: ignore[misc]
+        __slots__ = ()
+
+        def take(self, seconds: float = 0.0) -> bool:
+            taken = super().take(seconds)
+            if gevent.getcurrent() is worker and not hits:
+                hits.append(None)
+                signal.raise_signal(signal.SIGUSR1)
+            return bool(taken)
+
+    def wants() -> None:
+        with mutex:
+            order.append("worker")
+
+    mutex, order = Hit(), []
+    before = signal.signal(signal.SIGUSR1, lambda *_: gevent.sleep(0.05))
+    try:
+        worker = None
+        with mutex:
+            pass
+        worker = gevent.spawn(wants)
+        while not hits:
+            gevent.sleep(0)
+        with mutex:
+            order.append("last")
+        worker.get(timeout=LIMIT_S)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert order == ["worker", "last"]
+
+
 def test_a_signal_handler_that_waits_in_vain_on_top_of_who_holds_one_is_told() -> None:
     """Whom it waits for may need it."""
     handler = GEventHandler()
