@@ -15,20 +15,21 @@ if TYPE_CHECKING:
 __all__ = ["ColumnReader", "joined"]
 
 MOST_DATA = 1 << 30
-"""Bytes that are decoded at once at most: two such pieces still fit into one of Arrow's columns."""
+"""Bytes that are decoded at once at most, whatever the limit: two such pieces still fit into one of Arrow's columns."""
 
 
 class ColumnReader:
     """Several batches of a queue, decoded together, taken in pieces. Stands where a batch's `Records` stand while messages are read.
 
     batches: in offset order, what is to be left out of a log already left out. start: the first offset that is wanted. columns: of
-    `gkafka.records.columns`.
+    `gkafka.records.columns`. max_bytes: decoded at once, one record at least.
     """
 
-    __slots__ = ("_batch", "_buffers", "_check_crcs", "_found", "_messages", "_place", "_taken", "columns", "next_offset")
+    __slots__ = ("_batch", "_buffers", "_check_crcs", "_found", "_max_bytes", "_messages", "_place", "_taken", "columns", "next_offset")
 
-    def __init__(self, batches: Sequence[Fetched], start: int, columns: tuple[str, ...], *, check_crcs: bool) -> None:
+    def __init__(self, batches: Sequence[Fetched], start: int, columns: tuple[str, ...], max_bytes: int, *, check_crcs: bool) -> None:
         self.columns = columns
+        self._max_bytes = min(max_bytes, MOST_DATA)
         self.next_offset = start
         self._buffers = list(_regions(batches))
         self._messages = sum(batch.messages for batch in batches)
@@ -50,9 +51,11 @@ class ColumnReader:
             return max(self._messages, 1)
         return len(self._found) - self._taken + (0 if self._found.complete else 1)
 
-    def take(self, wanted: int) -> pa.RecordBatch | None:
-        """The next rows, `wanted` at most; None where none are left. Raises CorruptRecordError and UnsupportedCodec once what is before
-        the damage was taken.
+    def take(self, wanted: int, max_bytes: int, *, least: int) -> pa.RecordBatch | None:
+        """Return the next rows, `wanted` at most; None where none are left (`is_done`), or where they pass max_bytes.
+
+        least: 1 returns rows whatever their size. Raises CorruptRecordError and UnsupportedCodec once what is before the damage was
+        taken.
         """
         while not self.is_done:
             found = self._found
@@ -60,6 +63,8 @@ class ColumnReader:
                 self._decode(self.next_offset)
                 continue
             assert self._batch is not None
+            if not least and self._batch.nbytes > max_bytes:
+                return None
             first, self._taken = self._taken, min(len(found), self._taken + wanted)
             is_end = self._taken == len(found)
             self.next_offset = found.next_offset if is_end else found.raw.offsets[self._taken - 1] + 1
@@ -77,7 +82,7 @@ class ColumnReader:
             values="value" in self.columns,
             headers="headers" in self.columns,
             check_crcs=self._check_crcs,
-            max_data_bytes=MOST_DATA,
+            max_data_bytes=self._max_bytes,
             topic=self._place.topic,
             partition=self._place.partition,
         )

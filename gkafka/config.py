@@ -658,7 +658,14 @@ class ConsumerConfig(Options):
     queued_max_messages: int = option(2000, "a partition that holds this many messages is not fetched", low=1)
     queued_max_bytes: int = option(
         67108864,
-        "nothing is fetched while a consumer holds this many bytes of batches; with what fetch_max_bytes lets each broker add it bounds the memory",
+        "nothing is fetched while a consumer holds this many bytes of batches, as they were fetched (compressed); each broker may add one answer of "
+        "fetch_max_bytes",
+        low=1,
+        high=1 << 40,
+    )
+    consume_max_bytes: int = option(
+        67108864,
+        "bytes of records, decompressed, that one call hands out at most; a single record that is larger comes alone",
         low=1,
         high=1 << 40,
     )

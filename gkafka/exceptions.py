@@ -174,7 +174,14 @@ class ProtocolError(KafkaException):
 
 
 class CorruptRecordError(ProtocolError):
-    """A record batch fails its checksum or cannot be decoded; topic, partition and offset say which. Nothing was skipped."""
+    """A record batch fails its checksum or cannot be decoded; topic, partition and offset say which. Nothing was skipped.
+
+    next_offset: seek to it to go on behind what is damaged. None where the bytes do not say where that ends.
+    """
+
+    def __init__(self, *args: Any, next_offset: int | None = None, **about: Any) -> None:
+        super().__init__(*args, **about)
+        self.next_offset = next_offset
 
 
 class MessageSetDecodeFailure(CorruptRecordError):

@@ -100,8 +100,10 @@ def _report(driver: FetchDriver, queue: Queue, waiting: KafkaException | None, n
         stable=position.stable,
         buffered=queue.buffered,
         broker=source,
-        error=f"{type(error).__name__}: {error}" if error is not None else "no answer yet",
+        error=f"{type(error).__name__}: {error}" if error is not None else _last_answer(share, position, source),
         held=driver.held,
+        most_held=driver.config.queued_max_bytes,
+        most_at_once=driver.config.consume_max_bytes,
         seconds=max(0.0, max(position.retry.not_before, share.fetcher.throttled_until(source)) - now),
     )
     if waiting is not None and reason is not Reason.HALTED:
@@ -109,12 +111,20 @@ def _report(driver: FetchDriver, queue: Queue, waiting: KafkaException | None, n
     return PartitionReport(reason, text, position.consumed, position.high_watermark, queue.buffered, source, error)
 
 
+def _last_answer(share: Fetching, position: Position, source: int) -> str:
+    """Say what came last where nothing failed."""
+    if share.fetcher.idle_until(source):
+        return f"broker {source} answers at once, again and again, with nothing new"
+    return "no answer yet" if position.high_watermark < 0 else "an answer without records for this partition"
+
+
 def _share_of(driver: FetchDriver, position: Position) -> Fetching:
     return next((share for share in driver.shares if share.fetcher.positions.get(position.tp) is position), driver.shares[0])
 
 
 _TEXTS = {
-    Reason.READY: "{buffered} messages from offset {offset} on are here and wait for the application to ask for them",
+    Reason.READY: "{buffered} messages from offset {offset} on are here and wait for the application to ask for them; one call hands out "
+    "no more than {most_at_once} bytes (consume_max_bytes, decompressed)",
     Reason.CAUGHT_UP: "everything up to offset {end} was handed out; waiting for broker {broker} to have more",
     Reason.FETCHING: "asking broker {broker} for records from offset {offset} on; last: {error}",
     Reason.NEXT: "broker {broker} is answering another fetch; this partition is in the next one",
@@ -125,7 +135,8 @@ _TEXTS = {
     Reason.FINDING_START: "asking broker {broker} for the offset to start from; last: {error}",
     Reason.CHECKING_LOG: "asking broker {broker}, a new leader, whether its log goes up to offset {offset}; last: {error}",
     Reason.THROTTLED: "broker {broker} wants no fetch for another {seconds:.1f} s (quota)",
-    Reason.QUEUE_FULL: "the consumer holds {held} bytes of other records, queued_max_bytes: it fetches when the application takes some",
+    Reason.QUEUE_FULL: "the consumer holds {held} bytes of other batches, as they were fetched, and fetches no more at {most_held} "
+    "(queued_max_bytes) until the application takes some",
     Reason.OPEN_TRANSACTION: "an open transaction hides everything from offset {stable} on (the log ends at {end}) until its producer ends it",
 }
 

@@ -66,6 +66,10 @@ ENOUGH_ROWS = 4096
 """So many rows are handed out without a look at other partitions."""
 TURN_S = 0.003
 """With greenlets, a call hands out what it has read after so long: reading switches to nobody, and the hub must not stand still."""
+READ_S = 1.0
+"""A call without a timeout hands out what is there: it reads for this many seconds at most."""
+MESSAGE_BYTES = 128
+"""What a message counts toward consume_max_bytes beside its record: a batch may hold millions of empty ones."""
 T = TypeVar("T")
 Stood = tuple[Position, int, int, int]
 """A position and its term; where it stood, and the epoch of what stands before that."""
@@ -255,10 +259,15 @@ class NativeConsumer:
         """Under the lock: what was fetched, and what went wrong behind it, is of no account any more. Returns what to hang_up()."""
         driver, tp = self._driver, queue.position.tp
         parked = driver.cancel_parked([tp])
-        driver.empty(queue)
-        for error in [e for e in driver.errors if (e.topic, e.partition) == tp]:
-            driver.errors.remove(error)
+        self._empty(queue)
         return parked
+
+    def _empty(self, queue: Queue) -> None:
+        """Under the lock: drop what was fetched, and what went wrong behind it. Whatever is there is met again."""
+        driver = self._driver
+        driver.empty(queue)
+        for error in [e for e in driver.errors if (e.topic, e.partition) == queue.position.tp]:
+            driver.errors.remove(error)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand nothing of these out and fetch nothing of them, until resume(). Positions stay, and so does what was fetched."""
@@ -477,8 +486,8 @@ class NativeConsumer:
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Message]:
         """Up to max_messages records, as soon as there is one; [] if none came within timeout_ms (None: 0, what is there now).
 
-        The records of one call are in order within each partition. They are views of the fetched buffer: `detach()` one to keep it
-        without its buffer. Raises CorruptRecordError naming topic, partition and offset (nothing is skipped: seek past it to go on), and
+        The records of one call are in order within each partition, and hold no more than consume_max_bytes together. They are views
+        of the fetched buffer: `detach()` one to keep it without its buffer. Raises CorruptRecordError naming topic, partition and offset (nothing is skipped: seek past it to go on), and
         other errors that stand in the way of a partition; records before the error were handed out.
         """
         return self._consume(self._take, max_messages, timeout_ms)
@@ -527,16 +536,18 @@ class NativeConsumer:
 
         Several only where each is small. Rows of one partition are in order.
         """
-        return self._consume(lambda wanted: self._take_columns(wanted, columns), max_messages, timeout_ms)
+        return self._consume(lambda wanted, until: self._take_columns(wanted, columns, until), max_messages, timeout_ms)
 
     def _consume(
         self,
-        take: Callable[[int], list[T]],
+        take: Callable[[int, float], list[T]],
         max_messages: int | None,
         timeout_ms: float | None,
         work: Work | None = None,
     ) -> list[T]:
+        """take(wanted, until): no more than so many, of what is there; reads no further batch behind that time."""
         deadline, waked = self._handler.monotonic() + (timeout_ms or 0) / 1000, self._waked
+        reads_until = deadline if timeout_ms else deadline + READ_S
         # Before anything is taken: a caller that is killed here has lost nothing. And before anything is raised: one that tries again at once would
         # keep the hub from whoever could mend it.
         self._handler.checkpoint()
@@ -551,7 +562,8 @@ class NativeConsumer:
                 with self._taking:
                     self._driver.make_whole()
                     self._handed_out, self._work, self._wants_more = handed_out, work, False
-                    taken = take(wanted) if not self.troubles and (self.may_deliver is None or self.may_deliver()) else []
+                    may_take = not self.troubles and (self.may_deliver is None or self.may_deliver())
+                    taken = take(wanted, reads_until) if may_take else []
                     if taken:
                         self.hand_outs += 1
                     wants_more = self._wants_more
@@ -613,6 +625,7 @@ class NativeConsumer:
             seconds = min(seconds, LOOK_S)  # what is there already must wait, too
         elif self._is_any_open():
             self._filled.set()  # another worker that has looked and is about to wait must see it, too
+            self._handler.checkpoint()
             return
         self._handler.check_fork()
         deadline = self._handler.monotonic() + seconds
@@ -624,72 +637,82 @@ class NativeConsumer:
         """Is there something that may be handed out? Asked twice by each call that waits: without a call for each of many that are empty."""
         return any((queue.reader is not None or queue.batches) and queue.is_open for queue in list(self._order))
 
-    def _take(self, wanted: int) -> list[Message]:
+    def _take(self, wanted: int, until: float) -> list[Message]:
         """Records of the partition whose turn it is, and of the next ones while there is room and time."""
         taken: list[Message] = []
         if not self._is_any_open():
             return taken
-        until = self._handler.monotonic() + self._share_of_time
+        room = self.config.consume_max_bytes
+        until = min(until, self._handler.monotonic() + self._share_of_time)
         for _ in range(len(self._order)):
             queue = self._order[0]
-            while len(taken) < wanted and queue.is_open:
-                self._read(queue, wanted - len(taken), taken)
+            while len(taken) < wanted and room >= 0 and queue.is_open:
+                room = self._read(queue, wanted - len(taken), room, taken)
                 self._reading = queue
-                if taken and self._handler.monotonic() >= until:
+                if self._handler.monotonic() >= until:
                     wanted = len(taken)
             self._order.rotate(-1)
-            if len(taken) >= wanted:
+            if len(taken) >= wanted or room < 0:
                 break
         return taken
 
-    def _take_columns(self, wanted: int, columns: tuple[str, ...]) -> list[pa.RecordBatch]:
+    def _take_columns(self, wanted: int, columns: tuple[str, ...], until: float) -> list[pa.RecordBatch]:
         """Rows of the partition whose turn it is; of the next ones, too, while they are few."""
         taken: list[pa.RecordBatch] = []
-        rows = 0
-        until = self._handler.monotonic() + self._share_of_time
+        wanted_rows, rows, room = min(wanted, ENOUGH_ROWS), 0, self.config.consume_max_bytes
+        until = min(until, self._handler.monotonic() + self._share_of_time)
         for _ in range(len(self._order)):
             queue = self._order[0]
-            while rows < min(wanted, ENOUGH_ROWS) and queue.is_open:
-                self._read_columns(queue, wanted - rows, columns, taken)
+            while rows < wanted_rows and room >= 0 and queue.is_open:
+                room = self._read_columns(queue, wanted - rows, room, columns, taken)
                 rows = sum(piece.num_rows for piece in taken)
-                if taken and self._handler.monotonic() >= until:
-                    wanted = rows
+                if self._handler.monotonic() >= until:
+                    wanted_rows = rows
             self._order.rotate(-1)
-            if rows >= min(wanted, ENOUGH_ROWS):
+            if rows >= wanted_rows or room < 0:
                 break
         return taken
 
-    def _read(self, queue: Queue, wanted: int, taken: list[Message]) -> None:
-        """Take from the batch that is being read; go on to the next one when it is empty."""
+    def _read(self, queue: Queue, wanted: int, room: int, taken: list[Message]) -> int:
+        """Take from the batch that is being read, or from the next one when that is read to its end.
+
+        room: bytes that may be handed out. Returns what is left of it, -1 if the next record does not fit: it is left for the next
+        call. The first record of a call is taken whatever its size.
+        """
         if isinstance(queue.reader, ColumnReader):
             self._put_back(queue)
         reader = queue.reader or self._open(queue)
         if reader is None or isinstance(reader, ColumnReader):
-            return
-        wanted = min(wanted, CHUNK)
+            return room
         try:
-            got = reader.take(wanted)
+            got = reader.take(min(wanted, CHUNK), room, least=0 if taken else 1)
         except (ProtocolError, UnsupportedCodec) as exc:
             self._damaged(queue, reader, exc)
-            return
-        done = len(got) < wanted or not reader.remaining
-        if self._settle(queue, reader, reader.next_offset if done else got[-1].offset + 1, done=done):
+            return room
+        left = reader.remaining
+        if not got and left:
+            return -1
+        if self._settle(queue, reader, reader.next_offset, done=not left):
             taken += got
+        return room - reader.taken_bytes - MESSAGE_BYTES * len(got)
 
-    def _read_columns(self, queue: Queue, wanted: int, columns: tuple[str, ...], taken: list[pa.RecordBatch]) -> None:
+    def _read_columns(self, queue: Queue, wanted: int, room: int, columns: tuple[str, ...], taken: list[pa.RecordBatch]) -> int:
         """The same, as columns."""
         if queue.reader is not None and not (isinstance(queue.reader, ColumnReader) and queue.reader.columns == columns):
             self._put_back(queue)
         reader = queue.reader or self._open_columns(queue, columns)
         if not isinstance(reader, ColumnReader):
-            return
+            return room
         try:
-            got = reader.take(wanted)
+            got = reader.take(wanted, room, least=0 if taken else 1)
         except (ProtocolError, UnsupportedCodec) as exc:
             self._damaged(queue, reader, exc)
-            return
+            return room
+        if got is None and not reader.is_done:
+            return -1
         if self._settle(queue, reader, reader.next_offset, done=reader.is_done) and got is not None:
             taken.append(got)
+        return room if got is None else room - got.nbytes
 
     def _settle(self, queue: Queue, reader: Records | ColumnReader, stands: int, *, done: bool) -> bool:
         """What was just read counts as handed out, up to the offset `stands`. False: it is not wanted any more. done: nothing is left in the reader.
@@ -743,7 +766,8 @@ class NativeConsumer:
                 driver.held -= held - queue.held
                 return None
             start = max(batches[0].skip_to, queue.position.consumed)
-            reader = queue.reader = ColumnReader(batches, start, columns, check_crcs=self.config.check_crcs)
+            config = self.config
+            reader = queue.reader = ColumnReader(batches, start, columns, config.consume_max_bytes, check_crcs=config.check_crcs)
             return reader
 
     def _open(self, queue: Queue) -> Records | None:
@@ -786,7 +810,7 @@ class NativeConsumer:
             if queue.reader is not reader:
                 return
             errors: list[KafkaException] = []
-            driver.empty(queue)
+            self._empty(queue)
             position.seek(position.consumed, position.consumed_epoch, position.leader_epoch)
             driver.shares[0].fetcher.fail(position, error, self._handler.monotonic(), errors)
             driver.tell(errors)

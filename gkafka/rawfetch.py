@@ -10,8 +10,10 @@ from gkafka import records
 from gkafka.broker import Broker
 from gkafka.checks import check_count, check_isolation, check_offset, check_partition, check_topic_name
 from gkafka.cluster import address_of
-from gkafka.common import IsolationLevel
-from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, RecordTooLarge, Stale, error_for
+from gkafka.common import IsolationLevel, TopicPartition
+from gkafka.core.backoff import Retry
+from gkafka.core.fetcher import FRAME_BYTES, IDLE, wider
+from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, Stale, error_for
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 
 if TYPE_CHECKING:
@@ -121,7 +123,8 @@ class Reader:
     ) -> None:
         self._cluster, self._handler = cluster, cluster.handler
         self._topic, self._partition = check_topic_name(topic), check_partition("partition", partition)
-        self._max_bytes = check_count("max_bytes", DEFAULT_BYTES if max_bytes is None else max_bytes)
+        self._most_bytes = max(1, cluster.config.max_response_bytes - FRAME_BYTES)
+        self._max_bytes = min(check_count("max_bytes", DEFAULT_BYTES if max_bytes is None else max_bytes), self._most_bytes)
         self._isolation = int(check_isolation("isolation", IsolationLevel.READ_COMMITTED if isolation is None else isolation))
         self._max_wait_ms, self._min_bytes = check_count("max_wait_ms", max_wait_ms, low=0), check_count("min_bytes", min_bytes, low=0)
 
@@ -146,10 +149,12 @@ class Reader:
     def stream(self, role: tuple[str, int], start: int, end: int, timeout: float | None) -> Iterator[RawFetch]:
         position, end, pending = check_offset("start", start), check_offset("end", end), None
         deadline = self._cluster._deadline(timeout)
+        idle, chance = Retry(), self._handler.random()
         while position < end:
             raw = self.fetch(role, position, deadline, pending)
             pending = None
             if raw.next_offset > position:
+                idle.succeeded()
                 position = raw.next_offset
                 deadline = self._cluster._deadline(timeout)
                 if position < end:
@@ -162,6 +167,10 @@ class Reader:
                     partition=self._partition,
                     offset=position,
                 )
+            else:  # a broker that does not park the fetch is not asked again at once
+                now = self._handler.monotonic()
+                idle.failed(IDLE, now, chance)
+                self._handler.sleep(max(0.0, min(idle.not_before, deadline) - now))
 
     def _send_ahead(self, role: tuple[str, int], position: int, deadline: float) -> Any:
         if self._cluster.metadata.leader(self._topic, self._partition) is None:
@@ -215,7 +224,8 @@ class Reader:
         batches = memoryview(data.records or b"")
         headers = records.scan(batches, topic=self._topic, partition=self._partition)
         if not headers and len(batches):
-            self._widen(len(batches), offset)
+            tp = TopicPartition(self._topic, self._partition)
+            self._max_bytes = wider(batches, self._max_bytes, self._most_bytes, tp, offset)
         aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions or ())
         return RawFetch(
             batches,
@@ -225,10 +235,3 @@ class Reader:
             max(offset, headers[-1].next_offset) if headers else offset,
             data.log_start_offset,
         )
-
-    def _widen(self, got: int, offset: int) -> None:
-        limit = self._cluster.config.max_response_bytes - (1 << 16)
-        if self._max_bytes >= limit:
-            text = f"{self._topic}-{self._partition}: the record at offset {offset} is larger than max_response_bytes={limit}: raise it"
-            raise RecordTooLarge(text, topic=self._topic, partition=self._partition, offset=offset)
-        self._max_bytes = min(max(self._max_bytes, got) * 2, limit)

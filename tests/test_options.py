@@ -134,6 +134,7 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "fetch_wait_max_ms": (CONSUMING, "test_fetch_min_bytes_and_fetch_wait_max_ms_reach_the_broker"),
         "fetch_error_backoff_ms": (CONSUMING, "test_fetch_error_backoff_ms_is_the_pause"),
         "queued_max_bytes": (CUT, "test_queued_max_bytes_bounds_what_all_partitions_hold_together"),
+        "consume_max_bytes": ("public/test_bounds.py", "test_a_call_hands_out_no_more_than_consume_max_bytes"),
         "client_rack": (CUT, "test_client_rack_has_a_follower_nearby_serve"),
         "queued_max_messages": (CONSUMING, "test_a_partition_with_queued_max_messages_is_not_fetched"),
         "num_consumer_fetchers": (CONSUMING, "test_more_fetchers_read_the_same"),

@@ -16,12 +16,13 @@ from uuid import UUID
 from gkafka.brokererrors import NotLeaderForPartition, OffsetOutOfRangeError, Stale, UnknownLeaderEpoch, error_for
 from gkafka.common import TopicPartition
 from gkafka.core.aborts import AbortFilter
-from gkafka.core.backoff import Backoff
+from gkafka.core.backoff import Backoff, Retry
 from gkafka.core.fetchsession import Delta, FetchSession, Wanted
-from gkafka.core.lookups import Checked, EpochCheck, Lookup, Lookups
+from gkafka.core.lookups import Checked, EpochCheck, Lookup, Lookups, answer_without
 from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
 from gkafka.core.positions import Position, Rests, State
-from gkafka.exceptions import CorruptRecordError, KafkaException, RecordTooLarge, TopicRecreatedError
+from gkafka.exceptions import CorruptRecordError, KafkaException, ProtocolError, RecordTooLarge, TopicRecreatedError
+from gkafka.records._damage import bare
 from gkafka.wire.epochs import OffsetForLeaderEpochResponse
 from gkafka.wire.fetch import BY_NAME, FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData
 from gkafka.wire.offsets import ListOffsetsResponse
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from gkafka.core.metadata import Metadata
     from gkafka.records import BatchHeader
 
-__all__ = ["AbortFilter", "Asked", "EpochCheck", "Fetched", "Fetcher", "Lookup", "Poll"]
+__all__ = ["FRAME_BYTES", "IDLE", "AbortFilter", "Asked", "EpochCheck", "Fetched", "Fetcher", "Lookup", "Poll", "wider"]
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +46,17 @@ PLAIN_S = 10.0
 """How long a leader is fetched from without naming our rack, after it has sent us to a follower that is of no use."""
 DRAIN_S = 0.1
 """How often a partition is looked at whose queue must be empty before it can go on."""
+IDLE = Backoff(0.01, 0.5)
+"""How long a broker is left alone that answers at once, again and again, with nothing new. The first few such answers cost no pause."""
+FREE_ANSWERS = 3
+FRAME_BYTES = 1 << 16
+"""What an answer may hold beside records: so much less than max_response_bytes is asked for."""
 
 
 class Asked(NamedTuple):
     """A fetch for one broker. partitions: all that it asks for, whether the request names them or not: the position and its epoch when it was
     asked. names: of the topics, by id. max_version: of the request, None is any. first: which the broker fills its answer with first, if that
-    is known.
+    is known. since: when it was asked.
     """
 
     broker_id: int
@@ -59,6 +65,7 @@ class Asked(NamedTuple):
     names: dict[UUID, str]
     max_version: int | None
     first: TopicPartition | None
+    since: float
 
 
 class Fetched(NamedTuple):
@@ -127,6 +134,8 @@ class Fetcher:
         self.leaders = 0
         self._turn = 0
         self._not_before: dict[int, float] = {}
+        self._idle: dict[int, Retry] = {}  # by broker: answers in a row that came at once and brought nothing new
+        self._moves = 0  # how often an answer has moved a position on, or changed what is asked next
         self._plain_until: dict[int, float] = {}
         self._unasked: dict[int, int] = {}  # by broker: answers in a row that told of what was not asked for
 
@@ -181,7 +190,7 @@ class Fetcher:
                 by_broker.setdefault(source, []).append((position, leader[1]))
         fetches = []
         for broker_id, positions in by_broker.items():
-            if not full and broker_id not in self.busy and now >= self.throttled_until(broker_id):
+            if not full and broker_id not in self.busy and now >= max(self.throttled_until(broker_id), self.idle_until(broker_id)):
                 fetches.append(self._ask(broker_id, positions, broker_id in partial, now))
         self.leaders = len(partial.union(by_broker, resets, checks) if partial or resets or checks else by_broker)
         starts = [self.lookups.starts(b, ps) for b, ps in resets.items() if ps] if resets else []
@@ -193,7 +202,7 @@ class Fetcher:
         for position in self.positions.values():
             if now < position.retry.not_before < deadline and position.state is not State.HALTED:
                 deadline = position.retry.not_before
-        for until in self._not_before.values():
+        for until in (*self._not_before.values(), *(idle.not_before for idle in self._idle.values())):
             if now < until < deadline:
                 deadline = until
         return deadline
@@ -201,6 +210,11 @@ class Fetcher:
     def throttled_until(self, broker_id: int) -> float:
         """When a broker may be asked again that has said how long it wants no fetch (KIP-219); 0.0 if it has not."""
         return self._not_before.get(broker_id, 0.0)
+
+    def idle_until(self, broker_id: int) -> float:
+        """When a broker is asked again whose answers came at once and brought nothing new; 0.0 if they did not."""
+        idle = self._idle.get(broker_id)
+        return 0.0 if idle is None else idle.not_before
 
     def _source(self, position: Position, leader: int, now: float) -> int:
         """Whom to fetch from: the follower that the leader has named, as long as it is known and its lease lasts (KIP-392)."""
@@ -275,8 +289,8 @@ class Fetcher:
             rack_id="" if now < self._plain_until.get(broker_id, 0.0) else self._rack,
             in_session=len(wanted),
         )
-        first = next(iter(asked)) if delta.is_full else None
-        made = self.busy[broker_id] = Asked(broker_id, request, asked, names, None if delta.by_id else BY_NAME, first)
+        first = next(iter(asked)) if delta.is_full or len(asked) == 1 else None
+        made = self.busy[broker_id] = Asked(broker_id, request, asked, names, None if delta.by_id else BY_NAME, first, now)
         return made
 
     def cancel_parked(self, partitions: Collection[TopicPartition]) -> list[int]:
@@ -354,6 +368,7 @@ class Fetcher:
         batches: list[Fetched] = []
         errors: list[KafkaException] = []
         stale = False
+        moves = self._moves
         answered: set[TopicPartition] = set()
         unasked: list[tuple[str, int]] = []
         for topic in response.responses:
@@ -375,8 +390,21 @@ class Fetcher:
         if unasked or not may_leave_out:
             for tp in asked.partitions.keys() - answered:
                 # A broker that leaves a partition out would be asked again at once, and again.
-                self._rests.failed(asked.partitions[tp][0], None, now)
+                position = asked.partitions[tp][0]
+                self._rests.failed(position, answer_without(position, "Fetch", "leaves the partition out"), now)
+        self._pace(asked, now, has_news=self._moves != moves or bool(errors) or stale)
         return batches, errors, stale
+
+    def _pace(self, asked: Asked, now: float, *, has_news: bool) -> None:
+        """Leave a broker alone for a moment that does not park fetches although it has nothing new."""
+        request = asked.request
+        if has_news or not request.min_bytes or now - asked.since >= request.max_wait_ms / 2000:
+            self._idle.pop(asked.broker_id, None)
+            return
+        idle = self._idle.setdefault(asked.broker_id, Retry())
+        idle.failures += 1
+        if idle.failures > FREE_ANSWERS:
+            idle.not_before = now + IDLE.pause_s(idle.failures - FREE_ANSWERS, self._rests.chance)
 
     def _tell_unasked(self, broker_id: int, unasked: list[tuple[str, int]]) -> None:
         """The first answer of a row is told, in one line, whatever the broker calls what it answered for; the rest are counted."""
@@ -391,7 +419,7 @@ class Fetcher:
     def _unanswered(self, asked: Asked, error: KafkaException | None, now: float) -> list[KafkaException]:
         """Nothing came of it. Returns what the application is to be told."""
         for position, _ in asked.partitions.values():
-            self._rests.failed(position, error, now)
+            self._rests.failed(position, error or answer_without(position, "Fetch", "never came"), now)
             if position.replica == asked.broker_id:
                 self._back_to_leader(position, now)
         return [] if error is None or error.retriable else [error]
@@ -423,7 +451,7 @@ class Fetcher:
             self._split(position, memoryview(data.records), data, position.tp == asked.first, batches)
         except RecordTooLarge as exc:
             position.halt(exc)
-            errors.append(exc)
+            errors.append(bare(exc))
         except KafkaException as exc:
             # What came before the damage is valid and is handed out; the error follows it and names the place.
             if len(batches) > before:
@@ -446,6 +474,7 @@ class Fetcher:
             return False
         if replica in self.metadata.brokers:
             position.follow(replica, now + self._lease_s)
+            self._moves += 1
             return False
         self._plain_until[by] = now + PLAIN_S
         return True
@@ -457,7 +486,7 @@ class Fetcher:
             # Cut by its own limit, or although the answer had room for it. Behind others it was cut by what was left of fetch_max_bytes:
             # it will be the first one in its turn.
             if was_first or len(buffer) >= position.max_bytes:
-                self._widen(position, len(buffer))
+                self._widen(position, buffer)
             return
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()] if self.read_committed else []
         hidden = AbortFilter(aborted, self._control_type)
@@ -481,21 +510,20 @@ class Fetcher:
                 position.buffered += messages
             position.fetch_offset = header.next_offset
             position.fetch_epoch = header.leader_epoch
+            self._moves += 1
 
-    def _widen(self, position: Position, got: int) -> None:
+    def _widen(self, position: Position, cut: memoryview) -> None:
         """A record does not fit into what was asked (brokers before 0.10.1 then send a part of it): ask for more."""
+        position.max_bytes = wider(cut, position.max_bytes, self._biggest_partition_bytes, position.tp, position.fetch_offset)
+        self._moves += 1
         name, partition = position.tp
-        if position.max_bytes >= self._biggest_partition_bytes:
-            text = f"{name}-{partition}: the record at offset {position.fetch_offset} is larger than max_response_bytes={self._biggest_partition_bytes}: raise it, or seek past the record"
-            raise RecordTooLarge(text, topic=name, partition=partition, offset=position.fetch_offset)
-        position.max_bytes = min(max(position.max_bytes, got) * 2, self._biggest_partition_bytes)
         log.info(
             "%s-%d: a record at offset %d does not fit: asking for %d bytes", name, partition, position.fetch_offset, position.max_bytes
         )
 
     def fail(self, position: Position, error: KafkaException, now: float, errors: list[KafkaException]) -> None:
         """The bytes at the position cannot be read: tell the application, and fetch them once more after a pause (B44)."""
-        errors.append(error)
+        errors.append(bare(error))
         self._rests.failed(position, error, now)
 
     def _refused(
@@ -549,6 +577,37 @@ class Fetcher:
         return self.lookups.on_checked(check, response, error, now)
 
 
+def wider(cut: memoryview, asked: int, most: int, tp: TopicPartition, offset: int) -> int:
+    """Return how many bytes to ask for where only the beginning of a batch came.
+
+    cut: what came. asked: bytes that were asked for. most: that can be.
+    Raises RecordTooLarge if the batch is larger than that, ProtocolError if the broker was asked for enough.
+    """
+    about: dict[str, Any] = {"topic": tp.topic, "partition": tp.partition, "offset": offset}
+    where = f"{tp.topic}-{tp.partition}"
+    needed = size_of_first(cut)
+    if len(cut) < asked and (needed is None or needed <= asked):
+        of = "" if needed is None else f" of the {needed} bytes"
+        text = f"{where}: the broker sent {len(cut)}{of} of the batch at offset {offset}, though {asked} were asked for"
+        raise ProtocolError(text, **about)
+    if asked >= most:
+        size = "does not fit into it" if needed is None else f"has {needed} bytes"
+        least = "" if needed is None else f" to {needed + FRAME_BYTES} or more"
+        text = (
+            f"{where}: max_response_bytes={most + FRAME_BYTES}: the batch at offset {offset} {size}: raise the option{least}, "
+            "or seek past the batch"
+        )
+        raise RecordTooLarge(text, **about)
+    return min(needed or most, 2 * asked, most)
+
+
+def size_of_first(data: memoryview) -> int | None:
+    """Return how many bytes the first batch, or message, of a fetched buffer says that it has; None if it is cut before that."""
+    if len(data) < 12:
+        return None
+    return 12 + max(0, int.from_bytes(data[8:12], "big", signed=True))
+
+
 def _topics(delta: Delta, wanted: dict[TopicPartition, Wanted]) -> list[FetchTopic]:
     """What the request names, in its order."""
     topics: dict[str, FetchTopic] = {}
@@ -581,7 +640,10 @@ def _placed(error: KafkaException, position: Position) -> KafkaException:
     name, partition = position.tp
     if (error.topic, error.partition) == (name, partition):
         return error
-    placed = type(error)(f"{name}[{partition}]: {error}", topic=name, partition=partition, offset=position.fetch_offset)
+    offset = position.fetch_offset if error.offset is None else error.offset
+    placed = type(error)(f"{name}[{partition}]: {error}", topic=name, partition=partition, offset=offset)
+    if isinstance(placed, CorruptRecordError) and isinstance(error, CorruptRecordError):
+        placed.next_offset = error.next_offset
     placed.__cause__ = error
     return placed
 

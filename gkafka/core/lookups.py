@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gkafka.brokererrors import ClusterAuthorizationFailed, NotLeaderForPartition, Stale, UnknownLeaderEpoch, UnsupportedVersion, error_for
 from gkafka.common import TopicPartition
 from gkafka.core.positions import Position, Rests, State
-from gkafka.exceptions import KafkaException, LogTruncationError
+from gkafka.exceptions import KafkaException, LogTruncationError, ProtocolError
 from gkafka.wire.epochs import (
     EpochEnd,
     OffsetForLeaderEpochRequest,
@@ -31,7 +31,7 @@ from gkafka.wire.offsets import (
 if TYPE_CHECKING:
     from gkafka.core.metadata import Metadata
 
-__all__ = ["Asked", "Checked", "EpochCheck", "Lookup", "Lookups"]
+__all__ = ["Asked", "Checked", "EpochCheck", "Lookup", "Lookups", "answer_without"]
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class Lookups:
 
     def _start(self, position: Position, part: ListOffsetsPartitionResponse, now: float) -> None:
         if part.found < 0 and position.reset_to in (-1, -2):  # a log has both ends; who denies it is not asked again at once
-            self._rests.failed(position, None, now)
+            self._rests.failed(position, answer_without(position, "ListOffsets", "names no offset"), now)
         elif part.found >= 0:
             position.move(part.found, part.leader_epoch, position.leader_epoch)
         else:  # no record has the timestamp or a later one: the end of the log is where such a record will be
@@ -237,10 +237,16 @@ class Lookups:
                 if not problem.retriable:
                     errors.append(problem)
         for position, _ in unanswered.values():
-            self._rests.failed(position, error, now)
+            self._rests.failed(position, error or answer_without(position, api, "leaves the partition out"), now)
         if rows is None:
             return [] if error is None or error.retriable else [error], True
         return errors, stale
+
+
+def answer_without(position: Position, api: str, what: str) -> ProtocolError:
+    """Return what stands in a position's way when a broker answers without what it was asked for. The next question may have it."""
+    name, partition = position.tp
+    return ProtocolError(f"{name}-{partition}: the answer to {api} {what}", topic=name, partition=partition, api=api)
 
 
 def _lost(position: Position, end: int) -> str:

@@ -174,12 +174,12 @@ class Rests:
     """
 
     def __init__(self, backoff: Backoff, chance: Random) -> None:
-        self._backoff, self._chance = backoff, chance
+        self._backoff, self.chance = backoff, chance
 
-    def failed(self, position: Position, error: KafkaException | None, now: float) -> None:
-        """The last try came to nothing. error: None if nobody says why."""
+    def failed(self, position: Position, error: KafkaException, now: float) -> None:
+        """The last try came to nothing."""
         position.trouble = error
-        position.retry.failed(self._backoff, now, self._chance)
+        position.retry.failed(self._backoff, now, self.chance)
 
     def was_shown_on(self, position: Position) -> None:
         """It failed, and was told where to go on: at once, unless that has led to nothing some times."""

@@ -65,4 +65,4 @@ def reason_of(fetcher: Fetcher, position: Position, now: float, *, full: bool) -
         return Reason.CAUGHT_UP
     if fetcher.read_committed and 0 <= position.stable <= position.fetch_offset < position.high_watermark:
         return Reason.OPEN_TRANSACTION
-    return Reason.FETCHING if position.in_flight else Reason.NEXT
+    return Reason.FETCHING if position.in_flight or fetcher.idle_until(source) > now else Reason.NEXT

@@ -28,15 +28,42 @@ class Place(NamedTuple):
     last_offset: int
 
 
-def corrupt(what: str, place: Place, offset: int | None = None) -> CorruptRecordError:
-    """The error for damaged bytes, with its place in the text and as attributes. offset: of the record, else the batch's first."""
-    return CorruptRecordError(_text(what, place, offset), **_about(place, offset))
+def corrupt(what: str, place: Place, offset: int | None = None, *, next_offset: int | None = None) -> CorruptRecordError:
+    """Return the error for damaged bytes, with its place in the text and as attributes.
+
+    offset: of the damaged record; None is the batch's first. next_offset: where reading can go on; None is behind the batch.
+    """
+    behind = place.last_offset + 1 if next_offset is None else next_offset
+    text = f"{_text(what, place, offset)}; seek to offset {behind} to go on behind it"
+    return CorruptRecordError(text, next_offset=behind, **_about(place, offset))
+
+
+def unreadable(what: str, topic: str | None, partition: int | None, offset: int) -> CorruptRecordError:
+    """Return the error for bytes where no batch begins. Nobody knows where the next one does.
+
+    offset: what the bytes claim, -1 if there are too few of them.
+    """
+    place = Place(topic, partition, offset, offset)
+    return CorruptRecordError(_text(what, place, None), **_about(place, None))
 
 
 def located(error: KafkaException, place: Place) -> KafkaException:
     """A codec's error with the place added. Damage is a CorruptRecordError, whatever the codec called it."""
-    kind = CorruptRecordError if isinstance(error, ProtocolError) else type(error)
-    return kind(_text(str(error), place, None), **_about(place, None))
+    if isinstance(error, ProtocolError):
+        return corrupt(str(error), place)
+    return type(error)(_text(str(error), place, None), **_about(place, None))
+
+
+def bare(error: KafkaException) -> KafkaException:
+    """Return the error without its traceback, and without those of its causes.
+
+    Whoever keeps an error keeps the variables of every function that it went through, and so what those had decompressed.
+    """
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+    return error
 
 
 def _text(what: str, place: Place, offset: int | None) -> str:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
 from gkafka.exceptions import KafkaException
-from gkafka.records._damage import MAX_INT64, MIN_INT64, Place, corrupt, explain_crc, explain_entry
+from gkafka.records._damage import MAX_INT64, MIN_INT64, Place, bare, corrupt, explain_crc, explain_entry, unreadable
 from gkafka.records._message import unpack_headers
 from gkafka.records._pure_crc import crc32c
-from gkafka.records._pure_cursors import open_batch, open_records
+from gkafka.records._pure_cursors import UNBOUNDED, open_batch, open_records
 from gkafka.records._pure_read import AnyBuffer, BatchHeader, is_cut, offset_at, read_header
 from gkafka.records._raw import MOST_DATA, BinaryColumn, HeaderColumn, RawColumns
 from gkafka.records._unwrap import room_for
@@ -152,8 +152,8 @@ class ColumnReader:
             if header is None:
                 if is_cut(data, pos, size):
                     return True
-                offset = offset_at(data, pos)
-                self.error = corrupt(explain_entry(data, pos, whole=True), Place(self.topic, self.partition, offset, offset))
+                why = explain_entry(data, pos, whole=True)
+                self.error = unreadable(why, self.topic, self.partition, offset_at(data, pos))
                 return False
             pos = header.end
             if header.last_offset < self.sink.start_offset:
@@ -201,7 +201,7 @@ class ColumnReader:
         cursor = open_batch(data, header, place, check_crcs=self.check_crcs and header.magic < 2, max_bytes=self.max_bytes)
         self._count(header, cursor.size)
         rows: list[Any] = []
-        error = cursor.read(_row, None, cursor.left, self.sink.start_offset, rows.append)
+        error = cursor.read(_row, None, cursor.left, self.sink.start_offset, rows.append, UNBOUNDED, 1)
         its_type = int(header.timestamp_type)
         for offset, timestamp, key, value, headers, size in rows:
             if offset >= self.sink.end_offset:
@@ -285,8 +285,10 @@ def decode_columns(
         reader.complete = True
     else:
         _read_all(reader, list(batches) if isinstance(batches, (list, tuple)) else [batches], max_bytes)
-    if reader.error is not None and not len(sink.offsets):
-        raise reader.error
+    if reader.error is not None:
+        bare(reader.error)
+        if not len(sink.offsets):
+            raise reader.error
     return _raw_columns(reader, sink)
 
 

@@ -26,6 +26,8 @@ from gkafka.records._unwrap import decompress, message_bounds, open_set, wrapped
 if TYPE_CHECKING:
     from gkafka.records._pure_read import BatchHeader
 
+UNBOUNDED = 1 << 62
+
 # kind(shared, offset, timestamp, key, value, headers as they stand or None, bytes in the batch)
 Kind = Callable[[Any, int, int, "bytes | None", "bytes | None", "bytes | None", int], Any]
 
@@ -36,8 +38,13 @@ class Cursor(Protocol):
     left: int
     size: int
 
-    def read(self, kind: Kind, shared: Any, n: int, min_offset: int, append: Callable[[Any], object]) -> KafkaException | None:
-        """Append the next n records at min_offset or behind it. What is damaged is the error returned, after the good ones."""
+    def read(
+        self, kind: Kind, shared: Any, n: int, min_offset: int, append: Callable[[Any], object], max_bytes: int, least: int
+    ) -> KafkaException | None:
+        """Append the next n records at min_offset or behind it. What is damaged is the error returned, after the good ones.
+
+        max_bytes: stop before the record that passes it, but not before there are `least`.
+        """
 
 
 def open_batch(data: memoryview, header: BatchHeader, place: Place, *, check_crcs: bool, max_bytes: int) -> Cursor:
@@ -86,17 +93,21 @@ class RecordCursor:
         self._fixed = header.max_timestamp if header.timestamp_type == TimestampType.LOG_APPEND_TIME else None
         self.left = header.count
 
-    def read(self, kind: Kind, shared: Any, n: int, min_offset: int, append: Callable[[Any], object]) -> KafkaException | None:
+    def read(
+        self, kind: Kind, shared: Any, n: int, min_offset: int, append: Callable[[Any], object], max_bytes: int, least: int
+    ) -> KafkaException | None:
         data, pos, previous, left, limit = self._data, self._pos, self._previous, self.left, len(self._data)
+        wanted, room = n, max_bytes
         base_offset, base_timestamp, fixed, last_delta = self._base_offset, self._base_timestamp, self._fixed, self._last_delta
         lowest, highest = MIN_INT64, MAX_INT64
         first = pos
         try:
             while left and n > 0:
                 turns, skipped = min(left, n), 0
+                is_full = False
                 # Varints of one and two bytes, nearly all are, are decoded in place: a call would cost as much as half the record.
                 # A length or an offset delta is not negative, so that its zigzag is even and the number is half of it; 1 is -1.
-                for _ in range(turns):
+                for turn in range(turns):
                     first = pos
                     raw = data[pos]
                     pos += 1
@@ -167,19 +178,24 @@ class RecordCursor:
                         pos += 1
                     if pos != end:
                         raise ValueError("end")
-                    previous = delta
                     if base_offset + delta < min_offset:
+                        previous = delta
                         skipped += 1
                         continue
+                    room -= end - first
+                    if room < 0 and wanted - n + turn - skipped >= least:
+                        turns, pos, is_full = turn, first, True
+                        break
+                    previous = delta
                     append(kind(shared, base_offset + delta, timestamp if fixed is None else fixed, key, value, headers, end - first))
                 left -= turns
-                n = skipped
+                n = 0 if is_full else skipped
         except (IndexError, ValueError):
             why = explain_record(data, first, limit, base_timestamp, previous, last_delta)
             return corrupt(why, self._place, base_offset + previous + 1)
         self._pos, self._previous, self.left = pos, previous, left
         if not left and pos != limit:
-            return corrupt(explain_rest(limit - pos), self._place)
+            return corrupt(explain_rest(limit - pos), self._place, base_offset + previous + 1)
         return None
 
 
@@ -227,7 +243,7 @@ def skip_headers(data: bytes, pos: int, end: int) -> int:
 class MessageCursor:
     """In plain messages of format 0 and 1: a run of them, or what a compressed one held."""
 
-    __slots__ = ("_base", "_check_crcs", "_data", "_fixed", "_place", "_pos", "_previous", "left", "size")
+    __slots__ = ("_base", "_check_crcs", "_data", "_fixed", "_is_plain", "_place", "_pos", "_previous", "left", "size")
 
     def __init__(self, data: bytes, header: BatchHeader, base: int, count: int, place: Place, check_crcs: bool) -> None:
         self._data = data
@@ -237,12 +253,15 @@ class MessageCursor:
         self._check_crcs = check_crcs
         self._pos = 0
         self._previous = -1  # the last message's offset as it stands
+        self._is_plain = not header.codec  # then each has a checksum of its own, and the next one may be good
         # Messages compressed together share their wrapper's LogAppendTime (KIP-32).
         wrapper = header.codec and header.timestamp_type == TimestampType.LOG_APPEND_TIME
         self._fixed = header.base_timestamp if wrapper else None
         self.left = count
 
-    def read(self, kind: Kind, shared: Any, n: int, min_offset: int, append: Callable[[Any], object]) -> KafkaException | None:
+    def read(
+        self, kind: Kind, shared: Any, n: int, min_offset: int, append: Callable[[Any], object], max_bytes: int, least: int
+    ) -> KafkaException | None:
         while self.left and n > 0:
             data, pos = self._data, self._pos
             offset, length = unpack_from(">qi", data, pos)
@@ -250,7 +269,14 @@ class MessageCursor:
             bounds = message_bounds(data, pos, end, check_crcs=self._check_crcs)
             if bounds is None or offset <= self._previous:
                 why = explain_message(data, pos, end, self._previous, check_crcs=self._check_crcs)
+                if self._is_plain:
+                    return corrupt(why, self._place, offset, next_offset=offset + 1)
                 return corrupt(why, self._place, self._base + self._previous + 1 if self._previous >= 0 else None)
+            if self._base + offset >= min_offset:
+                max_bytes -= end - pos
+                if max_bytes < 0 and least <= 0:
+                    break
+                least -= 1
             self._previous, self._pos, self.left = offset, end, self.left - 1
             if self._base + offset >= min_offset:
                 key_at, key_size, value_at, value_size = bounds

@@ -257,9 +257,9 @@ def _damage(data: bytes, segments: list[Segment], bounds: Bounds, fields: Fields
     header, records, place, _ = segments[number]
     limit = sum(len(segment.records) for segment in segments[: number + 1])
     pos = int(fields.end[record - 1]) if record > begin else limit - len(records)
-    if record - begin == header.count:
-        return corrupt(explain_rest(limit - pos), place)
     previous = int(fields.offset[record - 1]) - header.base_offset if record > begin else -1
+    if record - begin == header.count:
+        return corrupt(explain_rest(limit - pos), place, header.base_offset + previous + 1)
     why = explain_record(data, pos, limit, header.base_timestamp, previous, header.last_offset - header.base_offset)
     return corrupt(why, place, header.base_offset + previous + 1)
 

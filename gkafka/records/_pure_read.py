@@ -13,10 +13,10 @@ from gkafka import common
 from gkafka.common import CompressionType, TimestampType
 from gkafka.exceptions import KafkaException
 from gkafka.records import _rows
-from gkafka.records._damage import ENTRY_HEAD, MAX_INT64, SMALLEST, SMALLEST_RECORD, Place, corrupt, explain_entry
+from gkafka.records._damage import ENTRY_HEAD, MAX_INT64, SMALLEST, SMALLEST_RECORD, Place, bare, explain_entry, unreadable
 from gkafka.records._message import Context, Header, Origin, marker_of, pack_headers, restore, text, unpack_headers
 from gkafka.records._pure_crc import crc32c
-from gkafka.records._pure_cursors import Cursor, open_batch
+from gkafka.records._pure_cursors import UNBOUNDED, Cursor, open_batch
 from gkafka.records._unwrap import room_for
 
 __all__ = ["BatchHeader", "Message", "Records", "Row", "control_type", "crc32c", "make_message", "scan"]
@@ -97,8 +97,7 @@ def scan(buffer: AnyBuffer, *, topic: str | None = None, partition: int | None =
         if header is None:
             why = explain_entry(data, pos, whole=True) if strict or not is_cut(data, pos, size) else None
             if why is not None and (strict or not headers):
-                offset = offset_at(data, pos)
-                raise corrupt(why, Place(topic, partition, offset, offset))
+                raise unreadable(why, topic, partition, offset_at(data, pos))
             break
         headers.append(header)
         pos = header.end
@@ -423,7 +422,8 @@ class Records:
     by default 64 MiB or 8 times the buffer, whichever is more. message_class: Message, or a subclass of it, of what is taken.
 
     The checksum is verified by the first take. What is found damaged raises CorruptRecordError once all good records before it were
-    taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec.
+    taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec. taken_bytes: of the messages that the last
+    take has returned, decompressed.
     """
 
     __slots__ = (
@@ -437,6 +437,7 @@ class Records:
         "_min_offset",
         "_next_offset",
         "_shared",
+        "taken_bytes",
     )
 
     def __init__(
@@ -463,6 +464,7 @@ class Records:
         self._max_bytes = room_for(len(data)) if max_bytes is None else max_bytes
         self._cursor: Cursor | None = None
         self._error: KafkaException | None = None
+        self.taken_bytes = 0
         self._next_offset = max(header.base_offset, min_offset)
         if header.last_offset < min_offset:
             self._close()
@@ -484,27 +486,38 @@ class Records:
         # Also an empty batch is opened, by a take: its checksum guards the offsets that it stands for.
         return max(self._header.count, 1) if self._header.count >= 0 else UNKNOWN_COUNT
 
-    def take(self, n: int) -> list[Message]:
-        """The next n messages, fewer at the end of the batch, none behind it."""
+    def take(self, n: int, max_bytes: int = UNBOUNDED, *, least: int = 1) -> list[Message]:
+        """Return the next n messages at most, decoded.
+
+        max_bytes: stop before the message that passes it, but not before there are `least`. Fewer than n come for that, at the
+        end of the batch, and before damage: `remaining` is 0 only at the end.
+        """
+        self.taken_bytes = 0
         if self._error is not None:
-            raise self._error.with_traceback(None)
+            raise bare(self._error)
         if n <= 0 or self._buffer is None:
             return []
         messages: list[Message] = []
-        try:
-            cursor = self._cursor or self._open(self._buffer)
-            error: KafkaException | None = cursor.read(self._message_class, self._shared, n, self._min_offset, messages.append)
-        except KafkaException as failed:
-            error = failed
+        self._read(n, max_bytes, least, messages)
         if messages:
             self._next_offset = messages[-1].offset + 1
-        if error is not None:
-            self._fail(error)
+            self.taken_bytes = sum(message.size for message in messages)
+        if self._error is not None:
             if not messages:
-                raise error
-        elif not cursor.left:
+                raise bare(self._error)
+        elif self._cursor is None or not self._cursor.left:
             self._close()
         return messages
+
+    def _read(self, n: int, max_bytes: int, least: int, messages: list[Message]) -> None:
+        """A frame of its own: take() raises, and its frame must hold nothing that was decompressed."""
+        try:
+            cursor = self._cursor or self._open(self._buffer)
+            error = cursor.read(self._message_class, self._shared, n, self._min_offset, messages.append, max_bytes, least)
+        except KafkaException as failed:
+            error = failed
+        if error is not None:
+            self._fail(error)
 
     def step(self, queue: Any) -> Message | None:
         """The next message, with the position of the queue moved behind it. None: see take(). Other threads may run in between.
@@ -518,7 +531,7 @@ class Records:
         if queue.reader is not self or position.epoch != queue.epoch or position.paused:
             return None
         messages: list[Message] = []
-        error = cursor.read(self._message_class, self._shared, 1, self._min_offset, messages.append)
+        error = cursor.read(self._message_class, self._shared, 1, self._min_offset, messages.append, UNBOUNDED, 1)
         if error is not None:
             self._fail(error)  # take() tells
         if not messages:
@@ -526,7 +539,8 @@ class Records:
         self._next_offset = position.consumed = messages[0].offset + 1
         return messages[0]
 
-    def _open(self, data: memoryview) -> Cursor:
+    def _open(self, data: memoryview | None) -> Cursor:
+        assert data is not None  # as long as it was not read to its end
         place = Place(self._shared.context.topic, self._shared.context.partition_id, self._header.base_offset, self._header.last_offset)
         cursor = open_batch(data, self._header, place, check_crcs=self._check_crcs, max_bytes=self._max_bytes)
         if cursor.left:  # an empty batch may name a codec that we do not know
@@ -535,7 +549,7 @@ class Records:
         return cursor
 
     def _fail(self, error: KafkaException) -> None:
-        self._error = error
+        self._error = bare(error)
         self._buffer = self._cursor = None
 
     def _close(self) -> None:

@@ -435,8 +435,10 @@ def decode_columns(
                 break
         else:
             reader.complete = True
-    if reader.error is not None and not sink.count:
-        raise reader.error
+    if reader.error is not None:
+        _damage.bare(reader.error)
+        if not sink.count:
+            raise reader.error
     return raw_columns(reader, sink)
 
 

@@ -275,4 +275,4 @@ def scan(buffer, *, topic=None, partition=None, bint strict=False):
 
 cdef object bad_entry(object view, Py_ssize_t pos, object topic, object partition):
     cdef object offset = <int64_t> load_u64(address_of(view) + pos) if size_of(view) - pos >= 8 else -1
-    return _damage.corrupt(_damage.explain_entry(view, pos, whole=True), _damage.Place(topic, partition, offset, offset))
+    return _damage.unreadable(_damage.explain_entry(view, pos, whole=True), topic, partition, offset)

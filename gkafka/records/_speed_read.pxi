@@ -89,7 +89,8 @@ cdef class Records:
     by default 64 MiB or 8 times the buffer, whichever is more. message_class: Message, or a subclass of it, of what is taken.
 
     The checksum is verified by the first take. What is found damaged raises CorruptRecordError once all good records before it were
-    taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec.
+    taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec. taken_bytes: of the messages that the last
+    take has returned, decompressed.
     """
 
     cdef object view         # the scanned buffer, until the batch is opened
@@ -103,6 +104,7 @@ cdef class Records:
     cdef bint taking         # take() is under way: an allocation in there may let another thread run
     cdef int64_t min_offset
     cdef readonly int64_t next_offset
+    cdef readonly int64_t taken_bytes
     cdef bytes_at begin      # of the records
     cdef bytes_at at
     cdef bytes_at limit
@@ -138,12 +140,17 @@ cdef class Records:
         # Also an empty batch is opened, by a take: its checksum guards the offsets that it stands for.
         return max(self.head.count, 1) if self.head.count >= 0 else INT32_MAX
 
-    def take(self, Py_ssize_t n):
-        """The next n messages, fewer at the end of the batch, none behind it."""
+    def take(self, Py_ssize_t n, int64_t max_bytes=INT64_MAX, *, Py_ssize_t least=1):
+        """Return the next n messages at most, decoded.
+
+        max_bytes: stop before the message that passes it, but not before there are `least`. Fewer than n come for that, at the
+        end of the batch, and before damage: `remaining` is 0 only at the end.
+        """
         cdef list messages
         cdef bint good
+        self.taken_bytes = 0
         if self.error is not None:
-            raise self.error.with_traceback(None)
+            raise _damage.bare(self.error)
         if n <= 0 or (self.view is None and self.source is None):
             return []
         if self.source is None:
@@ -151,11 +158,14 @@ cdef class Records:
                 self.open()
             except _KafkaException as error:
                 self.fail(error)
-                raise
+                raise self.error
         messages = []
         self.taking = True
         try:
-            good = self.read_records(n, messages) if self.head.magic == 2 else self.read_messages(n, messages)
+            if self.head.magic == 2:
+                good = self.read_records(n, max_bytes, least, messages)
+            else:
+                good = self.read_messages(n, max_bytes, least, messages)
         finally:
             self.taking = False
         if messages:
@@ -225,20 +235,20 @@ cdef class Records:
         self.view = None
 
     cdef void fail(self, object error):
-        self.error = error
+        self.error = _damage.bare(error)
         self.view = self.source = None
 
     cdef void close(self):
         self.view = self.source = None
         self.next_offset = max(self.head.last_offset + 1, self.min_offset, self.next_offset)
 
-    cdef bint read_records(self, Py_ssize_t n, list messages):
-        """Takes up to n; false if what follows them is damaged."""
+    cdef bint read_records(self, Py_ssize_t n, int64_t room, Py_ssize_t least, list messages):
+        """Takes up to n, `least` whatever their size and then no more than fit into `room`; false if what follows them is damaged."""
         cdef bytes_at p = self.at, limit = self.limit
         cdef int32_t left = self.left, previous = <int32_t> self.previous
         cdef int32_t last_delta = <int32_t> (self.head.last_offset - self.head.base_offset)
         cdef int64_t base = self.base, base_timestamp = self.head.base_timestamp
-        cdef int64_t fixed = self.head.max_timestamp, min_offset = self.min_offset
+        cdef int64_t fixed = self.head.max_timestamp, min_offset = self.min_offset, taken = 0
         cdef bint log_append_time = self.head.log_append_time, good = True
         cdef Source source = self.source
         cdef type message_class = self.message_class
@@ -249,20 +259,25 @@ cdef class Records:
             if not read_record(p, limit, base_timestamp, previous, last_delta, &r):
                 good = False
                 break
-            p = r.end
-            previous = <int32_t> r.offset
-            left -= 1
             if base + r.offset >= min_offset:
+                if least <= 0 and taken + (r.end - r.begin) > room:
+                    break
+                least -= 1
+                taken += r.end - r.begin
                 message = Message.__new__(Message) if plain else new_message(message_class)
                 fill(message, source, &r, base, fixed if log_append_time else r.timestamp)
                 messages.append(message)
                 n -= 1
+            p = r.end
+            previous = <int32_t> r.offset
+            left -= 1
         self.at = p
         self.left = left
         self.previous = previous
+        self.taken_bytes = taken
         return good and (left > 0 or p == limit)
 
-    cdef bint read_messages(self, Py_ssize_t n, list messages):
+    cdef bint read_messages(self, Py_ssize_t n, int64_t room, Py_ssize_t least, list messages):
         # Messages compressed together share their wrapper's LogAppendTime (KIP-32).
         cdef bint fixed = self.head.codec and self.head.log_append_time
         cdef Message message
@@ -270,6 +285,11 @@ cdef class Records:
         while self.left and n:
             if not read_message(self.at, self.limit, self.check_crcs, self.previous, &r):
                 return False
+            if self.base + r.offset >= self.min_offset:
+                if least <= 0 and self.taken_bytes + (r.end - r.begin) > room:
+                    break
+                least -= 1
+                self.taken_bytes += r.end - r.begin
             self.at = r.end
             self.previous = r.offset
             self.left -= 1
@@ -299,15 +319,19 @@ cdef object damaged_at(
     object data, Py_ssize_t pos, Py_ssize_t limit, const Head* head, int32_t left, int64_t base, int64_t previous, bint check_crcs, object place
 ):
     cdef int32_t length
+    cdef int64_t offset
     cdef object why
     if head.magic == 2:
         if not left:
-            return _damage.corrupt(_damage.explain_rest(limit - pos), place)
+            return _damage.corrupt(_damage.explain_rest(limit - pos), place, base + previous + 1)
         why = _damage.explain_record(data, pos, limit, head.base_timestamp, previous, head.last_offset - head.base_offset)
         return _damage.corrupt(why, place, base + previous + 1)
     if limit - pos < ENTRY_HEAD or not read_length(address_of(data) + pos, limit - pos, &length):
         return _damage.corrupt("the buffer was changed since it was scanned", place)
     why = _damage.explain_message(data, pos, pos + 12 + length, previous, check_crcs=check_crcs)
+    if not head.codec:  # a plain message has a checksum of its own, and the next one may be good
+        offset = <int64_t> load_u64(address_of(data) + pos)
+        return _damage.corrupt(why, place, offset, next_offset=offset + 1)
     return _damage.corrupt(why, place, base + previous + 1 if previous >= 0 else None)
 
 

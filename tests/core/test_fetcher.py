@@ -70,6 +70,7 @@ def test_partitions_take_turns_in_being_first() -> None:
     for _ in range(8):
         asked = rig.ask()
         firsts.append(partitions(asked)[0])
+        rig.now += 0.5  # the broker has parked it
         rig.answer(asked, dict.fromkeys(range(4), b""))
     assert sorted(firsts) == [0, 0, 1, 1, 2, 2, 3, 3]
 
@@ -578,7 +579,7 @@ def test_a_record_that_does_not_fit_is_asked_for_with_more_room() -> None:
         fetched = rig.answer(asked, {0: big[:size]})
         if fetched:
             break
-    assert sizes == [100, 200, 400, 800, 1600]
+    assert sizes == [100, 200, 400, 800, len(big)]
     assert offsets(fetched) == [0]
     assert whole
 
@@ -603,10 +604,45 @@ def test_a_partition_cut_by_what_was_left_of_the_answer_is_not_taken_for_a_large
     for _ in range(20):
         asked = rig.ask()
         first, second = partitions(asked)
+        rig.now += 0.5
         rig.answer(asked, {first: log if rig[first].fetch_offset == 0 else b"", second: log[:30] if rig[second].fetch_offset == 0 else b""})
     assert rig.errors == []
     assert [rig[p].max_bytes for p in (0, 1)] == [1000, 1000]
     assert [rig[p].fetch_offset for p in (0, 1)] == [20, 20]
+
+
+def test_a_broker_that_answers_at_once_with_nothing_new_is_left_alone_ever_longer() -> None:
+    rig = Rig(wait_max_ms=500)
+    pauses = []
+    for _ in range(12):
+        asked = rig.ask()
+        rig.answer(asked, {0: b""})
+        began, poll = rig.now, rig.poll()
+        if not poll.fetches:
+            rig.now = poll.deadline
+        else:
+            rig.fetcher.forget_requests()
+        pauses.append(rig.now - began)
+    assert pauses[:3] == [0, 0, 0]
+    assert 0 < pauses[3] < 0.02
+    assert pauses[-1] >= 0.4
+    rig.answer(rig.ask(), {0: values(1)})
+    assert rig.asked(), "news are followed at once"
+
+
+def test_a_broker_that_parks_its_answers_is_asked_again_at_once() -> None:
+    rig = Rig(wait_max_ms=500)
+    for _ in range(12):
+        asked = rig.ask()
+        rig.now += 0.5
+        rig.answer(asked, {0: b""})
+
+
+def test_records_from_before_the_position_only_are_nothing_new() -> None:
+    rig = Rig(start=5)
+    for _ in range(4):
+        rig.answer(rig.ask(), {0: values(3)})
+    assert not rig.asked()
 
 
 # -- seeks and other assignments -----------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def test_a_bad_record_is_named(impl: ModuleType, body: bytes, words: str) -> Non
     with pytest.raises(CorruptRecordError, match=words) as caught:
         read(impl, raw(body))
     assert str(caught.value).startswith("t[3] offset 100: ")
-    assert str(caught.value).endswith("(in the batch of offsets 100 to 109)")
+    assert str(caught.value).endswith("(in the batch of offsets 100 to 109); seek to offset 110 to go on behind it")
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 3, 100)
 
 
