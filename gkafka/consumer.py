@@ -392,11 +392,12 @@ class Consumer:
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}
         if given is None:
-            self._progress.commit_all(self._stands, self._timeout_s(timeout), notes=notes, epochs=epochs)
+            self._progress.commit_all(self.stands, self._timeout_s(timeout), notes=notes, epochs=epochs)
         else:
             self._progress.commit(given, self._timeout_s(timeout), notes=notes, epochs=epochs)
 
-    def _stands(self) -> dict[TopicPartition, int]:
+    def stands(self) -> dict[TopicPartition, int]:
+        """Return what commit() would commit: the positions, before what a deserializer is at work on."""
         here = self._engine.stands()
         return here if self._share is None else {**here, **self._engine.not_at_work(self._share.stood())}
 

@@ -13,7 +13,7 @@ import pytest
 from gkafka.kafka import KafkaConsumer, OffsetAndMetadata
 from gkafka.testing import Delay, Error, MockCluster
 from tests.handlers.hub import run_script
-from tests.kafka.consuming import FIRST, GROUP, until
+from tests.kafka.consuming import FIRST, GROUP, committed, consume, put, until
 from tests.public.aids import Runner
 
 
@@ -31,6 +31,24 @@ def test_the_worker_of_commits_ends_with_a_consumer_that_is_dropped(cluster: Moc
         until(handler, lambda: not worker.is_alive(), 3)
     finally:
         gc.enable()
+
+
+def test_a_commit_covers_nothing_that_a_deserializer_is_still_at_work_on(consumer: Any, cluster: MockCluster) -> None:
+    """It took the position behind the records, which goes back when the deserializer fails."""
+    put(cluster, b"0", b"1", b"2")
+    futures: list[Any] = []
+
+    def fail(value: bytes) -> Any:
+        futures.append(made.commit_async())
+        raise ValueError(value)
+
+    made = consumer(cluster, value_deserializer=fail, **GROUP)
+    made.assign([FIRST])
+    with pytest.raises(ValueError, match="0"):
+        consume(made, 1)
+    assert futures[0].get(10)
+    assert made.position(FIRST) == 0
+    assert committed(cluster).get(0, 0) == 0
 
 
 @pytest.mark.parametrize("fork", ["ctypes.PyDLL(None).fork()", "os.fork()"], ids=["without hooks", "with hooks"])

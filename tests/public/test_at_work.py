@@ -239,7 +239,7 @@ def test_a_partition_that_goes_and_comes_back_is_not_committed_back(filled: Kafk
     engine: NativeConsumer = consumer._engine
     engine.remove([T0])
     engine.add({T0: 15})
-    assert consumer._stands() == {T0: 15}
+    assert consumer.stands() == {T0: 15}
     slow.may_go_on[5].set()
     assert worker.result() == [0, 1, 2, 3, 4]
     assert consumer.position(T0) == 15
@@ -294,9 +294,9 @@ def test_who_is_interrupted_behind_another_that_took_more_loses_nothing(
         others.extend(offsets(consumer, 5))
         take(engine, handed_out)
 
-    def interrupted(engine: NativeConsumer, wanted: int) -> Any:
+    def interrupted(engine: NativeConsumer, wanted: int, until: float) -> Any:
         monkeypatch.setattr(NativeConsumer, "_take", taking)
-        taking(engine, wanted)
+        taking(engine, wanted, until)
         raise KeyboardInterrupt
 
     taking = NativeConsumer._take

@@ -207,8 +207,8 @@ class KafkaConsumer:
         consumer = self._consumer
         if consumer is None:
             return {}
-        found = {tp: consumer.position(tp) for tp in consumer.assignment()}
-        return {tp: offset for tp, offset in found.items() if offset >= 0}
+        found, ours = consumer.stands(), consumer.assignment()
+        return {tp: offset for tp, offset in found.items() if offset >= 0 and tp in ours}
 
     def _no_place(self, topic: str | None, partition: int | None) -> NoOffsetForPartitionError:
         text = f"{topic}-{partition}: nothing is committed and auto_offset_reset={self.config['auto_offset_reset']!r}: seek() first"
@@ -493,8 +493,8 @@ class KafkaConsumer:
         consumer = self._committing()
         given: Any = offsets
         if offsets is None:
-            positions = consumer.positions() if consumer is not None else {}
-            given = {tp: OffsetAndMetadata(offset, "") for tp, offset in positions.items() if offset >= 0}
+            stands = consumer.stands() if consumer is not None else {}
+            given = {tp: OffsetAndMetadata(offset, "") for tp, offset in stands.items() if offset >= 0}
         commit = self._commit_of(consumer, given, self._seconds(None))
         return self._commits.later(dict(given), told_by_name()(commit), callback)
 
