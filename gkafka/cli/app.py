@@ -16,8 +16,9 @@ import click
 from gkafka import __version__
 from gkafka.cli.commands import Group
 from gkafka.cli.connection import connection_options, keep_as
-from gkafka.cli.failures import INTERRUPTED, code_of, tell
+from gkafka.cli.failures import INTERRUPTED, ToolError, code_of, tell
 from gkafka.cli.output import nobody_reads
+from gkafka.cli.pipes import full_streams
 
 __all__ = ["COMMANDS", "PROG", "Entry", "main", "tools"]
 
@@ -116,7 +117,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Returns the exit code: 0 fine, 1 failed, 2 not understood, 130 interrupted before its end."""
     args = list(sys.argv[1:] if argv is None else argv)
     _open_standard_streams()
-    return _flushed(_completing() if COMPLETE in os.environ else _run(args))
+    with full_streams():
+        try:
+            return _flushed(_completing() if COMPLETE in os.environ else _run(args))
+        except KeyboardInterrupt:  # while the last of the output, or of what failed, waits for its reader
+            return INTERRUPTED
 
 
 def _open_standard_streams() -> None:
@@ -132,9 +137,6 @@ def _open_standard_streams() -> None:
 
 def _run(args: list[str]) -> int:
     state: dict[str, Any] = {}
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal that has no letter for a name shows it as an escape
-            stream.reconfigure(errors="backslashreplace")
     try:
         with tools.make_context(PROG, [*args], obj=state) as ctx:  # click takes what it has read out of its list
             tools.invoke(ctx)
@@ -169,9 +171,10 @@ def _flushed(code: int) -> int:
         return code
     try:
         sys.stdout.flush()
-    except OSError as exc:
+    except BrokenPipeError:
         nobody_reads()
-        if code == 0 and not isinstance(exc, BrokenPipeError):
+    except ToolError as exc:
+        if code == 0:
             tell(exc)
             return code_of(exc)
     return code

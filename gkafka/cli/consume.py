@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -261,28 +263,39 @@ def _consume(
             if not messages:
                 check_reader()
                 continue
-            printed, used = _chosen(messages, fits, left)
-            if printed:
-                output.write(b"".join([line(message) for message in printed]))
+            chosen, used = _chosen(messages, fits, left)
+            lines = [line(messages[i]) for i in chosen]
+            before = output.taken
+            try:
+                output.write(b"".join(lines))
+            except BaseException:  # up to the first one that is not wholly out
+                reading.handled(messages[: [*chosen, used][_count_whole(lines, output.taken - before)]])
+                raise
             reading.handled(messages[:used])
-            left = None if left is None else left - len(printed)
+            left = None if left is None else left - len(chosen)
             if used == len(messages):
                 reading.all_handled()
     finally:
         reading.end()
 
 
-def _chosen(messages: list[Message], fits: Callable[[Message], bool] | None, most: int | None) -> tuple[list[Message], int]:
-    """Those that are to be printed, `most` at most, and how many of the messages were looked at for that."""
+def _chosen(messages: list[Message], fits: Callable[[Message], bool] | None, most: int | None) -> tuple[Sequence[int], int]:
+    """The places of those that are to be printed, `most` at most, and how many of the messages were looked at for that."""
     if fits is None:
-        return messages[:most], len(messages[:most])
-    chosen: list[Message] = []
-    for used, message in enumerate(messages, 1):
+        used = len(messages[:most])
+        return range(used), used
+    chosen: list[int] = []
+    for place, message in enumerate(messages):
         if fits(message):
-            chosen.append(message)
+            chosen.append(place)
             if len(chosen) == most:
-                return chosen, used
+                return chosen, place + 1
     return chosen, len(messages)
+
+
+def _count_whole(lines: Sequence[bytes], taken: int) -> int:
+    """How many of the lines are wholly within their first `taken` bytes."""
+    return bisect_right(list(accumulate(map(len, lines))), taken)
 
 
 class Reading:
@@ -342,7 +355,11 @@ class Reading:
 
     def take(self, most: int | None) -> list[Message]:
         """What comes next; [] after a moment without anything."""
-        messages = self._consumer.consume_batch(self._at_once if most is None else min(most, self._at_once), SLICE_MS)
+        try:
+            messages = self._consumer.consume_batch(self._at_once if most is None else min(most, self._at_once), SLICE_MS)
+        except Exception:
+            self._whole = False  # behind an error nothing is committed but what is out
+            raise
         self._whole = not messages
         if self._group is not None or self._follow:
             return messages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from errno import EBADF, ENOSPC
+from errno import EBADF
 from typing import Any
 
 import click
@@ -144,8 +144,6 @@ def _of_system(error: Exception) -> list[str]:
         return [f"kafka-tools: {error.filename}: {error.strerror}", f"  next: {NO_FILE}"]
     if isinstance(error, OSError) and error.filename is not None:
         return [f"kafka-tools: {error.filename}: {error.strerror}", "  next: check the path and its permissions"]
-    if isinstance(error, OSError) and error.errno == ENOSPC:
-        return [f"kafka-tools: {error.strerror}", "  next: make room where the output goes"]
     if isinstance(error, OSError) and error.errno == EBADF:  # output.write()
         return [f"kafka-tools: {error.strerror}", "  next: give it somewhere to go: a file, a pipe, /dev/null"]
     return [

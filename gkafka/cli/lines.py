@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO
 
 from gkafka.cli.failures import ToolError
+from gkafka.cli.pipes import read_some
 
 __all__ = ["LONGEST", "lines_of"]
 
@@ -16,10 +17,9 @@ LONGEST = 64 << 20
 
 def lines_of(stream: IO[bytes], delimiter: bytes = b"\n", longest: int = LONGEST) -> Iterator[bytes]:
     """Lines without their delimiter; the last one need not have it. Raises ToolError for a line that is longer."""
-    read = getattr(stream, "read1", stream.read)  # of a pipe or terminal what is there, and not what may come
     parts: list[bytes] = []
     held = number = 0
-    while chunk := _read(read):
+    while chunk := _read(stream):
         if len(delimiter) > 1 and parts:  # it may begin in what is held
             chunk, parts, held = b"".join([*parts, chunk]), [], 0
         first, *others = chunk.split(delimiter)
@@ -38,8 +38,8 @@ def lines_of(stream: IO[bytes], delimiter: bytes = b"\n", longest: int = LONGEST
         yield b"".join(parts)
 
 
-def _read(read: Callable[[int], bytes]) -> bytes:
+def _read(stream: IO[bytes]) -> bytes:
     try:
-        return read(CHUNK)
+        return read_some(stream, CHUNK)
     except OSError as exc:
         raise ToolError(f"the lines cannot be read: {exc.strerror or exc}", hint="check the file, or what is on standard input") from exc

@@ -1,4 +1,4 @@
-"""How a command that goes on for long is ended from outside: its reader leaves, or somebody asks it to stop."""
+"""Standard streams at their edges: all is written or it is an error, what waits can be ended, and a reader that has left is noticed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from typing import Any
 
 from gkafka.cli.failures import ToolError
 
-__all__ = ["Output", "check_reader", "stoppable"]
+__all__ = ["FullWriter", "Output", "check_reader", "full_streams", "read_some", "stoppable"]
+
+AT_ONCE = 1 << 16
+"""Bytes of one write(): an interrupt in the middle of it leaves no more than these uncounted."""
+SLICE_MS = 250
+"""Longest wait for a descriptor without a look at signals."""
 
 
 def check_reader() -> None:
@@ -45,8 +50,82 @@ def stoppable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+# -- all of it, or an error ------------------------------------------------------------------------------------------------
+class FullWriter(io.RawIOBase):
+    """A file whose write() returns when all bytes are taken, and raises where they cannot be.
+
+    The write() of a raw file, which is what `python -u` has for standard output, may take fewer bytes
+    than it is given, and none of a descriptor that does not block.
+
+    raw: the file, with a descriptor if its write() may answer None. name: of the file in errors, None where
+    nobody can be told. taken: bytes that were taken so far; also right behind an error.
+    """
+
+    def __init__(self, raw: Any, name: str | None) -> None:
+        super().__init__()
+        self._raw, self._name = raw, name
+        self.taken = 0
+
+    def write(self, data: Any) -> int:
+        """Write all of it. Raises BrokenPipeError, and ToolError (without a name: OSError) where it cannot be written."""
+        left = memoryview(data).cast("B")
+        size = len(left)
+        while left:
+            count = self._write_some(left[:AT_ONCE])
+            self.taken += count
+            left = left[count:]
+        return size
+
+    def _write_some(self, data: memoryview) -> int:
+        try:
+            while (count := self._raw.write(data)) is None:
+                _wait_for(self._raw.fileno(), select.POLLOUT)
+        except BrokenPipeError:
+            raise
+        except OSError as exc:
+            if self._name is None:
+                raise
+            raise ToolError(f"{self._name}: {exc.strerror or exc}", hint="write it elsewhere, or make room") from exc
+        return int(count)
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return int(self._raw.fileno())
+
+    def isatty(self) -> bool:
+        return bool(self._raw.isatty())
+
+
+@contextlib.contextmanager
+def full_streams() -> Iterator[None]:
+    """Within the block standard output and standard error are written by a FullWriter, whoever prints there."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = _full(sys.stdout, "standard output"), _full(sys.stderr, None)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _full(stream: Any, name: str | None) -> Any:
+    """The same text stream on a FullWriter; one that is closed, or has no bytes below it, as it is."""
+    buffer = getattr(stream, "buffer", None)
+    if buffer is None:
+        return stream
+    stream.flush()
+    return io.TextIOWrapper(
+        FullWriter(getattr(buffer, "raw", buffer), name),
+        encoding=getattr(stream, "encoding", None),
+        errors="backslashreplace",  # a terminal that has no letter for a name shows it as an escape
+        line_buffering=getattr(stream, "line_buffering", False),
+        write_through=getattr(stream, "write_through", False),
+    )
+
+
 class Output:
-    """Standard output for bytes. `terminal`: whether a person looks at it."""
+    """Standard output for bytes, within full_streams(). `terminal`: whether a person looks at it."""
 
     def __init__(self) -> None:
         if sys.stdout is None:  # what Python makes of a closed descriptor
@@ -55,12 +134,29 @@ class Output:
         self._out = sys.stdout.buffer
         self.terminal = sys.stdout.isatty()
 
+    @property
+    def taken(self) -> int:
+        """Bytes that were taken so far; also right behind an error."""
+        return int(self._out.taken)
+
     def write(self, data: bytes) -> None:
         """Write all of it, and out to the reader. Raises BrokenPipeError, ToolError where it cannot be written (a full disk)."""
-        try:
-            self._out.write(data)
-            self._out.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as exc:
-            raise ToolError(f"standard output: {exc.strerror or exc}", hint="write it elsewhere, or make room") from exc
+        self._out.write(data)
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------------
+def read_some(stream: Any, size: int) -> bytes:
+    """Some bytes of a binary stream, as soon as there are any; b"" is its end, and never a pipe that does not block and is empty."""
+    raw = getattr(stream, "raw", None)
+    if raw is None:  # no file
+        return bytes(stream.read(size))
+    while (data := raw.read(size)) is None:
+        _wait_for(raw.fileno(), select.POLLIN)
+    return bytes(data)
+
+
+def _wait_for(fd: int, event: int) -> None:
+    """Wait for a moment until a descriptor may be ready."""
+    looked = select.poll()
+    looked.register(fd, event)
+    looked.poll(SLICE_MS)

@@ -15,6 +15,7 @@ from gkafka.cli.arguments import GROUP, TOPIC, near_groups, near_topics, parse_t
 from gkafka.cli.commands import command
 from gkafka.cli.connection import CONSUMER, connect, connection_options, connection_options_of, settings_of
 from gkafka.cli.output import clean, document, json_option, note, table, wants_json, write
+from gkafka.cli.pipes import FullWriter
 from gkafka.cli.quantities import MAX_INT32, PARTITIONS, RECORDS, REPLICAS, WAIT_MS, is_number
 
 if TYPE_CHECKING:
@@ -199,8 +200,10 @@ def consume_topic(ctx: click.Context, topic: str, limit: int, outfile: str | Non
                 for text in texts:
                     write(clean(text, keep="\t"), goes_on=True)
             else:
-                with open(outfile, "w", encoding="utf-8", errors="surrogateescape") as file:
-                    file.writelines(text + "\n" for text in texts)
+                with open(outfile, "wb", buffering=0) as file:
+                    whole = FullWriter(file, outfile)
+                    for text in texts:
+                        whole.write(f"{text}\n".encode())
 
 
 def _values(consumer: Any, limit: int) -> Iterator[str]:
