@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from errno import EBADF
 from typing import Any
@@ -64,12 +65,16 @@ NEXT = {
     "UnsupportedCodec": "kafka-tools version tells which codecs are installed",
     "FencedError": "another copy with the same --group has taken over: have one run at a time",
     "TransactionAbortableError": "the same again: nothing of what failed can be seen, and a copy with --group goes on where it stands",
+    "CorruptRecordError": "go on behind the damage: kafka-tools consume TOPIC -p PARTITION --from OFFSET; a group: "
+    "kafka-tools offsets reset GROUP --topic TOPIC:PARTITION --to-offset OFFSET",
     "ProtocolError": "kafka-tools doctor, with the same options, says whether that is a Kafka listener",
     "DeliveryError": "kafka-tools doctor --topic TOPIC --write tries one record",
     "BrokerError": "the broker's log may say more; kafka-tools doctor, with the same options, looks at each step",
     "KafkaException": "kafka-tools doctor, with the same options, looks at each step",
 }
-"""Name of an error's class, or of one it comes from -> what to try. TOPIC and GROUP: what the error is about, if it tells."""
+"""Name of an error's class, or of one it comes from -> what to try. Words of PLACEHOLDERS: what the error is about, if it tells."""
+PLACEHOLDERS = {"TOPIC": "topic", "GROUP": "group", "PARTITION": "partition", "OFFSET": "next_offset"}
+"""Word of a hint -> the error's attribute. next_offset: where reading goes on behind what is damaged."""
 GENERAL = ("BrokerError", "KafkaException")
 """What nearly all come from: their step is for what has no other."""
 NO_FILE = "--config names a file; one option is --set NAME=VALUE, and a topic's configuration --topic-config NAME=VALUE"
@@ -133,10 +138,11 @@ def _of_kafka(error: Exception, command: str) -> list[str]:
 
 
 def _named(hint: str, error: Any) -> str:
-    for placeholder, name in (("TOPIC", getattr(error, "topic", None)), ("GROUP", getattr(error, "group", None))):
-        if isinstance(name, str) and name:
-            hint = hint.replace(placeholder, name)
-    return hint
+    def value(match: re.Match[str]) -> str:
+        found = getattr(error, PLACEHOLDERS[match[0]], None)
+        return match[0] if found in (None, "") else str(found)
+
+    return re.sub(rf"\b({'|'.join(PLACEHOLDERS)})\b", value, hint)
 
 
 def _of_system(error: Exception) -> list[str]:

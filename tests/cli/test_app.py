@@ -356,7 +356,10 @@ def test_what_was_to_be_done_is_done_though_nobody_reads_the_plan(cluster: MockC
 @pytest.mark.parametrize("words", ["--help", "version --json"])
 def test_a_disk_that_is_full_is_a_failure(words: str) -> None:
     told = run("bash", "-c", f"{sys.executable} -m gkafka.cli {words} > /dev/full; echo $?")
-    assert (told.stdout, told.stderr) == ("1\n", "kafka-tools: standard output: No space left on device\n  next: write it elsewhere, or make room\n")
+    assert (told.stdout, told.stderr) == (
+        "1\n",
+        "kafka-tools: standard output: No space left on device\n  next: write it elsewhere, or make room\n",
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
