@@ -131,7 +131,7 @@ class Output:
         if sys.stdout is None:  # what Python makes of a closed descriptor
             raise ToolError("standard output is closed", hint="give it somewhere to go: a file, a pipe, /dev/null")
         sys.stdout.flush()
-        self._out = sys.stdout.buffer
+        self._out: Any = sys.stdout.buffer  # a FullWriter
         self.terminal = sys.stdout.isatty()
 
     @property

@@ -21,6 +21,7 @@ from gkafka.cli.app import COMMANDS, tools
 from gkafka.exceptions import (
     AdminError,
     ConfigurationError,
+    CorruptRecordError,
     GroupAuthorizationFailed,
     KafkaException,
     KafkaTimeoutError,
@@ -256,6 +257,23 @@ def test_a_failure_is_one_line_and_the_next_step(error: Exception, lines: list[s
     assert len(told.err.splitlines()) == len(lines)
     for said, line in zip(told.err.splitlines(), lines, strict=True):
         assert said.startswith(line)
+
+
+@pytest.mark.parametrize(("behind", "shown"), [(12, "12"), (None, "OFFSET")])
+def test_damage_is_told_with_the_way_to_go_on_behind_it(
+    behind: int | None, shown: str, tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage = CorruptRecordError("TOPIC[0] offset 7: bad", topic="TOPIC", partition=0, offset=7)
+    damage.next_offset = behind  # type: ignore[attr-defined, unused-ignore]
+    with broken(damage, monkeypatch):
+        told = tool("topics")
+    assert told == (
+        1,
+        "",
+        "kafka-tools: TOPIC[0] offset 7: bad\n"
+        f"  next: go on behind the damage: kafka-tools consume TOPIC -p 0 --from {shown}; a group: kafka-tools offsets reset GROUP --topic "
+        f"TOPIC:0 --to-offset {shown}\n",
+    )
 
 
 def test_many_failures_are_cut_short(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:

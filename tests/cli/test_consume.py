@@ -21,6 +21,7 @@ from gkafka.common import TimestampType
 from gkafka.testing import Close, Edit, Error, MockCluster
 from tests.cli.running import Outcome, failure, program, stop, tool
 from tests.cli.terminal import TOOL, Terminal, environment
+from tests.records.handmade import values
 
 FIRST_MS = 1_700_000_000_000
 ESCAPES = b"\x1b[2J\x1b]0;pwned\x07\xc2\x9b31m\xff\r\n\xe2\x80\xae"
@@ -382,6 +383,35 @@ def test_following_prints_what_comes_at_once(cluster: MockCluster) -> None:
         write(cluster, [b"new"])
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["value"] == "new"
+
+
+# -- damage ----------------------------------------------------------------------------------------------------------------
+def spoiled(data: bytes) -> bytes:
+    """A batch, or a message, whose checksum does not fit."""
+    return data[:-1] + bytes([data[-1] ^ 0xFF])
+
+
+DAMAGED_LOGS = {
+    "a batch": values(7) + spoiled(values(3, base_offset=7)) + values(4, base_offset=10),
+}
+"""Logs whose offset 7 is damaged; before it stand the values 0 to 6."""
+
+
+@pytest.mark.parametrize("log", DAMAGED_LOGS.values(), ids=DAMAGED_LOGS)
+@pytest.mark.parametrize("options", [[], ["-g", "g"], ["-g", "g", "-p", "0", "--json"], ["-g", "g", "--match", "[1-9]"]])
+def test_what_is_before_the_damage_is_printed_and_committed_and_the_way_on_is_told(
+    cluster: MockCluster, log: bytes, options: list[str]
+) -> None:
+    cluster.append("t", 0, log)
+    outcome = tool("consume", "t", "-b", cluster.bootstrap, *options)
+    failure(outcome, "t[0] offset 7: ")
+    told = outcome.err.splitlines()[-1]
+    assert told.startswith("  next: go on behind the damage: kafka-tools consume t -p 0 --from ")
+    assert "kafka-tools offsets reset GROUP --topic t:0 --to-offset " in told
+    printed = [json.loads(line)["value"].encode() if "--json" in options else line for line in outcome.lines]
+    assert printed == [b"%d" % i for i in range(1 if "--match" in options else 0, 7)]
+    if options:
+        assert cluster.committed("g")["t", 0].offset == 7
 
 
 # -- terminals -------------------------------------------------------------------------------------------------------------
