@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from gkafka.common import TimestampType
 from gkafka.testing import Close, Edit, Error, MockCluster
 from tests.cli.running import Outcome, failure, program, stop, tool
 from tests.cli.terminal import TOOL, Terminal, environment
-from tests.records.handmade import values
+from tests.records.handmade import batch, message, record, values, varint
 
 FIRST_MS = 1_700_000_000_000
 ESCAPES = b"\x1b[2J\x1b]0;pwned\x07\xc2\x9b31m\xff\r\n\xe2\x80\xae"
@@ -393,8 +394,10 @@ def spoiled(data: bytes) -> bytes:
 
 DAMAGED_LOGS = {
     "a batch": values(7) + spoiled(values(3, base_offset=7)) + values(4, base_offset=10),
+    "a record": batch([varint(3) + b"\xff\xff\xff" if i == 7 else record(i, b"%d" % i) for i in range(10)]) + values(4, base_offset=10),
+    "a message of format 1": b"".join(message(i, b"%d" % i) if i != 7 else spoiled(message(i, b"7")) for i in range(14)),
 }
-"""Logs whose offset 7 is damaged; before it stand the values 0 to 6."""
+"""Logs whose offset 7 is damaged; before it stand the values 0 to 6, behind it some more."""
 
 
 @pytest.mark.parametrize("log", DAMAGED_LOGS.values(), ids=DAMAGED_LOGS)
@@ -412,6 +415,9 @@ def test_what_is_before_the_damage_is_printed_and_committed_and_the_way_on_is_to
     assert printed == [b"%d" % i for i in range(1 if "--match" in options else 0, 7)]
     if options:
         assert cluster.committed("g")["t", 0].offset == 7
+    following = re.findall(r"kafka-tools (consume t -p 0 --from \d+)", told)
+    assert following, told
+    assert tool(*following[0].split(), "-b", cluster.bootstrap).lines
 
 
 # -- terminals -------------------------------------------------------------------------------------------------------------
