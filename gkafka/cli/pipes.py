@@ -146,12 +146,11 @@ class Output:
 
 # -- reading ---------------------------------------------------------------------------------------------------------------
 def read_some(stream: Any, size: int) -> bytes:
-    """Some bytes of a binary stream, as soon as there are any; b"" is its end, and never a pipe that does not block and is empty."""
-    raw = getattr(stream, "raw", None)
-    if raw is None:  # no file
-        return bytes(stream.read(size))
-    while (data := raw.read(size)) is None:
-        _wait_for(raw.fileno(), select.POLLIN)
+    """Some bytes of a binary stream, as soon as there are any. b"" is its end, never an empty pipe that does not block."""
+    raw = getattr(stream, "raw", None)  # a buffered reader takes that pipe for ended
+    read = getattr(stream, "read1", stream.read) if raw is None else raw.read
+    while (data := read(size)) is None:
+        _wait_for(stream.fileno(), select.POLLIN)
     return bytes(data)
 
 
