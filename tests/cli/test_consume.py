@@ -19,6 +19,8 @@ from gkafka import KafkaClient
 from gkafka.cli.recordtext import json_line, reader
 from gkafka.cli.starts import Start, parse_start
 from gkafka.common import TimestampType
+from gkafka.consumer import Consumer
+from gkafka.exceptions import KafkaException
 from gkafka.testing import Close, Edit, Error, MockCluster
 from tests.cli.running import Outcome, failure, program, stop, tool
 from tests.cli.terminal import TOOL, Terminal, environment
@@ -418,6 +420,26 @@ def test_what_is_before_the_damage_is_printed_and_committed_and_the_way_on_is_to
     following = re.findall(r"kafka-tools (consume t -p 0 --from \d+)", told)
     assert following, told
     assert tool(*following[0].split(), "-b", cluster.bootstrap).lines
+
+
+@pytest.mark.parametrize("alone", [[], ["-p", "0"]])
+def test_behind_an_error_nothing_is_committed_but_what_is_out(
+    cluster: MockCluster, alone: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(cluster, [b"%d" % i for i in range(6)])
+    consume_batch, got = Consumer.consume_batch, list[Any]()
+
+    def fails_with_what_it_took(*arguments: Any) -> list[Any]:
+        got.extend(consume_batch(*arguments))
+        if len(got) > 2:
+            raise KafkaException("broken off")
+        return got[:]
+
+    monkeypatch.setattr(Consumer, "consume_batch", fails_with_what_it_took)
+    outcome = tool("consume", "t", "-b", cluster.bootstrap, "-g", "g", "--set", "max.poll.records=2", *alone)
+    failure(outcome, "broken off")
+    assert outcome.out == b"0\n1\n"
+    assert cluster.committed("g")["t", 0].offset == 2
 
 
 # -- terminals -------------------------------------------------------------------------------------------------------------
