@@ -15,7 +15,6 @@ ZooKeeper has said that the member still stands there. If it says nothing for a 
 from __future__ import annotations
 
 import contextlib
-import logging
 import platform
 import uuid
 import weakref
@@ -30,6 +29,7 @@ from gkafka.config import ConsumerConfig, check_keywords
 from gkafka.exceptions import ConfigurationError, KafkaException, PartitionOwnedError, ZooKeeperError
 from gkafka.hosts import parse_zookeeper
 from gkafka.lifetime import ends
+from gkafka.logs import get_logger
 from gkafka.membershipprotocol import RangeProtocol, flaw_of, leader_id, share_of
 from gkafka.partition import Partition
 from gkafka.starter import held_weakly
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BalancedConsumer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LEASE = 2 / 3
 """Of the session's time, for which an answer of ZooKeeper's counts. The client of ZooKeeper gives a silent connection up after as long."""

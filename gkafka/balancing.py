@@ -7,7 +7,6 @@ here, on one worker: `_switch()` when this member's share is another one, `_lose
 from __future__ import annotations
 
 import abc
-import logging
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from gkafka.common import TopicPartition
 from gkafka.core.standing import Reason
 from gkafka.exceptions import CommitFailedError, ConfigurationError, ConsumerStoppedException, NoPartitionsForConsumerException
 from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
+from gkafka.logs import get_logger
 from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, check_protocol
 from gkafka.partition import Partition
 from gkafka.simpleconsumer import PAIRS, SimpleConsumer, partition_id_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Balancing"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SLICE_S = 0.1
 """Longest wait for messages without a look whether the partitions are still this member's."""

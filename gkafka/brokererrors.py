@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from gkafka.errortexts import text_of
+from gkafka.escaping import escaped
 
 LONGEST_MESSAGE = 1000
 """Characters of what a broker says of its error."""
@@ -211,6 +212,10 @@ class KafkaException(Exception):
         self.broker = broker
         self.api = api
 
+    def __str__(self) -> str:
+        """Return the text, in which no control character acts, whoever wrote what it repeats. Attributes and `args` are as they came."""
+        return escaped(super().__str__())
+
     @property
     def about(self) -> dict[str, Any]:
         """What it is about, as the arguments of another error about the same."""
@@ -299,8 +304,8 @@ def _upper(name: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A stranger's text, fit for a log: on one line, without control characters, and not long."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:LONGEST_MESSAGE])
+    """What a broker says of its error, escaped and not long."""
+    return escaped(text, LONGEST_MESSAGE)
 
 
 def error_for(code: int, message: str | None = None, **about: Any) -> BrokerError | None:

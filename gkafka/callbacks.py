@@ -8,7 +8,6 @@ A batch's memory is held until its callbacks were called, so that they can look 
 from __future__ import annotations
 
 import contextlib
-import logging
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka import records
 from gkafka.exceptions import ConfigurationError
+from gkafka.logs import get_logger
 from gkafka.starter import Starter
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Callbacks", "end_waits", "is_callback"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Callback = tuple[int, Callable[[Any], Any]]
 """(number of the record in its whole batch, function of its Delivery)"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +26,7 @@ from gkafka.exceptions import ConfigurationError, DeliveryError, UnknownOptionEr
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
 from gkafka.lifetime import ends
+from gkafka.logs import get_logger
 from gkafka.sasloptions import UNSET, hide_hosts, hide_secrets, hide_tls, tls_options
 from gkafka.unseen import hide_options
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaClient", "TopicEnds"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 STOP_S = 5.0
 GRACE_S = 0.25

@@ -40,6 +40,7 @@ from gkafka.exceptions import (
     error_for,
 )
 from gkafka.hosts import is_address, parse_hosts, parse_source_address, parse_zookeeper
+from gkafka.logs import get_logger
 from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import CutShort
 from gkafka.net.credentials import make_credentials
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cluster", "TopicDict"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FIRST_TRIES = 3
 """Times that each bootstrap host is tried before a client that never had an answer gives up."""

@@ -7,7 +7,6 @@ BrokerConnection is one socket for whoever writes requests and reads answers by 
 from __future__ import annotations
 
 import contextlib
-import logging
 import struct
 from collections import deque
 from typing import Any
@@ -17,6 +16,7 @@ from gkafka.config import NOT_UTF8, ClientConfig, Secret, build, is_pem_text, is
 from gkafka.exceptions import ConfigurationError, KafkaException, ProtocolError, SocketDisconnectedError
 from gkafka.handlers import Handler, Stream, ThreadingHandler
 from gkafka.hosts import parse_host
+from gkafka.logs import get_logger
 from gkafka.net.buffers import BufferPool, FrameReader
 from gkafka.net.options import config_of, source_of
 from gkafka.net.stream import open_stream
@@ -24,7 +24,7 @@ from gkafka.sasloptions import hide_hosts, hide_tls
 
 __all__ = ["BrokerConnection", "SslConfig"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 BETWEEN_ATTEMPTS_S = 0.3
 RECONNECT_MS = 10_000
 SMALLEST_BUFFER = 4

@@ -6,7 +6,6 @@ A thin skin of `gkafka.nativeconsumer`: what it adds is which partitions are rea
 from __future__ import annotations
 
 import contextlib
-import logging
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,6 +31,7 @@ from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, Fork
 from gkafka.explaining import Explanation
 from gkafka.groupoffsets import starts_of
 from gkafka.lifetime import ends
+from gkafka.logs import get_logger
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.progress import Progress
 from gkafka.records.columns import COLUMNS, arrow_schema, check_columns
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Consumer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 EARLIEST, LATEST = -2, -1
 POLICIES = {"earliest": EARLIEST, "latest": LATEST, "none": None}

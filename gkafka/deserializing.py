@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from gkafka.checks import check_topic_name
 from gkafka.common import TopicPartition
 from gkafka.config import NativeConsumerConfig, ProducerConfig, build
 from gkafka.exceptions import ConfigurationError, DeliveryError, KafkaTimeoutError, SerializationError
+from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Deserialized", "Deserializers"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 GoBack = Callable[[TopicPartition, int], object]
 Function = Callable[[str, bytes | None], Any]

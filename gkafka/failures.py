@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.exceptions import DeliveryError, KafkaException, TransactionAbortedError
+from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.producermemory import ProducerMemory
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Failures", "Undelivered"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class Undelivered(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from gkafka.exceptions import (
     ProtocolError,
     Stale,
 )
+from gkafka.logs import get_logger
 from gkafka.wire.offsets import OffsetCommitRequest
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupOffsets", "Outcome", "absent", "is_final", "no_place", "starts_of"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 DELETED = "its topic was deleted"
 LOOK_S = 0.1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gkafka.exceptions import ConfigurationError
+from gkafka.logs import get_logger
 from gkafka.records import Record
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InterceptorChain", "ProducerInterceptor"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 HOOKS = ("on_send", "on_acknowledgement", "on_error")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import logging
 import os
 import sys
 import weakref
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from gkafka.exceptions import DeliveryError, ForkedClientError, HandlerThreadError, KafkaException, KafkaTimeoutError
 from gkafka.handlers import ThreadingHandler
+from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.nativeproducer import NativeProducer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["disown", "ends", "told", "watch"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 LOOK_EVERY_S = 0.01

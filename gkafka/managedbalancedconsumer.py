@@ -6,7 +6,6 @@ Documented: pykafka 2.8 (named in the KafkaClient page of the reference). Needs 
 from __future__ import annotations
 
 import contextlib
-import logging
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from gkafka.core.assignors import ASSIGNORS, Assignment, Assignor, GroupMember, 
 from gkafka.core.groupstate import Change, GroupOptions, Tell
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, KafkaTimeoutError
 from gkafka.lifetime import ends
+from gkafka.logs import get_logger
 from gkafka.membership import Member, rebalance_timeout_s
 from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, RoundRobinProtocol, share_of
 from gkafka.simpleconsumer import SimpleConsumer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ManagedBalancedConsumer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SESSION_S = 30.0
 """pykafka's session: so long the coordinator waits for a member that is silent."""

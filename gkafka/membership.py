@@ -25,6 +25,7 @@ from gkafka.core.group import Group
 from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell, Ticket, Verdict
 from gkafka.exceptions import ClientClosedError, ForkedClientError, KafkaException, SocketDisconnectedError
+from gkafka.logs import get_logger
 from gkafka.wire.groups import JoinGroupRequest, has_rebalance_timeout
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Member", "rebalance_timeout_s"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TICK_S = 4.0
 UNANSWERED_S = 1.0

@@ -6,7 +6,6 @@ here and per batch: a full batch is rolled, the next one opened. From there on `
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ from gkafka.exceptions import (
 )
 from gkafka.interceptors import InterceptorChain
 from gkafka.lifetime import ends
+from gkafka.logs import get_logger
 from gkafka.producerdriver import TICK_S, ProducerDriver
 from gkafka.records import compression
 from gkafka.records._check import UnknownPartition
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeProducer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 CHECKPOINT_EVERY = 64
 """Records that the fast path takes between two looks at the time and at the process id."""

@@ -8,7 +8,6 @@ partition, takes the answers, hands messages out and knows what to commit.
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Iterable
 from datetime import datetime, timezone
@@ -18,6 +17,7 @@ from gkafka.checks import check_offset
 from gkafka.common import OffsetType
 from gkafka.exceptions import ConfigurationError
 from gkafka.handlers import Handler, ThreadingHandler
+from gkafka.logs import get_logger
 from gkafka.protocol import PartitionFetchRequest, PartitionOffsetCommitRequest, PartitionOffsetFetchRequest, PartitionOffsetRequest
 from gkafka.protocol.base import check_has, listed
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OwnedPartition"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NOTHING = -1
 

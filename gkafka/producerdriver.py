@@ -7,7 +7,6 @@ that nobody waits for the interpreter's lock; with greenlets the producer's own 
 from __future__ import annotations
 
 import contextlib
-import logging
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.failures import Failures
+from gkafka.logs import get_logger
 from gkafka.starter import Starter
 from gkafka.wire.produce import ProduceRequest, holds_zstd, oldest_holding, only_batches, record_format
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProducerDriver"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TICK_S = 1.0
 """Longest sleep of the worker while records are on their way."""

@@ -7,7 +7,6 @@ commits as its member: with a ticket of the group's machine, which tells what is
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from gkafka.core.backoff import Backoff
 from gkafka.core.groupstate import Ticket, Verdict
 from gkafka.exceptions import CommitFailedError, KafkaException, KafkaTimeoutError
 from gkafka.groupoffsets import Outcome, is_final
+from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SNAPSHOT_S = 0.1
 """How often it is written down what is finished: not for each of a million messages."""

@@ -8,7 +8,6 @@ finish first: a partition is given back when it asks for more, or has been silen
 from __future__ import annotations
 
 import dataclasses
-import logging
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import copy
@@ -28,6 +27,7 @@ from gkafka.exceptions import ConfigurationError, KafkaException, NoOffsetForPar
 from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
 from gkafka.groupoffsets import no_place, starts_of
 from gkafka.handlers.turn import Turn
+from gkafka.logs import get_logger
 from gkafka.membership import Member, rebalance_timeout_s
 from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Share", "check_group_options"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SLICE_S = 0.2
 MOST_AT_ONCE = 200

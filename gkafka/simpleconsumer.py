@@ -6,7 +6,6 @@ Documented: pykafka-2.0.4 SimpleConsumer; keywords that are newer are those of p
 from __future__ import annotations
 
 import contextlib
-import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,7 @@ from gkafka.exceptions import (
 )
 from gkafka.explaining import Explanation, stopped
 from gkafka.lifetime import ends
+from gkafka.logs import get_logger
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.ownedpartition import OwnedPartition
 from gkafka.partition import Partition
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OffsetFetchPartitionResponse", "OwnedPartition", "SimpleConsumer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TICK_S = 1.0
 AUTO_COMMIT_INTERVAL_MS = 60 * 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -10,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from gkafka.checks import check_topic_name
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ConfigurationError
+from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
 
 __all__ = ["Awaited", "Subscription", "look_for"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PATIENCE_S = 1.0
 """For a topic that a broker makes because somebody asks for it."""

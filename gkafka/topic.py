@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_count, check_flag, check_timestamp
 from gkafka.common import OffsetType
 from gkafka.config import keywords_of
+from gkafka.logs import get_logger
 from gkafka.partition import Partition
 from gkafka.sasloptions import hide_secrets
 from gkafka.unseen import hide_options
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OffsetPartitionResponse", "Topic"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,6 @@ is killed, or whose time is over, leaves nothing half done: the same call, made 
 from __future__ import annotations
 
 import contextlib
-import logging
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +29,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.groupoffsets import absent
+from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.broker import Broker
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupMetadata", "TransactionCalls", "Transactions", "check_transactional"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TICK_S = 1.0
 """Longest wait of a caller between two looks at its process and its producer."""

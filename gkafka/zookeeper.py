@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -18,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from gkafka.checks import check_seconds
 from gkafka.exceptions import ClientClosedError, ConfigurationError, KafkaException, ZooKeeperError
 from gkafka.hosts import parse_hosts, parse_zookeeper
+from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
 
 __all__ = ["Registry", "brokers_of", "check_client", "check_path", "close_client", "open_client"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PATIENCE_S = 2.0
 SLICE_S = 0.1

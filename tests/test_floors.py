@@ -13,7 +13,24 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gkafka"
 
 FLOORS: list[tuple[int, tuple[str, ...]]] = [
-    (0, ("brokererrors", "errortexts", "exceptions", "checks", "common", "config", "hosts", "jaas", "javanames", "sasloptions", "unseen")),
+    (
+        0,
+        (
+            "brokererrors",
+            "checks",
+            "common",
+            "config",
+            "errortexts",
+            "escaping",
+            "exceptions",
+            "hosts",
+            "jaas",
+            "javanames",
+            "logs",
+            "sasloptions",
+            "unseen",
+        ),
+    ),
     (1, ("wire", "records")),
     (2, ("core",)),
     (3, ("handlers",)),

@@ -13,7 +13,6 @@ what the coordinator makes of it: GroupMetadataManager.java, CurrentAssignmentBu
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
@@ -37,6 +36,7 @@ from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers, passes
 from gkafka.core.groupstate import NO_GENERATION, Ask, Event, State, Ticket
 from gkafka.core.reconciliation import Reconciliation
 from gkafka.exceptions import ProtocolError
+from gkafka.logs import get_logger
 from gkafka.wire.consumergroups import ConsumerGroupAssignment
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerGroup"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FIRST_INTERVAL_S = 5.0
 FENCES = (UnknownMemberId, FencedMemberEpoch, GroupIdNotFound, IllegalGeneration)

@@ -10,7 +10,6 @@ Source: KIP-62, KIP-134, KIP-345, KIP-394, KIP-429, KIP-559, KIP-792, KIP-800, K
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,6 +30,7 @@ from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers, passes
 from gkafka.core.grouprequests import Membership, heartbeat, join, leave, sync
 from gkafka.core.groupstate import IN_GROUP, MOVES, NEVER, NO_GENERATION, Ask, Event, GroupOptions, Lane, State, Ticket, Verdict
 from gkafka.exceptions import AssignmentError, ProtocolError
+from gkafka.logs import get_logger
 from gkafka.wire.consumerprotocol import flattened, read_assignment
 from gkafka.wire.groups import JoinGroupRequest, SyncGroupRequestAssignment
 from gkafka.wire.schema import Message
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Group"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 COMMITTING = (State.STABLE, State.PREPARING, State.LEAVING)
 PARKED_LONGER_S = 5.0  # a join may be answered at the very end of the rebalance timeout: the answer needs a moment, too

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import abc
 import enum
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -55,6 +54,7 @@ from gkafka.core.lease import Lease
 from gkafka.core.offsets import commit_request, coordinator_of, coordinator_request
 from gkafka.core.ownership import Ownership
 from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SerializationError, SocketDisconnectedError
+from gkafka.logs import get_logger
 from gkafka.wire.groups import FindCoordinatorRequest
 from gkafka.wire.metadata import MetadataRequest
 from gkafka.wire.offsets import OffsetCommitRequest
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "GroupMachine", "Kind", "MakeMachine", "Readers", "passes"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FAREWELL_TRIES = 4
 """With the pauses in between a second at most: where no broker is left, nobody waits for more."""

@@ -5,7 +5,6 @@ Both are asked of leaders, never of followers (B42), and only a definite answer 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +12,7 @@ from gkafka.brokererrors import ClusterAuthorizationFailed, NotLeaderForPartitio
 from gkafka.common import TopicPartition
 from gkafka.core.positions import Position, Rests, State
 from gkafka.exceptions import KafkaException, LogTruncationError, ProtocolError
+from gkafka.logs import get_logger
 from gkafka.wire.epochs import (
     EpochEnd,
     OffsetForLeaderEpochRequest,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "Checked", "EpochCheck", "Lookup", "Lookups", "answer_without"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 EVERY_CLIENT = -1
 

@@ -6,7 +6,6 @@ outcome. Whoever needs a topic adds it to the interest and asks the owner to pol
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +14,7 @@ from gkafka.checks import is_topic_name
 from gkafka.core.backoff import Backoff, Retry
 from gkafka.exceptions import BrokerError, error_for
 from gkafka.hosts import is_address
+from gkafka.logs import get_logger
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from gkafka.wire.primitives import ZERO_UUID
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_TOPIC_ID", "BrokerInfo", "Metadata", "PartitionInfo", "TopicInfo"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 NO_TOPIC_ID = ZERO_UUID
 NEVER = float("inf")

@@ -11,7 +11,6 @@ that it does not know; it refuses an older epoch; and it knows the last five bat
 from __future__ import annotations
 
 import enum
-import logging
 from typing import TYPE_CHECKING
 
 from gkafka.brokererrors import (
@@ -24,6 +23,7 @@ from gkafka.brokererrors import (
 from gkafka.core.accumulator import SEQUENCES, Flight, PartitionQueue, ProducerId
 from gkafka.core.backoff import Backoff, Retry
 from gkafka.exceptions import KafkaException
+from gkafka.logs import get_logger
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Event", "Idempotence", "Numbering"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 MAX_EPOCH = (1 << 15) - 1
 KEPT_BATCHES = 5

@@ -19,6 +19,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from gkafka.config import Secret
+from gkafka.escaping import escaped
 from gkafka.exceptions import AuthenticationError, ProtocolError, UnsupportedVersion, error_for
 from gkafka.sasloptions import wrong_extension
 from gkafka.wire.sasl import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from gkafka.wire.apis import Message, Versions
 
-__all__ = ["Authentication", "Gssapi", "Mechanism", "OAuthBearer", "Plain", "Refusal", "masked", "printable", "renewal_s"]
+__all__ = ["Authentication", "Gssapi", "Mechanism", "OAuthBearer", "Plain", "Refusal", "masked", "renewal_s"]
 
 UNSUPPORTED_MECHANISM = 33
 REFUSED = 58
@@ -271,7 +272,7 @@ class Authentication:
             return
         said = None
         if answer.error_code == UNSUPPORTED_MECHANISM:
-            offered = ", ".join(printable(name, 40) for name in answer.mechanisms[:20]) or "none"
+            offered = ", ".join(escaped(name, 40) for name in answer.mechanisms[:20]) or "none"
             said = f"sasl_mechanism={self._mechanism.name!r} is not offered by this listener; it offers {offered}"
         error = error_for(answer.error_code, said, broker=self._peer, api="SaslHandshake")
         assert error is not None
@@ -292,11 +293,11 @@ class Authentication:
 
     def _text(self, what: str) -> str:
         """what: words of ours. To mask in them what happens to be a secret, too, would show that."""
-        return f"{self._peer}: {self._mechanism.name}: {printable(what, LONGEST_TEXT)}"
+        return f"{self._peer}: {self._mechanism.name}: {escaped(what, LONGEST_TEXT)}"
 
     def _shown(self, text: str) -> str:
         """The broker's words, without what it may have repeated of our secrets."""
-        return printable(masked(text, self._mechanism.secrets), LONGEST_TEXT)
+        return escaped(masked(text, self._mechanism.secrets), LONGEST_TEXT)
 
 
 def masked(text: str, secrets: Iterable[Secret]) -> str:
@@ -351,12 +352,6 @@ def _without_beginnings(text: str, forms: Iterable[str]) -> str:
 
 def _in_common(one: str, other: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-def printable(text: str, longest: int) -> str:
-    """A peer's text as a log may show it: cut, and control characters escaped."""
-    cut = text[:longest] + ("..." if len(text) > longest else "")
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
 
 
 def renewal_s(lifetime_ms: int, chance: Random) -> float | None:

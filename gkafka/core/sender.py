@@ -6,7 +6,6 @@ each batch. What keeps the order is told at `_may_send`; the numbers that broker
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -40,6 +39,7 @@ from gkafka.exceptions import (
     LeaderNotFoundError,
     ProtocolError,
 )
+from gkafka.logs import get_logger
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from gkafka.wire.templates import BatchRequest, ProduceTemplate
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Outgoing", "Poll", "Sender", "Settled"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 NEVER = float("inf")
 MAX_THROTTLE_S = 30.0

@@ -13,7 +13,6 @@ Source: KIP-98, KIP-360, KIP-447, KIP-588, KIP-654, KIP-890
 from __future__ import annotations
 
 import enum
-import logging
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -53,6 +52,7 @@ from gkafka.exceptions import (
     TransactionFatalError,
     TransactionStateError,
 )
+from gkafka.logs import get_logger
 from gkafka.wire.groups import FindCoordinatorRequest
 from gkafka.wire.schema import Api, Message
 from gkafka.wire.txn import (
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ask", "GroupMetadata", "Job", "State", "Transaction"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 NEVER = float("inf")
 CONCURRENT = Backoff(0.02, 0.5)

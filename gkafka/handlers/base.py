@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from gkafka.exceptions import ForkedClientError
 from gkafka.handlers import primitives as p
 from gkafka.handlers.lasting import LastingWorker
+from gkafka.logs import get_logger
 
 __all__ = [
     "Address",
@@ -32,7 +33,7 @@ __all__ = [
     "Worker",
 ]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 Address = tuple[int, tuple[Any, ...]]  # what getaddrinfo gives and create_connection takes: (family, sockaddr)

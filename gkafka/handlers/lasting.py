@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gkafka.exceptions import ForkedClientError, KafkaException
+from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.handlers.base import Handler, Worker
 
 __all__ = ["LastingWorker"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class LastingWorker:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
 
 from gkafka.exceptions import KafkaTimeoutError
+from gkafka.logs import get_logger
 
 __all__ = ["SLICE_S", "Event", "Future", "Lock", "Parker", "Queue", "Semaphore", "forget"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 SLICE_S = 2.0  # longest single sleep of any wait: after it the deadline, the pid and the closing of a stream are looked at
 
 

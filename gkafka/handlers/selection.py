@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import logging
 import warnings
 from typing import Any, NamedTuple
 
@@ -11,10 +10,11 @@ from gkafka.exceptions import ConfigurationError
 from gkafka.handlers.base import Handler
 from gkafka.handlers.patching import PatchState, _outside, gevent_is_running
 from gkafka.handlers.threads import ThreadingHandler
+from gkafka.logs import get_logger
 
 __all__ = ["Selecting", "resolve_handler"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 NAMES = ("auto", "threading", "gevent")
 _warned: set[str] = set()
 

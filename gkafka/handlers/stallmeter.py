@@ -6,7 +6,6 @@ It costs two calls for each turn of the loop, and no timer: an idle hub stays id
 from __future__ import annotations
 
 import contextlib
-import logging
 import weakref
 from collections.abc import Callable
 from time import perf_counter, thread_time
@@ -15,13 +14,14 @@ from weakref import WeakKeyDictionary
 
 from gkafka.exceptions import ClientClosedError, ConfigurationError, ForkedClientError, HandlerThreadError
 from gkafka.handlers.hubs import shielded
+from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.handlers.greenlets import GEventHandler
 
 __all__ = ["HubStallMeter"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 WARN_S: Final = 1.0
 MINUTE_S: Final = 60.0

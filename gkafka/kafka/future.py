@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import abc
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_time_left
 from gkafka.kafka.errors import KafkaTimeoutError, WrongTypeError
+from gkafka.logs import get_logger
 from gkafka.skins import Handler, resolve_handler
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Future", "Outcomes"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class Outcomes:

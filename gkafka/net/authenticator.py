@@ -9,13 +9,14 @@ from typing import Any, TypeAlias
 from gkafka.core.sasl import SHORTEST_S, Authentication, renewal_s
 from gkafka.exceptions import AuthenticationError, KafkaException
 from gkafka.handlers.base import Handler
+from gkafka.logs import get_logger
 from gkafka.net.credentials import Credentials
 from gkafka.net.kerberos import next_step
 from gkafka.wire.apis import Versions
 
 __all__ = ["Authenticator", "Exchange", "without_frames"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 Exchange: TypeAlias = Callable[[Any, Authentication], Any]
 """Sends a request, or bytes that stand without a header; returns the answer, None where there is none (`Authentication.done`)."""
 

@@ -37,6 +37,7 @@ from gkafka.exceptions import (
 from gkafka.handlers import Future, Handler, Stream
 from gkafka.handlers.primitives import GRACE_S, STOOD_STILL_S
 from gkafka.handlers.signals import inside_handler
+from gkafka.logs import get_logger
 from gkafka.net.authenticator import Authenticator, without_frames
 from gkafka.net.buffers import STAGE, BufferPool, FrameReader
 from gkafka.net.credentials import Credentials, make_credentials
@@ -50,7 +51,7 @@ from gkafka.wire.apis import Message, Versions
 
 __all__ = ["Channel", "CutShort", "OnDone"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Failures: TypeAlias = list[tuple[OnDone | None, KafkaException | None]]

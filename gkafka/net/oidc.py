@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import logging
 from copy import copy
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from math import inf
@@ -18,9 +17,11 @@ from urllib.parse import quote_plus, urlencode
 
 import gkafka
 from gkafka.config import ClientConfig, Secret, is_utf8
-from gkafka.core.sasl import TOKEN, masked, printable
+from gkafka.core.sasl import TOKEN, masked
+from gkafka.escaping import escaped
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException, TokenEndpointError
 from gkafka.handlers import Future, Handler, Stream
+from gkafka.logs import get_logger
 from gkafka.net.authenticator import without_frames
 from gkafka.net.stream import open_stream
 from gkafka.net.tlscontext import check_tls
@@ -28,7 +29,7 @@ from gkafka.sasloptions import token_endpoint
 
 __all__ = ["TokenEndpoint"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 LONGEST_ANSWER = 1 << 18  # bytes, headers included
 FRESH = 0.8  # of a token's lifetime: after that a new one is asked for
 LIFETIME_S = 60.0  # of a token whose endpoint does not say
@@ -189,7 +190,7 @@ class TokenEndpoint:
     def _shown(self, text: str) -> str:
         """The endpoint's words, without what it may have repeated of the client's secret."""
         said = self._said.reveal()
-        return printable(masked(text, [self._said, Secret(quote_plus(said))]), LONGEST_TEXT)
+        return escaped(masked(text, [self._said, Secret(quote_plus(said))]), LONGEST_TEXT)
 
 
 def _place(url: str) -> tuple[str, int, Secret]:

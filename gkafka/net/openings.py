@@ -14,16 +14,16 @@ A place is held by a connection that is being opened, not counted: whoever is in
 from __future__ import annotations
 
 import enum
-import logging
 from collections import OrderedDict
 from typing import Protocol
 
 from gkafka.exceptions import KafkaException
 from gkafka.handlers import Handler
+from gkafka.logs import get_logger
 
 __all__ = ["AT_ONCE", "Opening", "Openings", "Rank"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 AT_ONCE = 256
 """Connections that are being opened at the same time. More than a cluster has brokers that are away, each of which may be silent for as long as

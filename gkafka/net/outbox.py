@@ -5,17 +5,17 @@ The worker exists only while there is something for it: it ends when nothing cam
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from gkafka.exceptions import KafkaException
 from gkafka.handlers import Handler, Lock
+from gkafka.logs import get_logger
 
 __all__ = ["OnDone", "Out", "Outbox"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 OnDone: TypeAlias = Callable[[Any, KafkaException | None], None]

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Final
 
 from gkafka.config import Secret
-from gkafka.core.sasl import masked, printable
+from gkafka.core.sasl import masked
+from gkafka.escaping import escaped
 from gkafka.exceptions import ConnectionFailedError, ProxyError
 from gkafka.handlers.base import Stream
 from gkafka.hosts import Proxy
@@ -178,7 +179,7 @@ def _status(talk: Talk, proxy: Proxy, line: bytes) -> tuple[int, str]:
     if version not in (b"HTTP/1.1", b"HTTP/1.0") or not code.isdigit() or rest[3:4] not in (b" ", b""):
         raise talk.refused("does not answer as an HTTP proxy")
     said = masked(reason.decode("latin-1").strip(), () if proxy.password is None else (Secret(proxy.password),))
-    return int(code), f"{int(code)} {printable(said, LONGEST_REASON)}".rstrip()
+    return int(code), f"{int(code)} {escaped(said, LONGEST_REASON)}".rstrip()
 
 
 def _ascii(talk: Talk, host: str) -> bytes:

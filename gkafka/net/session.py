@@ -13,12 +13,13 @@ from math import inf
 from gkafka.core.sasl import Authentication
 from gkafka.exceptions import KafkaException, SocketDisconnectedError
 from gkafka.handlers.base import Handler
+from gkafka.logs import get_logger
 from gkafka.net.authenticator import Authenticator
 from gkafka.wire.apis import Message, Versions
 
 __all__ = ["Session"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 AGAIN_S = 1.0
 """When credentials that could not be had are asked for again, while the broker is still content with the old ones."""
 

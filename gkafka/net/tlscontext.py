@@ -7,7 +7,6 @@ taken up by the next connection.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
 import ssl
@@ -22,10 +21,11 @@ from typing import Any, Final
 from gkafka.config import NOT_UTF8, ClientConfig, Secret, is_pem_text, is_utf8, may_be_key
 from gkafka.exceptions import ConfigurationError, KafkaException
 from gkafka.handlers.base import Handler
+from gkafka.logs import get_logger
 
 __all__ = ["check_tls", "contexts", "make_context"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FILES: Final = ("ssl_cafile", "ssl_crlfile", "ssl_certfile", "ssl_keyfile")
 PassPhrase = Callable[[], "str | bytes"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -18,6 +17,7 @@ from gkafka.exceptions import (
     UnknownTopicOrPartition,
     error_for,
 )
+from gkafka.logs import get_logger
 from gkafka.spark.connections import connected
 from gkafka.spark.offsets import Limit, Offsets, TopicPartition, ranges_between, resolve
 from gkafka.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
@@ -27,7 +27,7 @@ from gkafka.wire.metadata import MetadataResponse, MetadataResponseTopic
 
 __all__ = ["Asked", "Start", "plan"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 T = TypeVar("T")
 Named = str | TopicPartition

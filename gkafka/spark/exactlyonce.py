@@ -8,7 +8,6 @@ writes nothing again, and refuses what is not what it has written.
 
 from __future__ import annotations
 
-import logging
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gkafka import records
 from gkafka.exceptions import FencedError, KafkaException, KafkaTimeoutError
+from gkafka.logs import get_logger
 from gkafka.spark.connections import connected
 from gkafka.spark.sinkoptions import SinkOptions
 from gkafka.spark.sinkrows import TopicRows, topic_rows
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Mark", "RowsChangedError", "Task", "read_mark", "write_once"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TRANSACTION_TIMEOUT_MS = 300000
 """Longer than the Java producer's minute: it is the longest that a task may take. No more than transaction.max.timeout.ms, 15 minutes by default."""

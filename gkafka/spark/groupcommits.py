@@ -11,6 +11,7 @@ from typing import Any
 from gkafka.common import TopicPartition
 from gkafka.exceptions import BrokerError, KafkaException, UnknownMemberId
 from gkafka.groupoffsets import GroupOffsets
+from gkafka.logs import get_logger
 from gkafka.skins import Handler
 from gkafka.spark.connections import connected
 from gkafka.spark.offsets import Offsets
@@ -18,7 +19,7 @@ from gkafka.spark.options import SourceOptions
 
 __all__ = ["GroupCommits"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 COMMIT_S = 10.0
 """A commit that takes longer is given up; the next one is due in its turn."""

@@ -7,13 +7,13 @@ Source: spark-sql-kafka-0-10, KafkaOffsetReaderAdmin, JsonUtils, kafka-error-con
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gkafka.common import OffsetType
 from gkafka.exceptions import ConfigurationError, KafkaException
+from gkafka.logs import get_logger
 from gkafka.spark.planner import OffsetRange
 from gkafka.spark.values import whole_number
 
@@ -42,7 +42,7 @@ __all__ = [
     "to_spark",
 ]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TopicPartition = tuple[str, int]
 Offsets = dict[TopicPartition, int]

@@ -7,13 +7,13 @@ Source: spark-sql-kafka-0-10, KafkaMicroBatchStream.metrics.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from gkafka.exceptions import ConfigurationError
+from gkafka.logs import get_logger
 from gkafka.spark.offsets import Offsets, from_spark
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Lag", "LagListener", "lag"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class Lag(TypedDict, total=False):

@@ -7,7 +7,6 @@ are in Kafka when its write() returns, in a transaction or acknowledged; what a 
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import pyspark.sql.datasource as api
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from gkafka.exceptions import ConfigurationError
+from gkafka.logs import get_logger
 from gkafka.spark.exactlyonce import Task, write_once
 from gkafka.spark.sinkoptions import SinkOptions, parse_sink
 from gkafka.spark.sinkrows import check_written_columns, unwritten_columns
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GKafkaStreamWriter", "GKafkaWriter", "Written"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 ROWS = 10000
 """Rows that Spark 4.0 hands over one by one and that go together."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +18,7 @@ from gkafka.exceptions import (
     ProduceFailureError,
     RecordTooLarge,
 )
+from gkafka.logs import get_logger
 from gkafka.records import Delivery
 from gkafka.spark.connections import connected
 from gkafka.spark.producerproperties import PRODUCER_NAMES
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tally", "by_their_properties", "producer_options", "write_plainly", "write_rows"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PROPERTY = {option: f"kafka.{name}" for name, option in PRODUCER_NAMES.items()}
 OPTION = re.compile(rf"\b({'|'.join(PROPERTY)})(?==)")

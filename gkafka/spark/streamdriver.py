@@ -6,10 +6,10 @@ Source: spark-sql-kafka-0-10, KafkaMicroBatchStream and KafkaOffsetReaderAdmin (
 
 from __future__ import annotations
 
-import logging
 from typing import NamedTuple
 
 from gkafka.exceptions import KafkaException, UnknownTopicOrPartition
+from gkafka.logs import get_logger
 from gkafka.skins import Handler
 from gkafka.spark.admission import TriggerDelay, rate_limit, waiting
 from gkafka.spark.driver import Asked, Start
@@ -29,7 +29,7 @@ from gkafka.spark.planner import OffsetRange, split
 
 __all__ = ["AvailableNowError", "StreamDriver"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 PARTITIONS_S = 1.0
 """How old the list of partitions may be: a partition that is added is found within that."""

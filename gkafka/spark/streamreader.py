@@ -7,13 +7,13 @@ arguments.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from gkafka.logs import get_logger
 from gkafka.spark.columns import check_columns, read_task
 from gkafka.spark.loading import nothing_collected
 from gkafka.spark.offsets import from_spark, to_spark
@@ -31,7 +31,7 @@ except ImportError:  # Spark 4.0 and 4.1
 
 __all__ = ["GKafkaStreamReader"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SparkOffset = dict[str, dict[str, int]]
 """{"topic": {"0": 23}}"""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from gkafka.exceptions import ConfigurationError, error_for
+from gkafka.logs import get_logger
 from gkafka.testing.actions import Action
 from gkafka.testing.answers import ANSWERED, Answers
 from gkafka.testing.fetches import refused_fetch
@@ -25,7 +25,7 @@ from gkafka.wire.apis import APIS, Api, Message, Request, Versions
 
 __all__ = ["MockCluster", "RecordedRequest", "TransactionSeen"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 T = TypeVar("T")
 HISTORY_BYTES = 64 << 20
 CLOSE_S = 5.0

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import heapq
 import itertools
-import logging
 import select
 import sys
 import time
@@ -19,9 +18,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from gkafka.logs import get_logger
+
 __all__ = ["Loop", "Pollable", "Timer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 T = TypeVar("T")
 CALL_LIMIT_S = 30.0  # a call into the loop that takes longer means that the loop hangs
 READ, WRITE = 1, 4  # select.POLLIN and POLLOUT; gevent's select has no others to offer

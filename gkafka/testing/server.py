@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _socket
-import logging
 import struct
 import time
 from collections import deque
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gkafka.exceptions import ProtocolError, UnsupportedVersion
+from gkafka.logs import get_logger
 from gkafka.testing.native import Loop
 from gkafka.wire.apis import Message, Request, decode_request, decode_request_header, encode_response
 from gkafka.wire.apiversions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Listener", "Peer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 READ_BYTES = 256 * 1024
 API_VERSIONS = ApiVersionsRequest.API.key
 UNSUPPORTED_VERSION = 35

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from gkafka.core.assignors.base import NO_GENERATION, Assignment, GroupMember, T
 from gkafka.core.assignors.constrained import Constrained
 from gkafka.core.assignors.general import General
 from gkafka.core.assignors.racks import Racks
+from gkafka.logs import get_logger
 from gkafka.wire.consumerprotocol import (
     CooperativeUserData,
     MemberPartitions,
@@ -22,7 +22,7 @@ from gkafka.wire.consumerprotocol import (
 
 __all__ = ["Claim", "CooperativeStickyAssignor", "StickyAssignor"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class Claim(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,10 +17,11 @@ from gkafka.kafka.legacy.keywords import hinting
 from gkafka.kafka.legacy.reading import ends_of
 from gkafka.kafka.legacy.triggers import Triggers, check_every
 from gkafka.lifetime import ends
+from gkafka.logs import get_logger
 
 __all__ = ["AUTO_COMMIT_INTERVAL", "AUTO_COMMIT_MSG_COUNT", "Consumer", "telling"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 AUTO_COMMIT_MSG_COUNT = 100
 AUTO_COMMIT_INTERVAL = 5000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 from collections import deque
 from collections.abc import Iterator
@@ -22,12 +21,13 @@ from gkafka.kafka.legacy.client import connect
 from gkafka.kafka.legacy.common import ConsumerTimeout, KafkaMessage, start_of
 from gkafka.kafka.legacy.reading import Reader, ends_of
 from gkafka.kafka.legacy.triggers import Triggers, check_every
+from gkafka.logs import get_logger
 from gkafka.sasloptions import hide_secrets
 from gkafka.unseen import hide_options, refusal
 
 __all__ = ["KafkaConsumer", "OffsetsStruct"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LOCAL = "localhost:9092"
 BATCH = 500

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import os
 import pickle
 import signal
@@ -30,11 +29,12 @@ from gkafka.kafka.legacy.client import KafkaClient
 from gkafka.kafka.legacy.common import ConsumerProcessError
 from gkafka.kafka.legacy.keywords import hinting
 from gkafka.kafka.legacy.reading import LOOK_S, Reader, ends_now
+from gkafka.logs import get_logger
 from gkafka.skins import resolve_handler
 
 __all__ = ["MultiProcessConsumer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 ITER_WAIT_S = 1.0
 """How long an iteration waits for a message before it looks whether there is one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from types import NoneType
 from typing import Any
 
@@ -13,10 +12,11 @@ from gkafka.kafka.errors import IllegalStateError, WrongTypeError
 from gkafka.kafka.legacy.client import CLIENT_NAMES, native_client
 from gkafka.kafka.legacy.common import ProduceResponse
 from gkafka.kafka.legacy.keywords import hinting
+from gkafka.logs import get_logger
 
 __all__ = ["CODEC_GZIP", "CODEC_NONE", "CODEC_SNAPPY", "KeyedProducer", "Producer", "SimpleProducer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 CODEC_NONE, CODEC_GZIP, CODEC_SNAPPY = 0, 1, 2
 ACKS = (0, 1, -1)

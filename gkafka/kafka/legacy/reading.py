@@ -6,7 +6,6 @@ there is nothing, the ends of the logs are looked at.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -14,10 +13,11 @@ from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
 from gkafka.exceptions import KafkaException, KafkaTimeoutError
+from gkafka.logs import get_logger
 
 __all__ = ["Reader", "ends_of", "ends_now"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LOOK_S = 5.0
 """How long a call that finds nothing may take beyond its own timeout: to hear where the logs end, and to get what stands before that."""

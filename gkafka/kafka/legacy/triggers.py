@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from gkafka.checks import check_count, check_seconds
 from gkafka.exceptions import KafkaException
+from gkafka.logs import get_logger
 from gkafka.skins import Handler
 
 __all__ = ["Triggers", "check_every"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TICK_S = 1.0
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from gkafka.kafka.errors import WrongTypeError
+from gkafka.logs import get_logger
 
 __all__ = ["KafkaMetric", "MetricName", "Reporters"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Read = Callable[[], Mapping[str, Mapping[str, float]]]
 """What metrics() gives: {group: {name: number}}."""

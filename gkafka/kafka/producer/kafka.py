@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from types import NoneType
 from typing import Any, ClassVar
@@ -32,12 +31,13 @@ from gkafka.kafka.producer.future import FutureRecordMetadata
 from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, check_codec, retold, sizes
 from gkafka.kafka.producer.placing import Placing, Record, chooser
 from gkafka.kafka.serializer import as_function
+from gkafka.logs import get_logger
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
 
 __all__ = ["KafkaProducer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 DEFAULT = DefaultPartitioner()
 
