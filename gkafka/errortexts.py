@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gkafka.escaping import LONGEST_NAME, escaped
+
 __all__ = ["text_of"]
 
 AGAIN = "it passes: try again in a moment, or let the call try longer"
@@ -74,7 +76,8 @@ def text_of(code: int, meaning: str, about: dict[str, Any]) -> str:
 
 def _place(about: dict[str, Any]) -> str:
     topic, partition, offset = about.get("topic"), about.get("partition"), about.get("offset")
-    place = "" if topic is None else topic if partition is None else f"{topic}-{partition}"
+    name = escaped(topic, LONGEST_NAME)
+    place = "" if topic is None else name if partition is None else f"{name}-{partition}"
     return place if offset is None else f"{place} offset {offset}"
 
 

@@ -6,10 +6,12 @@ an escape sequence would steer a terminal, and a mark of direction would reorder
 
 from __future__ import annotations
 
-__all__ = ["LONGEST", "escaped"]
+__all__ = ["LONGEST", "LONGEST_NAME", "escaped"]
 
 LONGEST = 10_000
 """Characters of a text that are shown: a broker may send a name of 30 MB."""
+LONGEST_NAME = 255
+"""Characters of a name, where a text goes on behind it: Kafka's own names are no longer, but what a peer sends may be."""
 SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

@@ -51,9 +51,9 @@ class _Argument:
 
 def _fit(value: Any) -> Any:
     """The argument itself if it is a number, which "%d" needs, or a text that may stand in a log."""
-    if value is None or isinstance(value, (int, float)):
+    if value is None or isinstance(value, (int, float)) or (type(value) is str and escaped(value) is value):
         return value
-    return escaped(value) if type(value) is str else _Argument(value)
+    return _Argument(value)
 
 
 _ESCAPE = _Escape()

@@ -24,6 +24,7 @@ from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.group import Group
 from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell, Ticket, Verdict
+from gkafka.escaping import escaped
 from gkafka.exceptions import ClientClosedError, ForkedClientError, KafkaException, SocketDisconnectedError
 from gkafka.logs import get_logger
 from gkafka.wire.groups import JoinGroupRequest, has_rebalance_timeout
@@ -194,7 +195,8 @@ class Member:
             text = _STATES.get(group.state, group.state.value)
             where = "" if group.coordinator is not None else "; the coordinator is being looked for"
             last = "" if group.trouble is None else f"; tried again after {type(group.trouble).__name__}: {group.trouble}"
-            return f"{text}, generation {group.generation}, member {group.member_id or 'not named yet'}{where}{last}"
+            member = escaped(group.member_id) or "not named yet"
+            return f"{text}, generation {group.generation}, member {member}{where}{last}"
 
     def stats(self) -> dict[str, Any]:
         """Where it stands, and how often that has changed."""

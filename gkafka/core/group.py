@@ -29,6 +29,7 @@ from gkafka.core.groupleader import Election, Made, read_members
 from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers, passes
 from gkafka.core.grouprequests import Membership, heartbeat, join, leave, sync
 from gkafka.core.groupstate import IN_GROUP, MOVES, NEVER, NO_GENERATION, Ask, Event, GroupOptions, Lane, State, Ticket, Verdict
+from gkafka.escaping import LONGEST_NAME, escaped
 from gkafka.exceptions import AssignmentError, ProtocolError
 from gkafka.logs import get_logger
 from gkafka.wire.consumerprotocol import flattened, read_assignment
@@ -277,7 +278,8 @@ class Group(GroupMachine):
         if len(fit) < len(found) and self._rejoin is None:
             wanted = set(fit)
             odd = next((tp for tp in found if tp not in wanted), found[0])
-            text = f"member {self._name!r}: its leader gave it {odd.topic}-{odd.partition}, which it did not ask for, or twice"
+            place = f"{escaped(odd.topic, LONGEST_NAME)}-{odd.partition}"
+            text = f"member {self._name!r}: its leader gave it {place}, which it did not ask for, or twice"
             self._report(ProtocolError(text, topic=odd.topic, partition=odd.partition, group=self.options.group, api="SyncGroup"))
         return fit
 

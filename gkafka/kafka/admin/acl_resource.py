@@ -8,6 +8,7 @@ from gkafka.admin import Acl, AclFilter, ResourceType
 from gkafka.admin import AclOperation as ACLOperation
 from gkafka.admin import PatternType as ACLResourcePatternType
 from gkafka.admin import Permission as ACLPermissionType
+from gkafka.escaping import escaped
 from gkafka.kafka.errors import IllegalArgumentError
 
 __all__ = [
@@ -47,7 +48,8 @@ class ResourcePatternFilter:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        return f"<ResourcePattern type={self.resource_type.name}, name={self.resource_name}, pattern={self.pattern_type.name}>"
+        name = escaped(self.resource_name)
+        return f"<ResourcePattern type={self.resource_type.name}, name={name}, pattern={self.pattern_type.name}>"
 
 
 class ResourcePattern(ResourcePatternFilter):
@@ -97,8 +99,8 @@ class ACLFilter:
 
     def __repr__(self) -> str:
         return (
-            f"<ACL principal={self.principal}, resource={self.resource_pattern}, operation={self.operation.name}, "
-            f"type={self.permission_type.name}, host={self.host}>"
+            f"<ACL principal={escaped(self.principal)}, resource={self.resource_pattern}, operation={self.operation.name}, "
+            f"type={self.permission_type.name}, host={escaped(self.host)}>"
         )
 
 
