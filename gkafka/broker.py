@@ -218,6 +218,12 @@ class Broker(BrokerCalls):
         return self._retry.failures > 0 and not any(channel.opened and not channel.closed for channel in list(self._channels.values()))
 
     @property
+    def standing(self) -> str:
+        """At which step the control connection stands, while it is being opened; else ""."""
+        channel = self._channels.get(CONTROL)
+        return "" if channel is None else channel.standing
+
+    @property
     def refusal(self) -> AuthenticationError | None:
         """Why the broker did not take this client, until it may be tried again."""
         error = self._last_error

@@ -476,7 +476,7 @@ class Cluster:
         """Each host and its last failure, which mostly names the host itself."""
         whys = ((address, str(error)) for address, (_, error) in sorted(self._failures.items()))
         told = "".join(f"; {why}" if address in why.replace("[", "").replace("]", "") else f"; {address}: {why}" for address, why in whys)
-        return told or f"; no answer yet from {self._addresses()}"
+        return told or f"; no answer yet from {', '.join(map(_where_it_stands, self._bootstrap))}"
 
     def connect(self, timeout_s: float | None = None) -> None:
         """Reach the cluster: returns once metadata is there."""
@@ -868,6 +868,12 @@ class Cluster:
             broker.close()
         for event in list(self.sleepers):
             event.set()
+
+
+def _where_it_stands(broker: Broker) -> str:
+    """ "host:port", and at which step the connection to it stands."""
+    standing = broker.standing
+    return f"{broker.host}:{broker.port}{f': {standing}' if standing else ''}"
 
 
 def _is_definite(error: KafkaException) -> bool:

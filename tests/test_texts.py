@@ -137,22 +137,11 @@ SHOWN_BY_THE_CLI = {"ToolError", "UnusableError", "BadLine"}
 
 def calls_of_get_logger(source: str) -> list[int]:
     """Lines that get a logger from logging, under whatever name."""
-    found = []
-    for node in ast.walk(parsed(source)):
-        if isinstance(node, ast.Attribute) and node.attr in ("getLogger", "Logger", "LoggerAdapter") and not is_annotation(source, node):
-            found.append(node.lineno)
-        elif isinstance(node, ast.ImportFrom) and node.module == "logging":
-            found.append(node.lineno)
-    return found
-
-
-def is_annotation(source: str, wanted: ast.Attribute) -> bool:
-    """Does it only say of what type something is?"""
-    for node in ast.walk(parsed(source)):
-        for part in (getattr(node, "annotation", None), getattr(node, "returns", None)):
-            if part is not None and wanted in set(ast.walk(part)):
-                return True
-    return False
+    return [
+        node.lineno
+        for node in ast.walk(parsed(source))
+        if (isinstance(node, ast.Attribute) and node.attr == "getLogger") or (isinstance(node, ast.ImportFrom) and node.module == "logging")
+    ]
 
 
 def test_every_logger_comes_from_one_place() -> None:

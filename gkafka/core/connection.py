@@ -314,6 +314,11 @@ class Connection:
         """Everything that was asked of the peer so far, for the text of an error."""
         return ", ".join(self._asks)
 
+    @property
+    def last_asked(self) -> str:
+        """What was asked of the peer last."""
+        return self._asks[-1]
+
     def _go_on(self, outcome: Outcome, now: float) -> list[Buffer]:
         following = self._then.get((self._ask, outcome))
         if following is None:

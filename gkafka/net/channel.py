@@ -12,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from itertools import count
 from math import inf
 from typing import Any, TypeAlias
 
@@ -46,8 +47,10 @@ from gkafka.net.openings import AT_ONCE, Openings, Rank
 from gkafka.net.outbox import OnDone, Out, Outbox
 from gkafka.net.reading import LOOK_S, SMALL_ANSWER, Reading
 from gkafka.net.session import Session
+from gkafka.net.steps import Steps
 from gkafka.net.stream import open_stream
 from gkafka.wire.apis import Message, Versions
+from gkafka.wire.sasl import SaslHandshakeRequest
 
 __all__ = ["Channel", "CutShort", "OnDone"]
 
@@ -179,6 +182,7 @@ class Channel:
         self._forgiven = self._reads_until = -1.0  # a deadline beyond which it stood still, and until when it is waited for instead
         self._guest_until: float | None = None  # a caller reads, and has so much time
         self._openings = Openings(handler) if openings is None else openings
+        self._steps = Steps(handler.monotonic)
         self.rank = rank
         self.expires_at = inf
         self._started = False
@@ -358,9 +362,18 @@ class Channel:
         self._handler.check_fork()
         self.start()
         if not self._settled.wait(max(0.0, deadline - self._handler.monotonic())):
-            raise KafkaTimeoutError(f"{self.peer}: the connection is not open yet", broker=self._about)
+            raise KafkaTimeoutError(f"{self.peer}: the connection is not open yet: {self.standing}", broker=self._about)
         if self._closed:
             raise self._closed_error()
+
+    @property
+    def standing(self) -> str:
+        """At which step the opening stands, for a text; "" if there is nothing to be opened any more."""
+        if self._opened or self._closed:
+            return ""
+        if not self.begun:
+            return f"{AT_ONCE} connections of a client are opened at once, and others came first"
+        return str(self._steps)
 
     @property
     def opened(self) -> bool:
@@ -779,11 +792,13 @@ class Channel:
         return min(until, now + SHORTEST_WAIT_S if session.renewing else session.renew_at)
 
     def _look_while_opening(self, now: float) -> float:
+        if not self._frames.pristine:
+            self._steps.heard("part of an answer")
         self._expire_backlog(now)
         if now >= self._open_deadline:
             raise KafkaTimeoutError(
-                f"{self.peer}: connected, but no answer to {self._connection.asked} within"
-                f" connect_timeout_ms={self._config.connect_timeout_ms:g}",
+                f"{self.peer}: connected, but no answer to {self._steps.name} within"
+                f" connect_timeout_ms={self._config.connect_timeout_ms:g}{self._steps.received}",
                 broker=self._about,
             )
         quiet = self._connection.quiet_deadline
@@ -812,6 +827,7 @@ class Channel:
                 raise self._closed_error()
             self._connection.connecting()
         while not self._connect():
+            self._steps.at("pause before another question")
             pause = self._config.reconnect_backoff_ms / 1000
             self._handler.sleep(max(0.0, min(pause, self._open_deadline - self._handler.monotonic())))
         who = f", {self._authenticator.name}" if self._authenticator is not None else ""
@@ -825,7 +841,9 @@ class Channel:
     def _connect(self) -> bool:
         """Connect and negotiate. False: the peer hung up, and there is something else to ask it on a new connection."""
         deadline = self._connect_deadline()
-        stream = open_stream(self._handler, self.host, self.port, deadline=deadline, config=self._config, made=self._hold_stream)
+        stream = open_stream(
+            self._handler, self.host, self.port, deadline=deadline, config=self._config, made=self._hold_stream, steps=self._steps
+        )
         self._hold_stream(stream)
         self._frames = FrameReader(self._receive, self._connection.frame_size, self._buffers, self._receive_bytes, self._receive_frame)
         try:
@@ -861,19 +879,29 @@ class Channel:
             return
         assert self._connection.versions is not None
 
-        def exchange(said: Any, authentication: Authentication) -> Any:
-            return self._exchange_opening(stream, said, authentication)
+        rounds = count(1)
 
+        def exchange(said: Any, authentication: Authentication) -> Any:
+            answer = self._exchange_opening(stream, said, authentication, rounds)
+            self._steps.heard(f"the answer to {self._steps.name}")
+            self._steps.at(f"{name}: what to say next")
+            return answer
+
+        name = self._authenticator.name
+        self._steps.at(f"credentials of {name}")
         self._session.began(self._authenticator.authenticate(self._connection.versions, exchange, self._open_deadline))
         self._step(self._connection.authenticated)
 
-    def _exchange_opening(self, stream: Stream, said: Any, authentication: Authentication) -> Any:
+    def _exchange_opening(self, stream: Stream, said: Any, authentication: Authentication, rounds: Iterator[int]) -> Any:
         if isinstance(said, Message):
             self._connection.bare = False
             frame = self._connection.ask(said, authentication.newest_version(said))
+            asked = self._connection.last_asked
+            self._steps.at(asked if isinstance(said, SaslHandshakeRequest) else f"{asked}, round {next(rounds)}")
         else:
             self._connection.bare = True
             frame = [len(said).to_bytes(4, "big") + said]
+            self._steps.at(f"SASL message, round {next(rounds)}")
         stream.send_all(frame, self._open_deadline)
         if authentication.done:
             return None
@@ -934,8 +962,10 @@ class Channel:
     def _negotiate(self, stream: Stream) -> None:
         frame = self._step(self._connection.connected, self._handler.monotonic())
         while frame:
+            self._steps.at(self._connection.asked)
             stream.send_all(frame, self._open_deadline)
             answer = self._frames.read()
+            self._steps.heard(f"the answer to {self._connection.last_asked}")
             self._handler.checkpoint()  # many that connect at once are answered at once
             frame = self._step(self._connection.negotiated, answer, self._handler.monotonic())
 
@@ -1001,7 +1031,7 @@ class Channel:
 
     def _never_sent(self, queued: Queued, waited_s: float | None = None) -> KafkaTimeoutError:
         api = queued.request.API.name
-        why = "the connection did not open"
+        why = f"the connection did not open{f': {self.standing}' if self.begun and self.standing else ''}"
         if not self.begun:
             why = f"{AT_ONCE} connections of a client are opened at once, and others came first"
         elif self._opened and (self._limit is None or not self._sends):
@@ -1048,6 +1078,7 @@ class Channel:
                 self._end = end
             if self._end is not end:
                 return
+            stood = "" if self._opened or self._closed or not self.begun else f" while it was being opened: {self._steps}"
             self.error = error
             self._closed = True
             if end.failed is None:
@@ -1056,7 +1087,7 @@ class Channel:
             self._outbox.close()
             self._backlog.clear()
             stream = self._stream
-        log.info("%s: %s connection closed: %s", self.peer, self.role, error or "by the client")
+        log.info("%s: %s connection closed: %s", self.peer, self.role, error or f"by the client{stood}")
         if error is not None:
             self._guesses.failed((self.host, self.port))
         self._settled.set()

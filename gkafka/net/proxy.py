@@ -20,6 +20,7 @@ from gkafka.escaping import escaped
 from gkafka.exceptions import ConnectionFailedError, ProxyError
 from gkafka.handlers.base import Stream
 from gkafka.hosts import Proxy
+from gkafka.net.steps import Steps
 
 __all__ = ["open_tunnel"]
 
@@ -38,14 +39,14 @@ PERHAPS_LATER: Final = {
 """What the reply of a SOCKS5 proxy means (RFC 1928, 6): errors that a retry cannot heal, and others."""
 
 
-def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int, deadline: float) -> None:
-    """Have the proxy at the other end of the stream connect to a broker; what follows on the stream is the broker's.
+def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int, deadline: float, steps: Steps) -> None:
+    """Have the proxy at the other end of the stream connect to a broker; what follows on the stream is the broker's. steps: is told where this stands.
 
     Raises ProxyError if the proxy does not want to, or is none of its kind; ConnectionFailedError if it cannot reach the broker now;
     KafkaTimeoutError, SocketDisconnectedError.
     """
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    talk = Talk(stream, f"{where}: the proxy {proxy.kind}://{proxy.where}", where, deadline)
+    talk = Talk(stream, f"{where}: the proxy {proxy.kind}://{proxy.where}", where, deadline, steps)
     if not host or any(c.isspace() or not c.isprintable() for c in host):
         raise talk.refused(f"is not asked for the host {host!r}")  # a broker told of it: it could hold lines of another request
     {"socks5": _socks5, "http": _http}[proxy.kind](talk, proxy, host, port)
@@ -55,10 +56,12 @@ def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int, deadline: fl
 class Talk:
     """What is said to a proxy before the tunnel is open."""
 
-    def __init__(self, stream: Stream, who: str, broker: str, deadline: float) -> None:
-        self._stream, self._who, self._broker, self._deadline = stream, who, broker, deadline
+    def __init__(self, stream: Stream, who: str, broker: str, deadline: float, steps: Steps) -> None:
+        self._stream, self._who, self._broker, self._deadline, self._steps = stream, who, broker, deadline, steps
 
-    def say(self, text: bytes) -> None:
+    def say(self, text: bytes, step: str) -> None:
+        """step: what is asked for."""
+        self._steps.at(step)
         self._stream.send_all([text], self._deadline)
 
     def hear(self, size: int) -> bytes:
@@ -82,6 +85,7 @@ class Talk:
         received = self._stream.recv_into(view, self._deadline)
         if not received:
             raise ConnectionFailedError(f"{self._who} closed the connection while it was asked for a tunnel", broker=self._broker)
+        self._steps.heard(f"{received} bytes of an answer to {self._steps.name}")
         return received
 
     def refused(self, why: str) -> ProxyError:
@@ -94,7 +98,7 @@ class Talk:
 # -- SOCKS5 ------------------------------------------------------------------------------------------------------------
 def _socks5(talk: Talk, proxy: Proxy, host: str, port: int) -> None:
     offered = [NO_CREDENTIALS] if proxy.username is None else [NO_CREDENTIALS, USERNAME_AND_PASSWORD]
-    talk.say(bytes([5, len(offered), *offered]))
+    talk.say(bytes([5, len(offered), *offered]), "SOCKS5 greeting")
     version, chosen = talk.hear(2)
     if version != 5:
         raise talk.refused(f"does not answer as a SOCKS5 proxy (it begins with byte {version})")
@@ -105,12 +109,12 @@ def _socks5(talk: Talk, proxy: Proxy, host: str, port: int) -> None:
         raise talk.refused(f"chose the method {chosen}, which was not offered")
     if chosen == USERNAME_AND_PASSWORD:
         _log_in(talk, proxy)
-    talk.say(b"\x05\x01\x00" + _socks_address(talk, host) + struct.pack(">H", port))
+    talk.say(b"\x05\x01\x00" + _socks_address(talk, host) + struct.pack(">H", port), "SOCKS5 CONNECT")
     _hear_reply(talk)
 
 
 def _log_in(talk: Talk, proxy: Proxy) -> None:
-    talk.say(_login(proxy))
+    talk.say(_login(proxy), "SOCKS5 login")
     if talk.hear(2)[1] != 0:
         raise talk.refused("refused the user name and password of proxy_url")
 
@@ -148,7 +152,7 @@ def _hear_reply(talk: Talk) -> None:
 # -- HTTP --------------------------------------------------------------------------------------------------------------
 def _http(talk: Talk, proxy: Proxy, host: str, port: int) -> None:
     target = b"[%b]:%d" % (host.partition("%")[0].encode(), port) if ":" in host else b"%b:%d" % (_ascii(talk, host), port)
-    talk.say(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (target, target, _authorization(proxy)))
+    talk.say(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (target, target, _authorization(proxy)), "HTTP CONNECT")
     heard = talk.hear_until(b"\r\n", LONGEST_ANSWER)
     status, words = _status(talk, proxy, heard.partition(b"\r\n")[0])
     if 200 <= status < 300:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
 from gkafka.config import ClientConfig
@@ -35,8 +35,19 @@ TURN: Final = 262144  # plaintext encrypted before the lock is given up and othe
 
 
 # -- the handshake -----------------------------------------------------------------------------------------------------
-def start_tls(handler: Handler, stream: Stream, host: str, port: int, *, deadline: float, config: ClientConfig) -> TlsStream:
+def start_tls(
+    handler: Handler,
+    stream: Stream,
+    host: str,
+    port: int,
+    *,
+    deadline: float,
+    config: ClientConfig,
+    heard: Callable[[str], object] = lambda what: None,
+) -> TlsStream:
     """Shake hands over a connected stream, and own it from then on: it is closed if the handshake fails.
+
+    heard: is told what came of the server's part.
 
     Raises TlsError (certificate, host name, versions), ConnectionFailedError (the peer went away or does not speak TLS),
     KafkaTimeoutError, ConfigurationError.
@@ -44,7 +55,7 @@ def start_tls(handler: Handler, stream: Stream, host: str, port: int, *, deadlin
     try:
         context = contexts.get(handler, config)
         tls = TlsStream(handler, stream, context, server_name(host), f"{host}:{port}")
-        tls.handshake(deadline)
+        tls.handshake(deadline, heard)
     except BaseException:
         stream.close()
         raise
@@ -123,8 +134,9 @@ class TlsStream(Stream):
         self._heard = False  # the server has said more than the handshake: nothing can be wrong with our certificate
 
     # handshake
-    def handshake(self, deadline: float) -> None:
+    def handshake(self, deadline: float, heard: Callable[[str], object] = lambda what: None) -> None:
         """Raises TlsError, ConnectionFailedError, KafkaTimeoutError. When it returns, the checks of the context have passed."""
+        received = 0
         while True:
             try:
                 done = self._handshake_step()
@@ -134,7 +146,10 @@ class TlsStream(Stream):
             self._drain(deadline)
             if done:
                 return
-            if not self._receive(deadline):
+            came = self._receive(deadline)
+            received += came
+            heard(f"{received} bytes of the server's part")
+            if not came:
                 raise ConnectionFailedError(
                     f"{self._where}: the server closed the connection during the TLS handshake: is this port a PLAINTEXT listener?",
                     broker=self._where,
@@ -218,14 +233,14 @@ class TlsStream(Stream):
         with contextlib.suppress(SocketDisconnectedError):
             self._offer()
 
-    def _receive(self, deadline: float | None) -> bool:
+    def _receive(self, deadline: float | None) -> int:
         received = self._stream.recv_into(self._input, deadline)
         with self._lock:
             if received:
                 self._incoming.write(self._input[:received])
             else:
                 self._incoming.write_eof()
-        return bool(received)
+        return received
 
     # writing
     def try_send(self, buffers: Sequence[Buffer]) -> int:

@@ -23,6 +23,7 @@ from gkafka.handlers.base import Stream
 from gkafka.hosts import Proxy, parse_hosts, parse_proxy_url, parse_source_address
 from gkafka.net.buffers import BufferPool, FrameReader
 from gkafka.net.proxy import open_tunnel
+from gkafka.net.steps import Steps
 from gkafka.records import _pure
 from gkafka.records.compression import compress, decompress
 from gkafka.spark.offsets import parse_offsets, parse_partitions, parse_timestamps
@@ -270,7 +271,7 @@ class _Heard(Stream):
 
 def _proxy(data: bytes) -> None:
     kind = "http" if data[:1] < b"\x80" else "socks5"
-    open_tunnel(_Heard(data), Proxy(kind, "proxy", 1, "u", "p"), "kafka.example", 9092, 1.0)
+    open_tunnel(_Heard(data), Proxy(kind, "proxy", 1, "u", "p"), "kafka.example", 9092, 1.0, Steps(lambda: 0.0))
 
 
 def _proxy_seeds() -> list[bytes]:

@@ -44,7 +44,7 @@ def poison(part: Struct, path: Path, version: int) -> bool:
         if not inside and field.kind == "array":  # an entry that nobody asked for
             inside = [field.of()]  # type: ignore[operator,misc]
             setattr(part, field.name, inside)
-        return any([poison(one, path[1:], version) for one in inside])
+        return [poison(one, path[1:], version) for one in inside].count(True) > 0
     setattr(part, field.name, [EVIL] if field.kind == "array" else f"{value or ''}{EVIL}")
     if field.name == "error_message" and any(f.name == "error_code" for f in part.FIELDS):
         part.error_code = REFUSED  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from gkafka.testing import Edit, MockCluster, Reply
 from gkafka.wire.adminapis import ADMIN_APIS
 from gkafka.wire.apis import APIS
 from tests.hostile.life import GROUP, NEW_GROUP, QUICK, REQUESTS, TOPIC, cluster_for_life, create_and_delete, produce, transact
-from tests.hostile.poison import EVIL, REFUSED, Poisoner, filled, logged, poison_assignment, poison_members, string_paths, texts_of
+from tests.hostile.poison import REFUSED, Poisoner, filled, logged, poison_assignment, poison_members, texts_of
 
 OPTIONS: dict[str, Any] = {**QUICK, "api_timeout_ms": 400, "socket_timeout_ms": 1500}
 MOST_TRIES = 60
