@@ -17,7 +17,8 @@ Everything that gkafka raises is a `gkafka.exceptions.KafkaException`. Where it 
 timeout or their number of retries. `abortable` says that the transaction has to be aborted and its work done again, `fatal` that the producer has to be
 closed (see [transactions](transactions.md)). The error of one record (what `delivery.result()` raises, `delivery.exception()` and pykafka's delivery
 reports give) has `persisted`: "no", or "maybe" where a broker may have written the record without its answer reaching the client, and `record`: the
-record as it was produced, as long as the delivery is kept. This page is made from the classes (`python tests/reference/test_errors_page.py` writes it anew).
+record as it was produced, as long as the delivery is kept. `str(error)` is one line: what a broker or another peer sent stands escaped in it; the
+attributes are as they came. This page is made from the classes (`python tests/reference/test_errors_page.py` writes it anew).
 
 ## Errors of the client
 
