@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from gkafka.common import TopicPartition
 from gkafka.core.standing import Reason, reason_of
+from gkafka.escaping import escaped
+from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.consumerqueues import Queue
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "PartitionReport", "Watchdog", "explain", "not_ours", "not_started", "stopped"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SOONEST_LOOK_S = 0.05
 
@@ -54,7 +55,7 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"{tp.topic}-{tp.partition}: {report.text}" for tp, report in sorted(self.partitions.items())]
-        return "\n".join(([self.group] if self.group else []) + (lines or ["no partition is read"]))
+        return "\n".join(map(escaped, ([self.group] if self.group else []) + (lines or ["no partition is read"])))
 
 
 def explain(driver: FetchDriver, now: float) -> dict[TopicPartition, PartitionReport]:

@@ -9,7 +9,6 @@ worker, or the one that is started in its place, makes the bookkeeping true agai
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
@@ -26,6 +25,7 @@ from gkafka.core.positions import State
 from gkafka.exceptions import ConsumerStoppedException, ForkedClientError, KafkaException, KafkaTimeoutError
 from gkafka.explaining import Watchdog
 from gkafka.handlers.turn import Turn
+from gkafka.logs import get_logger
 from gkafka.records._damage import Place, corrupt, explain_crc
 from gkafka.starter import held_weakly
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FetchDriver", "Fetching"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TICK_S = 4.0
 END_S = 2.0

@@ -7,7 +7,6 @@ the machine splits it into batches and makes the next request, which is sent bef
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -37,6 +36,7 @@ from gkafka.exceptions import (
 from gkafka.explaining import Explanation, explain
 from gkafka.fetchdriver import FetchDriver, Fetching
 from gkafka.groupoffsets import GroupOffsets, Outcome, no_place
+from gkafka.logs import get_logger
 from gkafka.records._double import left_compressed
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeConsumer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TICK_S = 4.0
 LOOK_S = 0.02

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +13,7 @@ from gkafka.common import IsolationLevel, TopicPartition
 from gkafka.core.backoff import Retry
 from gkafka.core.fetcher import FRAME_BYTES, IDLE, wider
 from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, Stale, error_for
+from gkafka.logs import get_logger
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RawFetch", "RawFetcher"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 DEFAULT_BYTES = 1 << 20
 

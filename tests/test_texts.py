@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 import gkafka
+from gkafka.common import TopicPartition
+from gkafka.core.standing import Reason
 from gkafka.escaping import LONGEST, escaped
 from gkafka.exceptions import KafkaException, UnknownError
+from gkafka.explaining import Explanation, PartitionReport
 from gkafka.logs import get_logger
 from tests.test_floors import PACKAGE, modules, parsed, room
 
@@ -55,6 +58,12 @@ def test_an_errors_text_is_escaped_and_what_it_is_about_is_not() -> None:
 
 def test_the_text_of_another_librarys_error_is_escaped_in_ours() -> None:
     assert str(KafkaException(OSError(EVIL))) == SHOWN
+
+
+def test_what_explain_says_is_escaped_line_by_line() -> None:
+    report = PartitionReport(Reason.FETCHING, f"last: {EVIL}")
+    told = Explanation({TopicPartition("t", 0): report, TopicPartition("t", 1): report}, f"member {EVIL}")
+    assert str(told).split("\n") == [f"member {SHOWN}", f"t-0: last: {SHOWN}", f"t-1: last: {SHOWN}"]
 
 
 # -- logs --------------------------------------------------------------------------------------------------------------

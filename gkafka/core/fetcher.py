@@ -22,6 +22,7 @@ from gkafka.core.lookups import Checked, EpochCheck, Lookup, Lookups, answer_wit
 from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
 from gkafka.core.positions import Position, Rests, State
 from gkafka.exceptions import CorruptRecordError, KafkaException, ProtocolError, RecordTooLarge, TopicRecreatedError
+from gkafka.logs import get_logger
 from gkafka.records._damage import bare
 from gkafka.wire.epochs import OffsetForLeaderEpochResponse
 from gkafka.wire.fetch import BY_NAME, FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FRAME_BYTES", "IDLE", "AbortFilter", "Asked", "EpochCheck", "Fetched", "Fetcher", "Lookup", "Poll", "wider"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 NEVER = float("inf")
 _new_tuple = tuple.__new__

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
-import logging
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gkafka.exceptions import KafkaException
+from gkafka.logs import get_logger
 
 __all__ = ["Record", "RecordMetadata", "fresh_error", "run_callback"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class RecordMetadata(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from gkafka.exceptions import (
     UnknownTopicError,
     UnknownTopicOrPartition,
 )
+from gkafka.logs import get_logger
 from gkafka.rawfetch import RawFetch
 from gkafka.records.columns import arrow_schema
 from gkafka.spark.connections import connected
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 MOST_MILLISECONDS = ((1 << 63) - 1) // 1000  # what Spark's timestamps, in microseconds, can hold
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -16,12 +15,13 @@ from gkafka.kafka.errors import IllegalArgumentError, IllegalStateError, KafkaEr
 from gkafka.kafka.future import Future
 from gkafka.kafka.protocol.commit import OffsetCommitResponse
 from gkafka.kafka.structs import OffsetAndMetadata
+from gkafka.logs import get_logger
 from gkafka.skins import Handler
 from gkafka.starter import held_weakly
 
 __all__ = ["Commits", "default_callback", "offsets_of"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Callback = Callable[[Any, Any], object]
 

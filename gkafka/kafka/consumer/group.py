@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,6 +45,7 @@ from gkafka.kafka.metrics.reporters import Reporters
 from gkafka.kafka.serializer import as_function
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from gkafka.lifetime import ends
+from gkafka.logs import get_logger
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
 from gkafka.starter import weakly
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaConsumer"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TICK_MS = 1000.0
 
