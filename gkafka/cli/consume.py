@@ -355,11 +355,8 @@ class Reading:
 
     def take(self, most: int | None) -> list[Message]:
         """What comes next; [] after a moment without anything."""
-        try:
-            messages = self._consumer.consume_batch(self._at_once if most is None else min(most, self._at_once), SLICE_MS)
-        except Exception:
-            self._whole = False  # behind an error nothing is committed but what is out
-            raise
+        self._whole = False  # first: behind an error, or a signal as this returns, nothing is committed but what is out
+        messages = self._consumer.consume_batch(self._at_once if most is None else min(most, self._at_once), SLICE_MS)
         self._whole = not messages
         if self._group is not None or self._follow:
             return messages
