@@ -8,6 +8,7 @@ import importlib
 import logging
 import pickle
 import pkgutil
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -212,6 +213,8 @@ HARMLESS = {
 
 def raw_values(source: str) -> list[str]:
     """What the texts of Python's own exceptions show as it is: neither by repr() nor one of the harmless."""
+    if not BUILTIN_ERRORS.intersection(re.findall(r"\braise (\w+)\(", source)):  # most modules: they need not be parsed
+        return []
     found = []
     for node in ast.walk(parsed(source)):
         if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Call):
