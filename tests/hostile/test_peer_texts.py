@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.admin import Acl, AclFilter, Admin, ConfigResource, ScramMechanism
+from gkafka.admin import Acl, AclFilter, AclOperation, Admin, ConfigResource, ConfigResourceType, ResourceType, ScramMechanism
 from gkafka.exceptions import KafkaException
 from gkafka.testing import Edit, MockCluster, Reply
 from gkafka.wire.adminapis import ADMIN_APIS
-from gkafka.wire.apis import APIS
+from gkafka.wire.apis import APIS, Api, Request
 from tests.hostile.life import GROUP, NEW_GROUP, QUICK, REQUESTS, TOPIC, cluster_for_life, create_and_delete, produce, transact
 from tests.hostile.poison import REFUSED, Poisoner, filled, logged, poison_assignment, poison_members, texts_of
 
@@ -105,9 +106,9 @@ PARTITION = (TOPIC, 0)
 ADMIN_CALLS: dict[str, Callable[[Admin], object]] = {
     "DeleteRecords": lambda a: a.delete_records({PARTITION: 1}),
     "DescribeAcls": lambda a: a.list_acls(),
-    "CreateAcls": lambda a: a.create_acls([Acl("topic", TOPIC, "User:a", "read")]),
+    "CreateAcls": lambda a: a.create_acls([Acl(ResourceType.TOPIC, TOPIC, "User:a", AclOperation.READ)]),
     "DeleteAcls": lambda a: a.delete_acls([AclFilter()], dry_run=False),
-    "DescribeConfigs": lambda a: a.describe_configs([ConfigResource("topic", TOPIC)]),
+    "DescribeConfigs": lambda a: a.describe_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC)]),
     "AlterConfigs": lambda a: a.replace_configs({("topic", TOPIC): {"retention.ms": 1}}),
     "IncrementalAlterConfigs": lambda a: a.alter_configs({("topic", TOPIC): {"retention.ms": 1}}),
     "AlterReplicaLogDirs": lambda a: a.alter_replica_log_dirs({(TOPIC, 0, 1): "/dir"}),
@@ -135,6 +136,10 @@ UNCALLED = {"WriteTxnMarkers"}
 """An administrator aborts a transaction with it, after another call."""
 
 
+def _filled(api: Api, code: int, _: Request) -> Any:
+    return filled(api.response, code)
+
+
 def test_each_answer_to_an_administrator_is_escaped(caplog: pytest.LogCaptureFixture) -> None:
     assert {*ADMIN_CALLS, *UNCALLED} == {api.name for api in ADMIN_APIS.values()}
     told = Told()
@@ -143,8 +148,8 @@ def test_each_answer_to_an_administrator_is_escaped(caplog: pytest.LogCaptureFix
         admin = client.admin()
         for api in ADMIN_APIS.values():
             for code in (0, REFUSED) if api.name in ADMIN_CALLS else ():
-                cluster.on(api.name, Reply(lambda request, api=api, code=code: filled(api.response, code)), times=None)
-                told.failing(lambda api=api: ADMIN_CALLS[api.name](admin))
+                cluster.on(api.name, Reply(partial(_filled, api, code)), times=None)
+                told.failing(partial(ADMIN_CALLS[api.name], admin))
                 assert cluster.count(api.name), api.name
                 cluster.clear_script()
     assert_clean([*told.errors, *logged(caplog.records)])
