@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from gkafka.escaping import escaped
+
 __all__ = [
     "Column",
     "clean",
@@ -46,25 +48,19 @@ class Column(NamedTuple):
 
 # -- text that is safe ---------------------------------------------------------------------------------------------------------
 def clean(text: object, *, keep: str = "") -> str:
-    """A text whose control characters, escape sequences, and marks that reorder or hide letters, are shown as escapes (\\x1b).
+    """Return a text whose control characters, escape sequences, and marks that reorder or hide letters, are shown as escapes (\\x1b).
 
     keep: characters that may stay, such as "\\n".
     """
     shown = str(text)
-    if shown.isprintable():
-        return shown
-    return "".join(c if c.isprintable() or c in keep else _escape(c) for c in shown)
+    if not keep:
+        return escaped(shown, len(shown))
+    return "".join(c if c in keep else escaped(c) for c in shown)
 
 
 def quoted(text: str) -> str:
     """The same between quotes. repr() would escape a second time: what clean() has made of it, and each backslash."""
     return f"'{clean(text)}'"
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    short = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}.get(code)
-    return short or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
 
 
 def on_terminal() -> bool:
