@@ -344,6 +344,17 @@ def test_get_messages_waits_for_so_many_or_for_so_long(cluster: MockCluster, mak
     assert time.monotonic() - begun < 0.4
 
 
+def test_get_messages_collects_no_more_bytes_than_the_bound(cluster: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went on until it had `count`, for ever here, whatever they held."""
+    monkeypatch.setattr("gkafka.kafka.legacy.simple.MOST_BYTES", 1)
+    fill(cluster, {0: [b"0", b"1", b"2"]})
+    consumer = make(cluster)
+    got: list[bytes] = []
+    while len(got) < 3:
+        got += values(consumer.get_messages(1000, timeout=None))
+    assert got == [b"0", b"1", b"2"]
+
+
 def test_get_messages_with_timeout_none_waits_until_they_are_there(cluster: MockCluster, make: Make) -> None:
     """Behaviour 325: None is for ever."""
     consumer = make(cluster)

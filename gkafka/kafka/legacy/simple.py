@@ -25,6 +25,7 @@ MAX_FETCH_BUFFER_SIZE_BYTES = 32768
 FRAME_BYTES = 26  # of a message in 0.9's format, beside its key and value
 LONGEST_WAIT_MS = 5000.0
 FOR_EVER_S = 1.0  # a step of a wait without end
+MOST_BYTES = 64 << 20  # of keys and values that one call collects, whatever count says
 
 
 class FetchContext:
@@ -184,9 +185,13 @@ class SimpleConsumer(Consumer):
         return self._hand_out(count, with_partition)
 
     def _collect(self, count: int, until: float, block: bool) -> None:
-        """Have count messages wait, or those that come until then. Raises what went wrong once none waits: with the next call, if some do."""
+        """Have count messages wait, fewer if they pass MOST_BYTES, or those that come until then. Raises what went wrong once none waits: with the next
+        call, if some do.
+        """
         assert self._reader is not None
-        while len(self._waiting) < count and self._problem is None:
+        room = MOST_BYTES
+        while len(self._waiting) < count and room > 0 and self._problem is None:
+            before = len(self._waiting)
             left = until - self._handler.monotonic()
             try:
                 wait_s = max(0.0, min(left, FOR_EVER_S))
@@ -196,6 +201,7 @@ class SimpleConsumer(Consumer):
             except KafkaException as exc:
                 self._problem = exc
                 break
+            room -= sum(len(key or b"") + len(value or b"") for _, _, key, value in self._waiting[before:])
             if self._handler.monotonic() >= until and not (found and not block):
                 return
         problem = self._problem
