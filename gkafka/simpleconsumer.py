@@ -473,9 +473,12 @@ class SimpleConsumer:
         if partition_offsets is not None:
             pairs = check_pairs("partition_offsets", partition_offsets, PAIRS)
         wanted = {self._tp(partition_id_of(self._topic, p)): check_timestamp("offset", value) for p, value in pairs}
+        # An offset is not looked up: for that the broker would have to read a log that may be damaged.
+        looked_up = [tp for tp, value in wanted.items() if not 0 <= value < FIRST_TIMESTAMP_MS]
+        times = {(tp.topic, tp.partition): wanted[tp] for tp in looked_up}
         try:
-            found = self._cluster.list_offsets({(tp.topic, tp.partition): value for tp, value in wanted.items()})
-            later = [tp for tp, value in wanted.items() if (value < 0 or value >= FIRST_TIMESTAMP_MS) and not found.get(tp)]
+            found = self._cluster.list_offsets(times) if times else {}
+            later = [tp for tp in looked_up if not found.get(tp)]
             if later:
                 found = {**found, **self._cluster.list_offsets(dict.fromkeys(later, OffsetType.LATEST))}
         except KafkaException as exc:
