@@ -10,6 +10,7 @@ from gkafka import records
 from gkafka.client import KafkaClient
 from gkafka.common import IsolationLevel, OffsetType
 from gkafka.exceptions import (
+    CorruptRecordError,
     KafkaException,
     KafkaTimeoutError,
     OffsetOutOfRangeError,
@@ -93,6 +94,9 @@ class RangeReader:
             except KafkaException as exc:
                 is_certain = isinstance(exc, UnknownTopicError)  # the cluster has been asked for it for a while
                 if not exc.retriable and not is_certain:
+                    # What was fetched is handed out first: damage in it comes before this error.
+                    if chunk.fetches:
+                        yield chunk
                     raise
                 if is_certain or self._patience_is_over():
                     self._position = self._after_silence(exc)
@@ -177,13 +181,14 @@ class Decoder:
     def batches(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         """What the chunk holds of the range. A batch that cannot be read is raised after the rows before it were handed out."""
         buffers = [raw.batches for raw in chunk.fetches]
-        aborted = self._aborted(chunk)
+        aborted, damage = self._aborted(chunk)
+        end = self._task.end if damage is None else min(damage.offset or 0, self._task.end)
         position, complete = chunk.start, False
         while not complete:
             found = records.decode_columns(
                 buffers,
                 start_offset=position,
-                end_offset=self._task.end,
+                end_offset=end,
                 keys="key" in self._columns,
                 values="value" in self._columns,
                 headers="headers" in self._columns,
@@ -195,6 +200,8 @@ class Decoder:
             if len(found):
                 yield from self._sliced(found)
             position, complete = found.next_offset, found.complete
+        if damage is not None and end < self._task.end:
+            raise damage
 
     def _sliced(self, found: records.Columns) -> Iterator[pa.RecordBatch]:
         if "timestamp" in self._columns:
@@ -224,10 +231,20 @@ class Decoder:
                 offset=offset,
             )
 
-    def _aborted(self, chunk: Chunk) -> set[int]:
-        if self._options.kafka.isolation is not IsolationLevel.READ_COMMITTED:
-            return set()
-        return {offset for raw in chunk.fetches if raw.aborted for offset in aborted_batches(raw)}
+    def _aborted(self, chunk: Chunk) -> tuple[set[int], CorruptRecordError | None]:
+        """Return the base offsets of the chunk's aborted batches, and the error of a control batch.
+
+        The error is None if all can be read. What is aborted behind such a batch is not known.
+        """
+        found: set[int] = set()
+        if self._options.kafka.isolation is IsolationLevel.READ_COMMITTED:
+            try:
+                for raw in chunk.fetches:
+                    if raw.aborted:
+                        found.update(aborted_batches(raw, self._task.topic, self._task.partition))
+            except CorruptRecordError as exc:
+                return found, exc
+        return found, None
 
 
 def _schema(columns: Sequence[str], not_null: Collection[str]) -> pa.Schema:
@@ -238,10 +255,11 @@ def _schema(columns: Sequence[str], not_null: Collection[str]) -> pa.Schema:
     return schema
 
 
-def aborted_batches(raw: RawFetch) -> Iterator[int]:
+def aborted_batches(raw: RawFetch, topic: str, partition: int) -> Iterator[int]:
     """The base offsets of the batches that belong to aborted transactions (KIP-98).
 
     A transaction is aborted from the first offset that the answer names for its producer id up to that producer's next abort marker.
+    Raises CorruptRecordError, which names the partition, for a control batch that cannot be read.
     """
     waiting = sorted(raw.aborted, key=lambda pair: pair[1], reverse=True)
     open_ids: set[int] = set()
@@ -249,11 +267,17 @@ def aborted_batches(raw: RawFetch) -> Iterator[int]:
         while waiting and waiting[-1][1] <= header.last_offset:
             open_ids.add(waiting.pop()[0])
         if header.is_control:
-            if _is_abort(raw.batches, header):
+            if _is_abort(raw.batches, header, topic, partition):
                 open_ids.discard(header.producer_id)
         elif header.is_transactional and header.producer_id in open_ids:
             yield header.base_offset
 
 
-def _is_abort(batches: memoryview, header: Any) -> bool:
-    return records.control_type(batches, header) == 0
+def _is_abort(batches: memoryview, header: Any, topic: str, partition: int) -> bool:
+    try:
+        return records.control_type(batches, header) == 0
+    except CorruptRecordError as exc:
+        at = header.base_offset
+        text = f"{topic}[{partition}] offset {at}: the control batch cannot be read: {exc}"
+        place: dict[str, Any] = {"topic": topic, "partition": partition, "offset": at}
+        raise CorruptRecordError(text, next_offset=header.next_offset, **place) from exc
