@@ -329,7 +329,8 @@ class KafkaConsumer:
                 raise
             return None  # another worker has closed it or subscribed to something else
         except CorruptRecordError as exc:
-            raise DamagedRecordError(*exc.args, topic=exc.topic, partition=exc.partition, offset=exc.offset) from exc
+            place: dict[str, Any] = {"topic": exc.topic, "partition": exc.partition, "offset": exc.offset}
+            raise DamagedRecordError(*exc.args, next_offset=exc.next_offset, **place) from exc
         except SerializationError as exc:
             failed = _of_deserializer(exc)
         except NoOffsetForPartitionError as exc:
