@@ -30,6 +30,7 @@ NOT_RECORDED = {
     "tests.public.test_recording": "it brings recording handlers of its own",
     "tests.public.test_leaks": "what is written down keeps things alive",
     "tests.public.test_bad_input": "one client serves all its tests",
+    "tests.reading.test_reading": "the same",
     "tests.public.test_interrupted": "its signals would strike in what records, which is not made for that",
     "tests.public.test_interrupted_consumers": "the same",
     "tests.public.test_group_consumer_interrupted": "the same",

@@ -39,7 +39,7 @@ NO_BROKER = (
     *sorted(file.relative_to(ROOT).as_posix() for file in ROOT.glob("tests/test_*.py")),
 )
 """Pure ones that need no broker at all, not even one in their own process."""
-TWICE = ("tests/public", "tests/regressions", "tests/spark")
+TWICE = ("tests/public", "tests/reading", "tests/regressions", "tests/spark")
 """The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers that write
 down what is asked of them; without what is thorough. A test for both handlers has the other one there."""
 UPPER = (*TWICE, "tests/kafka", "tests/cli", "tests/examples")
