@@ -12,7 +12,7 @@ from tests.reading.damagedlogs import FIXED, Shape, shapes
 from tests.reading.playing import Play, Stage, plays
 from tests.reading.ways import CHEAP, LegacyProcesses, Way
 
-EXAMPLES = 250
+EXAMPLES = 200
 BEHIND = {
     ("v2", "none"): (12, 13),
     ("v2", "gzip"): (12, 13),
