@@ -68,7 +68,7 @@ def bare(error: KafkaException) -> KafkaException:
 
 def _text(what: str, place: Place, offset: int | None) -> str:
     at = place.base_offset if offset is None else offset
-    name = f"{place.topic}[{place.partition}] " if place.topic is not None else ""
+    name = f"{place.topic}[{place.partition}] " if place.topic else ""
     batch = f" (in the batch of offsets {place.base_offset} to {place.last_offset})" if place.last_offset > place.base_offset else ""
     return f"{name}offset {at}: {what}{batch}"
 
