@@ -1,0 +1,48 @@
+"""What a command of kafka-tools has not done it neither commits nor counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.cli.pipes import Output
+from gkafka.testing import MockCluster
+from tests.cli.running import tool
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    with MockCluster(topics={"t": 1}, auto_create=False) as made:
+        yield made
+
+
+def write(cluster: MockCluster, count: int) -> None:
+    with KafkaClient(cluster.bootstrap) as client, client.get_producer() as producer:
+        for i in range(count):
+            producer.produce("t", b"%02d" % i, partition=0)
+
+
+def test_what_was_taken_and_not_printed_is_not_committed(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader of a pipe leaves: of the ten records that it has not got, none is committed."""
+    write(cluster, 50)
+    monkeypatch.setattr("gkafka.cli.consume.AT_ONCE", 10)
+    printed: list[bytes] = []
+
+    def leave(self: Output, data: bytes) -> None:
+        if len(printed) == 2:
+            raise BrokenPipeError
+        printed.append(data)
+
+    monkeypatch.setattr(Output, "write", leave)
+    tool("consume", "t", "-b", cluster.bootstrap, "-g", "g")
+    assert b"".join(printed).split() == [b"%02d" % i for i in range(20)]
+    assert cluster.committed("g")["t", 0].offset == 20
+
+
+def test_a_reset_without_yes_moves_nothing(cluster: MockCluster) -> None:
+    write(cluster, 5)
+    assert tool("consume", "t", "-b", cluster.bootstrap, "-g", "g").code == 0
+    assert tool("offsets", "reset", "g", "-b", cluster.bootstrap, "--to-earliest").code == 0
+    assert cluster.committed("g")["t", 0].offset == 5

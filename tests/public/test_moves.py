@@ -1,0 +1,110 @@
+"""What moves a position or a group's offset moves it no earlier than it may: the claims of DESIGN.md's table that no other test holds."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.common import TopicPartition
+from gkafka.exceptions import NoOffsetForPartitionError
+from gkafka.ownedpartition import OwnedPartition
+from gkafka.testing import MockCluster
+from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def numbers(n: int) -> list[bytes]:
+    return [b"%d" % i for i in range(n)]
+
+
+def test_an_offset_0_that_the_group_has_committed_is_where_it_starts(client: KafkaClient, cluster: MockCluster) -> None:
+    """A record that the group has seen and not finished was passed where the policy is "latest"."""
+    fill(client, numbers(3))
+    with client.get_consumer(group="g", auto_commit=False) as first:
+        first.assign([T0])
+        first.commit({T0: 0})
+    with client.get_consumer(group="g", auto_offset_reset="latest", auto_commit=False) as second:
+        second.assign([T0])
+        assert [message.offset for message in read(second, 3)] == [0, 1, 2]
+
+
+def test_auto_commit_false_commits_nothing_by_itself(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(client, numbers(6), batches=2)
+    member = client.get_consumer("t", "g", auto_commit=False)
+    assert [message.offset for message in read(member, 3) + read(member, 3)] == list(range(6))
+    run.sleep(0.15)  # what is finished is written down every 0.1 s
+    assert member.consume_batch(timeout_ms=200) == []
+    clock = client.handler.monotonic
+    monkeypatch.setattr(client.handler, "monotonic", lambda: clock() + 6.0)  # beyond auto_commit_interval_ms
+    client.update_cluster()  # of which its worker hears, and looks around
+    assert run.stays(lambda: not cluster.committed("g"), 0.3)
+    member.stop()
+    assert not cluster.committed("g")
+
+
+def test_an_assign_that_is_refused_finishes_nothing(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(topics={"t": 2})
+    client = connect(cluster)
+    fill(client, numbers(5))
+    consumer = client.get_consumer(group="g", auto_offset_reset="none")
+    consumer.assign({T0: 0})
+    assert len(read(consumer, 2)) == 2
+    assert isinstance(error_of(consumer.assign, [T1]), NoOffsetForPartitionError)
+    consumer.abandon()
+    assert [entry.offset for entry in cluster.committed("g").values()] in ([], [0]), "nobody has said that what was read is finished"
+
+
+def test_reset_offsets_commits_nothing_unless_commits_in_the_background_are_asked_for(client: KafkaClient, cluster: MockCluster) -> None:
+    fill(client, numbers(5))
+    consumer = client.topics["t"].get_simple_consumer("g", consumer_timeout_ms=int(LIMIT_S * 1000))
+    consumer.reset_offsets([(0, 3)])
+    message = consumer.consume()
+    assert message is not None
+    assert message.offset == 3
+    consumer.stop()
+    assert not cluster.committed("g")
+
+
+def test_a_simple_consumer_that_starts_again_goes_on_where_the_group_has_committed(client: KafkaClient) -> None:
+    fill(client, numbers(5))
+    consumer = client.topics["t"].get_simple_consumer("g", consumer_timeout_ms=int(LIMIT_S * 1000))
+    read(consumer, 5)
+    consumer.commit_offsets([(0, 2)])
+    consumer.stop()
+    consumer.start()
+    assert [message.offset for message in read(consumer, 3)] == [2, 3, 4]
+    consumer.stop()
+
+
+def test_a_member_that_leaves_commits_what_was_handed_out_and_not_what_was_fetched(
+    client: KafkaClient, cluster: MockCluster, run: Runner
+) -> None:
+    fill(client, numbers(10))
+    member = client.get_consumer("t", "g")
+    assert len(read(member, 1)) == 1
+    run.until(lambda: member.stats()["buffered"] == 9)
+    assert len(read(member, 4)) == 4
+    member.stop()
+    assert cluster.committed("g")["t", 0].offset == 5
+
+
+def test_offsets_that_a_callback_of_a_rebalance_returns_are_where_it_goes_on(client: KafkaClient) -> None:
+    fill(client, numbers(5))
+    member: Any = client.topics["t"].get_balanced_consumer(
+        "g", managed=True, heartbeat_interval_ms=50, post_rebalance_callback=lambda consumer, before, after: {0: 2}
+    )
+    assert [message.offset for message in read(member, 3)] == [2, 3, 4]
+    member.stop()
+
+
+def test_an_owned_partition_asks_to_commit_what_was_consumed_and_not_what_waits(client: KafkaClient) -> None:
+    owned = OwnedPartition(client.topics["t"].partitions[0])
+    owned.enqueue_messages([SimpleNamespace(offset=n, partition_id=0) for n in range(5)])
+    assert [owned.consume().offset for _ in range(2)] == [0, 1]
+    assert owned.build_offset_commit_request().offset == 2
