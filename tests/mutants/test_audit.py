@@ -1,0 +1,157 @@
+"""DESIGN.md's table of what moves is true: its functions, tests and mutants exist, and no place moves anything without a row."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import pytest
+
+from tests.mutants.mutant import ROOT, Mutant, mutants
+
+HEADING = "## 5. What moves"
+MOVED = {
+    *("consumed", "consumed_epoch", "fetch_offset", "fetch_epoch", "next_offset", "last_offset_consumed"),
+    *("_position", "_left_at", "_stood_at", "_resume_at", "finished"),
+}
+"""Attributes that are positions, or what may be committed."""
+MOVES = {
+    *("begin_anew", "catch_up", "is_read", "look_up", "move", "put_back", "seek"),  # of positions and queues
+    *("commit", "_commit", "commit_all", "commit_finished", "commit_offsets", "commit_transaction", "send_offsets", "_commit_done"),
+    *("alter_group_offsets", "delete_group_offsets", "reset_group_offsets", "commit_request", "offsets_request"),
+    *("give_back", "go_back", "complete", "_done"),
+}
+"""Methods that move them, commit, or say what became of a record."""
+ELSEWHERE = {"wire", "testing", "net", "handlers"}
+"""Rooms without a position: tables, the other side, bytes, concurrency."""
+OTHERS = {
+    "header.next_offset",  # of a batch, as it is read
+    "self.give_back", "memory.give_back", "self.pool.give_back", "self._pool.give_back", "lane.give_back",  # memory, and places in a queue
+    "self.move", "self.numbering.move",  # states of a machine
+    "self._subscription.look_up",  # topics
+}  # fmt: skip
+"""What has such a name and moves nothing."""
+
+
+class Row(NamedTuple):
+    """places: (file, function) below gkafka/. test: below tests/."""
+
+    places: list[tuple[str, str]]
+    test: str
+    mutants: list[str]
+
+
+def rows() -> list[Row]:
+    """The lines of DESIGN.md's table."""
+    section = (ROOT / "DESIGN.md").read_text().partition(HEADING)[2]
+    found = []
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("| `") and len(cells) == 5:
+            found.append(Row(list(_places(cells[0])), _quoted(cells[3])[0], _quoted(cells[4])))
+    return found
+
+
+def _quoted(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def _places(cell: str) -> Iterator[tuple[str, str]]:
+    file = ""
+    for name in _quoted(cell):
+        if name.endswith(".py"):
+            file = name
+        else:
+            yield file, name
+
+
+@cache
+def functions(file: str) -> dict[str, ast.FunctionDef]:
+    """Those of a file of gkafka, as Class.method or by their name; what is defined in one is a part of it."""
+    found: dict[str, ast.FunctionDef] = {}
+
+    def look(node: ast.AST, of: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef):
+                found[of + child.name] = child
+            else:
+                look(child, f"{of}{child.name}." if isinstance(child, ast.ClassDef) else of)
+
+    look(ast.parse((ROOT / "gkafka" / file).read_text()), "")
+    return found
+
+
+ROWS = rows()
+MUTANTS = {mutant.name: mutant for mutant in mutants()}
+
+
+def _name(row: Row) -> str:
+    return f"{row.places[0][0]}-{row.places[0][1]}"
+
+
+def test_the_table_is_there() -> None:
+    assert len(ROWS) > 50
+    names = [name for row in ROWS for name in row.places]
+    assert len(names) == len(set(names)), "each place has one row"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=_name)
+def test_a_row_names_functions_a_test_and_mutants_that_exist(row: Row) -> None:
+    for file, function in row.places:
+        assert function in functions(file), f"{file} has no {function}"
+    file, _, test = row.test.partition("::")
+    assert f"def {test}(" in (ROOT / "tests" / file).read_text()
+    assert row.mutants
+    assert not set(row.mutants) - MUTANTS.keys()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=_name)
+def test_the_mutants_of_a_row_are_of_its_lines_and_one_is_for_its_test(row: Row) -> None:
+    of_row = [MUTANTS[name] for name in row.mutants]
+    for mutant in of_row:
+        assert any(_is_in(mutant, file, function) for file, function in row.places), f"{mutant.name} changes none of the row's functions"
+    file, _, test = row.test.partition("::")
+    assert any(part in (f"tests/{file}", f"tests/{file}::{test}") for mutant in of_row for part in mutant.tests)
+
+
+def _is_in(mutant: Mutant, file: str, function: str) -> bool:
+    node = functions(file)[function]
+    text = (ROOT / "gkafka" / file).read_text()
+    for change in mutant.changes:
+        if change.file == f"gkafka/{file}":
+            first = text[: text.index(change.old)].count("\n") + 1
+            last = first + change.old.count("\n") - 1
+            if first <= (node.end_lineno or 0) and last >= node.lineno:
+                return True
+    return False
+
+
+def test_whatever_moves_a_position_commits_or_says_delivered_has_a_row() -> None:
+    named = {place for row in ROWS for place in row.places}
+    missing = []
+    for path in sorted((ROOT / "gkafka").rglob("*.py")):
+        file = path.relative_to(ROOT / "gkafka").as_posix()
+        if file.partition("/")[0] in ELSEWHERE:
+            continue
+        for name, node in functions(file).items():
+            what = sorted(_moves(node))
+            if what and (file, name) not in named and not name.endswith("__init__"):
+                missing.append(f"{file}: {name}: {', '.join(what)}")
+    assert not missing, "no row in DESIGN.md, section 5:\n" + "\n".join(missing)
+
+
+def _moves(function: ast.FunctionDef) -> set[str]:
+    found = set()
+    for node in ast.walk(function):
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            parts = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+            found |= {f"{ast.unparse(part)} =" for part in parts if isinstance(part, ast.Attribute) and part.attr in MOVED and ast.unparse(part) not in OTHERS}
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called.rpartition(".")[2] in MOVES and called not in OTHERS:
+                found.add(f"{called}()")
+    return found
