@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +10,14 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.common import TopicPartition
+from gkafka.config import ClientConfig
 from gkafka.exceptions import NoOffsetForPartitionError
+from gkafka.handlers import resolve_handler
+from gkafka.net.channel import Channel
 from gkafka.ownedpartition import OwnedPartition
 from gkafka.testing import MockCluster
+from gkafka.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.net.channel_peers import Conversation, peer
 from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -108,3 +114,26 @@ def test_an_owned_partition_asks_to_commit_what_was_consumed_and_not_what_waits(
     owned.enqueue_messages([SimpleNamespace(offset=n, partition_id=0) for n in range(5)])
     assert [owned.consume().offset for _ in range(2)] == [0, 1]
     assert owned.build_offset_commit_request().offset == 2
+
+
+def test_with_acks_0_nothing_counts_as_sent_while_its_bytes_wait_for_the_socket(run: Runner) -> None:
+    go, told = threading.Event(), []
+
+    def serve(talk: Conversation) -> None:
+        talk.negotiate((18, 0, 4), (0, 3, 8))
+        assert go.wait(LIMIT_S * 2)
+        talk.read()
+
+    handler = resolve_handler(run.name)
+    part = PartitionProduceData(index=0, records=b"x" * (12 << 20))
+    request = ProduceRequest(acks=0, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[part])])
+    with peer(serve) as server:
+        channel = Channel(handler, "127.0.0.1", server.port, ClientConfig())
+        channel.wait_open(handler.monotonic() + LIMIT_S)
+        channel.send(request, lambda response, error: told.append(error), timeout_s=60, expects_response=False)
+        too_early = not run.stays(lambda: not told, 0.2)
+        go.set()  # also where it fails: the peer ends
+        run.until(lambda: told == [None])
+        assert not too_early
+        channel.close()
+    assert handler.stop(handler.monotonic() + LIMIT_S)
