@@ -24,7 +24,10 @@ def write(cluster: MockCluster, count: int) -> None:
             producer.produce("t", b"%02d" % i, partition=0)
 
 
-def test_what_was_taken_and_not_printed_is_not_committed(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_taken_and_not_printed_is_not_committed(
+    cluster: MockCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The reader of a pipe leaves: of the ten records that it has not got, none is committed."""
     write(cluster, 50)
     monkeypatch.setattr("gkafka.cli.consume.AT_ONCE", 10)

@@ -1,4 +1,4 @@
-"""kafka-python's consumers commit nothing that their application has not got, and remember no commit that was not made."""
+"""kafka-python's consumers commit what their application has got, and remember no other commit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.kafka.legacy import committed, fill
 GROUP_AUTHORIZATION_FAILED = 30
 
 
-def test_a_commit_that_was_refused_is_made_again_by_the_next_one(cluster: MockCluster, handler: str) -> None:
-    """A commit that counts as stored before the broker has it is never made again while nothing more is consumed."""
+def test_a_refused_commit_is_made_again_by_the_next_one(cluster: MockCluster, handler: str) -> None:
+    """If it counted as stored already, nothing would be committed by the second call."""
     fill(cluster, {0: [b"1", b"2"]})
     with KafkaClient(cluster.bootstrap, handler=handler) as client:
         consumer = SimpleConsumer(client, "g", "t", auto_commit=False)

@@ -1,4 +1,8 @@
-"""DESIGN.md's table of what moves is true: its functions, tests and mutants exist, and no place moves anything without a row."""
+"""Hold the table of what moves in DESIGN.md against the code.
+
+Its functions, tests and mutants exist, and nothing that moves a position, commits or completes
+lacks a row.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,44 @@ from tests.mutants.mutant import ROOT, Mutant, mutants
 
 HEADING = "## 5. What moves"
 MOVED = {
-    *("consumed", "consumed_epoch", "fetch_offset", "fetch_epoch", "next_offset", "last_offset_consumed"),
+    *(
+        "consumed",
+        "consumed_epoch",
+        "fetch_offset",
+        "fetch_epoch",
+        "next_offset",
+        "last_offset_consumed",
+    ),
     *("_position", "_left_at", "_stood_at", "_resume_at", "finished"),
 }
 """Attributes that are positions, or what may be committed."""
 MOVES = {
-    *("begin_anew", "catch_up", "is_read", "look_up", "move", "put_back", "seek"),  # of positions and queues
-    *("commit", "_commit", "commit_all", "commit_finished", "commit_offsets", "commit_transaction", "send_offsets", "_commit_done"),
-    *("alter_group_offsets", "delete_group_offsets", "reset_group_offsets", "commit_request", "offsets_request"),
+    *(
+        "begin_anew",
+        "catch_up",
+        "is_read",
+        "look_up",
+        "move",
+        "put_back",
+        "seek",
+    ),  # of positions and queues
+    *(
+        "commit",
+        "_commit",
+        "commit_all",
+        "commit_finished",
+        "commit_offsets",
+        "commit_transaction",
+        "send_offsets",
+        "_commit_done",
+    ),
+    *(
+        "alter_group_offsets",
+        "delete_group_offsets",
+        "reset_group_offsets",
+        "commit_request",
+        "offsets_request",
+    ),
     *("give_back", "go_back", "complete", "_done"),
 }
 """Methods that move them, commit, or say what became of a record."""
@@ -29,10 +63,13 @@ ELSEWHERE = {"wire", "testing", "net", "handlers"}
 """Rooms without a position: tables, the other side, bytes, concurrency."""
 OTHERS = {
     "header.next_offset",  # of a batch, as it is read
-    "self.give_back", "memory.give_back", "self.pool.give_back", "self._pool.give_back", "lane.give_back",  # memory, and places in a queue
-    "self.move", "self.numbering.move",  # states of a machine
+    *("self.give_back", "memory.give_back", "self.pool.give_back"),  # memory
+    "self._pool.give_back",
+    "lane.give_back",  # a place in a queue
+    "self.move",
+    "self.numbering.move",  # states of a machine
     "self._subscription.look_up",  # topics
-}  # fmt: skip
+}
 """What has such a name and moves nothing."""
 
 
@@ -70,7 +107,10 @@ def _places(cell: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def functions(file: str) -> dict[str, ast.FunctionDef]:
-    """Those of a file of gkafka, as Class.method or by their name; what is defined in one is a part of it."""
+    """Return the functions of a file of gkafka, by Class.method or name.
+
+    A function that is defined in another one is a part of that.
+    """
     found: dict[str, ast.FunctionDef] = {}
 
     def look(node: ast.AST, of: str) -> None:
@@ -112,9 +152,11 @@ def test_a_row_names_functions_a_test_and_mutants_that_exist(row: Row) -> None:
 def test_the_mutants_of_a_row_are_of_its_lines_and_one_is_for_its_test(row: Row) -> None:
     of_row = [MUTANTS[name] for name in row.mutants]
     for mutant in of_row:
-        assert any(_is_in(mutant, file, function) for file, function in row.places), f"{mutant.name} changes none of the row's functions"
+        found = any(_is_in(mutant, file, function) for file, function in row.places)
+        assert found, f"{mutant.name} changes none of the row's functions"
     file, _, test = row.test.partition("::")
-    assert any(part in (f"tests/{file}", f"tests/{file}::{test}") for mutant in of_row for part in mutant.tests)
+    run = {part for mutant in of_row for part in mutant.tests}
+    assert run & {f"tests/{file}", f"tests/{file}::{test}"}
 
 
 def _is_in(mutant: Mutant, file: str, function: str) -> bool:
@@ -147,11 +189,19 @@ def _moves(function: ast.FunctionDef) -> set[str]:
     found = set()
     for node in ast.walk(function):
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            parts = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
-            found |= {f"{ast.unparse(part)} =" for part in parts if isinstance(part, ast.Attribute) and part.attr in MOVED and ast.unparse(part) not in OTHERS}
+            found |= {f"{name} =" for name in _assigned(node)}
         elif isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             if called.rpartition(".")[2] in MOVES and called not in OTHERS:
                 found.add(f"{called}()")
     return found
+
+
+def _assigned(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> set[str]:
+    """Return the positions among the targets of an assignment."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    parts: list[ast.expr] = []
+    for target in targets:
+        parts += target.elts if isinstance(target, ast.Tuple) else [target]
+    moved = [part for part in parts if isinstance(part, ast.Attribute) and part.attr in MOVED]
+    return {ast.unparse(part) for part in moved} - OTHERS

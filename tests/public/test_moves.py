@@ -1,4 +1,4 @@
-"""What moves a position or a group's offset moves it no earlier than it may: the claims of DESIGN.md's table that no other test holds."""
+"""Nothing moves a position or a group's offset too early: claims of DESIGN.md, section 5."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def numbers(n: int) -> list[bytes]:
     return [b"%d" % i for i in range(n)]
 
 
-def test_an_offset_0_that_the_group_has_committed_is_where_it_starts(client: KafkaClient, cluster: MockCluster) -> None:
+def test_a_committed_offset_0_is_where_it_starts(client: KafkaClient, cluster: MockCluster) -> None:
     """A record that the group has seen and not finished was passed where the policy is "latest"."""
     fill(client, numbers(3))
     with client.get_consumer(group="g", auto_commit=False) as first:
@@ -47,7 +47,7 @@ def test_auto_commit_false_commits_nothing_by_itself(
     run.sleep(0.15)  # what is finished is written down every 0.1 s
     assert member.consume_batch(timeout_ms=200) == []
     clock = client.handler.monotonic
-    monkeypatch.setattr(client.handler, "monotonic", lambda: clock() + 6.0)  # beyond auto_commit_interval_ms
+    monkeypatch.setattr(client.handler, "monotonic", lambda: clock() + 6.0)  # a commit is due
     client.update_cluster()  # of which its worker hears, and looks around
     assert run.stays(lambda: not cluster.committed("g"), 0.3)
     member.stop()
@@ -63,10 +63,14 @@ def test_an_assign_that_is_refused_finishes_nothing(connect: Any, make_cluster: 
     assert len(read(consumer, 2)) == 2
     assert isinstance(error_of(consumer.assign, [T1]), NoOffsetForPartitionError)
     consumer.abandon()
-    assert [entry.offset for entry in cluster.committed("g").values()] in ([], [0]), "nobody has said that what was read is finished"
+    committed = [entry.offset for entry in cluster.committed("g").values()]
+    assert committed in ([], [0]), "nobody has said that what was read is finished"
 
 
-def test_reset_offsets_commits_nothing_unless_commits_in_the_background_are_asked_for(client: KafkaClient, cluster: MockCluster) -> None:
+def test_reset_offsets_commits_nothing_without_auto_commit_enable(
+    client: KafkaClient,
+    cluster: MockCluster,
+) -> None:
     fill(client, numbers(5))
     consumer = client.topics["t"].get_simple_consumer("g", consumer_timeout_ms=int(LIMIT_S * 1000))
     consumer.reset_offsets([(0, 3)])
@@ -77,7 +81,7 @@ def test_reset_offsets_commits_nothing_unless_commits_in_the_background_are_aske
     assert not cluster.committed("g")
 
 
-def test_a_simple_consumer_that_starts_again_goes_on_where_the_group_has_committed(client: KafkaClient) -> None:
+def test_a_simple_consumer_starts_again_where_the_group_has_committed(client: KafkaClient) -> None:
     fill(client, numbers(5))
     consumer = client.topics["t"].get_simple_consumer("g", consumer_timeout_ms=int(LIMIT_S * 1000))
     read(consumer, 5)
@@ -88,8 +92,10 @@ def test_a_simple_consumer_that_starts_again_goes_on_where_the_group_has_committ
     consumer.stop()
 
 
-def test_a_member_that_leaves_commits_what_was_handed_out_and_not_what_was_fetched(
-    client: KafkaClient, cluster: MockCluster, run: Runner
+def test_a_member_that_leaves_commits_what_was_handed_out(
+    client: KafkaClient,
+    cluster: MockCluster,
+    run: Runner,
 ) -> None:
     fill(client, numbers(10))
     member = client.get_consumer("t", "g")
@@ -100,23 +106,26 @@ def test_a_member_that_leaves_commits_what_was_handed_out_and_not_what_was_fetch
     assert cluster.committed("g")["t", 0].offset == 5
 
 
-def test_offsets_that_a_callback_of_a_rebalance_returns_are_where_it_goes_on(client: KafkaClient) -> None:
+def test_a_rebalance_callbacks_offsets_are_where_it_goes_on(client: KafkaClient) -> None:
     fill(client, numbers(5))
     member: Any = client.topics["t"].get_balanced_consumer(
-        "g", managed=True, heartbeat_interval_ms=50, post_rebalance_callback=lambda consumer, before, after: {0: 2}
+        "g",
+        managed=True,
+        heartbeat_interval_ms=50,
+        post_rebalance_callback=lambda consumer, before, after: {0: 2},
     )
     assert [message.offset for message in read(member, 3)] == [2, 3, 4]
     member.stop()
 
 
-def test_an_owned_partition_asks_to_commit_what_was_consumed_and_not_what_waits(client: KafkaClient) -> None:
+def test_an_owned_partition_commits_what_was_consumed(client: KafkaClient) -> None:
     owned = OwnedPartition(client.topics["t"].partitions[0])
     owned.enqueue_messages([SimpleNamespace(offset=n, partition_id=0) for n in range(5)])
     assert [owned.consume().offset for _ in range(2)] == [0, 1]
     assert owned.build_offset_commit_request().offset == 2
 
 
-def test_with_acks_0_nothing_counts_as_sent_while_its_bytes_wait_for_the_socket(run: Runner) -> None:
+def test_acks_0_tells_nothing_while_bytes_wait_for_the_socket(run: Runner) -> None:
     go, told = threading.Event(), []
 
     def serve(talk: Conversation) -> None:
@@ -126,14 +135,34 @@ def test_with_acks_0_nothing_counts_as_sent_while_its_bytes_wait_for_the_socket(
 
     handler = resolve_handler(run.name)
     part = PartitionProduceData(index=0, records=b"x" * (12 << 20))
-    request = ProduceRequest(acks=0, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[part])])
+    topic = TopicProduceData(name="t", partition_data=[part])
+    request = ProduceRequest(acks=0, timeout_ms=1000, topic_data=[topic])
     with peer(serve) as server:
         channel = Channel(handler, "127.0.0.1", server.port, ClientConfig())
         channel.wait_open(handler.monotonic() + LIMIT_S)
-        channel.send(request, lambda response, error: told.append(error), timeout_s=60, expects_response=False)
+        channel.send(
+            request,
+            lambda response, error: told.append(error),
+            timeout_s=60,
+            expects_response=False,
+        )
         too_early = not run.stays(lambda: not told, 0.2)
         go.set()  # also where it fails: the peer ends
         run.until(lambda: told == [None])
         assert not too_early
         channel.close()
     assert handler.stop(handler.monotonic() + LIMIT_S)
+
+
+def test_a_batch_that_is_read_moves_the_position_to_its_own_end(
+    client: KafkaClient,
+    run: Runner,
+) -> None:
+    fill(client, numbers(10), batches=2)
+    consumer = client.get_consumer("t")
+    assert len(read(consumer, 1)) == 1
+    run.until(lambda: consumer.stats()["buffered"] == 9)
+    assert len(read(consumer, 4)) == 4
+    assert consumer.position(T0) == 5
+    assert [message.offset for message in read(consumer, 5)] == [5, 6, 7, 8, 9]
+    consumer.stop()
