@@ -62,7 +62,7 @@ MOVES = {
 ELSEWHERE = {"wire", "testing", "net", "handlers"}
 """Rooms without a position: tables, the other side, bytes, concurrency."""
 OTHERS = {
-    "header.next_offset",  # of a batch, as it is read
+    *("header.next_offset", "placed.next_offset"),  # of a batch, of an error
     *("self.give_back", "memory.give_back", "self.pool.give_back"),  # memory
     "self._pool.give_back",
     "lane.give_back",  # a place in a queue

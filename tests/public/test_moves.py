@@ -11,7 +11,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.config import ClientConfig
-from gkafka.exceptions import NoOffsetForPartitionError
+from gkafka.exceptions import CorruptRecordError, NoOffsetForPartitionError
 from gkafka.handlers import resolve_handler
 from gkafka.net.channel import Channel
 from gkafka.ownedpartition import OwnedPartition
@@ -19,6 +19,7 @@ from gkafka.testing import MockCluster
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.net.channel_peers import Conversation, peer
 from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
+from tests.records.handmade import batch, record, values
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -165,4 +166,22 @@ def test_a_batch_that_is_read_moves_the_position_to_its_own_end(
     assert len(read(consumer, 4)) == 4
     assert consumer.position(T0) == 5
     assert [message.offset for message in read(consumer, 5)] == [5, 6, 7, 8, 9]
+    consumer.stop()
+
+
+@pytest.mark.parametrize("most", [4, 100])
+def test_records_behind_a_damaged_one_are_not_passed(
+    client: KafkaClient,
+    cluster: MockCluster,
+    most: int,
+) -> None:
+    """The checksum is right: a call that gets fewer than it wants is not at the end of the batch."""
+    records = [record(0, b"a"), record(1, b"b"), record(2, b"c"), b"\x01" * 20, record(4, b"e")]
+    cluster.append("t", 0, batch(records) + values(2, base_offset=5))
+    consumer = client.get_consumer("t", fetch_error_backoff_ms=10)
+    got = consumer.consume_batch(most, LIMIT_S * 1000)
+    assert [message.offset for message in got] == [0, 1, 2]
+    error = error_of(consumer.consume_batch, most, LIMIT_S * 1000)
+    assert isinstance(error, CorruptRecordError)
+    assert (error.offset, consumer.position(T0)) == (3, 3)
     consumer.stop()
