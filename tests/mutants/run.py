@@ -101,14 +101,20 @@ def check_unchanged(tree: pathlib.Path, chosen: list[Mutant], limit: float) -> s
         return f"the copy is not what is imported, but {where}"
     for impl in {mutant.impl for mutant in chosen}:
         runs = {tuple(mutant.tests) for mutant in chosen if mutant.impl == impl}
-        whole = {run[0] for run in runs if len(run) == 1}
-        for run in sorted(runs):
-            if run[0] in whole and len(run) > 1:
-                continue  # a part of what runs anyway
-            code, output = run_tests(tree, list(run), impl, limit * 2)
+        for run, most_s in _together(runs, limit):
+            code, output = run_tests(tree, run, impl, most_s)
             if code != 0:
                 return f"without any mutant, {' '.join(run)} ends with {code}:\n{output[-3000:]}"
     return None
+
+
+def _together(runs: set[tuple[str, ...]], limit: float) -> list[tuple[list[str], float]]:
+    """Return the arguments of as few runs of pytest as do the same, each with its time limit."""
+    plain = {tests for run in runs if all(tests.startswith("tests/") for tests in run) for tests in run}
+    whole = [tests for tests in sorted(plain) if tests.partition("::")[0] not in plain - {tests}]
+    found = [(whole, limit * 2 + 20 * len(whole))] if whole else []
+    chosen = [run for run in sorted(runs) if not set(run) <= plain and run[0] not in plain]
+    return found + [(list(run), limit * 2) for run in chosen]
 
 
 def show(outcomes: list[Outcome]) -> None:

@@ -175,7 +175,7 @@ def test_records_behind_a_damaged_one_are_not_passed(
     cluster: MockCluster,
     most: int,
 ) -> None:
-    """The checksum is right: a call that gets fewer than it wants is not at the end of the batch."""
+    """The checksum is right: who gets less than was asked for is not at the end of the batch."""
     records = [record(0, b"a"), record(1, b"b"), record(2, b"c"), b"\x01" * 20, record(4, b"e")]
     cluster.append("t", 0, batch(records) + values(2, base_offset=5))
     consumer = client.get_consumer("t", fetch_error_backoff_ms=10)
