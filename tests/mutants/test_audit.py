@@ -17,59 +17,22 @@ import pytest
 from tests.mutants.mutant import ROOT, Mutant, mutants
 
 HEADING = "## 5. What moves"
-MOVED = {
-    *(
-        "consumed",
-        "consumed_epoch",
-        "fetch_offset",
-        "fetch_epoch",
-        "next_offset",
-        "last_offset_consumed",
-    ),
-    *("_position", "_left_at", "_stood_at", "_resume_at", "finished"),
-}
+MOVED = {"consumed", "consumed_epoch", "fetch_offset", "fetch_epoch", "next_offset"}
+MOVED |= {"last_offset_consumed", "_position", "_left_at", "_stood_at", "_resume_at", "finished"}
 """Attributes that are positions, or what may be committed."""
-MOVES = {
-    *(
-        "begin_anew",
-        "catch_up",
-        "is_read",
-        "look_up",
-        "move",
-        "put_back",
-        "seek",
-    ),  # of positions and queues
-    *(
-        "commit",
-        "_commit",
-        "commit_all",
-        "commit_finished",
-        "commit_offsets",
-        "commit_transaction",
-        "send_offsets",
-        "_commit_done",
-    ),
-    *(
-        "alter_group_offsets",
-        "delete_group_offsets",
-        "reset_group_offsets",
-        "commit_request",
-        "offsets_request",
-    ),
-    *("give_back", "go_back", "complete", "_done"),
-}
-"""Methods that move them, commit, or say what became of a record."""
+MOVES = {"begin_anew", "catch_up", "is_read", "look_up", "move", "put_back", "seek"}
+MOVES |= {"commit", "_commit", "commit_all", "commit_finished", "commit_offsets", "_commit_done"}
+MOVES |= {"commit_request", "commit_transaction", "offsets_request", "send_offsets"}
+MOVES |= {"alter_group_offsets", "delete_group_offsets", "reset_group_offsets"}
+MOVES |= {"give_back", "go_back", "complete", "_done"}
+"""Methods that move positions, commit, or say what became of a record."""
 ELSEWHERE = {"wire", "testing", "net", "handlers"}
 """Rooms without a position: tables, the other side, bytes, concurrency."""
-OTHERS = {
-    *("header.next_offset", "placed.next_offset"),  # of a batch, of an error
-    *("self.give_back", "memory.give_back", "self.pool.give_back"),  # memory
-    "self._pool.give_back",
-    "lane.give_back",  # a place in a queue
-    "self.move",
-    "self.numbering.move",  # states of a machine
-    "self._subscription.look_up",  # topics
-}
+OTHERS = {"header.next_offset", "placed.next_offset"}  # of a batch, of an error
+OTHERS |= {"self.give_back", "memory.give_back", "self.pool.give_back", "self._pool.give_back"}
+OTHERS |= {"lane.give_back"}  # a place in a queue
+OTHERS |= {"self.move", "self.numbering.move"}  # states of a machine
+OTHERS |= {"self._subscription.look_up"}  # topics
 """What has such a name and moves nothing."""
 
 
@@ -190,10 +153,8 @@ def _moves(function: ast.FunctionDef) -> set[str]:
     for node in ast.walk(function):
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             found |= {f"{name} =" for name in _assigned(node)}
-        elif isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            if called.rpartition(".")[2] in MOVES and called not in OTHERS:
-                found.add(f"{called}()")
+        elif isinstance(node, ast.Call) and _last_name(node.func) in MOVES:
+            found |= {f"{ast.unparse(node.func)}()"} - {f"{name}()" for name in OTHERS}
     return found
 
 
@@ -205,3 +166,7 @@ def _assigned(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> set[str]:
         parts += target.elts if isinstance(target, ast.Tuple) else [target]
     moved = [part for part in parts if isinstance(part, ast.Attribute) and part.attr in MOVED]
     return {ast.unparse(part) for part in moved} - OTHERS
+
+
+def _last_name(called: ast.expr) -> str | None:
+    return getattr(called, "attr", getattr(called, "id", None))
