@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from gkafka import KafkaClient
 from gkafka.cli.pipes import Output
+from gkafka.consumer import Consumer
 from gkafka.testing import MockCluster
 from tests.cli.running import tool
 
@@ -49,3 +51,25 @@ def test_a_reset_without_yes_moves_nothing(cluster: MockCluster) -> None:
     assert tool("consume", "t", "-b", cluster.bootstrap, "-g", "g").code == 0
     assert tool("offsets", "reset", "g", "-b", cluster.bootstrap, "--to-earliest").code == 0
     assert cluster.committed("g")["t", 0].offset == 5
+
+
+def test_what_a_signal_takes_away_before_it_is_printed_is_not_committed(
+    cluster: MockCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its handler may run as the consumer's call returns, before anything is noted of the batch."""
+    write(cluster, 50)
+    monkeypatch.setattr("gkafka.cli.consume.AT_ONCE", 10)
+    consume, batches = Consumer.consume_batch, []
+
+    def interrupted(self: Consumer, *args: Any) -> list[Any]:
+        got = consume(self, *args)
+        batches.extend([got] if got else [])
+        if len(batches) == 2:
+            raise KeyboardInterrupt
+        return got
+
+    monkeypatch.setattr(Consumer, "consume_batch", interrupted)
+    printed = tool("consume", "t", "-b", cluster.bootstrap, "-g", "g").out
+    assert printed.split() == [b"%02d" % i for i in range(10)]
+    assert cluster.committed("g")["t", 0].offset == 10
