@@ -51,7 +51,7 @@ class ColumnReader:
             return max(self._messages, 1)
         return len(self._found) - self._taken + (0 if self._found.complete else 1)
 
-    def take(self, wanted: int, max_bytes: int, *, least: int) -> pa.RecordBatch | None:
+    def take(self, wanted: int, max_bytes: int, least: int) -> pa.RecordBatch | None:
         """Return the next rows, `wanted` at most; None where none are left (`is_done`), or where they pass max_bytes.
 
         least: 1 returns rows whatever their size. Raises CorruptRecordError and UnsupportedCodec once what is before the damage was

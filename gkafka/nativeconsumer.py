@@ -68,8 +68,6 @@ TURN_S = 0.003
 """With greenlets, a call hands out what it has read after so long: reading switches to nobody, and the hub must not stand still."""
 READ_S = 1.0
 """A call without a timeout hands out what is there: it reads for this many seconds at most."""
-MESSAGE_BYTES = 128
-"""What a message counts toward consume_max_bytes beside its record: a batch may hold millions of empty ones."""
 T = TypeVar("T")
 Stood = tuple[Position, int, int, int]
 """A position and its term; where it stood, and the epoch of what stands before that."""
@@ -685,16 +683,16 @@ class NativeConsumer:
         if reader is None or isinstance(reader, ColumnReader):
             return room
         try:
-            got = reader.take(min(wanted, CHUNK), room, least=0 if taken else 1)
+            got = reader.take(wanted if wanted < CHUNK else CHUNK, room, 0 if taken else 1)
         except (ProtocolError, UnsupportedCodec) as exc:
             self._damaged(queue, reader, exc)
             return room
         left = reader.remaining
         if not got and left:
             return -1
-        if self._settle(queue, reader, reader.next_offset, done=not left):
+        if self._settle(queue, reader, reader.next_offset, left):
             taken += got
-        return room - reader.taken_bytes - MESSAGE_BYTES * len(got)
+        return room - reader.taken_bytes
 
     def _read_columns(self, queue: Queue, wanted: int, room: int, columns: tuple[str, ...], taken: list[pa.RecordBatch]) -> int:
         """The same, as columns."""
@@ -704,18 +702,18 @@ class NativeConsumer:
         if not isinstance(reader, ColumnReader):
             return room
         try:
-            got = reader.take(wanted, room, least=0 if taken else 1)
+            got = reader.take(wanted, room, 0 if taken else 1)
         except (ProtocolError, UnsupportedCodec) as exc:
             self._damaged(queue, reader, exc)
             return room
         if got is None and not reader.is_done:
             return -1
-        if self._settle(queue, reader, reader.next_offset, done=reader.is_done) and got is not None:
+        if self._settle(queue, reader, reader.next_offset, reader.remaining) and got is not None:
             taken.append(got)
         return room if got is None else room - got.nbytes
 
-    def _settle(self, queue: Queue, reader: Records | ColumnReader, stands: int, *, done: bool) -> bool:
-        """What was just read counts as handed out, up to the offset `stands`. False: it is not wanted any more. done: nothing is left in the reader.
+    def _settle(self, queue: Queue, reader: Records | ColumnReader, stands: int, left: int) -> bool:
+        """What was just read counts as handed out, up to the offset `stands`. False: it is not wanted any more. left: what is left in the reader.
 
         Nothing between here and the end of the call switches to another worker: a caller that is killed has either all or nothing.
         """
@@ -736,9 +734,9 @@ class NativeConsumer:
                 self._work[position.tp] = stood
             position.consumed = max(position.consumed, stands)  # take_next() may be further
             position.consumed_epoch = queue.leader_epoch
-            queue.count(0 if done else reader.remaining)
+            queue.count(left)
             wants_more = before >= self.config.queued_max_messages > position.buffered
-            if done:
+            if not left:
                 was_full = driver.is_full
                 driver.held -= queue.size
                 queue.is_read()

@@ -105,6 +105,10 @@ def take_varint(data: bytes, pos: int) -> tuple[int, int]:
     return value >> 1 ^ -(value & 1), pos
 
 
+MESSAGE_BYTES = 128
+"""What a message takes beside its record, about: a batch may hold millions of empty ones."""
+
+
 def marker_of(messages: list[Any], base_offset: int, last_offset: int) -> int:
     """The type in a control record's key: int16 version, int16 type."""
     if not messages:

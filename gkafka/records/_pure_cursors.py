@@ -20,6 +20,7 @@ from gkafka.records._damage import (
     explain_record,
     explain_rest,
 )
+from gkafka.records._message import MESSAGE_BYTES
 from gkafka.records._pure_crc import crc32c
 from gkafka.records._unwrap import decompress, message_bounds, open_set, wrapped
 
@@ -43,7 +44,7 @@ class Cursor(Protocol):
     ) -> KafkaException | None:
         """Append the next n records at min_offset or behind it. What is damaged is the error returned, after the good ones.
 
-        max_bytes: stop before the record that passes it, but not before there are `least`.
+        max_bytes: stop before the record that passes it, each with MESSAGE_BYTES, but not before there are `least`.
         """
 
 
@@ -182,7 +183,7 @@ class RecordCursor:
                         previous = delta
                         skipped += 1
                         continue
-                    room -= end - first
+                    room -= end - first + MESSAGE_BYTES
                     if room < 0 and wanted - n + turn - skipped >= least:
                         turns, pos, is_full = turn, first, True
                         break
@@ -273,7 +274,7 @@ class MessageCursor:
                     return corrupt(why, self._place, offset, next_offset=offset + 1)
                 return corrupt(why, self._place, self._base + self._previous + 1 if self._previous >= 0 else None)
             if self._base + offset >= min_offset:
-                max_bytes -= end - pos
+                max_bytes -= end - pos + MESSAGE_BYTES
                 if max_bytes < 0 and least <= 0:
                     break
                 least -= 1

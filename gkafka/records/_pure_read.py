@@ -14,7 +14,7 @@ from gkafka.common import CompressionType, TimestampType
 from gkafka.exceptions import KafkaException
 from gkafka.records import _rows
 from gkafka.records._damage import ENTRY_HEAD, MAX_INT64, SMALLEST, SMALLEST_RECORD, Place, bare, explain_entry, unreadable
-from gkafka.records._message import Context, Header, Origin, marker_of, pack_headers, restore, text, unpack_headers
+from gkafka.records._message import MESSAGE_BYTES, Context, Header, Origin, marker_of, pack_headers, restore, text, unpack_headers
 from gkafka.records._pure_crc import crc32c
 from gkafka.records._pure_cursors import UNBOUNDED, Cursor, open_batch
 from gkafka.records._unwrap import room_for
@@ -422,8 +422,8 @@ class Records:
     by default 64 MiB or 8 times the buffer, whichever is more. message_class: Message, or a subclass of it, of what is taken.
 
     The checksum is verified by the first take. What is found damaged raises CorruptRecordError once all good records before it were
-    taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec. taken_bytes: of the messages that the last
-    take has returned, decompressed.
+    taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec. taken_bytes: of the records that the last
+    take has returned, decompressed, and MESSAGE_BYTES for each.
     """
 
     __slots__ = (
@@ -486,11 +486,11 @@ class Records:
         # Also an empty batch is opened, by a take: its checksum guards the offsets that it stands for.
         return max(self._header.count, 1) if self._header.count >= 0 else UNKNOWN_COUNT
 
-    def take(self, n: int, max_bytes: int = UNBOUNDED, *, least: int = 1) -> list[Message]:
+    def take(self, n: int, max_bytes: int = UNBOUNDED, least: int = 1) -> list[Message]:
         """Return the next n messages at most, decoded.
 
-        max_bytes: stop before the message that passes it, but not before there are `least`. Fewer than n come for that, at the
-        end of the batch, and before damage: `remaining` is 0 only at the end.
+        max_bytes: stop before the message that passes it, as `taken_bytes` counts, but not before there are `least`. Fewer than n
+        come for that, at the end of the batch, and before damage: `remaining` is 0 only at the end.
         """
         self.taken_bytes = 0
         if self._error is not None:
@@ -501,7 +501,7 @@ class Records:
         self._read(n, max_bytes, least, messages)
         if messages:
             self._next_offset = messages[-1].offset + 1
-            self.taken_bytes = sum(message.size for message in messages)
+            self.taken_bytes = sum(message.size for message in messages) + MESSAGE_BYTES * len(messages)
         if self._error is not None:
             if not messages:
                 raise bare(self._error)

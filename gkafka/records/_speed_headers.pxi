@@ -25,6 +25,7 @@ cdef enum:
 
 cdef int64_t INT64_MAX = 0x7fffffffffffffff
 cdef int64_t INT64_MIN = -INT64_MAX - 1
+cdef int64_t MESSAGE_BYTES = _message.MESSAGE_BYTES
 cdef int64_t INT32_MAX = 0x7fffffff
 
 cdef object CREATE_TIME = _TimestampType.CREATE_TIME

@@ -89,8 +89,8 @@ cdef class Records:
     by default 64 MiB or 8 times the buffer, whichever is more. message_class: Message, or a subclass of it, of what is taken.
 
     The checksum is verified by the first take. What is found damaged raises CorruptRecordError once all good records before it were
-    taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec. taken_bytes: of the messages that the last
-    take has returned, decompressed.
+    taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec. taken_bytes: of the records that the last
+    take has returned, decompressed, and MESSAGE_BYTES for each.
     """
 
     cdef object view         # the scanned buffer, until the batch is opened
@@ -140,11 +140,11 @@ cdef class Records:
         # Also an empty batch is opened, by a take: its checksum guards the offsets that it stands for.
         return max(self.head.count, 1) if self.head.count >= 0 else INT32_MAX
 
-    def take(self, Py_ssize_t n, int64_t max_bytes=INT64_MAX, *, Py_ssize_t least=1):
+    def take(self, Py_ssize_t n, int64_t max_bytes=INT64_MAX, Py_ssize_t least=1):
         """Return the next n messages at most, decoded.
 
-        max_bytes: stop before the message that passes it, but not before there are `least`. Fewer than n come for that, at the
-        end of the batch, and before damage: `remaining` is 0 only at the end.
+        max_bytes: stop before the message that passes it, as `taken_bytes` counts, but not before there are `least`. Fewer than n
+        come for that, at the end of the batch, and before damage: `remaining` is 0 only at the end.
         """
         cdef list messages
         cdef bint good
@@ -248,7 +248,7 @@ cdef class Records:
         cdef int32_t left = self.left, previous = <int32_t> self.previous
         cdef int32_t last_delta = <int32_t> (self.head.last_offset - self.head.base_offset)
         cdef int64_t base = self.base, base_timestamp = self.head.base_timestamp
-        cdef int64_t fixed = self.head.max_timestamp, min_offset = self.min_offset, taken = 0
+        cdef int64_t fixed = self.head.max_timestamp, min_offset = self.min_offset, all_room = room, size
         cdef bint log_append_time = self.head.log_append_time, good = True
         cdef Source source = self.source
         cdef type message_class = self.message_class
@@ -260,10 +260,11 @@ cdef class Records:
                 good = False
                 break
             if base + r.offset >= min_offset:
-                if least <= 0 and taken + (r.end - r.begin) > room:
+                size = r.end - r.begin + MESSAGE_BYTES
+                if size > room and least <= 0:
                     break
+                room -= size
                 least -= 1
-                taken += r.end - r.begin
                 message = Message.__new__(Message) if plain else new_message(message_class)
                 fill(message, source, &r, base, fixed if log_append_time else r.timestamp)
                 messages.append(message)
@@ -274,7 +275,7 @@ cdef class Records:
         self.at = p
         self.left = left
         self.previous = previous
-        self.taken_bytes = taken
+        self.taken_bytes = all_room - room
         return good and (left > 0 or p == limit)
 
     cdef bint read_messages(self, Py_ssize_t n, int64_t room, Py_ssize_t least, list messages):
@@ -286,10 +287,10 @@ cdef class Records:
             if not read_message(self.at, self.limit, self.check_crcs, self.previous, &r):
                 return False
             if self.base + r.offset >= self.min_offset:
-                if least <= 0 and self.taken_bytes + (r.end - r.begin) > room:
+                if least <= 0 and self.taken_bytes + (r.end - r.begin) + MESSAGE_BYTES > room:
                     break
                 least -= 1
-                self.taken_bytes += r.end - r.begin
+                self.taken_bytes += r.end - r.begin + MESSAGE_BYTES
             self.at = r.end
             self.previous = r.offset
             self.left -= 1

@@ -111,6 +111,7 @@ OBSERVED = {
     "client_rack": (SELF, "test_options_of_fetches_arrive_at_the_broker"),
     "partition_assignment_strategy": (GROUPS, "test_partition_assignment_strategy_is_what_the_member_offers"),
     "max_poll_records": (SELF, "test_max_poll_records_bounds_one_poll"),
+    "consume_max_bytes": (SELF, "test_consume_max_bytes_bounds_one_poll"),
     "max_poll_interval_ms": (GROUPS, "test_max_poll_interval_ms_without_a_poll_costs_the_membership"),
     "session_timeout_ms": (GROUPS, "test_options_of_members_arrive_at_the_coordinator"),
     "heartbeat_interval_ms": (GROUPS, "test_heartbeat_interval_ms_is_the_time_between_heartbeats"),
@@ -534,6 +535,15 @@ def test_check_crcs_finds_what_is_damaged(consumer: Make, cluster: MockCluster) 
         until("threading", lambda: careful.poll(100))
     assert careful.position(FIRST) == 1
     assert [r.value for r in consume(consumer(cluster, "t", check_crcs=False, **QUICK), 2)] == [b"good", b"walue"]
+
+
+def test_consume_max_bytes_bounds_one_poll(consumer: Make, cluster: MockCluster) -> None:
+    put(cluster, *[bytes(1000)] * 6)
+    reading = consumer(cluster, "t", auto_offset_reset="earliest", consume_max_bytes=2500)
+    counts: list[int] = []
+    while sum(counts) < 6:
+        counts += [len(records) for records in reading.poll(1000).values()]
+    assert max(counts) <= 2
 
 
 def test_max_poll_records_bounds_one_poll(consumer: Make, cluster: MockCluster) -> None:

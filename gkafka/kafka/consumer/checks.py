@@ -49,6 +49,7 @@ DEFAULTS: dict[str, Any] = {
     "client_rack": "",
     "partition_assignment_strategy": [RangeAssignor, RoundRobinAssignor],
     "max_poll_records": 500,
+    "consume_max_bytes": 67108864,
     "max_poll_interval_ms": 300000,
     "session_timeout_ms": 10000,
     "heartbeat_interval_ms": 3000,
@@ -57,7 +58,7 @@ DEFAULTS: dict[str, Any] = {
     "exclude_internal_topics": True,
     "receive_message_max_bytes": 100_000_000,
 }
-"""kafka-python 1.4's, and of newer versions what has a meaning here."""
+"""kafka-python 1.4's, and of newer versions what has a meaning here. consume_max_bytes is gkafka's own."""
 
 NAMES = {
     "fetch_min_bytes": "fetch_min_bytes",
@@ -70,6 +71,7 @@ NAMES = {
     "check_crcs": "check_crcs",
     "isolation_level": "isolation_level",
     "client_rack": "client_rack",
+    "consume_max_bytes": "consume_max_bytes",
     "max_poll_interval_ms": "max_poll_interval_ms",
 }
 OF_MEMBERS = {

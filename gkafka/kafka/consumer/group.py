@@ -69,6 +69,7 @@ class KafkaConsumer:
 
     topics: to subscribe to; without, call subscribe() or assign(). Keyword arguments: DEFAULT_CONFIG, as kafka-python 1.4 documents them; of newer
     versions isolation_level, group_instance_id, client_rack, allow_auto_create_topics and the sasl_ options. handler: "auto", "threading", "gevent" or a Handler.
+    consume_max_bytes: bytes of records, decompressed, that one poll() hands out at most.
     Raises ConfigurationError for an option that is none or would have no effect, NoBrokersAvailable, which is a
     KafkaTimeoutError, too, if no broker answers (without api_version).
     Reference: kafka-python 1.4, KafkaConsumer.
