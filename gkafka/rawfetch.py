@@ -151,6 +151,7 @@ class Reader:
         deadline = self._cluster._deadline(timeout)
         idle, chance = Retry(), self._handler.random()
         while position < end:
+            began, asked = self._handler.monotonic(), self._max_bytes
             raw = self.fetch(role, position, deadline, pending)
             pending = None
             if raw.next_offset > position:
@@ -167,8 +168,8 @@ class Reader:
                     partition=self._partition,
                     offset=position,
                 )
-            else:  # a broker that does not park the fetch is not asked again at once
-                now = self._handler.monotonic()
+            elif self._max_bytes == asked and (now := self._handler.monotonic()) - began < self._max_wait_ms / 2000:
+                # A broker that does not park the fetch is not asked again at once.
                 idle.failed(IDLE, now, chance)
                 self._handler.sleep(max(0.0, min(idle.not_before, deadline) - now))
 

@@ -9,7 +9,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.core.standing import Reason
-from gkafka.exceptions import CorruptRecordError, ProtocolError, RecordTooLarge
+from gkafka.exceptions import CorruptRecordError, KafkaTimeoutError, ProtocolError, RecordTooLarge
 from gkafka.testing import MockCluster, Reply
 from gkafka.wire.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.public.aids import LIMIT_S, Runner, error_of, read
@@ -166,6 +166,13 @@ def test_a_broker_that_answers_at_once_with_nothing_new_is_told_by_explain(
         answer(by_name, records, end=9)
         run.until(lambda: "at once, again and again, with nothing new" in str(consumer.explain()))
         assert consumer.explain().partitions["t", 0].reason is Reason.FETCHING
+
+
+def test_a_stream_does_not_ask_such_a_broker_on_and_on(connect: Any, by_name: MockCluster) -> None:
+    answer(by_name, b"", end=9)
+    error = error_of(list, connect(by_name).fetch_stream("t", 0, 0, 9, timeout=2))
+    assert isinstance(error, KafkaTimeoutError)
+    assert by_name.count("Fetch") <= 40, "it was a thousand in a second"
 
 
 def test_explain_tells_of_answers_that_leave_the_partition_out(connect: Any, by_name: MockCluster, run: Runner) -> None:
