@@ -16,6 +16,7 @@ MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
 ENTRY_HEAD = 17  # bytes up to and with the magic byte, which stands at the same place in all formats
 SMALLEST = (14, 22, 49)  # what the length field of an entry of format 0, 1 and 2 holds at least
+MOST_CAUSES = 8  # of an error, that bare() looks at
 SMALLEST_RECORD = 7  # bytes of an empty v2 record with its length
 
 
@@ -55,14 +56,17 @@ def located(error: KafkaException, place: Place) -> KafkaException:
 
 
 def bare(error: KafkaException) -> KafkaException:
-    """Return the error without its traceback, and without those of its causes.
+    """Return the error without its traceback, and without those of what it was raised from.
 
-    Whoever keeps an error keeps the variables of every function that it went through, and so what those had decompressed.
+    Whoever keeps an error keeps the variables of every function that it went through, and so what those had decompressed. What the
+    application was handling meanwhile, `__context__`, is left as it is.
     """
     one: BaseException | None = error
-    while one is not None:
+    for _ in range(MOST_CAUSES):
+        if one is None:
+            break
         one.__traceback__ = None
-        one = one.__cause__ or one.__context__
+        one = one.__cause__
     return error
 
 

@@ -210,8 +210,21 @@ def functions(error: BaseException | None) -> list[str]:
         while trace is not None:
             names.append(trace.tb_frame.f_code.co_name)
             trace = trace.tb_next
-        error = error.__cause__ or error.__context__
+        error = error.__cause__
     return names
+
+
+def test_what_the_application_is_handling_keeps_its_traceback(client: KafkaClient, cluster: MockCluster) -> None:
+    damaged = bytearray(batch([record(0, b"x")], attributes=GZIP))
+    damaged[80] ^= 0xFF
+    cluster.append("t", 0, fix_crc(bytes(damaged)))
+    with client.get_consumer("t", **FAST) as consumer:
+        for _ in range(2):
+            try:
+                raise LookupError("the application's own")
+            except LookupError as its_own:
+                assert isinstance(error_of(consumer.consume_batch, 10, LONG), CorruptRecordError)
+                assert "test_what_the_application_is_handling_keeps_its_traceback" in functions(its_own)
 
 
 @pytest.mark.parametrize("what", ["the codec", "a record"])
