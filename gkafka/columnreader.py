@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ColumnReader", "joined"]
 
+DECODED_BYTES = 16 << 20
+"""Decoded at once, also for smaller limits: each decoding opens the batch that it stands in anew."""
+ROW_BYTES = 32
+"""What a row takes beside its data, about."""
 MOST_DATA = 1 << 30
 """Bytes that are decoded at once at most, whatever the limit: two such pieces still fit into one of Arrow's columns."""
 
@@ -22,14 +26,14 @@ class ColumnReader:
     """Several batches of a queue, decoded together, taken in pieces. Stands where a batch's `Records` stand while messages are read.
 
     batches: in offset order, what is to be left out of a log already left out. start: the first offset that is wanted. columns: of
-    `gkafka.records.columns`. max_bytes: decoded at once, one record at least.
+    `gkafka.records.columns`. max_bytes: what a call hands out at most; about as much is decoded at once, or DECODED_BYTES if that is more.
     """
 
     __slots__ = ("_batch", "_buffers", "_check_crcs", "_found", "_max_bytes", "_messages", "_place", "_taken", "columns", "next_offset")
 
     def __init__(self, batches: Sequence[Fetched], start: int, columns: tuple[str, ...], max_bytes: int, *, check_crcs: bool) -> None:
         self.columns = columns
-        self._max_bytes = min(max_bytes, MOST_DATA)
+        self._max_bytes = min(max(max_bytes, DECODED_BYTES), MOST_DATA)
         self.next_offset = start
         self._buffers = list(_regions(batches))
         self._messages = sum(batch.messages for batch in batches)
@@ -52,10 +56,10 @@ class ColumnReader:
         return len(self._found) - self._taken + (0 if self._found.complete else 1)
 
     def take(self, wanted: int, max_bytes: int, least: int) -> pa.RecordBatch | None:
-        """Return the next rows, `wanted` at most; None where none are left (`is_done`), or where they pass max_bytes.
+        """Return the next rows, `wanted` at most; None where none are left (`is_done`), or where none fit into max_bytes.
 
-        least: 1 returns rows whatever their size. Raises CorruptRecordError and UnsupportedCodec once what is before the damage was
-        taken.
+        max_bytes: of the rows as Arrow counts them. least: so many come whatever their size. Raises CorruptRecordError and
+        UnsupportedCodec once what is before the damage was taken.
         """
         while not self.is_done:
             found = self._found
@@ -63,9 +67,10 @@ class ColumnReader:
                 self._decode(self.next_offset)
                 continue
             assert self._batch is not None
-            if not least and self._batch.nbytes > max_bytes:
+            rows = self._fitting(min(wanted, len(found) - self._taken), max_bytes, least)
+            if not rows:
                 return None
-            first, self._taken = self._taken, min(len(found), self._taken + wanted)
+            first, self._taken = self._taken, self._taken + rows
             is_end = self._taken == len(found)
             self.next_offset = found.next_offset if is_end else found.raw.offsets[self._taken - 1] + 1
             piece = self._batch if not first and is_end else self._batch.slice(first, self._taken - first)
@@ -73,6 +78,21 @@ class ColumnReader:
                 self._batch = None  # whoever has the rows keeps them alive
             return piece
         return None
+
+    def _fitting(self, wanted: int, max_bytes: int, least: int) -> int:
+        """Return how many of the next rows fit into max_bytes, `least` at least."""
+        assert self._batch is not None
+        rest = self._batch.slice(self._taken, wanted)
+        if rest.nbytes <= max_bytes:
+            return wanted
+        low, high = least, wanted  # so many come anyway, so many are too many
+        while high - low > 1:
+            middle = (low + high) // 2
+            if rest.slice(0, middle).nbytes <= max_bytes:
+                low = middle
+            else:
+                high = middle
+        return low
 
     def _decode(self, start: int) -> None:
         found = records.decode_columns(
@@ -83,6 +103,7 @@ class ColumnReader:
             headers="headers" in self.columns,
             check_crcs=self._check_crcs,
             max_data_bytes=self._max_bytes,
+            max_records=self._max_bytes // ROW_BYTES,
             topic=self._place.topic,
             partition=self._place.partition,
         )

@@ -68,6 +68,7 @@ __all__ = [
     "TransactionAbortedError",
     "TransactionFatalError",
     "TransactionStateError",
+    "TruncatedBatchError",
     "UnicodeException",
     "UnknownOptionError",
     "UnknownTopicError",
@@ -182,6 +183,12 @@ class CorruptRecordError(ProtocolError):
     def __init__(self, *args: Any, next_offset: int | None = None, **about: Any) -> None:
         super().__init__(*args, **about)
         self.next_offset = next_offset
+
+
+class TruncatedBatchError(ProtocolError):
+    """A broker sent only the beginning of a batch, though it was asked for more bytes than the batch has. The fetch is tried again."""
+
+    retriable = True
 
 
 class MessageSetDecodeFailure(CorruptRecordError):

@@ -641,13 +641,14 @@ class NativeConsumer:
         if not self._is_any_open():
             return taken
         room = self.config.consume_max_bytes
-        until = min(until, self._handler.monotonic() + self._share_of_time)
+        turn_ends = self._handler.monotonic() + self._share_of_time
         for _ in range(len(self._order)):
             queue = self._order[0]
             while len(taken) < wanted and room >= 0 and queue.is_open:
                 room = self._read(queue, wanted - len(taken), room, taken)
                 self._reading = queue
-                if self._handler.monotonic() >= until:
+                now = self._handler.monotonic()
+                if now >= until or (taken and now >= turn_ends):
                     wanted = len(taken)
             self._order.rotate(-1)
             if len(taken) >= wanted or room < 0:
@@ -658,13 +659,14 @@ class NativeConsumer:
         """Rows of the partition whose turn it is; of the next ones, too, while they are few."""
         taken: list[pa.RecordBatch] = []
         wanted_rows, rows, room = min(wanted, ENOUGH_ROWS), 0, self.config.consume_max_bytes
-        until = min(until, self._handler.monotonic() + self._share_of_time)
+        turn_ends = self._handler.monotonic() + self._share_of_time
         for _ in range(len(self._order)):
             queue = self._order[0]
             while rows < wanted_rows and room >= 0 and queue.is_open:
                 room = self._read_columns(queue, wanted - rows, room, columns, taken)
                 rows = sum(piece.num_rows for piece in taken)
-                if self._handler.monotonic() >= until:
+                now = self._handler.monotonic()
+                if now >= until or (taken and now >= turn_ends):
                     wanted_rows = rows
             self._order.rotate(-1)
             if rows >= wanted_rows or room < 0:

@@ -19,6 +19,7 @@ from gkafka.cli.quantities import PARTITION, RECORDS
 from gkafka.cli.recordtext import FIELDS, FORMATS, BytesType, Message, hex_line, json_line, shown_on_terminal, text_line
 from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, starts_of
 from gkafka.common import TopicPartition
+from gkafka.exceptions import CorruptRecordError
 
 if TYPE_CHECKING:
     from gkafka.cli.settings import Settings
@@ -356,7 +357,11 @@ class Reading:
     def take(self, most: int | None) -> list[Message]:
         """What comes next; [] after a moment without anything."""
         self._whole = False  # first: behind an error, or a signal as this returns, nothing is committed but what is out
-        messages = self._consumer.consume_batch(self._at_once if most is None else min(most, self._at_once), SLICE_MS)
+        try:
+            messages = self._consumer.consume_batch(self._at_once if most is None else min(most, self._at_once), SLICE_MS)
+        except CorruptRecordError as exc:
+            exc.group = self._group  # for the command that goes on behind it
+            raise
         self._whole = not messages
         if self._group is not None or self._follow:
             return messages

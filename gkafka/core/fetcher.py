@@ -20,8 +20,8 @@ from gkafka.core.backoff import Backoff, Retry
 from gkafka.core.fetchsession import Delta, FetchSession, Wanted
 from gkafka.core.lookups import Checked, EpochCheck, Lookup, Lookups, answer_without
 from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
-from gkafka.core.positions import Position, Rests, State
-from gkafka.exceptions import CorruptRecordError, KafkaException, ProtocolError, RecordTooLarge, TopicRecreatedError
+from gkafka.core.positions import FREE_STEPS, Position, Rests, State
+from gkafka.exceptions import CorruptRecordError, KafkaException, RecordTooLarge, TopicRecreatedError, TruncatedBatchError
 from gkafka.logs import get_logger
 from gkafka.records._damage import bare
 from gkafka.wire.epochs import OffsetForLeaderEpochResponse
@@ -50,6 +50,9 @@ DRAIN_S = 0.1
 IDLE = Backoff(0.01, 0.5)
 """How long a broker is left alone that answers at once, again and again, with nothing new. The first few such answers cost no pause."""
 FREE_ANSWERS = 3
+AT_ONCE_S = 0.005
+UNPARKED_S = 0.05
+"""With fetch_wait_max_ms=0 a broker cannot park fetches: an answer counts as given at once within the first, the pauses end at the second."""
 FRAME_BYTES = 1 << 16
 """What an answer may hold beside records: so much less than max_response_bytes is asked for."""
 
@@ -398,14 +401,15 @@ class Fetcher:
 
     def _pace(self, asked: Asked, now: float, *, has_news: bool) -> None:
         """Leave a broker alone for a moment that does not park fetches although it has nothing new."""
-        request = asked.request
-        if has_news or not request.min_bytes or now - asked.since >= request.max_wait_ms / 2000:
+        wait_s = asked.request.max_wait_ms / 1000
+        if has_news or now - asked.since >= max(wait_s / 2, AT_ONCE_S):
             self._idle.pop(asked.broker_id, None)
             return
         idle = self._idle.setdefault(asked.broker_id, Retry())
         idle.failures += 1
         if idle.failures > FREE_ANSWERS:
-            idle.not_before = now + IDLE.pause_s(idle.failures - FREE_ANSWERS, self._rests.chance)
+            pause = IDLE.pause_s(idle.failures - FREE_ANSWERS, self._rests.chance)
+            idle.not_before = now + min(pause, max(wait_s, UNPARKED_S))
 
     def _tell_unasked(self, broker_id: int, unasked: list[tuple[str, int]]) -> None:
         """The first answer of a row is told, in one line, whatever the broker calls what it answered for; the rest are counted."""
@@ -457,7 +461,10 @@ class Fetcher:
             # What came before the damage is valid and is handed out; the error follows it and names the place.
             if len(batches) > before:
                 self._was_read(position)
-            self.fail(position, _placed(exc, position), now, errors)
+            if exc.retriable and position.retry.failures < FREE_STEPS:
+                self._rests.failed(position, bare(exc), now)  # the next answer may be whole
+            else:
+                self.fail(position, _placed(exc, position), now, errors)
         else:
             if position.retry.failures:
                 self._was_read(position)
@@ -582,15 +589,15 @@ def wider(cut: memoryview, asked: int, most: int, tp: TopicPartition, offset: in
     """Return how many bytes to ask for where only the beginning of a batch came.
 
     cut: what came. asked: bytes that were asked for. most: that can be.
-    Raises RecordTooLarge if the batch is larger than that, ProtocolError if the broker was asked for enough.
+    Raises RecordTooLarge if the batch is larger than that, TruncatedBatchError if the broker was asked for enough.
     """
     about: dict[str, Any] = {"topic": tp.topic, "partition": tp.partition, "offset": offset}
     where = f"{tp.topic}-{tp.partition}"
     needed = size_of_first(cut)
     if len(cut) < asked and (needed is None or needed <= asked):
-        of = "" if needed is None else f" of the {needed} bytes"
-        text = f"{where}: the broker sent {len(cut)}{of} of the batch at offset {offset}, though {asked} were asked for"
-        raise ProtocolError(text, **about)
+        size = f"{len(cut)} bytes" if needed is None else f"{len(cut)} of the {needed} bytes"
+        text = f"{where}: the broker sent {size} of the batch at offset {offset}, though {asked} were asked for"
+        raise TruncatedBatchError(f"{text}; it is asked again, or seek past the batch", **about)
     if asked >= most:
         size = "does not fit into it" if needed is None else f"has {needed} bytes"
         least = "" if needed is None else f" to {needed + FRAME_BYTES} or more"

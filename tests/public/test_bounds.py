@@ -9,7 +9,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.core.standing import Reason
-from gkafka.exceptions import CorruptRecordError, KafkaTimeoutError, ProtocolError, RecordTooLarge
+from gkafka.exceptions import CorruptRecordError, KafkaTimeoutError, RecordTooLarge, TruncatedBatchError
 from gkafka.testing import MockCluster, Reply
 from gkafka.wire.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.public.aids import LIMIT_S, Runner, error_of, read
@@ -127,6 +127,26 @@ def test_a_call_reads_no_further_batch_behind_its_time_out(
         assert len(read(consumer, 27)) == 27
 
 
+def test_with_greenlets_what_holds_nothing_wanted_is_no_reason_to_return(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    """Opening a batch of which only a gap is left takes longer than a greenlet's turn."""
+    cluster.append("t", 0, batch([], last_delta=9) + values(5, base_offset=10))
+    with client.get_consumer("t", **FAST) as consumer:
+        engine = consumer._engine
+        run.until(lambda: consumer.stats()["buffered"] >= 5)
+        engine._share_of_time = -1.0
+        assert [m.offset for m in consumer.consume_batch(5, 0)] == [10, 11, 12, 13, 14]
+
+
+def test_columns_of_a_large_batch_come_in_pieces_of_the_limit(client: KafkaClient, cluster: MockCluster) -> None:
+    cluster.append("t", 0, batch([record(i, bytes(10_000)) for i in range(300)], attributes=GZIP))
+    pieces: list[Any] = []
+    with client.get_consumer("t", consume_max_bytes=100_000, **FAST) as consumer:
+        while sum(piece.num_rows for piece in pieces) < 300:
+            pieces.append(consumer.consume_arrow(1000, LONG))
+    assert max(piece.nbytes for piece in pieces) <= 100_000
+    assert [offset for piece in pieces for offset in piece["offset"].to_pylist()] == list(range(300))
+
+
 def test_hidden_batches_are_not_decompressed(client: KafkaClient, cluster: MockCluster) -> None:
     """Their checksums guard the offsets that they stand for; nobody gets what they hold."""
     hidden = batch([record(0, b"x")], attributes=TRANSACTIONAL, producer_id=7)
@@ -139,14 +159,14 @@ def test_hidden_batches_are_not_decompressed(client: KafkaClient, cluster: MockC
 
 
 # -- answers that bring nothing ----------------------------------------------------------------------------------------------
-def answer(cluster: MockCluster, records: bytes, end: int) -> None:
-    """Have every fetch answered at once with these bytes, whatever it asks for."""
+def answer(cluster: MockCluster, records: bytes, end: int, times: int | None = None) -> None:
+    """Have every fetch, or so many, answered at once with these bytes, whatever it asks for."""
 
     def same(request: Any) -> FetchResponse:
         data = PartitionData(partition_index=0, high_watermark=end, last_stable_offset=end, log_start_offset=0, records=records)
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
 
-    cluster.on("Fetch", Reply(same), times=None)
+    cluster.on("Fetch", Reply(same), times=times)
 
 
 @pytest.fixture
@@ -186,10 +206,20 @@ def test_a_batch_that_stays_cut_is_told_with_its_own_size(connect: Any, by_name:
     answer(by_name, whole[:45], end=3)
     with connect(by_name).get_consumer("t", **FAST) as consumer:
         error = error_of(consumer.consume_batch, 10, LONG)
-        assert isinstance(error, ProtocolError)
+        assert isinstance(error, TruncatedBatchError)
         assert f"sent 45 of the {len(whole)} bytes of the batch at offset 0, though 1048576 were asked for" in str(error)
-    error = error_of(connect(by_name).fetch_raw, "t", 0, 0)
+    error = error_of(connect(by_name).fetch_raw, "t", 0, 0, timeout=1)
     assert f"sent 45 of the {len(whole)} bytes" in str(error)
+
+
+def test_a_batch_that_is_cut_once_is_asked_for_again_in_silence(connect: Any, by_name: MockCluster) -> None:
+    whole = values(3)
+    by_name.append("t", 0, whole)
+    answer(by_name, whole[:45], end=3, times=1)
+    with connect(by_name).get_consumer("t", **FAST) as consumer:
+        assert [m.offset for m in read(consumer, 3)] == [0, 1, 2]
+    answer(by_name, whole[:45], end=3, times=1)
+    assert connect(by_name).fetch_raw("t", 0, 0).next_offset == 3
 
 
 def test_a_batch_that_no_answer_can_hold_is_told_with_its_own_size(connect: Any, by_name: MockCluster) -> None:
@@ -222,9 +252,10 @@ def test_what_the_application_is_handling_keeps_its_traceback(client: KafkaClien
         for _ in range(2):
             try:
                 raise LookupError("the application's own")
-            except LookupError as its_own:
-                assert isinstance(error_of(consumer.consume_batch, 10, LONG), CorruptRecordError)
-                assert "test_what_the_application_is_handling_keeps_its_traceback" in functions(its_own)
+            except LookupError as caught:
+                its_own, error = caught, error_of(consumer.consume_batch, 10, LONG)
+            assert isinstance(error, CorruptRecordError)
+            assert "test_what_the_application_is_handling_keeps_its_traceback" in functions(its_own)
 
 
 @pytest.mark.parametrize("what", ["the codec", "a record"])
