@@ -49,6 +49,8 @@ Offsets = dict[TopicPartition, int]
 ListOffsets = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
 MAX_LONG = (1 << 63) - 1
 
+LONGEST_SHOWN = 1000
+"""Characters of an option's value that its error shows."""
 PARTITIONS_EXAMPLE = '{"topicA":[0,1],"topicB":[0,1]}'
 OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 TIMESTAMPS_EXAMPLE = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'
@@ -175,7 +177,8 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _not_like(option: str, text: str, example: str) -> ConfigurationError:
     words = "'earliest', 'latest' or JSON; " if option in ("startingOffsets", "endingOffsets") else ""
-    return ConfigurationError(f"{option}={text!r}: must be {words or 'JSON; '}Expected e.g. {example}, got {text}")
+    shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."  # the hint stands between the two
+    return ConfigurationError(f"{option}={shown!r}: must be {words or 'JSON; '}Expected e.g. {example}, got {shown}")
 
 
 def _is_long(value: Any, low: int, high: int) -> bool:
