@@ -29,7 +29,20 @@ class ColumnReader:
     `gkafka.records.columns`. max_bytes: what a call hands out at most; about as much is decoded at once, or DECODED_BYTES if that is more.
     """
 
-    __slots__ = ("_batch", "_buffers", "_check_crcs", "_found", "_max_bytes", "_messages", "_place", "_taken", "columns", "next_offset")
+    __slots__ = (
+        "_batch",
+        "_buffers",
+        "_bytes",
+        "_check_crcs",
+        "_found",
+        "_max_bytes",
+        "_messages",
+        "_place",
+        "_taken",
+        "columns",
+        "next_offset",
+        "taken_bytes",
+    )
 
     def __init__(self, batches: Sequence[Fetched], start: int, columns: tuple[str, ...], max_bytes: int, *, check_crcs: bool) -> None:
         self.columns = columns
@@ -41,7 +54,9 @@ class ColumnReader:
         self._check_crcs = check_crcs
         self._found: records.Columns | None = None
         self._batch: pa.RecordBatch | None = None  # _found as Arrow
+        self._bytes = 0  # of all of it: Arrow's own count takes as long as many rows
         self._taken = 0  # rows of it
+        self.taken_bytes = 0  # of what take() returned last
 
     @property
     def is_done(self) -> bool:
@@ -58,9 +73,10 @@ class ColumnReader:
     def take(self, wanted: int, max_bytes: int, least: int) -> pa.RecordBatch | None:
         """Return the next rows, `wanted` at most; None where none are left (`is_done`), or where none fit into max_bytes.
 
-        max_bytes: of the rows as Arrow counts them. least: so many come whatever their size. Raises CorruptRecordError and
-        UnsupportedCodec once what is before the damage was taken.
+        max_bytes: of the rows as Arrow counts them; `taken_bytes` says about how many were taken. least: so many come whatever their
+        size. Raises CorruptRecordError and UnsupportedCodec once what is before the damage was taken.
         """
+        self.taken_bytes = 0
         while not self.is_done:
             found = self._found
             if found is None or self._taken == len(found):
@@ -74,6 +90,7 @@ class ColumnReader:
             is_end = self._taken == len(found)
             self.next_offset = found.next_offset if is_end else found.raw.offsets[self._taken - 1] + 1
             piece = self._batch if not first and is_end else self._batch.slice(first, self._taken - first)
+            self.taken_bytes = self._bytes * rows // len(found) if self._bytes <= max_bytes else piece.nbytes
             if is_end:
                 self._batch = None  # whoever has the rows keeps them alive
             return piece
@@ -81,6 +98,8 @@ class ColumnReader:
 
     def _fitting(self, wanted: int, max_bytes: int, least: int) -> int:
         """Return how many of the next rows fit into max_bytes, `least` at least."""
+        if self._bytes <= max_bytes:
+            return wanted
         assert self._batch is not None
         rest = self._batch.slice(self._taken, wanted)
         if rest.nbytes <= max_bytes:
@@ -109,6 +128,7 @@ class ColumnReader:
         )
         self._found, self._taken = found, 0
         self._batch = found.to_arrow(self.columns) if len(found) else None
+        self._bytes = self._batch.nbytes if self._batch is not None else 0
         if found.complete and not len(found):
             self.next_offset = max(start, found.next_offset)
 

@@ -712,7 +712,7 @@ class NativeConsumer:
             return -1
         if self._settle(queue, reader, reader.next_offset, reader.remaining) and got is not None:
             taken.append(got)
-        return room if got is None else room - got.nbytes
+        return room - reader.taken_bytes
 
     def _settle(self, queue: Queue, reader: Records | ColumnReader, stands: int, left: int) -> bool:
         """What was just read counts as handed out, up to the offset `stands`. False: it is not wanted any more. left: what is left in the reader.
