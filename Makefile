@@ -15,7 +15,7 @@ TEST_PAGES := 40
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check test thorough mutants demo demo-full bench bench-spark spark-matrix faults bars fuzz soak clean
+.PHONY: help venv lint near check test thorough mutants stalls demo demo-full bench bench-spark spark-matrix faults bars fuzz soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,18 +50,24 @@ lint: $(BUILT)
 	$(PY) -m mypy
 	$(PY) -m mypy --cache-dir .mypy_cache/examples --disable-error-code import-untyped --no-warn-unused-ignores examples/*.py examples/crawl_pipeline/*.py
 
-check: lint  ## lint, types and the tests that need no broker, without the thorough ones (2 minutes)
+near: $(BUILT)  ## the tests nearest to what differs from the last commit, or to FILE=gkafka/core/fetcher.py (2 minutes)
+	$(PY) -m tests.near $(FILE)
+
+check: lint  ## lint, types and the tests that need no broker, without the thorough ones (90 seconds)
 	$(PY) -m tests.stages check
 
 test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
 	$(PY) -m tests.stages test
 	$(PY) examples/crawl_pipeline/run.py --max-pages $(TEST_PAGES) --cap 4000 --kill-after 4000 --out demo-out/test
 
-thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short, and with Kafka the other handler
+thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short, more releases, the other handler
 	$(PY) -m tests.stages thorough
 
 mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)
 	$(PY) tests/mutants/run.py
+
+stalls: $(BUILT)  ## how long the hub stands still, what idle clients cost, with limits; only on a machine that does nothing else (3 minutes)
+	$(PY) benchmarks/stalls.py
 
 demo: $(BUILT)  ## crawl a web site into a real Kafka, follow it in PySpark, kill -9 that midway, report, compare every number
 	$(PY) examples/crawl_pipeline/run.py

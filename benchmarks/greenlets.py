@@ -2,7 +2,7 @@
 
     python benchmarks/greenlets.py [--rounds 3] [--only 1,3] [--json FILE]
 
-Numbers are those of tests/gevent. Every cell is measured in a process of its own that gevent has patched, the clients in turn, on
+Numbers are those of tests/gevent; Ticker and its gaps are those of stalls.py. Every cell is measured in a process of its own that gevent has patched, the clients in turn, on
 stub_broker.c, which answers as fast as the wire; a fork (15) on real Kafka. A stall is the longest time between two turns of a greenlet that sleeps 1 ms, less what its
 thread waited for a core; the worst of all rounds is shown, of all else the median. Python's garbage collector is at work as in any program: with
 thousands of greenlets it makes the longest stalls of tests 1 and 2, whatever the client. Below the table gkafka's rates and waits are shown beside their gates; without
@@ -24,7 +24,6 @@ if "--worker" in sys.argv:
 import argparse
 import contextlib
 import dataclasses
-import gc
 import importlib.util
 import json
 import os
@@ -55,6 +54,7 @@ from benchmarks.figures import (  # noqa: E402
     stub_broker,
     versions,
 )
+from benchmarks.stalls import Ticker  # noqa: E402
 from tests.live.kafka import KafkaNode  # noqa: E402
 
 LIMIT_S = 120.0
@@ -211,20 +211,15 @@ collecting = True
 # -- what is measured, in a worker --------------------------------------------------------------------------------------------
 @contextlib.contextmanager
 def ticking(cell: Cell) -> Iterator[None]:
-    from tests.handlers.hub import Ticker
-
-    with Ticker() as ticker:
-        if collecting:
-            gc.enable()  # as in any program
+    with Ticker(collecting=collecting) as ticker:  # it is, as in any program
         began = time.perf_counter()
         yield
         cell["seconds"] = time.perf_counter() - began
-    cell["stall_ms"] = 1000 * max(wall for wall, _ in ticker.gaps)
-    cell["cpu_ms"] = 1000 * max(cpu for _, cpu in ticker.gaps)
+    cell["stall_ms"], cell["cpu_ms"] = ticker.longest["wall_ms"], ticker.longest["cpu_ms"]
 
 
 def many_greenlets(client: Any, topic: str, greenlets: int, each: int) -> Cell:
-    from tests.gevent.harness import at, results, spawn_all
+    from tests.gevent.harness import results, spawn_all
 
     client.producer()
     client.wait(client.send(topic, b"warm"))
@@ -240,7 +235,7 @@ def many_greenlets(client: Any, topic: str, greenlets: int, each: int) -> Cell:
     with ticking(cell):
         for _ in results(spawn_all([write] * greenlets), LIMIT_S):
             pass
-    return {**cell, "rate": len(waits) / cell["seconds"], "p99_ms": 1000 * at(sorted(waits), 0.99)}
+    return {**cell, "rate": len(waits) / cell["seconds"], "p99_ms": 1000 * statistics.quantiles(waits, n=100)[-1]}
 
 
 def sync_sends(client: Any, topic: str) -> Cell:

@@ -1,9 +1,10 @@
 """`make bench`: gkafka beside the Kafka clients that are installed, and the figures that it has to reach.
 
-    python benchmarks/run.py [--quick] [--only stub,real,pure,hub,memory,spark,producing,consuming,greenlets,facade] [--json FILE]
+    python benchmarks/run.py [--quick] [--only stub,real,pure,memory,spark,producing,consuming,greenlets,facade] [--json FILE]
 
 Other load moves absolute rates by half: only ratios within a round count, and a figure is their median over the rounds. The stub
 broker (stub_broker.c) answers as fast as the wire, so that the client is what is measured; `real` and the rest start Apache Kafka.
+How long gevent's hub is kept from turning is measured by stalls.py (`make stalls`).
 """
 
 from __future__ import annotations
@@ -74,22 +75,6 @@ def pure(effort: Effort) -> Iterator[Figure]:
         yield ratio(f"{mode} 100 B, pure Python, to kafka-python", rows, "native", "kafka-python", floor)
 
 
-def hub(effort: Effort) -> Iterator[Figure]:
-    with stub_broker() as bootstrap:
-        for topic in ("hub", "null-hub"):  # the stub forgets what a "null-" topic is sent
-            create(bootstrap, topic, 4)
-        fill(bootstrap, "hub", 4, 1_000_000)
-        for mode, topic in (("produce", "null-hub"), ("consume", "hub")):
-            runs = [
-                worker("hub_stall.py", mode, "--bootstrap", bootstrap, "--topic", topic, "--seconds", str(effort.seconds))
-                for _ in range(effort.rounds)
-            ]
-            note = failed(runs) or f"{shown('rate', [run['messages'] / effort.seconds for run in runs])} messages/s"
-            gap, ticks = (None, None) if failed(runs) else (max(r["max_cpu_gap_ms"] for r in runs), min(r["min_ticks_per_s"] for r in runs))
-            yield Figure(f"{mode}, gevent: longest CPU gap of the hub", gap, 50, "ms", effort.rounds, note, at_least=False)
-            yield Figure(f"{mode}, gevent: fewest ticks in a second", ticks, 100, "/s", effort.rounds, note)
-
-
 def memory(effort: Effort) -> Iterator[Figure]:
     with KafkaNode(KAFKA, fast=False) as kafka:
         runs = []
@@ -147,7 +132,7 @@ def consuming(effort: Effort) -> Iterator[Figure]:
     yield ratio(what, rows, "native", "confluent", 4.0, of="e2e_p50_us", at_least=False)
     with KafkaNode(KAFKA, fast=False) as kafka:
         yield joining(kafka.hosts, effort)
-        yield idling("consumer", "an idle member of a group", kafka, effort)
+        yield idling("member", "an idle member of a group", kafka, effort)
     runs = [worker("many_partitions.py", "--seconds", "1") for _ in range(effort.rounds)]
     taken = None if failed(runs) else statistics.median(run["seconds"] for run in runs)
     note = failed(runs) or f"{max(run['grown_mib'] for run in runs):.0f} MiB of memory"
@@ -212,9 +197,9 @@ def idle(effort: Effort) -> Iterator[Figure]:
 def idling(of: str, name: str, kafka: KafkaNode, effort: Effort) -> Figure:
     """Of both handlers the one that takes more."""
     kafka.create_topic("idle")
-    target = ["--of", of, "--bootstrap", kafka.hosts, "--topic", "idle", "--seconds", str(max(IDLE_S, effort.seconds))]
-    runs = [worker("idle.py", *target, "--handler", handler) for handler in ("threading", "gevent")]
-    used = None if failed(runs) else max(run["cpu_percent"] for run in runs)
+    target = ["--measure", f"idle {of}", "--seconds", str(max(IDLE_S, effort.seconds)), *_on(kafka.hosts, "idle")]
+    runs = [worker("stalls.py", *target, "--handler", handler) for handler in ("threading", "gevent")]
+    used = None if failed(runs) else max(run["percent"] for run in runs)
     return Figure(f"CPU of {name}, threads and gevent", used, 0.5, "%", len(runs), failed(runs), at_least=False)
 
 
@@ -255,7 +240,6 @@ SECTIONS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "stub": stub,
     "real": real,
     "pure": pure,
-    "hub": hub,
     "memory": memory,
     "spark": spark,
     "producing": producing,

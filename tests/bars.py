@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from typing import NamedTuple
+
+from tests.kit.clock import now
 
 
 class Bar(NamedTuple):
@@ -94,7 +95,7 @@ BARS: dict[str, Bar] = {
 
 def outcome(bar: Bar) -> tuple[bool, str]:
     """Whether its tests hold, and what pytest counted."""
-    began = time.monotonic()
+    began = now()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not soak", *bar.tests]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     count = re.findall(r"(\d+) (passed|failed|error|skipped)", done.stdout)
@@ -102,7 +103,7 @@ def outcome(bar: Bar) -> tuple[bool, str]:
     held = done.returncode == 0 and "skipped" not in told
     if not held:
         print(done.stdout[-3000:], done.stderr[-3000:], file=sys.stderr)
-    return held, f"{told} in {time.monotonic() - began:.0f} s"
+    return held, f"{told} in {now() - began:.0f} s"
 
 
 def main(wanted: list[str]) -> int:

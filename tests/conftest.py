@@ -1,8 +1,7 @@
 """For every suite: which implementation and which handlers are under test, and how Hypothesis runs.
 
 GKAFKA_IMPL=python or cython: the implementation of the records. GKAFKA_HANDLERS=recording: handlers that write down what gkafka asks of them,
-and are judged at the end of each test. GKAFKA_IN_TURN=first or second: of a test for both handlers only one is run, of all of them about half with each.
-Tests of one handler or of none run in both turns.
+and are judged at the end of each test. GKAFKA_PROFILE=folder: what each test costs is written there (tests/kit/profile.py).
 """
 
 from __future__ import annotations
@@ -14,13 +13,17 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from gkafka.records import IMPLEMENTATION
-from tests.turns import by_turn, in_turn, scheduler
+from tests.kit import limits
+from tests.kit.lacking import note_what_is_left_out
+from tests.kit.profile import Profile
+from tests.turns import by_turn, scheduler, told_apart
 
 if TYPE_CHECKING:
     from gkafka.testing import MockCluster
@@ -49,11 +52,17 @@ settings.register_profile("gkafka", deadline=None, derandomize=True, suppress_he
 settings.load_profile("gkafka")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kept, others = in_turn(items, os.environ.get("GKAFKA_IN_TURN"))
-    items[:] = by_turn(kept)
-    config.hook.pytest_deselected(items=others)
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(limits, "limits")
+    if folder := os.environ.get("GKAFKA_PROFILE"):
+        config.pluginmanager.register(Profile(Path(folder)), "profile")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    told_apart(items)
+    yield
+    items[:] = by_turn(items)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -74,6 +83,8 @@ class ToldAtOnce:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and isinstance(report.longrepr, tuple):
+            note_what_is_left_out(report.longrepr[2])
         if report.failed:
             why = report.longreprtext.strip().splitlines() or [""]
             told = next((line for line in reversed(why) if line.startswith("E ")), why[-1])

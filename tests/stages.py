@@ -3,12 +3,9 @@
     python -m tests.stages check|test|thorough
 
 On two cores the tests with Kafka wait half of their time, for brokers, elections and sessions. So those without run beside them, with less urgency, on
-what is left of the processors; what these say is shown when all have ended. What failed beside others is run once more, alone: waits have deadlines,
-and a busy machine may miss one. A virtual machine may be slow with nothing else in it, too: what fails alone has a last try when the machine has come
-to rest. All runs are shown.
+what is left of the processors; what these say is shown when all have ended. Each test is played once: one that fails on a busy machine is a defect.
 
-Tests of what stands directly on the handlers are played with both of them. Of other tests for both, and of those with Kafka, `make test` plays each with
-one, of all tests about half with each, and `make thorough` with the other one; on the Python twin it is the other way round.
+Which handler a test has does not depend on the run: tests/turns.py.
 """
 
 from __future__ import annotations
@@ -24,6 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from tests.kit.clock import Moment, now
+from tests.kit.lacking import LEFT_OUT, left_out
+from tests.turns import ALSO_WITH_GREENLETS
+
 __all__ = ["NO_BROKER", "PLANS", "TWICE", "WITH_KAFKA", "Stage", "main", "play"]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,8 +33,6 @@ THOROUGH = "thorough and not soak"
 
 WITH_KAFKA = ("tests/faults/live", "tests/spark/live", "tests/gevent/live", "tests/examples/live", "tests/live")
 """They start Apache Kafka, Spark or the demo; all others are pure."""
-WITH_BOTH = ("tests/live",)
-"""Those among them with tests for both handlers: `make test` plays each with one, `make thorough` with the other one."""
 NO_BROKER = (
     *(f"tests/{room}" for room in ("core", "wire", "records", "protocol", "handlers", "net", "reference", "mutants")),
     *sorted(file.relative_to(ROOT).as_posix() for file in ROOT.glob("tests/test_*.py")),
@@ -41,13 +40,9 @@ NO_BROKER = (
 """Pure ones that need no broker at all, not even one in their own process."""
 TWICE = ("tests/public", "tests/reading", "tests/regressions", "tests/spark")
 """The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers that write
-down what is asked of them; without what is thorough. A test for both handlers has the other one there."""
-UPPER = (*TWICE, "tests/kafka", "tests/cli", "tests/examples")
-"""Pure ones of the public API and of what uses it: each with one handler."""
+down what is asked of them; without what is thorough."""
 
 LESS_URGENT = ("nice", "-n", "5")
-AT_REST, REST_S = 0.5, 120
-"""The load of one minute at which a machine is at rest, and how long to wait for that at most, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -64,67 +59,41 @@ class Stage:
 
     def command(self) -> list[str]:
         ignored = [f"--ignore={path}" for path in self.left_out]
-        return [*self._pytest(), "-n", str(self.processes), "--dist", "loadfile", *self.more, *ignored, *self.paths]
-
-    def again(self) -> list[str]:
-        """What failed, alone."""
-        return [*self._pytest(), "--last-failed", "--last-failed-no-failures", "none", *self.paths]
+        pytest = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{self.name}", "-m", self.marks]
+        return [*pytest, "-n", str(self.processes), "--dist", "loadfile", *self.more, *ignored, *self.paths]
 
     def surroundings(self) -> dict[str, str]:
         return {**os.environ, **self.environment}
 
-    def _pytest(self) -> list[str]:
-        return [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{self.name}", "-m", self.marks]
-
 
 # Pure tests often wait, too, for a deadline or a pause: more processes than cores.
 CYTHON = {"GKAFKA_IMPL": "cython"}
-HANGS = ("-o", "faulthandler_timeout=450")
 
 
-def pure(marks: str, *, but: Sequence[str] = ()) -> Stage:
-    return Stage("pure", 4, marks, ["tests"], left_out=[*WITH_KAFKA, *but], more=HANGS, environment=CYTHON)
+def pure(marks: str) -> Stage:
+    return Stage("pure", 4, marks, ["tests"], left_out=WITH_KAFKA, environment=CYTHON)
 
 
-def upper() -> Stage:
-    return Stage("upper", 4, QUICK, UPPER, left_out=WITH_KAFKA, more=HANGS, environment={**CYTHON, "GKAFKA_IN_TURN": "first"})
-
-
-def upper_second() -> Stage:
-    """The tests for both handlers that `upper()` played with the other one."""
-    environment = {**CYTHON, "GKAFKA_IN_TURN": "second"}
-    return Stage("upper-second", 4, QUICK, UPPER, left_out=WITH_KAFKA, more=[*HANGS, *BOTH], environment=environment)
-
-
-BOTH = ("-k", "threading or gevent")
-BY_TURN = ["--no-loadscope-reorder"]
-
-
-def with_kafka(marks: str, turn: str | None = None) -> Stage:
+def with_kafka(marks: str) -> Stage:
     """In three processes with brokers of their own: what shares brokers together, the longest ones first (tests/turns.py)."""
-    return Stage("kafka", 3, marks, WITH_KAFKA, more=BY_TURN, environment={"GKAFKA_IN_TURN": turn} if turn else {})
+    return Stage("kafka", 3, marks, WITH_KAFKA, more=["--no-loadscope-reorder"])
 
 
-def other_handler() -> Stage:
-    """The tests for both handlers that `with_kafka(QUICK, "first")` played with the other one."""
-    return Stage("kafka-second", 3, QUICK, WITH_BOTH, more=[*BY_TURN, *BOTH], environment={"GKAFKA_IN_TURN": "second"})
-
-
-def twin(turn: str) -> Stage:
-    environment = {"GKAFKA_IMPL": "python", "GKAFKA_HANDLERS": "recording", "GKAFKA_IN_TURN": turn}
-    return Stage("twin", 4, QUICK, TWICE, left_out=WITH_KAFKA, more=HANGS, environment=environment)
+def twin(marks: str) -> Stage:
+    environment = {"GKAFKA_IMPL": "python", "GKAFKA_HANDLERS": "recording"}
+    return Stage("twin", 4, marks, TWICE, left_out=WITH_KAFKA, environment=environment)
 
 
 PLANS: dict[str, list[tuple[Stage, list[Stage]]]] = {
-    "check": [(Stage("check", 6, QUICK, NO_BROKER, more=HANGS, environment=CYTHON), [])],
-    "test": [(with_kafka(QUICK, "first"), [pure(QUICK, but=UPPER), upper(), twin("second")])],
-    "thorough": [(with_kafka(THOROUGH), [pure(THOROUGH)]), (other_handler(), [upper_second(), twin("first")])],
+    "check": [(Stage("check", 6, QUICK, NO_BROKER, environment=CYTHON), [])],
+    "test": [(with_kafka(QUICK), [pure(QUICK), twin(f"{QUICK} and not {ALSO_WITH_GREENLETS}")])],
+    "thorough": [(with_kafka(THOROUGH), [pure(THOROUGH), twin(f"{QUICK} and {ALSO_WITH_GREENLETS}")])],
 }
 """What is played, one after the other: a run in front, and what beside it, these one after the other, too."""
 
 
 def play(front: Stage, beside: Sequence[Stage]) -> bool:
-    """Whether every test has passed, at the latest when it was alone."""
+    """Return whether every test has passed."""
     waiting = list(beside)
     runs: list[Run] = []
     with tempfile.TemporaryFile("w+") as said:
@@ -139,27 +108,9 @@ def play(front: Stage, beside: Sequence[Stage]) -> bool:
                 run.process.wait()
             said.seek(0)
             print(said.read(), end="", flush=True)
-    failed = [run.stage for run in runs if run.process.returncode]
-    passed = [passes_alone(stage) for stage in failed]
-    print("\n".join(f"{run.stage.name}: {run.seconds / 60:.1f} minutes" for run in runs), flush=True)
-    return all(passed)
-
-
-def passes_alone(stage: Stage) -> bool:
-    """Whether what has failed passes with nothing beside it, at the latest on a machine at rest."""
-    for is_last in (False, True):
-        if subprocess.run(stage.again(), cwd=ROOT, env=stage.surroundings()).returncode == 0:
-            return True
-        if not is_last:
-            print(f"{stage.name}: failed alone, too; once more at rest", flush=True)
-            come_to_rest()
-    return False
-
-
-def come_to_rest() -> None:
-    began = time.monotonic()
-    while os.getloadavg()[0] > AT_REST and time.monotonic() - began < REST_S:
-        time.sleep(1)
+    for run in runs:
+        print(f"{run.stage.name}: {run.seconds / 60:.1f} minutes, {'failed' if run.process.returncode else 'passed'}", flush=True)
+    return not any(run.process.returncode for run in runs)
 
 
 def running(runs: Sequence[Run]) -> list[Run]:
@@ -172,20 +123,26 @@ class Run:
     def __init__(self, stage: Stage, said: IO[str] | None = None) -> None:
         self.stage = stage
         self.seconds = 0.0
-        self._began = time.monotonic()
+        self._began: Moment = now()
         command = [*(LESS_URGENT if said else ()), *stage.command()]
         self.process = subprocess.Popen(command, cwd=ROOT, env=stage.surroundings(), stdout=said, stderr=said)
 
     def ended(self) -> bool:
         """Whether it has ended; notes when."""
         if not self.seconds and self.process.poll() is not None:
-            self.seconds = time.monotonic() - self._began
+            self.seconds = now() - self._began
         return self.seconds > 0
 
 
 def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    passed = [play(front, beside) for front, beside in PLANS[arguments[0]]]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[LEFT_OUT] = folder
+        try:
+            passed = [play(front, beside) for front, beside in PLANS[arguments[0]]]
+        finally:
+            del os.environ[LEFT_OUT]
+            print("\n".join(left_out(Path(folder))), flush=True)
     return 0 if all(passed) else 1
 
 

@@ -1,4 +1,4 @@
-"""The longest tests on real Kafka begin first, and those that share brokers share a process."""
+"""Which tests are there with both handlers; the longest tests on real Kafka begin first, and those that share brokers share a process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.turns import LONGEST, TOGETHER, by_turn, in_turn, scheduler, together
+from tests.turns import ALSO_WITH_GREENLETS, HANDLERS, LONGEST, TOGETHER, by_turn, scheduler, together, told_apart
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,50 +31,39 @@ def test_the_longest_come_first_and_each_file_keeps_its_order() -> None:
     assert names == [given[3], given[4], given[1], given[0], given[2]]
 
 
-def test_in_turn_each_test_has_one_of_its_handlers_and_then_the_other_one() -> None:
-    def with_handler(test: int, handler: str, *others: Any) -> pytest.Item:
-        made: Any = item(f"tests/x.py::test_{test}[{handler}]")
-        made.callspec = SimpleNamespace(params={"run": handler, "others": others})
-        return cast("pytest.Item", made)
+class Collected(SimpleNamespace):
+    """A test that notes how it is marked."""
 
-    free = item("tests/x.py::test_free")
-    given = [with_handler(test, handler, 1, [2]) for test in range(100) for handler in ("threading", "gevent")]
-    first, second = (in_turn([*given, free], turn) for turn in ("first", "second"))
-    assert first[0][-1] is second[0][-1] is free
-    assert first[1] == second[0][:-1]
-    assert second[1] == first[0][:-1]
-    assert [kept.nodeid.split("[")[0] for kept in first[0][:-1]] == [kept.nodeid.split("[")[0] for kept in given[::2]]
-    assert 30 < sum("gevent" in kept.nodeid for kept in first[0]) < 70
-    assert in_turn(given, None) == (given, [])
-    with pytest.raises(pytest.UsageError, match="GKAFKA_IN_TURN='third': must be first or second"):
-        in_turn(given, "third")
+    def add_marker(self, name: str) -> None:
+        self.marked = name
 
 
-def test_in_turn_a_test_without_the_other_handler_is_left_out_never() -> None:
-    def alone(nodeid: str, **params: Any) -> pytest.Item:
-        made: Any = item(nodeid)
-        made.callspec = SimpleNamespace(params=params)
-        return cast("pytest.Item", made)
-
-    given = [
-        *(alone(f"tests/x.py::test_{number}[threading]", handler="threading") for number in range(20)),
-        *(alone(f"tests/x.py::test_worker[{worker}-{number}]", worker=worker) for worker in ("gevent", "gthread") for number in range(20)),
-        *(alone(f"tests/x.py::test_mixed[{a}-{b}]", a=a, b=b) for a in ("threading", "gevent") for b in ("threading", "gevent")),
-    ]
-    for turn in ("first", "second"):
-        assert in_turn(given, turn) == (given, [])
+def marked(*tests: Collected) -> list[str]:
+    told_apart(cast("list[pytest.Item]", tests))
+    assert {test.marked for test in tests if hasattr(test, "marked")} <= {ALSO_WITH_GREENLETS}
+    return [test.nodeid for test in tests if hasattr(test, "marked")]
 
 
-def test_in_turn_a_name_of_a_handler_in_a_tests_own_name_is_not_its_handler() -> None:
-    def with_handler(handler: str) -> pytest.Item:
-        made: Any = item(f"tests/gevent/x.py::test_gevent_and_threading[{handler}]")
-        made.callspec = SimpleNamespace(params={"handler": handler})
-        return cast("pytest.Item", made)
+def one(nodeid: str, **params: Any) -> Collected:
+    return Collected(nodeid=nodeid, callspec=SimpleNamespace(params=params))
 
-    given = [with_handler("threading"), with_handler("gevent")]
-    first, second = in_turn(given, "first"), in_turn(given, "second")
-    assert sorted(map(len, first)) == [1, 1]
-    assert first == second[::-1]
+
+def test_of_a_test_for_both_handlers_that_with_threads_is_marked() -> None:
+    both = [one(f"tests/x.py::test_{test}[{handler}-1]", run=handler, others=(1, [2])) for test in range(3) for handler in HANDLERS]
+    assert marked(*both, Collected(nodeid="tests/x.py::test_free")) == [test.nodeid for test in both[::2]]
+
+
+def test_a_test_without_the_other_handler_is_not_marked() -> None:
+    assert not marked(
+        *(one(f"tests/x.py::test_{number}[threading]", handler="threading") for number in range(20)),
+        *(one(f"tests/x.py::test_worker[{worker}]", worker=worker) for worker in ("gevent", "gthread")),
+        *(one(f"tests/x.py::test_mixed[{a}-{b}]", a=a, b=b) for a in HANDLERS for b in HANDLERS),
+    )
+
+
+def test_a_handlers_name_in_a_tests_own_name_is_not_its_handler() -> None:
+    both = [one(f"tests/gevent/x.py::test_gevent_and_threading[{handler}]", handler=handler) for handler in HANDLERS]
+    assert marked(*both) == [both[0].nodeid]
 
 
 def test_those_of_the_same_brokers_are_handed_out_together() -> None:

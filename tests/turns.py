@@ -1,19 +1,20 @@
-"""In which order the tests on real Kafka run in several processes, and what stays in one process: what is long begins first, brokers start once.
+"""Which tests are there with both handlers; in which order those on real Kafka run in several processes, and what stays in one process.
 
-pytest-xdist hands out a file at a time, those of many tests first; a file of four tests that take minutes would be the last one.
+What is long begins first, brokers start once: pytest-xdist hands out a file at a time, those of many tests first; a file of four tests that take minutes
+would be the last one.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-__all__ = ["by_turn", "in_turn", "scheduler", "together"]
+__all__ = ["ALSO_WITH_GREENLETS", "by_turn", "scheduler", "together", "told_apart"]
 
 HANDLERS = ("threading", "gevent")
+ALSO_WITH_GREENLETS = "also_with_greenlets"
 
 RELEASES, THREE_NODES = "releases", "three nodes"
 TOGETHER = {
@@ -92,20 +93,17 @@ def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-def in_turn(items: Sequence[pytest.Item], turn: str | None) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Those to run and those to leave out. turn: None for all, "first" for one of the two handlers of each test, "second" for the other one.
+def told_apart(items: Sequence[pytest.Item]) -> None:
+    """Mark each test with threads that is there with greenlets, too.
 
-    What is not there with both, as a test of one handler is not, has both turns.
+    Of these the Python twin plays those with greenlets: it differs in how records are read and written, not in how anybody waits.
     """
-    if turn not in (None, "first", "second"):
-        raise pytest.UsageError(f"GKAFKA_IN_TURN={turn!r}: must be first or second")
-    tests = [_but_its_handler(item.nodeid, getattr(item, "callspec", None)) for item in items]
-    having = set(tests)
-    halves: tuple[list[pytest.Item], list[pytest.Item]] = [], []
-    for item, test in zip(items, tests, strict=True):
-        left_out = turn is not None and test is not None and having >= {(test[0], handler) for handler in HANDLERS} and _turn(*test) != turn
-        halves[left_out].append(item)
-    return halves
+    tests = {item.nodeid: _but_its_handler(item.nodeid, getattr(item, "callspec", None)) for item in items}
+    having = set(tests.values())
+    for item in items:
+        test = tests[item.nodeid]
+        if test is not None and test[1] == "threading" and (test[0], "gevent") in having:
+            item.add_marker(ALSO_WITH_GREENLETS)
 
 
 def _but_its_handler(name: str, call: Any) -> tuple[str, str] | None:
@@ -115,8 +113,3 @@ def _but_its_handler(name: str, call: Any) -> tuple[str, str] | None:
         return None
     function, _, parameters = name.partition("[")
     return f"{function}[{parameters.replace(found[0], '')}", found[0]
-
-
-def _turn(test: str, handler: str) -> str:
-    """When it is this handler's turn in this test."""
-    return "first" if HANDLERS[zlib.crc32(test.encode()) & 1] == handler else "second"

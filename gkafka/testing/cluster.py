@@ -395,7 +395,7 @@ class MockCluster:
         """How many connections are open."""
         return self._loop.call(lambda: sum(len(x.peers) for x in self._listeners.values() if broker in (None, x.broker_id)))
 
-    def wait_for(self, what: Callable[[], T], timeout_s: float = 10.0) -> T:
+    def wait_for(self, what: Callable[[], T], timeout_s: float = 60.0) -> T:
         """What `what()` returns, once that is true. Raises TimeoutError. Not for code that runs on a gevent hub: it blocks the thread."""
         deadline = time.monotonic() + timeout_s
         while not (found := what()):

@@ -59,4 +59,4 @@ def cluster() -> Iterator[MockCluster]:
 @pytest.fixture
 def ask(tool: Tool, cluster: MockCluster) -> Tool:
     """Runs a command on the cluster."""
-    return lambda *words: tool("-b", cluster.bootstrap, "--timeout", 10, *words)
+    return lambda *words: tool("-b", cluster.bootstrap, "--timeout", 60, *words)

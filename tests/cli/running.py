@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from gkafka.cli.app import main
 from tests.cli.terminal import TOOL, environment
 
-LIMIT_S = 40.0
+LIMIT_S = 60.0
 
 
 class Outcome(NamedTuple):

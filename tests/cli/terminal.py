@@ -10,10 +10,11 @@ import select
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+
+from tests.kit.clock import now
 
 __all__ = ["TOOL", "Terminal", "environment", "piped"]
 
@@ -56,7 +57,7 @@ class Terminal:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._process.poll() is None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
         os.close(self._ours)
 
     def running(self) -> bool:
@@ -69,17 +70,17 @@ class Terminal:
 
     def wait_for(self, text: str, times: int = 1) -> str:
         """All that was shown so far, as soon as a text is in it."""
-        deadline = time.monotonic() + LIMIT_S
+        deadline = now() + LIMIT_S
         while self.shown.count(text) < times:
-            assert time.monotonic() < deadline, f"{text!r} was not shown {times} times: {self.shown!r}"
+            assert now() < deadline, f"{text!r} was not shown {times} times: {self.shown!r}"
             assert self._look(), f"ended without {text!r}: {self.shown!r}"
         return self.shown
 
     def end(self) -> tuple[int, str]:
         """The exit code, and all that was shown."""
-        deadline = time.monotonic() + LIMIT_S
+        deadline = now() + LIMIT_S
         while self._look():
-            assert time.monotonic() < deadline, f"it does not end: {self.shown!r}"
+            assert now() < deadline, f"it does not end: {self.shown!r}"
         return self._process.wait(LIMIT_S), self.shown
 
     def _look(self) -> bool:

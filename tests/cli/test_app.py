@@ -393,7 +393,7 @@ def test_who_ends_what_has_no_end_gets_0_and_no_word(more: list[str], code: int,
     assert watching.stdout is not None
     watching.stdout.readline()
     watching.send_signal(number)
-    _, said = watching.communicate(timeout=30)
+    _, said = watching.communicate(timeout=60)
     assert (watching.returncode, said) == (code, "")
 
 

@@ -72,7 +72,7 @@ def test_time_ends_it_too(cluster: MockCluster) -> None:
 
 def test_an_interrupt_removes_the_topic(cluster: MockCluster) -> None:
     with program("bench", "latency", "-b", cluster.bootstrap, "--seconds", "60", "--records", "1000000") as process:
-        cluster.wait_for(lambda: cluster.count("Produce") > 5, 30)
+        cluster.wait_for(lambda: cluster.count("Produce") > 5, 60)
         assert stop(process, signal.SIGINT) == 130
         assert process.stderr is not None
         assert process.stderr.read() == b""
@@ -83,7 +83,7 @@ def test_an_interrupt_removes_the_topic(cluster: MockCluster) -> None:
 def test_ctrl_c_while_brokers_are_silent_ends_it_as_elsewhere(cluster: MockCluster, what: str) -> None:
     cluster.on("Produce", Drop(), times=None)
     with program("bench", what, "-b", cluster.bootstrap, "--seconds", "60", "--records", "1000000") as process:
-        cluster.wait_for(lambda: cluster.count("Produce") > 0, 30)
+        cluster.wait_for(lambda: cluster.count("Produce") > 0, 60)
         assert stop(process, signal.SIGINT) == 130
         assert process.stderr is not None
         assert process.stderr.read() == b""

@@ -238,8 +238,8 @@ def test_a_next_step_has_the_name_that_is_known() -> None:
 
 
 def test_watching_says_since_when_nobody_answers(ask: Tool, filled: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkafka.cli.lag.LATE_S", 1.0)
     assert ask("lag", "--watch", "--count", 2, "--interval", 0.1).err == ""
+    monkeypatch.setattr("gkafka.cli.lag.LATE_S", 1.0)
     filled.on("ListGroups", Delay(2.5), times=1)
     told = ask("lag", "--watch", "--count", 2, "--interval", 0.1, "--json")
     (line,) = told.err.splitlines()
@@ -435,7 +435,7 @@ def test_consume_topic_writes_new_records(ask: Tool, cluster: MockCluster, clien
     for value in ("eins", "zwei"):
         producer.produce("payments", value.encode())
     producer.flush()
-    worker.join(20)
+    worker.join(60)
     assert told[0].code == 0
     assert out.read_text() == "eins\nzwei\n"
 

@@ -7,7 +7,6 @@ import json
 import pathlib
 import select
 import socket
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from gkafka.testing import Delay, Drop, Edit, Error, MockCluster, Reply, Sasl
 from gkafka.wire.clusteradmin import DescribeQuorumResponse
 from tests.cli.running import Outcome, failure, tool
 from tests.cli.terminal import Terminal
+from tests.kit.clock import epoch_s, now
 from tests.net.certificates import Certificates
 from tests.net.servers import black_hole, refused_port, serve
 
@@ -33,11 +33,17 @@ def cluster() -> Iterator[MockCluster]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step may take as long as it is told by --timeout."""
+    monkeypatch.setattr("gkafka.cli.doctor.STEP_S", 60.0)
+
+
 def examined(*argv: str, healthy: bool) -> dict[str, Any]:
     """What the doctor says, as JSON; within a bounded time."""
-    begun = time.monotonic()
-    outcome = tool("doctor", "--json", "--timeout", "2", *argv)
-    assert time.monotonic() - begun < 20
+    begun = now()
+    outcome = tool("doctor", "--json", "--timeout", "30" if healthy else "4", *argv)
+    assert now() - begun < 60
     assert outcome.code == (0 if healthy else 1), outcome
     found: dict[str, Any] = outcome.document
     assert found["ok"] is healthy
@@ -129,7 +135,7 @@ def patient_web_server(conn: socket.socket) -> None:
 @pytest.mark.parametrize("options", [[], ["--security-protocol", "SSL"]])
 def test_a_web_server_that_waits_for_a_request_is_not_taken_for_silence(options: list[str]) -> None:
     with serve(patient_web_server) as port:
-        found = examined("-b", f"127.0.0.1:{port}", "--timeout", "2", *options, healthy=False)
+        found = examined("-b", f"127.0.0.1:{port}", "--timeout", "4", *options, healthy=False)
     the_failure(found, "tls" if options else "versions", "web server", "'HTTP/1.1 404 Not Found'", next="this is a web server")
 
 
@@ -338,7 +344,7 @@ def test_an_advertised_name_that_nobody_knows(cluster: MockCluster) -> None:
 @pytest.mark.parametrize("address", [("", 9092), ("a\x1b[2Jb", 9092), ("host", 0), ("host", 70000)])
 def test_an_advertised_address_that_is_none_is_told_and_harmless(cluster: MockCluster, address: tuple[str, int]) -> None:
     advertise(cluster, *address)
-    with Terminal("doctor", "-b", cluster.bootstrap, "--timeout", 1, env={"NO_COLOR": "1"}) as terminal:
+    with Terminal("doctor", "-b", cluster.bootstrap, "--timeout", 30, env={"NO_COLOR": "1"}) as terminal:
         code, shown = terminal.end()
     assert code == 1
     assert "that is no address" in shown
@@ -352,7 +358,7 @@ def test_one_dead_host_of_two_is_a_failure_that_does_not_hide_the_rest(cluster: 
 
 
 def test_all_advertised_addresses_are_tried_at_once() -> None:
-    with MockCluster(brokers=5) as cluster, black_hole() as port:
+    with MockCluster(brokers=20) as cluster, black_hole() as port:
 
         def moved(_: Any, answer: Any) -> Any:
             for broker in answer.brokers:
@@ -360,10 +366,10 @@ def test_all_advertised_addresses_are_tried_at_once() -> None:
             return answer
 
         cluster.on("Metadata", Edit(moved), times=1)
-        begun = time.monotonic()
+        begun = now()
         outcome = tool("doctor", "-b", cluster.bootstrap.split(",")[0], "--timeout", "2")
-        assert outcome.out.count(b"fail  advertised") == 5
-        assert time.monotonic() - begun < 8
+        assert outcome.out.count(b"fail  advertised") == 20
+        assert now() - begun < 30  # one after the other they take 40
 
 
 def test_a_healthy_cluster_is_said_to_be_one(cluster: MockCluster) -> None:
@@ -436,7 +442,7 @@ def quorum(apart_s: float) -> Callable[[Any], DescribeQuorumResponse]:
     from gkafka.wire import clusteradmin as wire
 
     def answer(request: Any) -> DescribeQuorumResponse:
-        now_ms = int((time.time() + apart_s) * 1000)
+        now_ms = int((epoch_s() + apart_s) * 1000)
         leader = wire.ReplicaState(replica_id=1, log_end_offset=5, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
         partition = wire.QuorumPartitionState(leader_id=1, leader_epoch=1, high_watermark=5, current_voters=[leader], observers=[])
         return DescribeQuorumResponse(topics=[wire.QuorumTopicState(topic_name="__cluster_metadata", partitions=[partition])])
@@ -472,32 +478,23 @@ def test_no_step_waits_longer_than_it_was_told(cluster: MockCluster, api: str) -
 @pytest.mark.parametrize("options", [[], ["--security-protocol", "SSL"]])
 def test_who_says_nothing_is_waited_for_as_long_as_a_step_may_take(options: list[str]) -> None:
     with serve(wait_for_end) as port:
-        begun = time.monotonic()
+        begun = now()
         outcome = tool("doctor", "-b", f"127.0.0.1:{port}", "--timeout", "2", *options)
-        took = time.monotonic() - begun
+        took = now() - begun
     assert outcome.code == 1
-    assert took < 3.4
+    assert 2 <= took < 30
 
 
 @pytest.mark.parametrize(("api", "step"), [("FindCoordinator", "group")])
-def test_what_a_step_does_shares_its_time(cluster: MockCluster, api: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    times: dict[str, float] = {}
-    at = time.monotonic()
-
-    def told(finding: Any) -> None:
-        nonlocal at
-        times[finding.step] = max(times.get(finding.step, 0), time.monotonic() - at)
-        at = time.monotonic()
-
-    monkeypatch.setattr("gkafka.cli.doctor._tell", told)
-    cluster.on(api, Delay(0.9), times=None)  # each question alone would be answered in time
-    tool("doctor", "-b", cluster.bootstrap, "--topic", "t", "--timeout", "1")
-    assert times[step] < 1.6, times
+def test_what_a_step_does_shares_its_time(cluster: MockCluster, api: str, step: str) -> None:
+    cluster.on(api, Delay(1.5), times=None)  # each question alone would be answered in time
+    found = examined("-b", cluster.bootstrap, "--topic", "t", "--timeout", "2", healthy=False)
+    assert steps(found)[step] == "fail"
 
 
 def test_a_broker_that_answers_late_and_in_time_is_no_failure(cluster: MockCluster) -> None:
-    cluster.on("ApiVersions", Delay(1.4), times=2)
-    found = examined("-b", cluster.bootstrap, healthy=True)
+    cluster.on("ApiVersions", Delay(3), times=2)
+    found = examined("-b", cluster.bootstrap, "--timeout", "5", healthy=True)
     assert steps(found)["versions"] == "ok"
 
 

@@ -33,6 +33,7 @@ from gkafka.cli.pipes import FullWriter
 from gkafka.testing import MockCluster
 from tests.cli.running import Outcome, failure, tool
 from tests.cli.terminal import environment
+from tests.kit.clock import now
 
 LIMIT_S = 60.0
 RECORDS = 3000
@@ -133,9 +134,9 @@ class Pipe:
         return int(struct.unpack("i", fcntl.ioctl(self.reader, termios.FIONREAD, b"\0" * 4))[0])
 
     def wait_full(self) -> None:
-        deadline = time.monotonic() + LIMIT_S
+        deadline = now() + LIMIT_S
         while self.holds() < self.size:
-            assert time.monotonic() < deadline, f"{self.holds()} bytes came"
+            assert now() < deadline, f"{self.holds()} bytes came"
             time.sleep(0.005)
 
     def read(self, size: int) -> bytes:

@@ -257,7 +257,7 @@ def test_it_fails_in_one_line_with_the_next_step(words: str, code: int, said: st
 @pytest.mark.parametrize(
     ("api", "code", "words"),
     [
-        ("Metadata", 29, "topics describe orders"),
+        ("Metadata", 29, "topics describe orders --timeout 5"),
         ("Metadata", 5, "topics list --timeout 1"),
         ("ListOffsets", 29, "offsets list payments"),
         ("CreateTopics", 29, "topics create x"),

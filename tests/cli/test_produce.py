@@ -6,7 +6,6 @@ import io
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from gkafka.cli.recordtext import BadLine, reader, unescaped
 from gkafka.testing import Edit, MockCluster, StoredRecord
 from tests.cli.running import Outcome, failure, program, stop, tool
 from tests.cli.terminal import TOOL, Terminal, environment
+from tests.kit.clock import now
 
 
 @pytest.fixture
@@ -270,9 +270,10 @@ def test_a_record_that_is_too_large_is_a_bad_line(cluster: MockCluster) -> None:
 
 
 def test_an_unknown_topic_is_told_at_once(cluster: MockCluster) -> None:
-    begun = time.monotonic()
-    failure(tool("produce", "nowhere", "-b", cluster.bootstrap, stdin=b"x\n"), "no topic 'nowhere' in this cluster", "kafka-tools topics")
-    assert time.monotonic() - begun < 4
+    begun = now()
+    outcome = tool("produce", "nowhere", "-b", cluster.bootstrap, "--timeout", "120", stdin=b"x\n")
+    failure(outcome, "no topic 'nowhere' in this cluster", "kafka-tools topics")
+    assert now() - begun < 60
 
 
 def test_a_partition_that_is_not_there_is_told(cluster: MockCluster) -> None:
@@ -315,7 +316,7 @@ def test_a_file_that_is_not_there_is_told(cluster: MockCluster) -> None:
 )
 def test_lines_that_cannot_be_read_are_told(cluster: MockCluster, line: str, code: int, said: str) -> None:
     command = f"{' '.join(TOOL)} produce -b {cluster.bootstrap} {line}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=40, env=environment(), check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, env=environment(), check=False)
     failure(Outcome(done.returncode, b"", done.stderr), said, code=code)
 
 
@@ -330,11 +331,11 @@ def test_records_go_out_while_the_pipe_stays_open(cluster: MockCluster) -> None:
         assert process.stdin is not None
         process.stdin.write(b"first\n")
         process.stdin.flush()
-        cluster.wait_for(lambda: stored(cluster) or None, 20)
+        cluster.wait_for(lambda: stored(cluster) or None, 60)
         assert process.poll() is None
         process.stdin.write(b"second")
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert [r.value for r in stored(cluster)] == [b"first", b"second"]
 
 
@@ -344,7 +345,7 @@ def test_a_stop_delivers_what_was_read_and_says_how_much(cluster: MockCluster, n
         assert process.stdin is not None
         process.stdin.write(b"first\nsecond\n")
         process.stdin.flush()
-        cluster.wait_for(lambda: len(stored(cluster)) == 2 or None, 20)
+        cluster.wait_for(lambda: len(stored(cluster)) == 2 or None, 60)
         assert stop(process, number) == 130
         assert process.stderr is not None
         assert process.stderr.read() == b"2 records delivered to t\n"
@@ -353,7 +354,7 @@ def test_a_stop_delivers_what_was_read_and_says_how_much(cluster: MockCluster, n
 def test_a_person_types_records_and_ends_them_with_ctrl_d(cluster: MockCluster) -> None:
     with Terminal("produce", "t", "-b", cluster.bootstrap) as terminal:
         terminal.press("typed\n")
-        cluster.wait_for(lambda: stored(cluster) or None, 20)
+        cluster.wait_for(lambda: stored(cluster) or None, 60)
         terminal.press("\x04")
         code, shown = terminal.end()
     assert code == 0

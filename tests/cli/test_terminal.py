@@ -50,7 +50,7 @@ def test_watching_draws_the_terminal_anew_and_ctrl_c_ends_it(cluster: MockCluste
 
 def test_watching_goes_on_when_brokers_are_gone_for_a_while(cluster: MockCluster) -> None:
     commit(cluster, "billing", 0)
-    with Terminal("lag", "--watch", "--interval", 0.1, "-b", cluster.bootstrap, "--timeout", 0.5) as terminal:
+    with Terminal("lag", "--watch", "--interval", 0.1, "-b", cluster.bootstrap, "--timeout", 2) as terminal:
         terminal.wait_for("billing")
         for broker in cluster.brokers:
             cluster.stop_broker(broker)
@@ -111,4 +111,4 @@ def test_a_closed_terminal_ends_it(cluster: MockCluster) -> None:
     with terminal:
         terminal.wait_for("GROUP")
         terminal._process.send_signal(signal.SIGHUP)
-        assert terminal._process.wait(30) == -signal.SIGHUP
+        assert terminal._process.wait(60) == -signal.SIGHUP

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
 import pytest
@@ -19,6 +18,7 @@ from gkafka.wire.fetch import LeaderIdAndEpoch
 from gkafka.wire.metadata import MetadataRequest
 from tests.core import fakes
 from tests.core.fetchrig import EARLIEST, NOT_LEADER, OUT_OF_RANGE, UNKNOWN_EPOCH, Rig, bad_magic, data, offsets
+from tests.kit.clock import PATIENCE_S, now
 from tests.records.handmade import TRANSACTIONAL, values
 
 NO_OFFSET = 2**63 - 1
@@ -106,15 +106,15 @@ def test_bytes_that_cannot_be_read_are_asked_for_ever_more_rarely() -> None:
     assert all(isinstance(error, CorruptRecordError) for error in rig.errors)
 
 
-def test_200000_aborted_transactions_of_one_answer_take_a_moment() -> None:
+def test_a_million_aborted_transactions_of_one_answer_take_a_moment() -> None:
     """Each was taken off the front of a list."""
-    many = 200_000
-    began = time.process_time()
+    many = 1_000_000
+    began = now()
     hidden = AbortFilter([(i, i) for i in range(many)], records.control_type)
     batch = values(1, base_offset=many, producer_id=many - 1, attributes=TRANSACTIONAL)
     header: BatchHeader = records.scan(batch)[0]
     assert hidden.hides(memoryview(batch), header)
-    assert time.process_time() - began < 2
+    assert now() - began < PATIENCE_S
 
 
 # -- an epoch that never was -----------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import json
 import random
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +30,7 @@ from gkafka.exceptions import (
 )
 from gkafka.wire.apis import Versions
 from gkafka.wire.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
+from tests.kit.clock import PATIENCE_S, now
 
 PASSWORD = "pencil-of-the-user"
 NEW, OLD = Versions.for_broker("4.2"), Versions.for_broker("0.11.0")
@@ -383,11 +383,11 @@ def test_secrets_that_begin_alike_are_masked_to_their_ends() -> None:
     assert masked("no s3cret of ano here", secrets) == "no *** here"
 
 
-@pytest.mark.parametrize("text", ["s3cret/o" * 31_000, "s3cret/of the+clien!" * 12_000], ids=["beginnings", "nearly whole"])
+@pytest.mark.parametrize("text", ["s3cret/o" * 3_100_000, "s3cret/of the+clien!" * 1_200_000], ids=["beginnings", "nearly whole"])
 def test_a_long_text_that_repeats_a_secrets_beginning_is_masked_soon(text: str) -> None:
-    begun = time.process_time()
+    begun = now()
     said = masked(text, [Secret("s3cret/of the+client")])
-    assert time.process_time() - begun < 0.1
+    assert now() - begun < PATIENCE_S
     assert "s3cret" not in said
     assert said.endswith(f"... (cut: it has {len(text)} characters)")
 

@@ -58,5 +58,5 @@ def address(site: Path) -> Iterator[str]:
         yield server.stdout.readline().strip()
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
         server.stdout.close()

@@ -12,7 +12,7 @@ import website
 
 
 def get(address: str, path: str, method: str = "GET") -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
     try:
         connection.request(method, path)
         response = connection.getresponse()

@@ -104,7 +104,7 @@ def test_ctrl_c_ends_it_soon_with_one_line_and_130(line: str, tmp_path: Path) ->
             try:
                 until("threading", lambda: program.poll() is not None or len(cluster.requests("Produce")) > 20, 90)
                 program.send_signal(signal.SIGINT)
-                _, said = program.communicate(timeout=20)
+                _, said = program.communicate(timeout=60)
             finally:
                 program.kill()
     assert program.returncode == 130, said

@@ -13,12 +13,12 @@ import json
 import os
 import sys
 import threading
-import time
 from typing import Any
 
 from gkafka import KafkaClient
 from gkafka.common import OffsetType
 from gkafka.exceptions import KafkaTimeoutError, TransactionAbortableError, TransactionFatalError
+from tests.kit.clock import now
 
 __all__ = ["FENCED", "Copy"]
 
@@ -45,7 +45,7 @@ class Copier:
         self._task = task
         self._client = KafkaClient(task.hosts, handler=task.handler, auto_create_topics=False)
         self._producer = self._client.get_producer(transactional_id=task.name, delivery_timeout_ms=60_000, request_timeout_ms=10_000)
-        self._deadline = time.monotonic() + LONGEST_S
+        self._deadline = now() + LONGEST_S
         self._aborts = self._unclear = self.limit = 0
 
     def run(self) -> None:
@@ -63,7 +63,7 @@ class Copier:
             position = {p: max(0, at + 1) for p, at in consumer.held_offsets.items()}
             self._report(position)
             while sum(position.values()) < self._task.count:
-                while sum(position.values()) >= self.limit and time.monotonic() < self._deadline:
+                while sum(position.values()) >= self.limit and now() < self._deadline:
                     self._client.handler.sleep(0.01)
                 messages = consumer.consume_batch(self._task.batch, timeout_ms=1000)
                 if messages and not self._copy(messages, position):
@@ -98,7 +98,7 @@ class Copier:
                 return
             except KafkaTimeoutError:
                 self._unclear += 1
-                if time.monotonic() > self._deadline:
+                if now() > self._deadline:
                     raise
 
     def _report(self, position: dict[int, int]) -> None:

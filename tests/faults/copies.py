@@ -16,6 +16,7 @@ from tests.faults.ledger import Ledger, check
 from tests.faults.proxy import Lose
 from tests.faults.runs import Form, Line, blame
 from tests.faults.stage import PARTITIONS, Stage, Stuck, until
+from tests.kit.clock import now
 
 __all__ = ["play_copies"]
 
@@ -57,7 +58,7 @@ class _Play:
         self.aborts = self.unclear = self.moves = self.limit = 0
 
     def run(self) -> Line:
-        began, ended = time.monotonic(), self.stage.plan.ended + self.stage.plan.broken
+        began, ended = now(), self.stage.plan.ended + self.stage.plan.broken
         ledger = self._fill()
         try:
             self._start()
@@ -80,7 +81,7 @@ class _Play:
         if written == self.count:
             self.blame.append("nothing was aborted after it was written: the kills disturbed nothing")
         self.blame += blame(self.form, verdict, {"disconnects": disconnects})
-        about = (self.aborts + self.unclear, 0, disconnects, self.moves, time.monotonic() - began)
+        about = (self.aborts + self.unclear, 0, disconnects, self.moves, now() - began)
         played = f"copier killed, coordinator killed, replies lost, zombie: {ROUNDS[self.form.name]} each"
         return Line("F25", self.handler, self.seed, self.form.name, played, verdict, *about, self.blame)
 
@@ -93,7 +94,7 @@ class _Play:
         )
         ledger = Ledger(600.0)
         for i in range(self.count):
-            entry = ledger.offer(self.task.target, i % PARTITIONS, time.monotonic())
+            entry = ledger.offer(self.task.target, i % PARTITIONS, now())
             entry.accepted_at = entry.offered_at
             ledger.resolve(entry, entry.offered_at)
             producer.produce(self.task.source, b"%010d" % i, partition=entry.partition)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections import Counter
 
 from tests.faults.consumed import Place, slowest
 from tests.faults.groups import GroupFault, GroupRun
 from tests.faults.parties import Party
 from tests.faults.stage import until
+from tests.kit.clock import now
 
 __all__ = ["CUT_FAULTS"]
 
@@ -19,7 +19,7 @@ FAILOVER_S = 5.0
 
 def topic_made_again(run: GroupRun) -> None:
     """The topic is deleted under its readers and made again a moment later; a second topic is written and read all the time."""
-    began = time.monotonic()
+    began = now()
     for _ in range(5 if run.long else 2):
         run.caught_up()
         run.stage.delete_topic(run.topic)
@@ -27,11 +27,11 @@ def topic_made_again(run: GroupRun) -> None:
         run.stage.create_topic(run.topic, partitions=run.topics[run.topic])
         run.counts["made"] += 1
         run.start_load()
-        run.measure("new_topic_s", time.monotonic())
+        run.measure("new_topic_s", now())
         run.settled()
     for party in run.parties:
         beside = [read for diary in party.diaries() for read in diary.reads if read.term.place[0] != run.topic]
-        party.most("beside_s", slowest(beside, began, time.monotonic()))
+        party.most("beside_s", slowest(beside, began, now()))
 
 
 def log_cut(run: GroupRun) -> None:
@@ -56,7 +56,7 @@ def log_cut(run: GroupRun) -> None:
         run.wait(lambda at=follower: {*run.stage.leaders(run.topic).values()} == {at}, "the other node leads")  # type: ignore[misc]
         cut = run.stage.ends(run.topic)
         run.start_load()
-        run.measure("recovery_s", time.monotonic())
+        run.measure("recovery_s", now())
         for party, last in stood.items():
             note_cuts(run, party, {place: range(end, last[place] + 1) for place, end in cut.items()})
         run.stage.restart(leader)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from tests.faults.runs import Fault, Form, Line, Run, play
 from tests.faults.shots import play_shots
 from tests.faults.stage import Stage
 from tests.faults.zookeeperfaults import ZOOKEEPER_FAULTS
+from tests.kit import clock
 
 __all__ = ["FAULTS", "GAMES", "OF_GROUPS", "Game"]
 
@@ -54,7 +54,7 @@ def frozen_for(run: Run, seconds: float) -> None:
     run.write(1000)
     before = run.watch_leaders()
     victim = before[run.chance.randrange(len(before))]
-    began = time.monotonic()
+    began = clock.now()
     run.stage.cluster.suspend(victim)
     try:
         run.pause(1.0)
@@ -62,7 +62,7 @@ def frozen_for(run: Run, seconds: float) -> None:
         held = [p for p, leader in before.items() if leader == victim]
         run.wait(lambda: all(alive[0].leaders(run.topic).get(p, -1) not in (-1, victim) for p in held), "another node leads")
         run.moves += len(held)
-        run.pause(max(0.0, seconds - (time.monotonic() - began)))
+        run.pause(max(0.0, seconds - (clock.now() - began)))
     finally:
         run.stage.cluster.resume(victim)
     run.recovered()
@@ -79,16 +79,16 @@ def frozen_long(run: Run) -> None:
 def leaders_move(run: Run) -> None:
     """Every partition gets another leader every 500 ms, for as long as there is something to write."""
     topics = [topic for topics in run.topics.values() for topic in topics]
-    least = time.monotonic() + (30 if run.long else 4)
+    least = clock.soon(30 if run.long else 4)
     turn, before = 0, run.watch_leaders()
-    while time.monotonic() < least or not run.done():
+    while clock.now() < least or not run.done():
         turn += 1
-        began = time.monotonic()
+        began = clock.now()
         run.stage.move_leaders(topics, turn)
         now = run.watch_leaders()
         run.moves += sum(leader > 0 and before.get(p, leader) != leader for p, leader in now.items())
         before = now
-        run.pause(max(0.0, 0.5 - (time.monotonic() - began)))
+        run.pause(max(0.0, 0.5 - (clock.now() - began)))
     run.recovered()
 
 
@@ -141,7 +141,7 @@ def recreated(run: Run) -> None:
         run.pause(run.chance.uniform(0.2, 2.0))
         for topic in churned:
             run.stage.create_topic(topic)
-        born[0] = time.monotonic()
+        born[0] = clock.now()
         run.recovered()
 
 

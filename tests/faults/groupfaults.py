@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-import time
 from collections.abc import Callable
 
 from tests.faults.consumed import takeover
@@ -14,6 +13,7 @@ from tests.faults.member import CALLBACKS
 from tests.faults.parties import Member, Party
 from tests.faults.proxy import API_VERSIONS, FETCH, HEARTBEAT, Delay, Flip
 from tests.faults.stage import until
+from tests.kit.clock import now
 
 __all__ = ["GROUP_FAULTS", "churn", "ended_members"]
 
@@ -60,7 +60,7 @@ def frozen_members(run: GroupRun) -> None:
         happened = [(party, victim, victim.freeze()) for party, victim in run.victims()]
         run.counts["freezes"] += len(happened)
         note_takeovers(run, happened, "takeover_s", "takeovers")
-        run.pause(max(0.0, happened[0][2] + 2 * run.fault.session_s - time.monotonic()))
+        run.pause(max(0.0, happened[0][2] + 2 * run.fault.session_s - now()))
         for _, zombie, _ in happened:
             zombie.wake()
         run.ready()
@@ -74,7 +74,7 @@ def killed_and_frozen(run: GroupRun) -> None:
     run.counts["freezes"] += len(frozen)
     run.counts["kills"] += len(killed)
     note_takeovers(run, [*frozen, *killed], "takeover_s", "takeovers")
-    run.pause(max(0.0, frozen[0][2] + 1.5 * run.fault.session_s - time.monotonic()))
+    run.pause(max(0.0, frozen[0][2] + 1.5 * run.fault.session_s - now()))
     for _, zombie, _ in frozen:
         zombie.wake()
     run.ready()
@@ -92,7 +92,7 @@ def coordinators_killed(run: GroupRun) -> None:
                 run.join(party)
             run.wait(lambda: any(p.members[-1].said for p in run.parties), "a member joins")
         run.stage.kill(victim)
-        killed = time.monotonic()
+        killed = now()
         run.counts["kills"] += 1
         hit = [party for party in run.parties if before[party.group] == victim]
         run.measure("recovery_s", killed)
@@ -123,9 +123,9 @@ def rolling_restart(run: GroupRun) -> None:
 
 def churn(run: GroupRun) -> None:
     """Groups grow from two members to six and shrink again, a member every three seconds."""
-    least = time.monotonic() + (150 if run.long else 10)
+    least = now() + (150 if run.long else 10)
     growing = True
-    while time.monotonic() < least:
+    while now() < least:
         for party in run.parties:
             if growing:
                 run.join(party)
@@ -152,15 +152,15 @@ def slow_replies(run: GroupRun) -> None:
     run.goes_on()
     run.stage.plan.clear()
     for party in run.parties:
-        party.most("cpu_x", after[party] / before[party])
+        party.most("cpu_x", after[party] / max(before[party], 0.01))
     run.counts["slow"] += 2
 
 
 def cpu_share(run: GroupRun, seconds: float) -> dict[Party, float]:
     """Processor time of each group in so many seconds from now."""
-    first = {party: sum(member.seconds("cpu_s") for member in party.there) for party in run.parties}
+    first = {party: sum(member.cpu_s() for member in party.there) for party in run.parties}
     run.pause(seconds)
-    return {party: sum(member.seconds("cpu_s") for member in party.there) - first[party] for party in run.parties}
+    return {party: sum(member.cpu_s() for member in party.there) - first[party] for party in run.parties}
 
 
 def flipped_bits(run: GroupRun) -> None:
@@ -171,16 +171,16 @@ def flipped_bits(run: GroupRun) -> None:
     run.wait(lambda: run.stage.plan.flipped >= goal, "bits are flipped", run.form.limit_s)
     run.stage.plan.clear()
     run.counts["flips"] += run.stage.plan.flipped - first
-    run.measure("recovery_s", time.monotonic())
+    run.measure("recovery_s", now())
 
 
 def half_open(run: GroupRun) -> None:
     """Nothing comes back from any broker, and no connection ends."""
-    began = time.monotonic()
+    began = now()
     run.stage.plan.silence()
     run.pause(60 if run.long else 12)
     run.stage.plan.clear()
-    cleared = time.monotonic()
+    cleared = now()
     for party in run.parties:
         for member in party.there:
             tries = [at for at in run.stage.plan.asked[member.name, API_VERSIONS] if began < at < cleared]
@@ -198,7 +198,7 @@ def partitions_added(run: GroupRun) -> None:
         run.stage.add_partitions(run.topic, run.topics[run.topic])
         run.start_load()
         run.counts["added"] += 3
-        run.measure("new_partitions_s", time.monotonic())
+        run.measure("new_partitions_s", now())
         run.settled()
 
 
@@ -213,16 +213,16 @@ def spins(run: GroupRun) -> None:
 
 
 def ordered(run: GroupRun, order: str, parties: list[Party]) -> None:
-    began = time.monotonic()
+    began = now()
     victims = [(party, member) for party, member in run.victims() if party in parties]
     for _, member in victims:
         member.tell(order)
         run.counts["orders"] += 1
     run.pause(2 * run.fault.session_s + 1)
-    run.measure("recovery_s", time.monotonic())
+    run.measure("recovery_s", now())
     run.settled()
     for party, member in victims:
-        beats = [began, *(at for at in run.stage.plan.asked[member.name, HEARTBEAT] if at > began), time.monotonic()]
+        beats = [began, *(at for at in run.stage.plan.asked[member.name, HEARTBEAT] if at > began), now()]
         party.most("heartbeat_gap_s", max(b - a for a, b in itertools.pairwise(beats)))
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
-from tests.faults.ledger import Entry, Ledger, check
+from tests.faults.ledger import GRACE_S, Entry, Ledger, check
 from tests.faults.runs import Form, Line, blame
 from tests.faults.stage import PARTITIONS, Stage
+from tests.kit.clock import PATIENCE_S, now
 
 __all__ = ["Inside", "Side"]
 
@@ -35,10 +36,10 @@ class Side:
         else:
             time.sleep(seconds)
 
-    def until(self, what: Callable[[], Any], why: str, timeout: float = 15.0) -> None:
-        deadline = time.monotonic() + timeout
+    def until(self, what: Callable[[], Any], why: str, timeout: float = PATIENCE_S) -> None:
+        deadline = now() + timeout
         while not what():
-            assert time.monotonic() < deadline, f"{why}: not within {timeout:g} s"
+            assert now() < deadline, f"{why}: not within {timeout:g} s"
             self.sleep(0.005)
 
     def spawn(self, fn: Callable[[], Any]) -> Any:
@@ -105,7 +106,7 @@ class Inside:
         self.topic = self.stage.new_topic(f"{self.fault}-{self.handler}")
         self.blame: list[str] = []
         self.retries = self.bumps = 0
-        self.began = time.monotonic()
+        self.began = now()
         self._ended = self.stage.plan.ended
 
     def client(self) -> KafkaClient:
@@ -114,11 +115,11 @@ class Inside:
     def offer(self, lane: int = 0, partition: int | None = None) -> tuple[Entry, bytes]:
         """A ledger's entry and the value to produce."""
         at = len(self.ledger.entries) % PARTITIONS if partition is None else partition
-        entry = self.ledger.offer(self.topic, at, time.monotonic(), lane)
+        entry = self.ledger.offer(self.topic, at, now(), lane)
         return entry, b"%010d" % entry.id + VALUE
 
     def accepted(self, entry: Entry, delivery: Any) -> None:
-        entry.accepted_at = time.monotonic()
+        entry.accepted_at = now()
         delivery.add_done_callback(functools.partial(self._done, entry))
 
     def produce(self, producer: Any, lane: int = 0, partition: int | None = None) -> Any:
@@ -135,9 +136,9 @@ class Inside:
     def _done(self, entry: Entry, delivery: Any) -> None:
         error = delivery.exception(0)
         if error is None:
-            self.ledger.resolve(entry, time.monotonic(), delivery.result(0).offset)
+            self.ledger.resolve(entry, now(), delivery.result(0).offset)
         else:
-            self.ledger.resolve(entry, time.monotonic(), error=type(error).__name__, persisted=error.persisted)
+            self.ledger.resolve(entry, now(), error=type(error).__name__, persisted=error.persisted)
 
     def count(self, producer: Any) -> None:
         """Take a producer's counters before it is given up."""
@@ -152,9 +153,9 @@ class Inside:
     def line(self, played: Mapping[str, int]) -> Line:
         """The end: the ledger against the log. played: what was done, and how often; none may be 0."""
         log, committed = self.stage.dump([self.topic]), self.stage.dump([self.topic], "read_committed")
-        verdict = check(self.ledger, log, committed)
+        verdict = check(self.ledger, log, committed, grace_s=GRACE_S + self.form.room_s)
         disconnects = self.stage.plan.ended - self._ended
         self.blame += blame(self.form, verdict, {"retries": self.retries, "disconnects": disconnects, **played})
         told = ", ".join(f"{count:,} {name}" for name, count in played.items())
-        about = (self.retries, self.bumps, disconnects, 0, time.monotonic() - self.began)
+        about = (self.retries, self.bumps, disconnects, 0, now() - self.began)
         return Line(self.fault, self.handler, self.seed, self.form.name, told, verdict, *about, self.blame)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 __all__ = ["GRACE_S", "Entry", "Ledger", "Row", "Verdict", "check", "stall"]
 
 GRACE_S = 1.0
-"""A delivery that is resolved later than its timeout and this is an unresolved one."""
+"""A delivery that is resolved later than its timeout and this is an unresolved one, on a machine that does nothing else."""
 
 
 class Row(NamedTuple):
@@ -106,7 +106,7 @@ class Verdict:
     """The counts of one run.
 
     lost: acknowledged and not in the log; misplaced: acknowledged at an offset where another record stands; duplicates: copies beyond the
-    first; inversions: neighbours of a lane in the wrong order; unresolved: no outcome within the timeout and a second; ghosts: reported or
+    first; inversions: neighbours of a lane in the wrong order; unresolved: no outcome within the timeout and the grace; ghosts: reported or
     refused as not persisted, yet in the log; strangers: in the log and in no ledger; repeated: resolved more than once; hidden: not
     shown to a read_committed reader, though no transaction was used.
     failed_no, failed_maybe: records reported as failed, by what is said about their being persisted; cut_off: calls that were interrupted;
@@ -151,19 +151,20 @@ def check(
     *,
     must_stay: Callable[[Entry], bool] = lambda entry: True,
     since: float = 0.0,
+    grace_s: float = GRACE_S,
 ) -> Verdict:
     """Compare a ledger with the final dump of its topics.
 
     log: everything (read_uncommitted), each partition in the order of its offsets. committed: the same for read_committed, None: not read.
     must_stay: False for records whose partition was deleted after they were acknowledged. since: the stall is that of records that must
-    stay and were offered later.
+    stay and were offered later. grace_s: what is resolved later than the timeout and this is unresolved.
     """
     entries = ledger.entries
     verdict = Verdict(produced=len(entries), stall_s=round(stall(e for e in entries if e.offered_at >= since and must_stay(e)), 3))
     copies = Counter(row.id for row in log)
     at = {row[:3]: row.id for row in log}
     for entry in entries:
-        _count(verdict, entry, ledger.timeout_s)
+        _count(verdict, entry, ledger.timeout_s + grace_s)
         there = copies[entry.id] > 0
         if entry.acknowledged and must_stay(entry):
             verdict.lost += not there
@@ -178,7 +179,7 @@ def check(
     return verdict
 
 
-def _count(verdict: Verdict, entry: Entry, timeout_s: float) -> None:
+def _count(verdict: Verdict, entry: Entry, limit_s: float) -> None:
     verdict.acknowledged += entry.acknowledged
     verdict.refused += entry.refused
     verdict.repeated += entry.answers > 1
@@ -189,7 +190,7 @@ def _count(verdict: Verdict, entry: Entry, timeout_s: float) -> None:
         verdict.failed_maybe += entry.persisted != "no"
     if entry.accepted_at is None:
         verdict.cut_off += not entry.refused
-    elif entry.resolved_at is None or entry.resolved_at - entry.accepted_at > timeout_s + GRACE_S:
+    elif entry.resolved_at is None or entry.resolved_at - entry.accepted_at > limit_s:
         verdict.unresolved += 1
 
 

@@ -11,10 +11,10 @@ import json
 import os
 import sys
 import threading
-import time
 from typing import Any
 
 from tests.faults.consumed import DAMAGED, STRANGER
+from tests.kit.clock import now
 
 __all__ = ["FILLER", "Load", "read_value", "value_of"]
 
@@ -37,7 +37,7 @@ class Load:
 
 def value_of(id: int) -> bytes:
     """A value that is produced now."""
-    return b"%010d %017.6f " % (id, time.monotonic()) + FILLER
+    return b"%010d %017.6f " % (id, now()) + FILLER
 
 
 def read_value(value: bytes | None) -> tuple[int, float]:
@@ -62,16 +62,16 @@ class _Loader:
 
     def run(self) -> None:
         threading.Thread(target=self._wait_for_the_end, daemon=True).start()
-        began = reported = time.monotonic()
+        began = reported = now()
         turn = 0
-        while not self._ending.is_set() and time.monotonic() < began + LONGEST_S:
-            started = time.monotonic()
+        while not self._ending.is_set() and now() < began + LONGEST_S:
+            started = now()
             turn += 1
             self._one(aborts=turn % ABORT_EVERY == 0)
-            if time.monotonic() - reported >= REPORT_S:
-                reported = time.monotonic()
+            if now() - reported >= REPORT_S:
+                reported = now()
                 self._report()
-            self._ending.wait(max(0.0, self._load.batch / self._load.rate - (time.monotonic() - started)))
+            self._ending.wait(max(0.0, self._load.batch / self._load.rate - (now() - started)))
         self._report(ended=True)
 
     def _one(self, aborts: bool) -> None:

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from tests.faults.consumed import Notes, Place
 from tests.faults.load import read_value
 from tests.faults.names import COUNTS, install
+from tests.kit import clock
 
 __all__ = ["Membership"]
 
@@ -80,23 +81,23 @@ class _Told:
         gained = set(places)
         self.gains += 1
         self.mine |= gained
-        self.notes.assigned(time.monotonic(), sorted(gained))
+        self.notes.assigned(clock.now(), sorted(gained))
 
     def revoked(self, places: Iterable[Place], *, awaited: bool = False) -> None:
         given = self.mine & set(places)
         self.mine -= given
         if given:
-            self.notes.revoked(time.monotonic(), sorted(given), awaited=awaited)
+            self.notes.revoked(clock.now(), sorted(given), awaited=awaited)
 
     def cut(self, error: Any) -> None:
         """What a LogTruncationError says."""
-        self.notes.cut(time.monotonic(), (error.topic, error.partition), error.lost)
+        self.notes.cut(clock.now(), (error.topic, error.partition), error.lost)
 
     def lost(self, places: Iterable[Place]) -> None:
         gone = self.mine & set(places)
         self.mine -= gone
         if gone:
-            self.notes.lost(time.monotonic(), sorted(gone))
+            self.notes.lost(clock.now(), sorted(gone))
 
 
 class _Cuts(logging.Handler):
@@ -343,8 +344,8 @@ CALLBACKS = {"raises": _raises, "commits": _commits, "spins": _spins}
 
 def spin(seconds: float) -> None:
     """Compute, without ever waiting."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    end = clock.soon(seconds)
+    while clock.now() < end:
         sum(range(1000))
 
 
@@ -362,8 +363,8 @@ class Member:
         self._reported = 0.0
 
     def run(self) -> None:
-        deadline = time.monotonic() + LONGEST_S
-        while time.monotonic() < deadline:
+        deadline = clock.now() + LONGEST_S
+        while clock.now() < deadline:
             self._report()
             if self._orders and self._obey(self._orders.popleft()):
                 break
@@ -371,17 +372,17 @@ class Member:
             if self._given.commit_every and self._since >= self._given.commit_every:
                 self._commit()
         self._consumer.stop()
-        self._told.notes.stopped(time.monotonic())
+        self._told.notes.stopped(clock.now())
         self._report(ended=True)
 
     def _take(self) -> None:
-        began = time.monotonic()
+        began = clock.now()
         try:
             taken = self._consumer.take()
         except Exception as error:
             self._note(error)
             return
-        now = time.monotonic()
+        now = clock.now()
         if not taken:
             return
         records = []
@@ -395,18 +396,18 @@ class Member:
         self._since += len(records)
 
     def _commit(self) -> None:
-        began = time.monotonic()
+        began = clock.now()
         self._since = 0
         try:
             offsets = self._consumer.commit()
         except Exception as error:
-            self._told.notes.committed(began, time.monotonic(), {}, type(error).__name__)
+            self._told.notes.committed(began, clock.now(), {}, type(error).__name__)
             return
-        self._told.notes.committed(began, time.monotonic(), offsets)
+        self._told.notes.committed(began, clock.now(), offsets)
 
     def _note(self, error: BaseException) -> None:
         self._problems += 1
-        self._told.notes.problem(time.monotonic(), error)
+        self._told.notes.problem(clock.now(), error)
         self._consumer.rest(0.02)
 
     def _obey(self, order: str) -> bool:
@@ -418,8 +419,8 @@ class Member:
         return what == "stop"
 
     def _report(self, ended: bool = False) -> None:
-        now = time.monotonic()
-        if now - self._reported < REPORT_S and not ended:
+        now = clock.now()
+        if float(now - self._reported) < REPORT_S and not ended:
             return
         self._reported = now
         newest = [[*place, *at] for place, at in self._newest.items()]
@@ -428,7 +429,6 @@ class Member:
             "read": self._read,
             "gains": self._told.gains,
             "problems": self._problems,
-            "cpu_s": round(time.process_time(), 3),
         }
         mine = sorted(self._told.mine)
         session = getattr(self._consumer, "session", None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import socket
-import time
 from collections.abc import Iterator
 
 from tests.faults.groups import GroupFault, GroupRun
 from tests.faults.parties import Party
 from tests.faults.stage import NamedStage
+from tests.kit import clock
 
 __all__ = ["NAME_FAULTS"]
 
@@ -27,7 +27,7 @@ def resolver_away(run: GroupRun) -> None:
         stage.cut_off()
         run.pause(30 if run.long else 10)
         stage.names.somebody_answers()
-        run.measure("recovery_s", time.monotonic())
+        run.measure("recovery_s", clock.now())
         run.settled()
     note_counted(run, "refused", before)
 
@@ -39,7 +39,7 @@ def addresses_dead(run: GroupRun) -> None:
         stage.names.mean(stage.known_as, [SILENT, REFUSED, stage.home])
         for _ in range(5 if run.long else 1):
             stage.cut_off()
-            run.measure("recovery_s", time.monotonic())
+            run.measure("recovery_s", clock.now())
             run.settled()
     stage.names.mean(stage.known_as, [stage.home])
     note_counted(run, "lookups", before)
@@ -54,7 +54,7 @@ def brokers_moved(run: GroupRun) -> None:
             stage.move(home)
         else:
             stage.move_and_rename(home)
-        run.measure("recovery_s", time.monotonic())
+        run.measure("recovery_s", clock.now())
         run.settled()
         run.counts["moves"] += 1
         run.counts["connections"] += stage.plan.connections - connections

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import time
 from pathlib import Path
 
 from tests.faults.child import Child
 from tests.faults.consumed import Diary, Eras, Place
 from tests.faults.member import Membership
 from tests.faults.stage import Stuck
+from tests.kit import clock
 
 __all__ = ["CONTROL", "Member", "Party"]
 
@@ -41,8 +42,13 @@ class Member(Child):
     def count(self, name: str) -> int:
         return int(self.said.get(name, 0))
 
-    def seconds(self, name: str) -> float:
-        return float(self.said.get(name, 0.0))
+    def cpu_s(self) -> float:
+        """Processor time until now, in seconds; 0 if it has ended."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def check_alive(self) -> None:
         if self.status is not None and self.killed is None and not (self.leaving and self.status == 0):
@@ -50,7 +56,7 @@ class Member(Child):
 
     def kill(self) -> float:
         """SIGKILL. Returns when."""
-        self.killed = time.monotonic()
+        self.killed = clock.now()
         self.process.kill()
         self.process.wait(30)
         return self.killed
@@ -58,10 +64,10 @@ class Member(Child):
     def freeze(self) -> float:
         self.frozen = True
         self.process.send_signal(signal.SIGSTOP)
-        return time.monotonic()
+        return clock.now()
 
     def wake(self) -> float:
-        now = time.monotonic()
+        now = clock.now()
         self.frozen = False
         self.process.send_signal(signal.SIGCONT)
         return now
@@ -70,7 +76,7 @@ class Member(Child):
         """Ask it to stop in order. Returns when."""
         self.leaving = True
         self.tell("stop")
-        return time.monotonic()
+        return clock.now()
 
     @property
     def there(self) -> bool:

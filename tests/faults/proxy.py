@@ -12,11 +12,11 @@ import random
 import socket
 import struct
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from types import TracebackType
 
+from tests.kit import clock
 from tests.live.jvm import free_ports
 
 __all__ = ["API_VERSIONS", "FETCH", "HEARTBEAT", "PRODUCE", "Cut", "Delay", "Door", "Flip", "Lose", "Plan", "Rule"]
@@ -206,11 +206,11 @@ class Door:
             with contextlib.suppress(OSError):  # its timeout, or down() has shut it
                 client, _ = self._listener.accept()
                 self._welcome(client)
-            now = time.monotonic()
+            now = clock.now()
             self._end(lambda link, now=now: link.ends_at <= now)  # type: ignore[misc]
 
     def _welcome(self, client: socket.socket) -> None:
-        ends_at = self._plan.born(time.monotonic())
+        ends_at = self._plan.born(float(clock.now()))
         try:
             broker = socket.create_connection(self._backend(), timeout=5)
         except OSError:
@@ -285,7 +285,7 @@ class _Link:
         api, _, correlation = struct.unpack_from(">hhi", frame, 4)
         self._apis[correlation] = api
         size = max(0, struct.unpack_from(">h", frame, 12)[0]) if len(frame) >= 14 else 0
-        self._plan.asked[frame[14 : 14 + size].decode(errors="replace"), api].append(time.monotonic())
+        self._plan.asked[frame[14 : 14 + size].decode(errors="replace"), api].append(clock.now())
         self._broker.sendall(frame)
         return True
 

@@ -18,6 +18,7 @@ from gkafka.exceptions import KafkaException
 from tests.faults.inside import Inside
 from tests.faults.runs import Form, Line
 from tests.faults.stage import PARTITIONS, Stage
+from tests.kit import clock
 
 __all__ = ["play_shots", "unheard"]
 
@@ -75,12 +76,12 @@ class _Shooting:
         )
         self.least = self.LEAST[form.name]
         self.shots = dict.fromkeys(self.least, 0)
-        self.deadline = time.monotonic() + LONGEST_S[form.name]
+        self.deadline = clock.now() + LONGEST_S[form.name]
         self._count_at, self._acked = 0.0, 0
 
     @property
     def going(self) -> bool:
-        now = time.monotonic()
+        now = clock.now()
         return now < self.deadline and (bool(self._missing()) or self._acknowledged(now) < self.form.acked)
 
     def _missing(self) -> list[str]:
@@ -101,18 +102,18 @@ class _Shooting:
             self.producer.flush(TIMEOUT_S + 5)
         for partition in range(PARTITIONS):
             try:
-                inside.produce(self.producer, -1, partition).result(15)
+                inside.produce(self.producer, -1, partition).result(60)
             except Exception as error:
                 inside.blame.append(f"the producer does not go on: {error!r}")
         stats = self.producer.stats()
         inside.expect(stats["unsettled_records"] == 0, f"{stats['unsettled_records']} records are still unsettled")
         inside.expect(stats["buffer_bytes_free"] >= 131072 - 65536, f"only {stats['buffer_bytes_free']} of 131072 bytes came back")
         inside.count(self.producer)
-        began = time.monotonic()
+        began = clock.now()
         with contextlib.suppress(KafkaException):
             self.producer.close(10)
             self.client.close(5)
-        inside.expect(time.monotonic() - began < 10.5, "close() took too long")
+        inside.expect(float(clock.now() - began) < 10.5 + self.form.room_s, "close() took too long")
         left = [worker for worker in self.client.handler.workers() if worker.is_alive()]
         inside.expect(not left, f"workers that did not end: {left}")
 
@@ -136,7 +137,7 @@ class _Greenlets(_Shooting):
             killed.append(callers[victim])
             callers[victim] = gevent.spawn(self._call, next(lanes))
         callers += killed
-        gevent.joinall(callers, timeout=15)
+        gevent.joinall(callers, timeout=60)
         self.inside.expect(all(caller.dead for caller in callers), "a caller hangs")
         odd = {repr(caller.exception) for caller in callers if caller.exception is not None}
         self.inside.expect(not odd, f"callers ended by {odd}")
@@ -179,7 +180,7 @@ class _Signals(_Shooting):
             while self.going:
                 self._shoot()
         for worker in beside:
-            self.inside.expect(worker.join(15), "a caller hangs")
+            self.inside.expect(worker.join(60), "a caller hangs")
             self.inside.expect(worker.outcome is None, f"a caller that nobody shot at got {worker.outcome!r}")
 
     def _steady(self, lane: int) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from tests.faults.ledger import Row
 from tests.faults.names import Names
 from tests.faults.proxy import Door, Plan
+from tests.kit.clock import now
 from tests.live.jvm import free_ports
 from tests.live.kafka import KafkaCluster, Node
 
@@ -38,9 +39,9 @@ class Stuck(AssertionError):
 
 def until(what: Callable[[], Any], why: str, timeout: float = PATIENCE_S, pause: float = 0.02) -> Any:
     """What what() returns, once that is true. Raises Stuck with `why` after the timeout."""
-    deadline = time.monotonic() + timeout
+    deadline = now() + timeout
     while not (found := what()):
-        if time.monotonic() > deadline:
+        if now() > deadline:
             raise Stuck(f"{why}: not within {timeout:g} s")
         time.sleep(pause)
     return found
@@ -251,9 +252,9 @@ class Stage:
         try:
             going: set[Any] = {(t, p) for t in topics for p in range(self._sizes[t])}
             consumer.assign([TopicPartition(t, p, 0) for t, p in sorted(going)])
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = now() + PATIENCE_S
             while going:
-                if time.monotonic() > deadline:
+                if now() > deadline:
                     raise Stuck(f"reading {topics} took more than {PATIENCE_S:g} s")
                 for message in consumer.consume(10_000, 0.1):
                     error: Any = message.error()
@@ -277,8 +278,8 @@ class Stage:
         found: list[tuple[tuple[str, int], int]] = []
         try:
             consumer.assign([TopicPartition("__consumer_offsets", _java_hash(group) % COORDINATORS, 0)])
-            deadline = time.monotonic() + PATIENCE_S
-            while time.monotonic() < deadline:
+            deadline = now() + PATIENCE_S
+            while now() < deadline:
                 for message in consumer.consume(10_000, 0.1):
                     error: Any = message.error()
                     if error is not None and error.code() == KafkaError._PARTITION_EOF:

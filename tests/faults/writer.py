@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.faults.ledger import Entry, Ledger
+from tests.kit import clock
 
 __all__ = ["CLIENTS", "Task"]
 
@@ -164,7 +165,7 @@ class Writer:
         self._ending = threading.Event()
 
     def _resolved(self, entry: Entry, offset: int, error: str, persisted: str) -> None:
-        self._ledger.resolve(entry, time.monotonic(), offset, error, persisted)
+        self._ledger.resolve(entry, clock.now(), offset, error, persisted)
         if error:
             self._failed += 1
         else:
@@ -173,20 +174,20 @@ class Writer:
 
     def _produce(self, n: int) -> None:
         topic, partition = self._places[n % len(self._places)]
-        entry = self._ledger.offer(topic, partition, time.monotonic())
+        entry = self._ledger.offer(topic, partition, clock.now())
         try:
             self._client.produce(entry, b"%010d" % entry.id + self._filler)
-            entry.accepted_at = time.monotonic()
+            entry.accepted_at = clock.now()
         except Exception as error:
             entry.refused, entry.error, entry.persisted = True, type(error).__name__, "no"
 
     def run(self) -> None:
         threading.Thread(target=self._wait_for_the_end, daemon=True).start()
-        began = reported = time.monotonic()
+        began = reported = clock.now()
         deadline, due = began + LONGEST_S, 0.0
         produced, before = 0, began
-        while not self._ending.is_set() and time.monotonic() < deadline:
-            now = time.monotonic()
+        while not self._ending.is_set() and clock.now() < deadline:
+            now = clock.now()
             # What a pause of this process cost is not made up for: a burst would be another load than the others carry.
             rate = self._task.rate / (1 if produced < self._task.plenty else 10)
             due = min(due + (now - before) * rate, produced + self._task.rate / 4)
@@ -205,8 +206,8 @@ class Writer:
 
     def _settle(self) -> None:
         """Callbacks of what the end resolved may still be on their way."""
-        deadline = time.monotonic() + 2
-        while time.monotonic() < deadline and any(e.accepted_at and e.resolved_at is None for e in self._ledger.entries):
+        deadline = clock.now() + clock.PATIENCE_S
+        while clock.now() < deadline and any(e.accepted_at and e.resolved_at is None for e in self._ledger.entries):
             self._client.turn(0.01)
 
     def _report(self, ended: bool = False) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 
 from tests.faults.groupfaults import churn, ended_members
 from tests.faults.groups import GroupFault, GroupRun
 from tests.faults.parties import Member
 from tests.faults.stage import ZooKeeperStage
+from tests.kit.clock import now
 
 __all__ = ["ZOOKEEPER_FAULTS"]
 
@@ -39,13 +39,13 @@ def zookeeper_killed(run: GroupRun) -> None:
 
 def away(run: GroupRun, go: Callable[[], None], come: Callable[[], None], seconds: float) -> None:
     """Until when anything is handed out while ZooKeeper is away, and how long it takes to go on when it is back."""
-    gone = time.monotonic()
+    gone = now()
     go()
     run.pause(seconds)
     for party in run.parties:
         party.most("delivers_s", max((read.at for diary in party.diaries() for read in diary.reads), default=gone) - gone)
     come()
-    run.measure("recovery_s", time.monotonic())
+    run.measure("recovery_s", now())
     run.settled()
 
 
@@ -55,7 +55,7 @@ def sessions_expire(run: GroupRun) -> None:
         run.settled()
         victims = run.victims()
         before = {member.name: session(member) for _, member in victims}
-        began = time.monotonic()
+        began = now()
         for _, member in victims:
             expire(run, member)
             run.counts["expired"] += 1
@@ -99,10 +99,10 @@ def owners_stolen(run: GroupRun) -> None:
                 transaction.create(f"{path}/{name}", b"a thief", ephemeral=True)
                 transaction.commit()
                 run.counts["stolen"] += 1
-                stolen = time.monotonic()
+                stolen = now()
                 place = (run.topic, partition)
                 run.wait(lambda p=party, at=place: not any(at in m.mine for m in p.there), f"{party.name} gives {place} up")  # type: ignore[misc]
-                party.most("given_up_s", time.monotonic() - stolen)
+                party.most("given_up_s", now() - stolen)
                 run.pause(2.0)
                 thief.delete(f"{path}/{name}")
             run.ready()
@@ -118,7 +118,7 @@ def broker_away(run: GroupRun) -> None:
         run.counts["kills"] += 1
         run.pause(10 if run.long else 5)
         run.stage.restart(1)
-        run.measure("recovery_s", time.monotonic())
+        run.measure("recovery_s", now())
         run.settled()
 
 
@@ -134,7 +134,7 @@ def both_away(run: GroupRun) -> None:
         run.stage.cluster.restart_zookeeper()
         run.pause(1.0)
         run.stage.restart(1)
-        run.measure("recovery_s", time.monotonic())
+        run.measure("recovery_s", now())
         run.settled()
 
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.fuzz.targets import CORPUS, TARGETS, Target, corpus, survives
+from tests.kit.clock import epoch_s, now
 
 SLOW_S, HANG_S = 0.05, 5.0
 
@@ -66,15 +67,15 @@ def run(target: Target, name: str, *, executions: int, seconds: float, seed: int
     chance = random.Random(f"{seed}{name}")
     pool = [*target.seeds(), *corpus(name)]
     tally = Tally(0, 0.0, {}, [], [])
-    done, began = 0, time.monotonic()
+    done, began = 0, float(now())
     with alarm():
-        while done < executions and time.monotonic() - began < seconds:
+        while done < executions and now() - began < seconds:
             data = target.mutate(chance.choice(pool), chance, pool)
             done += 1
             if done % 100 == 0:
                 _wind_up()
             _try(target, data, tally)
-    return tally._replace(executions=done, seconds=time.monotonic() - began)
+    return tally._replace(executions=done, seconds=now() - began)
 
 
 def _try(target: Target, data: bytes, tally: Tally) -> None:
@@ -145,7 +146,7 @@ def main() -> int:
     parser.add_argument("--target", action="append", default=[], help="only targets with this in their name")
     parser.add_argument("--executions", type=int, default=100_000, help="of each target")
     parser.add_argument("--seconds", type=float, default=3600.0, help="at most, for each target")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--seed", type=int, default=int(epoch_s()))
     given = parser.parse_args()
     chosen = {name: target for name, target in TARGETS.items() if not given.target or any(part in name for part in given.target)}
     print(f"seed {given.seed}")

@@ -1,33 +1,36 @@
 """How the acceptance tests of greenlets are run and judged.
 
 A scenario is a function of a test module. `in_child(mode, scenario, ...)` runs it in an interpreter of its own, which is patched first if
-the mode says so; there `connect()` makes clients with the mode's handler, and `assert_no_stall()` measures beside a ticker. What fails in
-the scenario fails the test.
+the mode says so; there `connect()` makes clients with the mode's handler, and `assert_free_hub()` looks whether anything makes the hub's thread sleep.
+What fails in the scenario fails the test. How long the hub is kept from turning is measured by `benchmarks/stalls.py`.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import gc
+import contextlib
+import itertools
 import json
+import logging
 import os
-import re
+import resource
 import subprocess
 import sys
 import tempfile
-from collections import deque
+import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import perf_counter, process_time, thread_time
 from typing import Any
 
 import gevent
+import greenlet
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.handlers import GEventHandler
-from tests.handlers.hub import ROOT, Ticker
+from gkafka.handlers import GEventHandler, hubs
+from tests.handlers.hub import ROOT
+from tests.kit import clock
 
 UNPATCHED, PATCHED, LATE, THREADS = "unpatched", "patched", "patched late", "threads"
 greenlets = pytest.mark.parametrize("mode", [UNPATCHED, PATCHED])
@@ -39,16 +42,13 @@ greenlets_and_threads = pytest.mark.parametrize("mode", [UNPATCHED, PATCHED, THR
 
 HANDLERS = {UNPATCHED: "gevent", PATCHED: "auto", LATE: "auto", THREADS: "threading"}
 NAMES = {UNPATCHED: "gevent", PATCHED: "gevent", LATE: "gevent", THREADS: "threading"}
-NOISE_S = 0.030
-"""A wall gap may be so much longer than a CPU gap: the machine does other things, too."""
-RUNS, GOOD_RUNS = 3, 2
-LIMIT_S = 60.0
+LIMIT_S = clock.PATIENCE_S
 """Longest wait for something that must happen. Passing tests never wait that long."""
 
 
 # -- a process for each scenario -----------------------------------------------------------------------------------------
 def in_child(
-    mode: str, scenario: Callable[..., Any], *arguments: Any, timeout: float = 90.0, python: Iterable[str] = ("-W", "error")
+    mode: str, scenario: Callable[..., Any], *arguments: Any, timeout: float = 105.0, python: Iterable[str] = ("-W", "error")
 ) -> Any:
     """What scenario(*arguments) returns in a process of its own; both go there and back as JSON.
 
@@ -68,7 +68,7 @@ def in_child(
         return json.loads(Path(file.name).read_text())
 
 
-def in_children(modes: Iterable[str], scenario: Callable[..., Any], *arguments: Any, timeout: float = 90.0) -> dict[str, Any]:
+def in_children(modes: Iterable[str], scenario: Callable[..., Any], *arguments: Any, timeout: float = 105.0) -> dict[str, Any]:
     """The same in a process for each mode, all at once: for scenarios that mostly wait."""
     with ThreadPoolExecutor() as pool:
         running = {each: pool.submit(in_child, each, scenario, *arguments, timeout=timeout) for each in modes}
@@ -93,185 +93,147 @@ def connect(hosts: str, **options: Any) -> KafkaClient:
     return client
 
 
-# -- stalls --------------------------------------------------------------------------------------------------------------
-@dataclasses.dataclass(frozen=True)
-class Stalls:
-    """What a ticker saw while something ran. Gaps are ms between two turns of the ticker, which sleeps 1 ms.
+# -- a hub that never sleeps but in its own poll ---------------------------------------------------------------------------
+class HubWatch:
+    """Who makes the hub's thread sleep in a call that gevent knows nothing of, while the watch is on.
 
-    A large CPU gap: someone worked without yielding. A large wall gap without CPU: a system call blocked the hub. What the hub's thread waited for
-    a core of a busy machine, as Linux tells it, is left out of the wall.
-    fewest_per_s: turns in the worst tenth of a second, as a rate. cpu_percent: of the process, of one core.
+    Linux counts how often a thread gives its core away because it waits for something. The poll of the hub's loop does that, and is left out here. A
+    greenlet does it by `time.sleep()`, by `recv()` of a blocking socket, or by a lock of the OS that somebody else holds; it does not by using the
+    processor, however busy the machine is. A turn of the loop in which a page was read from disk, or another thread of the process ran, is not judged up to
+    there: the hub's thread may have waited for the disk, or for the GIL.
+
+    slept: how often, by the name of the greenlet, or LOOP for callbacks of the loop. turns: of the loop. spans: judged, from switch to switch.
     """
 
-    cpu_p50: float
-    cpu_p99: float
-    cpu_max: float
-    wall_p50: float
-    wall_p99: float
-    wall_max: float
-    ticks: int
-    fewest_per_s: float
-    seconds: float
-    cpu_percent: float
-    paused_ms: float
-
-    @property
-    def slower(self) -> float:
-        """So many times more than where the bars were set costs what is done seldom; at least 1."""
-        return times_slower(self.paused_ms)
-
-    @property
-    def cpu_s(self) -> float:
-        """Seconds that the process worked: how long all of it would take on a core of its own, if the broker takes none."""
-        return self.seconds * self.cpu_percent / 100
-
-    def __str__(self) -> str:
-        return (
-            f"CPU gap p50 {self.cpu_p50:.1f}, p99 {self.cpu_p99:.1f}, max {self.cpu_max:.1f} ms; wall gap p50 {self.wall_p50:.1f}, "
-            f"p99 {self.wall_p99:.1f}, max {self.wall_max:.1f} ms; {self.ticks} ticks in {self.seconds:.2f} s; work behind a pause {self.paused_ms:.2f} ms"
-        )
-
-
-class ProbingTicker(Ticker):
-    """One that also does a fixed piece of work now and then, between two gaps: paused_ms is what that took of CPU each time."""
+    LOOP = "the hub's loop"
 
     def __init__(self) -> None:
-        super().__init__()
-        self.paused_ms: list[float] = []
-        self._work, self._work_at = fixed_work(), 0.0
+        self.slept: Counter[str] = Counter()
+        self.turns = self.spans = 0
+        self._sleeps, self._reads = _sleeps_and_reads()
+        self._others = _other_threads()
+        self._polls = False
 
-    @property
-    def mean_paused_ms(self) -> float:
-        return sum(self.paused_ms) / len(self.paused_ms)
-
-    def _ticked(self) -> None:
-        if perf_counter() >= self._work_at:
-            cpu = thread_time()
-            self._work()
-            self.paused_ms.append(1000 * (thread_time() - cpu))
-            self._work_at = perf_counter() + PAUSE_S
-
-
-class CollectingTicker(ProbingTicker):
-    """One of a program whose garbage is collected, as any program's is; and what of each gap was the collector's.
-
-    gaps: (wall, CPU) seconds as ever, the collector's work among them; collected: the CPU seconds of collections within each gap.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.collected: list[float] = []
-        self._spent = self._before = self._since = 0.0
-
-    def __enter__(self) -> CollectingTicker:
-        super().__enter__()
-        self.collected.clear()
-        gc.callbacks.append(self._collecting)
-        gc.enable()
+    def __enter__(self) -> HubWatch:
+        self._hub = gevent.get_hub()
+        loop = self._hub.loop
+        # First of all after a poll, and last of all before one: whatever else runs in a turn of the loop runs in between.
+        self._after, self._before = loop.check(ref=False, priority=loop.MAXPRI), loop.prepare(ref=False, priority=loop.MINPRI)
+        self._after.start(self._polled)
+        self._before.start(self._about_to_poll)
+        fair()  # both are called from here on, in turn
+        greenlet.settrace(self._switched)
+        self._look()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        gc.callbacks.remove(self._collecting)
+    def __exit__(self, *_: object) -> None:
+        self._charge(greenlet.getcurrent())
+        greenlet.settrace(None)
+        for watcher in (self._after, self._before):
+            watcher.stop()
+            watcher.close()
 
-    def _collecting(self, phase: str, _: object) -> None:
-        if phase == "start":
-            self._since = thread_time()
+    def _look(self) -> tuple[int, int]:
+        """How often the thread has slept, and read from disk, since the last look."""
+        before = self._sleeps, self._reads
+        self._sleeps, self._reads = _sleeps_and_reads()
+        return self._sleeps - before[0], self._reads - before[1]
+
+    def _charge(self, who: Any) -> None:
+        slept, read = self._look()
+        self.spans += 1
+        if slept and not read and not self._others_ran():
+            self.slept[self.LOOP if who is self._hub else getattr(who, "name", repr(who))] += slept
+
+    def _others_ran(self) -> bool:
+        before, self._others = self._others, _other_threads()
+        return before != self._others or any(is_running for is_running, _ in before.values())
+
+    def _polled(self) -> None:
+        self._look()
+        self._others = _other_threads()
+        self._polls = False
+        self.turns += 1
+
+    def _about_to_poll(self) -> None:
+        self._charge(self._hub)
+        self._polls = True
+
+    def _switched(self, event: str, arguments: tuple[Any, Any]) -> None:
+        if self._polls:  # who switches here interrupted the poll
+            self._look()
+            self._polls = False
         else:
-            self._spent += thread_time() - self._since
-
-    def _ticked(self) -> None:
-        self.collected.append(self._spent - self._before)
-        super()._ticked()
-        self._before = self._spent
+            self._charge(arguments[0])
 
 
-PAUSE_S, PAUSED_MS = 0.15, 0.25
+def _other_threads() -> dict[str, tuple[bool, str]]:
+    """Of each other thread of this process, whether it runs, and what Linux counts of its runs."""
+    own, found = str(threading.get_native_id()), {}
+    for thread in os.listdir("/proc/self/task"):
+        if thread != own:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                folder = Path("/proc/self/task", thread)
+                state, runs = (folder / "stat").read_text().rpartition(")")[2].split()[0], (folder / "schedstat").read_text()
+                found[thread] = state == "R", runs
+    return found
 
 
-def times_slower(paused_ms: float) -> float:
-    return max(1.0, paused_ms / PAUSED_MS)
+def _sleeps_and_reads() -> tuple[int, int]:
+    used = resource.getrusage(resource.RUSAGE_THREAD)
+    return used.ru_nvcsw, used.ru_majflt
 
 
-def fixed_work() -> Callable[[], None]:
-    """What takes some 0.07 ms in a loop. Behind PAUSE_S it takes PAUSED_MS or less where the bars were set; on a virtual machine whose host does other things
-    it was seen to take up to 2.8 ms of CPU, within minutes of 0.3 and with both cores free, and all that a client does seldom goes with it.
-    """
-    document = json.dumps({f"a{i}": [i, str(i)] for i in range(60)})
-    text = document * 2
-
-    def work() -> None:
-        json.loads(document)
-        json.loads(document)
-        compile("x=[a+b for a in c if f(d,e)]; y={1:2,3:g(4)}", "", "exec")
-        re.sub("a", "b", text)
-
-    return work
-
-
-def beside_a_ticker(run: Callable[[], object]) -> Stalls:
-    """Run it, and say how long the hub was kept from everybody else.
-
-    Garbage is not collected meanwhile: a look at all objects of thousands of greenlets takes 5 ms and more, whoever made them
-    (live/test_01_collected.py shows it, and what gkafka adds).
-    """
-    with ProbingTicker() as ticker:
-        began, cpu = perf_counter(), process_time()
+def assert_free_hub(run: Callable[[], object]) -> HubWatch:
+    """Run it, first without a watch: what it loads is read from files. Then nobody makes the hub's thread sleep while it runs again."""
+    logging.getLogger("gkafka").addHandler(logging.NullHandler())  # a line on stderr may wait for the pipe
+    run()
+    with HubWatch() as watch:
         run()
-        seconds, used = perf_counter() - began, process_time() - cpu
-    walls, cpus = sorted(wall for wall, _ in ticker.gaps), sorted(cpu for _, cpu in ticker.gaps)
-    return Stalls(
-        *(1000 * at(gaps, share) for gaps in (cpus, walls) for share in (0.5, 0.99, 1.0)),
-        ticks=len(ticker.gaps),
-        fewest_per_s=fewest_per_s([wall for wall, _ in ticker.gaps]),
-        seconds=seconds,
-        cpu_percent=100 * used / seconds,
-        paused_ms=ticker.mean_paused_ms,
-    )
+    assert not watch.slept, f"made the hub's thread sleep: {dict(watch.slept)}, in {watch.spans} spans and {watch.turns} turns of the loop"
+    assert watch.turns > 1, "it never waited: that proves nothing"
+    return watch
 
 
-def at(ordered: list[float], share: float) -> float:
-    """The value below which that share of them lies."""
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+def most_in_a_turn(run: Callable[[], object], done: Callable[[], int]) -> int:
+    """Run it, while gkafka finds its time of the hub used up whenever it looks. Returns by how much done() grew at most in a turn of the loop.
 
-
-def fewest_per_s(gaps: list[float], window_s: float = 0.1) -> float:
-    """Ends of gaps in the worst whole window, per second; all of it, if it is shorter than a window."""
-    ends, now = [], 0.0
-    for gap in gaps:
-        now += gap
-        ends.append(now)
-    windows = int(now / window_s)
-    if not windows:
-        return len(ends) / now
-    counts = [0] * windows
-    for end in ends:
-        if int(end / window_s) < windows:
-            counts[int(end / window_s)] += 1
-    return min(counts) / window_s
-
-
-def assert_no_stall(run: Callable[[], object], limit_ms: float, *, ticks_per_s: float = 0) -> list[Stalls]:
-    """Run it beside a ticker, twice or three times: two runs without a CPU gap above the limit, and two without a wall gap of 30 ms more.
-
-    What stalls the hub does so in every run, and noise does not (what a host takes from a virtual core counts as CPU, too); so CPU and wall are counted
-    apart, and a CPU gap of twice the limit may come in one run. A limit of CPU is for a machine where fixed_work() behind a pause costs PAUSED_MS, and goes up
-    with what it costs during the run. ticks_per_s: so often the ticker had its turn in each tenth of a second of the runs
-    that count for the wall.
+    So it is what gkafka does between two looks at the clock, and does not depend on the machine.
     """
-    connect("127.0.0.1:1").close()  # a program's first client loads what all others use
-    runs: list[Stalls] = []
-    idle = free = 0
-    while min(idle, free) < GOOD_RUNS and len(runs) < RUNS:
-        runs.append(beside_a_ticker(run))
-        wild = [run for run in runs if run.cpu_max > 2 * limit_ms * run.slower]
-        assert len(wild) < 2, f"the hub was kept busy for more than twice {limit_ms:g} ms: {wild}"
-        idle += runs[-1].cpu_max <= limit_ms * runs[-1].slower
-        free += runs[-1].wall_max <= limit_ms + 1000 * NOISE_S and runs[-1].fewest_per_s >= ticks_per_s
-    seen = "\n".join(map(str, runs))
-    assert idle >= GOOD_RUNS, f"the hub was kept busy for more than {limit_ms:g} ms:\n{seen}"
-    assert free >= GOOD_RUNS, f"the hub stood still:\n{seen}"
-    return runs
+    loop = gevent.get_hub().loop
+    counts = [done()]
+    after = loop.check(ref=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hubs, "BUDGET_S", -1.0)
+        after.start(lambda: counts.append(done()))
+        try:
+            run()
+        finally:
+            after.stop()
+            after.close()
+    counts.append(done())
+    return max(later - earlier for earlier, later in itertools.pairwise(counts))
+
+
+@contextlib.contextmanager
+def timers_asked_for(heard: Callable[[float], object]) -> Iterator[None]:
+    """heard() is called with the seconds of each timer that greenlets of this hub ask its loop for, in that greenlet."""
+    hub = gevent.get_hub()
+    loop = hub.loop
+
+    class Asked:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(loop, name)
+
+        def timer(self, after: float, *arguments: Any, **options: Any) -> Any:
+            heard(after)
+            return loop.timer(after, *arguments, **options)
+
+    hub.loop = Asked()
+    try:
+        yield
+    finally:
+        hub.loop = loop
 
 
 # -- what scenarios are made of -------------------------------------------------------------------------------------------
@@ -281,22 +243,6 @@ def fair() -> None:
     with hub.loop.timer(0) as timer:
         hub.loop.update_now()
         hub.wait(timer)
-
-
-CALLS, CALLS_S = 200_000, 0.0085
-"""So many calls of an empty function took so long where the bars were set."""
-
-
-def slowness() -> float:
-    """How much slower the machine is just now than where the bars of the client's own work were set, at least 1: it varies by half within minutes."""
-
-    def call() -> None:
-        pass
-
-    began = thread_time()
-    for _ in range(CALLS):
-        call()
-    return max(1.0, (thread_time() - began) / CALLS_S)
 
 
 def spawn_all(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
@@ -316,6 +262,6 @@ def results(spawned: Iterable[Any], timeout: float = LIMIT_S) -> Iterator[Any]:
     while left:
         if not len(left) % 50:
             fair()
-        greenlet = left.popleft()
+        oldest = left.popleft()
         with gevent.Timeout(timeout):
-            yield greenlet.get()
+            yield oldest.get()

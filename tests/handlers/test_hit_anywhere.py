@@ -129,14 +129,14 @@ def gun(request: pytest.FixtureRequest) -> Iterator[Gun]:
 def a_worker_that_returns(handler: GEventHandler, through: Callable[[Callable[[], Any]], Any]) -> None:
     ran: list[str] = []
     worker = handler.spawn(lambda: ran.append("ran"), _on_failure=lambda _: ran.append("told"))
-    assert through(lambda: worker.join(5))
+    assert through(lambda: worker.join(60))
     assert ran
 
 
 def a_worker_that_fails(handler: GEventHandler, through: Callable[[Callable[[], Any]], Any]) -> None:
     told: list[BaseException] = []
     worker = handler.spawn(lambda: 1 / 0, _on_failure=told.append)
-    assert through(lambda: worker.join(5))
+    assert through(lambda: worker.join(60))
     assert told
 
 
@@ -144,7 +144,7 @@ def a_worker_that_is_killed_before_it_begins(handler: GEventHandler, through: Ca
     told: list[BaseException] = []
     worker: Any = handler.spawn(lambda: None, _on_failure=told.append)
     worker._greenlet.kill(block=False)
-    assert through(lambda: worker.join(5))
+    assert through(lambda: worker.join(60))
     assert told
 
 
@@ -152,7 +152,7 @@ def a_worker_that_outlives_it(handler: GEventHandler, through: Callable[[Callabl
     done = handler.Event()
     worker = handler.spawn_lasting(done.set, _name="lasting")
     assert through(lambda: done.wait(LIMIT_S))
-    assert through(lambda: worker.join(5))
+    assert through(lambda: worker.join(60))
 
 
 def greenlets_that_wait_for_their_turn(handler: GEventHandler, through: Callable[[Callable[[], Any]], Any]) -> None:
@@ -175,7 +175,7 @@ def a_worker_of_another_thread(handler: GEventHandler, through: Callable[[Callab
     )
     thread.start()
     thread.join()
-    assert through(lambda: made[0].join(5))
+    assert through(lambda: made[0].join(60))
     assert ran
 
 
@@ -190,7 +190,7 @@ def a_call_of_another_thread(handler: GEventHandler, through: Callable[[Callable
 def a_host_name(handler: GEventHandler, through: Callable[[Callable[[], Any]], Any]) -> None:
     found: list[Any] = []
     worker = handler.spawn(lambda: found.append(handler.getaddrinfo("kafka.example", 9092)), _on_failure=found.append)
-    assert through(lambda: worker.join(5))
+    assert through(lambda: worker.join(60))
     assert found
 
 

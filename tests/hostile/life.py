@@ -16,7 +16,7 @@ QUICK: dict[str, Any] = {
     "connect_timeout_ms": 3000,
     "socket_timeout_ms": 3000,
     "offsets_channel_socket_timeout_ms": 3000,
-    "api_timeout_ms": 5000,
+    "api_timeout_ms": 30_000,
 }
 
 # -- hostile answers ---------------------------------------------------------------------------------------------------
@@ -72,49 +72,52 @@ REQUESTS = {
 """What the steps of a life ask."""
 
 
-def life(client: KafkaClient) -> Iterator[Callable[[], object]]:
-    """The steps. Each one can be repeated until it works, and works on any good cluster with TOPIC."""
-    yield lambda: client.connect(5)
+def life(client: KafkaClient, *, session_timeout_ms: int = 600) -> Iterator[Callable[[], object]]:
+    """The steps. Each one can be repeated until it works, and works on any good cluster with TOPIC.
+
+    session_timeout_ms: short where members vanish, which the next ones wait for. A busy machine may lose such a session: the step fails.
+    """
+    yield lambda: client.connect(60)
     yield lambda: client.update_cluster()
     yield lambda: produce(client)
-    yield lambda: client.list_offsets({(TOPIC, 0): -1}, timeout=5)
-    yield lambda: consume(client, GROUP, heartbeat_interval_ms=30, session_timeout_ms=600)
+    yield lambda: client.list_offsets({(TOPIC, 0): -1}, timeout=30)
+    yield lambda: consume(client, GROUP, heartbeat_interval_ms=30, session_timeout_ms=session_timeout_ms)
     yield lambda: consume(client, NEW_GROUP, group_protocol="consumer")
     yield lambda: transact(client)
     yield lambda: create_and_delete(client)
     yield lambda: client.cluster.get_managed_group_descriptions()
 
 
-def produce(client: KafkaClient, value: bytes = b"value") -> None:
-    with client.get_producer(delivery_timeout_ms=5000, retry_backoff_ms=5, retry_backoff_max_ms=20) as producer:
-        producer.produce(TOPIC, value, partition=0).result(5)
+def produce(client: KafkaClient, value: bytes = b"value", *, delivery_timeout_ms: int = 30_000) -> None:
+    with client.get_producer(delivery_timeout_ms=delivery_timeout_ms, retry_backoff_ms=5, retry_backoff_max_ms=20) as producer:
+        producer.produce(TOPIC, value, partition=0).result(60)
 
 
-def consume(client: KafkaClient, group: str, **options: Any) -> None:
-    """One message; then it commits, waits for a heartbeat or two, and leaves."""
-    produce(client)
+def consume(client: KafkaClient, group: str, *, tries: int = 600, delivery_timeout_ms: int = 30_000, **options: Any) -> None:
+    """One message; then it commits, waits for a heartbeat or two, and leaves. tries: of a tenth of a second."""
+    produce(client, delivery_timeout_ms=delivery_timeout_ms)
     with client.get_consumer([TOPIC], group=group, auto_commit=False, fetch_error_backoff_ms=5, **options) as consumer:
         message = None
-        for _ in range(50):
+        for _ in range(tries):
             message = message or consumer.consume(timeout_ms=100)
             if message is not None:
                 break
-        assert message is not None, f"{group}: nothing within 5 s; {consumer.explain()}"
+        assert message is not None, f"{group}: no message came; {consumer.explain()}"
         consumer.commit()
         consumer.consume_batch(1000, timeout_ms=100)
 
 
-def transact(client: KafkaClient) -> None:
-    options: dict[str, Any] = {"delivery_timeout_ms": 5000, "retry_backoff_ms": 5, "retry_backoff_max_ms": 20}
+def transact(client: KafkaClient, *, delivery_timeout_ms: int = 30_000) -> None:
+    options: dict[str, Any] = {"delivery_timeout_ms": delivery_timeout_ms, "retry_backoff_ms": 5, "retry_backoff_max_ms": 20}
     with client.get_producer(transactional_id=TRANSACTIONS, **options) as producer, producer.transaction():
         producer.produce(TOPIC, b"value", partition=0)
         producer.send_offsets({(TOPIC, 0): 1}, "life-of-transactions")
 
 
-def create_and_delete(client: KafkaClient) -> None:
+def create_and_delete(client: KafkaClient, *, timeout: float = 30) -> None:
     for call in (client.create_topic, client.delete_topic):
         try:
-            call("life-new-topic", timeout=5)
+            call("life-new-topic", timeout=timeout)
         except KafkaException as error:  # of the try before this one
             if type(error).__name__ not in ("TopicAlreadyExists", "UnknownTopicOrPartition", "UnknownTopicError"):
                 raise

@@ -90,10 +90,12 @@ def test_each_string_of_each_answer_in_a_clients_life_is_escaped(caplog: pytest.
         apis = [api for api in APIS.values() if api.name in REQUESTS | {"ConsumerGroupDescribe"}]
         poisoner = Poisoner(cluster, apis)
         for step in steps(client, told):
+            in_vain = 0  # failed, and nothing was poisoned: the time was over
             for _ in range(MOST_TRIES):
                 before = len(poisoner.done)
-                told.failing(step)
-                if len(poisoner.done) == before:
+                failed = told.failing(step)
+                in_vain = in_vain + 1 if failed and len(poisoner.done) == before else 0
+                if len(poisoner.done) == before and (not failed or in_vain > 3):
                     break
     assert {name for name, left in poisoner.left.items() if left} == set()
     lines = [line for text in told.explained for line in text.split("\n")]

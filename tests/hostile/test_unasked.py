@@ -68,7 +68,7 @@ def test_a_group_that_only_an_answer_names_is_not_deleted(cluster: MockCluster, 
 def test_a_group_that_only_an_answer_names_is_not_asked_for(cluster: MockCluster, client: KafkaClient) -> None:
     cluster.on("FindCoordinator", Edit(lying(cluster)), times=None)
     with pytest.raises(AdminError) as caught:
-        client.admin().describe_groups(["mine"])
+        client.admin().describe_groups(["mine"], timeout=2)
     assert list(caught.value.errors) == ["mine"]
     named = sent(cluster, "ConsumerGroupDescribe", "group_ids") + sent(cluster, "DescribeGroups", "groups")
     assert [names for names in named if names != ["mine"]] == []

@@ -24,7 +24,9 @@ def _making(kind: Any, handler: str) -> Iterator[Make]:
     made: list[Any] = []
 
     def make(cluster: MockCluster, *args: Any, **options: Any) -> Any:
-        made.append(kind(*args, **{"bootstrap_servers": cluster.bootstrap, "handler": handler, **options}))
+        made.append(
+            kind(*args, **{"bootstrap_servers": cluster.bootstrap, "handler": handler, "api_version_auto_timeout_ms": 60_000, **options})
+        )
         return made[-1]
 
     yield make

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from gkafka.kafka import KafkaConsumer, TopicPartition
-from gkafka.testing import MockCluster, RecordedRequest
-from tests.public.aids import LIMIT_S, Runner
+from gkafka.testing import Action, MockCluster, RecordedRequest
+from gkafka.testing.server import Call
+from tests.kit.clock import PATIENCE_S, now
+from tests.public.aids import Runner
 from tests.records.handmade import batch, record
 
-__all__ = ["FIRST", "GROUP", "QUICK", "committed", "consume", "joined", "last", "offsets", "put", "until"]
+__all__ = ["FIRST", "GROUP", "QUICK", "committed", "consume", "held", "joined", "last", "offsets", "put", "until"]
 
 T = TypeVar("T")
 FIRST = TopicPartition("t", 0)
@@ -20,7 +23,7 @@ GROUP: dict[str, Any] = {
     **QUICK,
     "group_id": "g",
     "heartbeat_interval_ms": 50,
-    "session_timeout_ms": 6000,
+    "session_timeout_ms": 30_000,
     "auto_commit_interval_ms": 60_000,
 }
 
@@ -32,17 +35,17 @@ def put(cluster: MockCluster, *values: bytes | None, topic: str = "t", partition
     cluster.append(topic, partition, batch(records, base_offset=cluster.offsets(topic, partition)[1], **more))
 
 
-def until(handler: str, what: Callable[[], T], timeout: float = LIMIT_S) -> T:
+def until(handler: str, what: Callable[[], T], timeout: float = PATIENCE_S) -> T:
     """What what() returns, once that is true."""
     return Runner(handler).until(what, timeout)
 
 
-def consume(consumer: KafkaConsumer, count: int, timeout: float = LIMIT_S) -> list[Any]:
+def consume(consumer: KafkaConsumer, count: int, timeout: float = PATIENCE_S) -> list[Any]:
     """The next `count` records, by poll()."""
     got: list[Any] = []
-    deadline = time.monotonic() + timeout
+    deadline = now() + timeout
     while len(got) < count:
-        assert time.monotonic() < deadline, f"{len(got)} of {count} records within {timeout:g} s"
+        assert now() < deadline, f"{len(got)} of {count} records within {timeout:g} s"
         for records in consumer.poll(100, max_records=count - len(got)).values():
             got += records
     return got
@@ -50,11 +53,36 @@ def consume(consumer: KafkaConsumer, count: int, timeout: float = LIMIT_S) -> li
 
 def joined(consumer: KafkaConsumer, *partitions: TopicPartition) -> KafkaConsumer:
     """The consumer, once it has a share of its group's partitions, or these."""
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + PATIENCE_S
     while consumer.assignment() != set(partitions) if partitions else not consumer.assignment():
-        assert time.monotonic() < deadline, consumer.assignment()
+        assert now() < deadline, consumer.assignment()
         assert consumer.poll(20, max_records=1) == {}, "a test that puts records first has to poll itself"
     return consumer
+
+
+class Held(Action):
+    """Act as usual, as soon as `ends` is set."""
+
+    def __init__(self) -> None:
+        self.ends = threading.Event()
+
+    def run(self, call: Call) -> None:
+        if self.ends.is_set():
+            call.act(call.send)
+        else:
+            call.after(0.01, lambda: self.run(call))
+
+
+@contextmanager
+def held(cluster: MockCluster, api: str) -> Iterator[None]:
+    """Requests of an API are acted upon when the block ends, with which the cluster's script ends, too."""
+    held = Held()
+    cluster.on(api, held, times=None)
+    try:
+        yield
+    finally:
+        cluster.clear_script()
+        held.ends.set()
 
 
 def last(cluster: MockCluster, api: str) -> RecordedRequest:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gkafka.testing import MockCluster
+from tests.kit.clock import now
 
 Make = Callable[..., Any]
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 def fill(cluster: MockCluster, values: dict[int, list[bytes]], topic: str = "t") -> None:
@@ -34,9 +35,9 @@ def committed(cluster: MockCluster, group: str = "g", topic: str = "t") -> dict[
 
 def eventually(what: Callable[[], Any], limit_s: float = LIMIT_S, sleep: Callable[[float], object] = time.sleep) -> Any:
     """What it gives as soon as that is true. sleep: of the handler, whose workers may be greenlets."""
-    deadline = time.monotonic() + limit_s
+    deadline = now() + limit_s
     while not (found := what()):
-        assert time.monotonic() < deadline, "it did not come about"
+        assert now() < deadline, "it did not come about"
         sleep(0.01)
     return found
 

@@ -75,7 +75,7 @@ def test_the_small_names_of_newer_versions_mean_the_same(consumer: Make, cluster
 def test_serializers_of_newer_versions(consumer: Make, producer: Make, cluster: MockCluster) -> None:
     sending = producer(cluster, key_serializer=DefaultSerializer(), value_serializer=JsonSerializer())
     for key, value in (("k", {"a": [1, None]}), (b"\xff", "text"), (None, 5)):
-        sending.send("t", value, key).get(10)
+        sending.send("t", value, key).get(60)
     reading = consumer(cluster, "t", **QUICK, value_deserializer=JsonSerializer())
     assert [(r.key, r.value) for r in consume(reading, 3)] == [(b"k", {"a": [1, None]}), (b"\xff", "text"), (None, 5)]
     assert DefaultSerializer("utf-16").deserialize("t", "x".encode("utf-16")) == "x"
@@ -97,8 +97,8 @@ def test_look_ups_take_a_time_of_their_own(consumer: Make, cluster: MockCluster,
     reading = consumer(cluster)
     given: Any = {FIRST: 1} if call == "offsets_for_times" else [FIRST]
     look_up: Callable[..., dict[TopicPartition, Any]] = getattr(reading, call)
-    assert look_up(given, timeout_ms=10_000) == look_up(given)
-    cluster.on("ListOffsets", Delay(2.0), times=None)
+    assert look_up(given, timeout_ms=60_000) == look_up(given)
+    cluster.on("ListOffsets", Delay(3600), times=None)
     with pytest.raises(KafkaTimeoutError):
         look_up(given, timeout_ms=200)
 

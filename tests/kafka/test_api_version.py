@@ -28,7 +28,7 @@ def spoken(cluster: MockCluster) -> dict[str, set[int]]:
 
 def test_clients_speak_as_the_release_did(producer: Make, consumer: Make, make_cluster: Callable[..., MockCluster]) -> None:
     cluster = make_cluster(topics={"t": 1}, versions="3.9")
-    assert producer(cluster, **OLD).send("t", b"v", b"k").get(10).offset == 0
+    assert producer(cluster, **OLD).send("t", b"v", b"k").get(60).offset == 0
     reading = consumer(cluster, "t", **OLD, **GROUP)
     assert [(r.key, r.value) for r in consume(reading, 1)] == [(b"k", b"v")]
     reading.commit()
@@ -50,16 +50,16 @@ def test_clients_speak_as_the_release_did(producer: Make, consumer: Make, make_c
 
 
 def test_without_it_they_speak_what_the_broker_does(producer: Make, cluster: MockCluster) -> None:
-    producer(cluster).send("t", b"v").get(10)
+    producer(cluster).send("t", b"v").get(60)
     assert min(spoken(cluster)["Produce"]) > 2
 
 
 def test_newer_features_are_refused_by_name(producer: Make, consumer: Make, cluster: MockCluster) -> None:
     sending = producer(cluster, **OLD)
     with pytest.raises(UnsupportedVersionError, match="headers"):
-        sending.send("t", b"v", headers=[("h", b"1")]).get(10)
+        sending.send("t", b"v", headers=[("h", b"1")]).get(60)
     with pytest.raises(UnsupportedVersionError, match=r"api_version='0.10.1' leaves nothing of InitProducerId \(API 22\)"):
-        producer(cluster, **OLD, enable_idempotence=True, acks="all", retries=3).send("t", b"v").get(10)
+        producer(cluster, **OLD, enable_idempotence=True, acks="all", retries=3).send("t", b"v").get(60)
     reading = consumer(cluster, **{**QUICK, "api_version": (0, 10, 0)})
     with pytest.raises(UnsupportedVersionError):
         reading.offsets_for_times({FIRST: 1})
@@ -101,7 +101,7 @@ def test_a_broker_that_has_left_it_behind_is_told_by_the_option(make_cluster: Ca
     cluster = make_cluster(topics={"t": 1}, versions="4.0")
     told = pytest.raises(UnsupportedVersionError, match=r"api_version='0.10.1' leaves nothing of Produce .* give a newer release")
     with KafkaProducer(bootstrap_servers=cluster.bootstrap, handler=handler, **OLD) as sending, told:
-        sending.send("t", b"v").get(10)  # Kafka 4 still names Produce 0 to 2, and closes the connection on what they bring
+        sending.send("t", b"v").get(60)  # Kafka 4 still names Produce 0 to 2, and closes the connection on what they bring
     told = pytest.raises(UnsupportedVersionError, match=r"api_version='0.10.1' leaves nothing of DeleteTopics .* give a newer release")
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap, handler=handler, **OLD) as admin, told:
         admin.delete_topics(["t"])
@@ -133,7 +133,7 @@ def test_documented_versions_are_taken_at_their_word(
     cluster = make_cluster(topics={"t": 1}, versions=".".join(map(str, (*version, 0)[:3])))
     options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "handler": handler, "api_version": version}
     with KafkaProducer(**options) as sending:
-        assert sending.send("t", b"v").get(10).offset == 0
+        assert sending.send("t", b"v").get(60).offset == 0
     with KafkaConsumer(**options, **QUICK) as reading:
         reading.assign([TopicPartition("t", 0)])
         assert [r.value for r in consume(reading, 1)] == [b"v"]

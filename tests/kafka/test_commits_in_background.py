@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 import textwrap
-import time
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from gkafka.kafka import KafkaConsumer, OffsetAndMetadata
 from gkafka.testing import Delay, Error, MockCluster
 from tests.handlers.hub import run_script
 from tests.kafka.consuming import FIRST, GROUP, committed, consume, put, until
+from tests.kit.clock import PATIENCE_S, now
 from tests.public.aids import Runner
 
 
@@ -24,11 +24,11 @@ def test_the_worker_of_commits_ends_with_a_consumer_that_is_dropped(cluster: Moc
     try:
         consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, handler=handler, **GROUP)
         consumer.assign([FIRST])
-        assert consumer.commit_async({FIRST: OffsetAndMetadata(1, "")}).get(10)
+        assert consumer.commit_async({FIRST: OffsetAndMetadata(1, "")}).get(60)
         worker = consumer._commits._worker
         assert worker.is_alive()
         del consumer
-        until(handler, lambda: not worker.is_alive(), 3)
+        until(handler, lambda: not worker.is_alive())
     finally:
         gc.enable()
 
@@ -46,7 +46,7 @@ def test_a_commit_covers_nothing_that_a_deserializer_is_still_at_work_on(consume
     made.assign([FIRST])
     with pytest.raises(ValueError, match="0"):
         consume(made, 1)
-    assert futures[0].get(10)
+    assert futures[0].get(60)
     assert made.position(FIRST) == 0
     assert committed(cluster).get(0, 0) == 0
 
@@ -56,22 +56,22 @@ def test_the_end_of_a_forked_child_waits_for_no_commit_of_the_parent(handler: st
     """Without hooks, as uWSGI forks, close() waited for the parent's worker, for request_timeout_ms."""
     out = run_script(
         f"""
-        import ctypes, os, signal, time
+        import ctypes, os, signal
         from gkafka.kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
         from gkafka.testing import Delay, Error, MockCluster
         with MockCluster(1, {{"t": 1}}) as cluster:
             consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id="g", handler="{handler}")
             consumer.assign([TopicPartition("t", 0)])
-            consumer.commit_async({{TopicPartition("t", 0): OffsetAndMetadata(1, "")}}).get(10)
+            consumer.commit_async({{TopicPartition("t", 0): OffsetAndMetadata(1, "")}}).get(60)
             pid = {fork}
             if pid == 0:
-                signal.alarm(10)
-                began = time.monotonic()
-                consumer._commits.finish(30)
-                os._exit(0 if time.monotonic() - began < 1 else 1)
+                signal.alarm(60)
+                consumer._commits.finish(3600)
+                os._exit(0)
             print(os.waitpid(pid, 0)[1])
             consumer.close()
-        """
+        """,
+        timeout=120,
     )
     assert out.split()[-1] == "0"
 
@@ -98,7 +98,7 @@ def test_a_thread_makes_a_commit_once_whatever_those_raise_that_are_told_of_it(
     if what != "callback":
         future.add_both(hear).add_both(behind.append)
     until("threading", lambda: future.is_done and heard)
-    assert consumer.commit_async({FIRST: OffsetAndMetadata(2, "")}).get(10)
+    assert consumer.commit_async({FIRST: OffsetAndMetadata(2, "")}).get(60)
     assert len(heard) == 1
     assert len(behind) == (what != "callback")
     assert len(cluster.requests("OffsetCommit")) == 2, "one for each"
@@ -110,7 +110,7 @@ def test_a_thread_makes_a_commit_once_whatever_those_raise_that_are_told_of_it(
 def test_with_greenlets_a_callback_that_exits_is_called_once_and_the_commit_is_made_once(patch: str, what: str) -> None:
     """A future's callback had the commit made twice."""
     program = PROGRAM.format(what=what)
-    assert run_script(f"{patch}\n{textwrap.dedent(program)}").splitlines() == ["1 1 1 True"]
+    assert run_script(f"{patch}\n{textwrap.dedent(program)}", timeout=60).splitlines() == ["1 1 1 True"]
 
 
 PROGRAM = """
@@ -135,7 +135,9 @@ PROGRAM = """
         future.add_callback(hear)
     future.add_callback(behind.append)
     exits = 0
-    for _ in range(30):
+    turns = 0
+    while turns < 10:  # so many after all has happened
+        turns += bool(exits and behind)
         try:
             gevent.sleep(0.02)
         except SystemExit as exit:
@@ -155,8 +157,8 @@ def test_callbacks_behind_one_that_is_a_builtin_and_exits_are_called(cluster: Mo
     cluster.on("OffsetCommit", Delay(0.1))
     future = consumer.commit_async({FIRST: OffsetAndMetadata(1, "")})
     future.add_callback(sys.exit).add_callback(behind.append)
-    until = time.monotonic() + 5
-    while not (behind and exits == run.gevent) and time.monotonic() < until:
+    until = now() + PATIENCE_S
+    while not (behind and exits == run.gevent) and now() < until:
         try:
             run.sleep(0.02)
         except SystemExit:

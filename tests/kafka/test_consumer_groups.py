@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from gkafka.core.groupstate import GroupOptions
 from gkafka.kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from gkafka.kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from gkafka.kafka.coordinator.assignors.sticky import StickyPartitionAssignor
@@ -26,7 +26,8 @@ from gkafka.kafka.future import Future
 from gkafka.kafka.protocol.commit import OffsetCommitResponse
 from gkafka.testing import Error, MockCluster
 from tests.kafka.conftest import Make
-from tests.kafka.consuming import FIRST, GROUP, QUICK, committed, consume, joined, last, offsets, put, until
+from tests.kafka.consuming import FIRST, GROUP, QUICK, committed, consume, held, joined, last, offsets, put, until
+from tests.kit.clock import now
 from tests.public.aids import Runner
 
 FOUR = [TopicPartition("t", n) for n in range(4)]
@@ -128,13 +129,14 @@ def test_partition_assignment_strategy_is_what_the_member_offers(consumer: Make,
             consumer(make_cluster(), "t", **GROUP, partition_assignment_strategy=strategy)
 
 
-@pytest.mark.parametrize("pause_ms", [50, 250])
+@pytest.mark.parametrize("pause_ms", [50, 300])
 def test_heartbeat_interval_ms_is_the_time_between_heartbeats(consumer: Make, cluster: MockCluster, handler: str, pause_ms: int) -> None:
     """Behaviour 263."""
     joined(consumer(cluster, "t", **{**GROUP, "heartbeat_interval_ms": pause_ms}))
     until(handler, lambda: cluster.count("Heartbeat") >= 5)
     times = [r.time for r in cluster.requests("Heartbeat")]
-    assert pause_ms * 0.7 < (times[4] - times[0]) * 1000 / 4 < pause_ms * 1.5 + 50
+    assert pause_ms / 2 <= (times[4] - times[0]) * 1000 / 4
+    assert times[4] - times[0] < 10, "of the default it would be 12 s"
 
 
 def test_heartbeat_interval_ms_has_to_be_lower_than_session_timeout_ms(consumer: Make, cluster: MockCluster) -> None:
@@ -146,26 +148,28 @@ def test_heartbeat_interval_ms_has_to_be_lower_than_session_timeout_ms(consumer:
 
 
 def test_heartbeat_interval_ms_over_a_third_of_the_session_is_taken_as_it_is(
-    consumer: Make, cluster: MockCluster, handler: str, caplog: pytest.LogCaptureFixture
+    consumer: Make, cluster: MockCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behaviour 263: "must be set lower than session_timeout_ms, but typically should be set no higher than 1/3"."""
-    one = joined(consumer(cluster, "t", **{**GROUP, "session_timeout_ms": 900, "heartbeat_interval_ms": 600}))
-    until(handler, lambda: cluster.count("Heartbeat") >= 4)
-    times = [r.time for r in cluster.requests("Heartbeat")]
-    assert 0.55 < (times[3] - times[0]) / 3 < 0.85
-    assert cluster.count("JoinGroup") <= 2
-    assert one.assignment()
-    assert [r.levelname for r in caplog.records if "heartbeat_interval_ms=600 with session_timeout_ms=900" in r.getMessage()] == ["WARNING"]
+    made: list[GroupOptions] = []
+
+    def make(*args: Any, **options: Any) -> GroupOptions:
+        made.append(GroupOptions(*args, **options))
+        return made[-1]
+
+    monkeypatch.setattr("gkafka.sharing.GroupOptions", make)
+    joined(consumer(cluster, "t", **{**GROUP, "session_timeout_ms": 9000, "heartbeat_interval_ms": 6000}))
+    assert [(one.session_timeout_s, one.heartbeat_interval_s) for one in made] == [(9, 6)]
+    assert [r.levelname for r in caplog.records if "heartbeat_interval_ms=6000 with session_timeout_ms=9000" in r.getMessage()] == [
+        "WARNING"
+    ]
 
 
 def test_max_poll_interval_ms_without_a_poll_costs_the_membership(consumer: Make, cluster: MockCluster, handler: str) -> None:
     """Behaviour 261."""
-    reading = joined(consumer(cluster, "t", **GROUP, max_poll_interval_ms=900))
-    until(handler, lambda: cluster.count("Heartbeat") > 1)
-    assert len(cluster.group("g").members) == 1
-    begun = time.monotonic()
+    reading = joined(consumer(cluster, "t", **{**GROUP, "session_timeout_ms": 300_000}, max_poll_interval_ms=900))
     until(handler, lambda: not cluster.group("g").members)
-    assert time.monotonic() - begun < 3.0
+    assert cluster.count("Heartbeat") > 1, "the session would have held"
     until(handler, lambda: reading.poll(20) == {} and len(cluster.group("g").members) == 1)
     joined(reading, FIRST)
 
@@ -229,7 +233,8 @@ def test_auto_commit_interval_ms_is_the_time_between_commits(consumer: Make, clu
 
     until(handler, more)
     times = [r.time for r in cluster.requests("OffsetCommit")]
-    assert 0.2 < (times[3] - times[0]) / 3 < 0.6
+    assert times[3] - times[0] >= 0.45
+    assert times[3] - times[0] < 12, "of the default it would be 15 s"
 
 
 def test_default_offset_commit_callback_is_told_of_commits(consumer: Make, cluster: MockCluster, handler: str) -> None:
@@ -242,9 +247,9 @@ def test_default_offset_commit_callback_is_told_of_commits(consumer: Make, clust
     until(handler, lambda: reading.poll(10) == {} and told and told[-1][0] == {FIRST: OffsetAndMetadata(2, "")})
     assert told[-1] == ({FIRST: OffsetAndMetadata(2, "")}, OffsetCommitResponse([("t", [(0, 0)])]))
     del told[:]
-    reading.commit_async({FIRST: OffsetAndMetadata(1, "")}).get(5)
+    reading.commit_async({FIRST: OffsetAndMetadata(1, "")}).get(60)
     with pytest.raises(OffsetMetadataTooLargeError):
-        reading.commit_async({FIRST: OffsetAndMetadata(0, "x" * 5000)}).get(5)
+        reading.commit_async({FIRST: OffsetAndMetadata(0, "x" * 5000)}).get(60)
     assert Runner(handler).stays(lambda: committed(cluster) == {0: 1}), "nothing of what was refused is committed in the background"
     assert [(offsets[FIRST].offset, type(response)) for offsets, response in told] == [
         (1, OffsetCommitResponse),
@@ -283,7 +288,7 @@ def test_a_member_may_commit_of_topics_that_it_does_not_subscribe_to(
     assert committed(cluster, topic="other") == {0: 3}
     assert committed(cluster) == {0: 0}
     assert reading.committed(other, metadata=True) == OffsetAndMetadata(3, "a note")
-    reading.commit_async({other: OffsetAndMetadata(4, "")}).get(5)
+    reading.commit_async({other: OffsetAndMetadata(4, "")}).get(60)
     assert committed(cluster, topic="other") == {0: 4}
     cluster.on("OffsetCommit", Error(22), times=None)
     with pytest.raises(CommitFailedError, match="no place in the group now"):
@@ -317,19 +322,15 @@ def test_commit_raises_what_cannot_be_mended(consumer: Make, cluster: MockCluste
 
 def test_commit_async_does_not_block_and_tells_the_callback_and_the_future(consumer: Make, cluster: MockCluster, handler: str) -> None:
     """Behaviour 285."""
-    from gkafka.testing import Delay
-
     put(cluster, b"0", b"1")
     reading = consumer(cluster, "t", **GROUP, enable_auto_commit=False)
     consume(reading, 2)
     told: list[Any] = []
-    cluster.on("OffsetCommit", Delay(0.3))
-    begun = time.monotonic()
-    future = reading.commit_async(callback=lambda offsets, response: told.append((offsets, response)))
-    assert time.monotonic() - begun < 0.2
-    assert isinstance(future, Future)
-    assert not future.is_done
-    response = future.get(timeout=5)
+    with held(cluster, "OffsetCommit"):
+        future = reading.commit_async(callback=lambda offsets, response: told.append((offsets, response)))
+        assert isinstance(future, Future)
+        assert not future.is_done
+    response = future.get(timeout=60)
     assert told == [({FIRST: OffsetAndMetadata(2, "")}, response)]
     assert committed(cluster) == {0: 2}
     cluster.on("OffsetCommit", Error(30))
@@ -387,16 +388,14 @@ def test_a_callback_of_a_commit_may_commit_and_close(consumer: Make, cluster: Mo
     told: list[str] = []
 
     def close(offsets: Any, response: Any) -> None:
-        reading.close(timeout_ms=3000)
+        reading.close(timeout_ms=120_000)  # which a close() that waits for this callback would take
         told.append("closed")
 
     def commit(offsets: Any, response: Any) -> None:
         reading.commit_async({FIRST: OffsetAndMetadata(2, "")}, close)
 
-    begun = time.monotonic()
     reading.commit_async({FIRST: OffsetAndMetadata(1, "")}, commit)
     until(handler, lambda: told)
-    assert time.monotonic() - begun < 2.5
     assert committed(cluster) == {0: 2}
     until(handler, lambda: not cluster.group("g").members)
 
@@ -406,7 +405,7 @@ def test_a_callback_of_a_commit_that_raises_is_logged(consumer: Make, cluster: M
     reading = joined(consumer(cluster, "t", **GROUP, enable_auto_commit=False))
     with caplog.at_level(logging.ERROR, "gkafka"):
         future = reading.commit_async({FIRST: OffsetAndMetadata(1, "")}, lambda: None)
-        assert isinstance(future.get(5), OffsetCommitResponse)
+        assert isinstance(future.get(60), OffsetCommitResponse)
     assert "a callback of a commit failed" in caplog.text
 
 
@@ -505,10 +504,10 @@ def test_a_member_is_told_of_places_as_long_as_they_are_missing_and_no_longer(
     until(handler, lambda: one.assignment() == set(partitions))
     Runner(handler).sleep(2.5)  # the member looks for places once a second
     for tp in partitions:
-        begun = time.monotonic()
+        begun = now()
         with pytest.raises(NoOffsetForPartitionError, match=f"t-{tp.partition}: .*seek"):
             one.position(tp)
-        assert time.monotonic() - begun < 2
+        assert now() - begun < 30
     for tp in partitions:
         with pytest.raises(NoOffsetForPartitionError):
             one.poll(100)
@@ -663,10 +662,10 @@ def test_a_poll_that_waits_raises_what_a_listener_raises_before_any_record(consu
         put(cluster, *values)
         reading = consumer(cluster, **GROUP)
         reading.subscribe(["t"], listener=Told(act))
-        begun = time.monotonic()
+        begun = now()
         with pytest.raises(RuntimeError, match="no place to seek to"):
-            assert reading.poll(20_000) == {}
-        assert time.monotonic() - begun < 10
+            assert reading.poll(120_000) == {}
+        assert now() - begun < 60
         reading.close()
 
 
@@ -750,7 +749,7 @@ def test_a_consumer_that_is_dropped_leaves_its_group_without_the_garbage_collect
     def read_one() -> None:
         consumer = KafkaConsumer("t", bootstrap_servers=cluster.bootstrap, handler=handler, **GROUP)
         if how == "poll":
-            assert consumer.poll(10_000)
+            assert consumer.poll(60_000)
         elif how == "next":
             next(consumer)
         else:
@@ -761,9 +760,8 @@ def test_a_consumer_that_is_dropped_leaves_its_group_without_the_garbage_collect
     gc.collect()
     gc.disable()
     try:
-        read_one()
-        began = time.monotonic()
-        read_one()
-        assert time.monotonic() - began < 3
+        for _ in range(2):
+            read_one()
+            until(handler, lambda: not cluster.group("g").members)
     finally:
         gc.enable()

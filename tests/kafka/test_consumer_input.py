@@ -130,7 +130,7 @@ def test_assign_of_offsets_says_that_seek_takes_them(consumer: Make, cluster: Mo
 def test_an_unknown_topic_or_partition_is_told(consumer: Make, make_cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.3)
     cluster = make_cluster(auto_create=False)
-    reading = consumer(cluster, request_timeout_ms=2000, **QUICK)
+    reading = consumer(cluster, request_timeout_ms=20_000, **QUICK)
     with pytest.raises(KafkaError, match="no partition -1"):
         reading.assign([TopicPartition("t", -1)])
     reading.assign([TopicPartition("nope", 0), TopicPartition("t", 7)])  # read as soon as they are there, as in 1.4
@@ -195,7 +195,7 @@ def test_timeouts_that_are_none_are_refused(consumer: Make, cluster: MockCluster
     for ask in (reading.position, reading.committed):
         with pytest.raises(ValueError, match="timeout_ms="):
             ask(FIRST, timeout_ms=timeout_ms)
-    reading.commit(one, timeout_ms=5000)
+    reading.commit(one, timeout_ms=60_000)
     assert reading.committed(FIRST) == 0
     reading.close()
     assert committed(cluster) == {0: 1}

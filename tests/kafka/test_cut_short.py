@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from gkafka.kafka.legacy import multiprocess
 from gkafka.testing import Delay, MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, committed, consume, joined, put, until
+from tests.kit.clock import now
 from tests.public.aids import Runner
 
 
@@ -57,7 +57,7 @@ def once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, behind: bool
 
 # -- with greenlets: gevent.Timeout in the wait ---------------------------------------------------------------------------------
 def read_one(consumer: Any) -> Any:
-    assert consumer.get_message(timeout=10) is not None
+    assert consumer.get_message(timeout=60) is not None
     return consumer
 
 
@@ -122,13 +122,13 @@ def test_an_end_that_a_gevent_timeout_cuts_short_is_finished_by_the_next_one(
     """The next one did nothing: what was handed out came again, records were never sent, workers and members stayed."""
     cluster = make_cluster(topics={"t": 1})
     put(cluster, b"a")
-    cluster.on(api, Delay(0.5))
+    cluster.on(api, Delay(2))
     _, end = make(cluster)
     with pytest.raises(gevent.Timeout), gevent.Timeout(0.15):
         end()
-    began = time.monotonic()
+    began = now()
     end()
-    assert time.monotonic() - began < 5
+    assert now() - began < 30
     if api == "Produce":
         assert len(cluster.log("t", 0)) == 2
     else:
@@ -143,7 +143,7 @@ def test_a_subscription_whose_end_is_cut_short_is_ended_by_the_next_call(make_cl
     put(cluster, b"0", b"1")
     consumer = KafkaConsumer("t", bootstrap_servers=cluster.bootstrap, handler="gevent", **GROUP)
     consume(consumer, 2)
-    cluster.on("OffsetCommit", Delay(0.5))
+    cluster.on("OffsetCommit", Delay(2))
     call: Callable[[], Any] = consumer.unsubscribe if how == "unsubscribe" else lambda: consumer.subscribe(["u"])
     with pytest.raises(gevent.Timeout), gevent.Timeout(0.15):
         call()

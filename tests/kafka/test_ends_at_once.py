@@ -6,7 +6,6 @@ import contextlib
 import logging
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -21,6 +20,7 @@ from gkafka.testing import Delay, MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import committed, put
 from tests.kafka.test_cut_short import Counted, Cut
+from tests.kit.clock import now
 from tests.public.aids import Runner
 
 HERE = "kafka/ending.py", "legacy/multiprocess.py", "multiprocessing/connection.py"
@@ -58,7 +58,7 @@ def cut() -> None:
 def in_a_thread(fn: Callable[[], object]) -> None:
     thread = threading.Thread(target=fn)
     thread.start()
-    thread.join(10)
+    thread.join(60)
 
 
 # -- whose turn it is -----------------------------------------------------------------------------------------------------------
@@ -135,16 +135,19 @@ def test_processes_are_ended_once_by_several_at_once(processes: Callable[[], Any
 
 @pytest.mark.parametrize("how", ["stops, too", "raises"])
 @pytest.mark.parametrize("first", [1, 9, 17])
-def test_processes_are_ended_wherever_a_signal_handler_comes_between(processes: Callable[[], Any], how: str, first: int) -> None:
+def test_processes_are_ended_wherever_a_signal_handler_comes_between(
+    processes: Callable[[], Any], how: str, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is left is ended by the next one at once: also where the close() of a pipe was cut short, by which a process learns that it is to end."""
+    monkeypatch.setattr(multiprocess, "STOP_S", 120.0)
     for number in range(first, 150, LINES):
         consumer = processes()
         pids = [process.pid for process in consumer.procs]
         with at_line(number, consumer.stop if how == "stops, too" else cut), contextlib.suppress(Cut):
             consumer.stop()
-        began = time.monotonic()
+        began = now()
         consumer.stop()
-        assert time.monotonic() - began < multiprocess.STOP_S - 1, number
+        assert now() - began < 60, number
         assert not consumer.procs
         assert all(multiprocess._has_ended(pid) for pid in pids)
 
@@ -239,7 +242,7 @@ def test_others_of_that_client_end_at_once_beside_their_client(make_cluster: Mak
     client, run = legacy.KafkaClient(cluster.bootstrap, handler=handler), Runner(handler)
     if of == "consumer":
         made: Any = legacy.SimpleConsumer(client, "g", "t")
-        assert made.get_message(timeout=10) is not None
+        assert made.get_message(timeout=60) is not None
         cluster.on("OffsetCommit", Delay(0.2))
     else:
         made = legacy.SimpleProducer(client, async_send=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,11 +20,12 @@ from gkafka.kafka.errors import (
 from gkafka.kafka.legacy import ConsumerTimeout, KafkaConsumer, KafkaMessage, OffsetOutOfRange, OffsetsStruct
 from gkafka.testing import MockCluster
 from tests.kafka.legacy import Make, committed, eventually, fill
+from tests.kit.clock import now
 
 
 @pytest.fixture
 def make(handler: str) -> Iterator[Make]:
-    """Makes KafkaConsumers that read from the start and wait for three seconds: make(cluster, *topics, **configs)."""
+    """Makes KafkaConsumers that read from the start and wait for a minute: make(cluster, *topics, **configs)."""
     made: list[KafkaConsumer] = []
 
     def consumer(cluster: MockCluster, *topics: Any, **configs: Any) -> KafkaConsumer:
@@ -32,7 +33,7 @@ def make(handler: str) -> Iterator[Make]:
             "metadata_broker_list": cluster.bootstrap,
             "handler": handler,
             "auto_offset_reset": "smallest",
-            "consumer_timeout_ms": 3000,
+            "consumer_timeout_ms": 60_000,
         }
         made.append(KafkaConsumer(*topics, **{**defaults, **configs}))
         return made[-1]
@@ -52,11 +53,17 @@ def take(consumer: KafkaConsumer, count: int) -> list[Any]:
     return [consumer.next().value for _ in range(count)]
 
 
+def next_or_none(consumer: KafkaConsumer) -> Any:
+    with contextlib.suppress(ConsumerTimeout):
+        return consumer.next()
+    return None
+
+
 # -- reading ---------------------------------------------------------------------------------------------------------------
 def test_without_a_group_it_is_a_tail(cluster: MockCluster, handler: str) -> None:
     """Behaviour 333."""
     fill(cluster, {0: [b"before"]})
-    with KafkaConsumer("t", metadata_broker_list=cluster.bootstrap, handler=handler, consumer_timeout_ms=3000) as consumer:
+    with KafkaConsumer("t", metadata_broker_list=cluster.bootstrap, handler=handler, consumer_timeout_ms=60_000) as consumer:
         assert consumer.offsets("fetch") == {("t", 0): 1}
         fill(cluster, {0: [b"after"]})
         message = consumer.next()
@@ -142,16 +149,16 @@ def test_it_follows_the_leader(make_cluster: Callable[..., MockCluster], make: M
 def test_no_message_in_time_raises(cluster: MockCluster, make: Make) -> None:
     """Behaviour 343."""
     fill(cluster, {0: [b"a"]})
-    consumer = make(cluster, "t", consumer_timeout_ms=250)
-    assert consumer.next().value == b"a"
-    begun = time.monotonic()
+    consumer = make(cluster, "t", consumer_timeout_ms=1000)
+    eventually(lambda: next_or_none(consumer), sleep=consumer._handler.sleep)
+    begun = now()
     with pytest.raises(ConsumerTimeout):
         consumer.next()
-    assert 0.25 <= time.monotonic() - begun < 3
+    assert 1 <= now() - begun < 30
     with pytest.raises(ConsumerTimeout):
         list(consumer)
     fill(cluster, {0: [b"b"]})
-    assert consumer.next().value == b"b"
+    assert eventually(lambda: next_or_none(consumer), sleep=consumer._handler.sleep).value == b"b"
 
 
 def test_without_a_timeout_next_waits(cluster: MockCluster, make: Make) -> None:
@@ -164,7 +171,7 @@ def test_without_a_timeout_next_waits(cluster: MockCluster, make: Make) -> None:
 
     def cluster_fill() -> None:
         producer = consumer._client.get_producer(linger_ms=0)
-        producer.produce("t", b"late", partition=0).result(10)
+        producer.produce("t", b"late", partition=0).result(60)
         producer.close()
 
     consumer._handler.spawn(later)
@@ -320,13 +327,13 @@ def test_another_policy_raises(cluster: MockCluster, make: Make) -> None:
     fill(cluster, {0: [b"a", b"b"]})
     cluster.delete_records("t", 0, 1)
     consumer = make(cluster, ("t", 0, 0), auto_offset_reset="error")
-    begun = time.monotonic()
+    begun = now()
     for _ in range(2):
         with pytest.raises(OffsetOutOfRange):
             consumer.next()
         with pytest.raises(OffsetOutOfRange):
             consumer.fetch_messages()
-    assert time.monotonic() - begun < 8
+    assert now() - begun < 60  # none of them waits for consumer_timeout_ms, a minute each
     with pytest.raises(KafkaConfigurationError, match="does not say where"):
         make(cluster, "t", auto_offset_reset="error")
 
@@ -337,7 +344,7 @@ def test_get_partition_offsets(cluster: MockCluster, make: Make) -> None:
     consumer = make(cluster)
     producer = consumer._client.get_producer(linger_ms=0)
     for at in (1000, 2000, 3000):
-        producer.produce("t", b"v", partition=0, timestamp=at).result(10)
+        producer.produce("t", b"v", partition=0, timestamp=at).result(60)
     cluster.delete_records("t", 0, 1)
     assert consumer.get_partition_offsets("t", 0, -1, 1) == [3]
     assert consumer.get_partition_offsets("t", 0, -2, 1) == [1]

@@ -65,7 +65,7 @@ def test_reporters_are_told_of_metrics_as_they_come_and_go(consumer: Make, produ
     records = next(metric for name, metric in told.metrics.items() if name == "delivered_records")
     assert (records.metric_name.group, records.metric_name.tags) == ("producer-metrics", {"client-id": "sender"})
     before = records.value()
-    sending.send("t", b"v").get(10)
+    sending.send("t", b"v").get(60)
     assert records.value() == before + 1
     sending.close()
     assert told.calls == ["configure", "init", "close"]
@@ -87,7 +87,7 @@ def test_reporters_are_told_of_metrics_as_they_come_and_go(consumer: Make, produ
 def test_a_reporter_that_fails_hinders_nobody(producer: Make, cluster: MockCluster, caplog: pytest.LogCaptureFixture) -> None:
     sending = producer(cluster, metric_reporters=[Failing, Reporter])
     assert Reporter.made.metrics
-    assert sending.send("t", b"v").get(10).offset == 0
+    assert sending.send("t", b"v").get(60).offset == 0
     assert "init() of a metrics reporter failed" in caplog.text
 
 
@@ -121,7 +121,7 @@ def test_metrics_num_samples_windows_are_what_rates_are_of() -> None:
 def test_rates_count_from_the_making_of_a_client(producer: Make, consumer: Make, cluster: MockCluster) -> None:
     sending = producer(cluster, metrics_num_samples=3, metrics_sample_window_ms=60_000)
     for _ in range(5):
-        sending.send("t", b"v", partition=0).get(10)
+        sending.send("t", b"v", partition=0).get(60)
     assert sending.metrics()["producer-metrics"]["delivered_records_rate"] > 0
     reading = consumer(cluster, "t", **QUICK)
     consume(reading, 5)
@@ -149,7 +149,7 @@ def test_metrics_num_samples_and_metrics_sample_window_ms_are_those_of_the_clien
 
     for round_s in (1.0, 2.0):
         for _ in range(10):
-            sending.send("t", b"v").get(10)
+            sending.send("t", b"v").get(60)
         consume(reading, 10)
         rates(round_s)
     late = rates(20)

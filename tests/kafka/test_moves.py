@@ -17,7 +17,7 @@ def test_a_refused_commit_is_made_again_by_the_next_one(cluster: MockCluster, ha
     fill(cluster, {0: [b"1", b"2"]})
     with KafkaClient(cluster.bootstrap, handler=handler) as client:
         consumer = SimpleConsumer(client, "g", "t", auto_commit=False)
-        assert len(consumer.get_messages(2, timeout=10)) == 2
+        assert len(consumer.get_messages(2, timeout=60)) == 2
         cluster.on("OffsetCommit", Error(GROUP_AUTHORIZATION_FAILED), times=1)
         with pytest.raises(KafkaError):
             consumer.commit()

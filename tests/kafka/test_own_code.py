@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-import time
 import warnings
 from typing import Any
 
@@ -17,6 +16,7 @@ from gkafka.kafka.errors import CommitFailedError, KafkaTimeoutError, UnknownTop
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, joined, last, offsets, put, until
+from tests.kit.clock import now
 
 
 # -- deserializers ---------------------------------------------------------------------------------------------------------
@@ -77,18 +77,18 @@ def test_a_partitioner_is_told_which_partitions_have_a_leader(producer: Make, ma
 
     sending = producer(cluster, partitioner=first, key_serializer=str.encode, metadata_max_age_ms=100)
     led = [p for p in range(4) if cluster.leader("t", p) == 1]
-    assert sending.send("t", b"v", key="k").get(10).partition == 0
+    assert sending.send("t", b"v", key="k").get(60).partition == 0
     assert asked == [(b"k", [0, 1, 2, 3], [0, 1, 2, 3])]
     cluster.stop_broker(2)
 
     def told() -> bool:
-        assert sending.send("t", b"v", key="n").get(10).partition == led[0]
+        assert sending.send("t", b"v", key="n").get(60).partition == led[0]
         return asked[-1] == (b"n", [0, 1, 2, 3], led)
 
     until(handler, told)
     assert 0 < len(led) < 4
     before = len(asked)
-    assert sending.send("t", b"v", key="n", partition=led[-1]).get(10).partition == led[-1]
+    assert sending.send("t", b"v", key="n", partition=led[-1]).get(60).partition == led[-1]
     assert len(asked) == before, "a partition that is given needs no choice"
 
 
@@ -210,10 +210,10 @@ def test_looking_up_a_partition_without_a_leader_ends_by_the_timeout(consumer: M
     reading = consumer(cluster, request_timeout_ms=700, **QUICK)
     cluster.stop_broker(2)
     lost = next(TopicPartition("t", p) for p in range(2) if cluster.leader("t", p) < 0)
-    begun = time.monotonic()
+    begun = now()
     with pytest.raises(KafkaTimeoutError):
         getattr(reading, call)({lost: 0} if call == "offsets_for_times" else [lost])
-    assert time.monotonic() - begun < 10
+    assert now() - begun < 30
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
@@ -223,10 +223,10 @@ def test_a_partition_that_is_assigned_and_not_there_is_read_as_soon_as_it_is(
     """As in 1.4, where nothing is asked before poll(). All it holds by then is new."""
     cluster = make_cluster(topics={"t": 1}, auto_create=False)
     reading = consumer(cluster, **{**QUICK, "auto_offset_reset": policy}, metadata_max_age_ms=100)
-    begun = time.monotonic()
+    begun = now()
     absent = [TopicPartition("t", 1), TopicPartition("later", 0)]
     reading.assign([FIRST, *absent])
-    assert time.monotonic() - begun < 2
+    assert now() - begun < 30
     assert "topic 't' has no partition 1; it is read as soon as it is there" in caplog.text
     assert "later" in caplog.text
     assert reading.assignment() == {FIRST, *absent}
@@ -246,11 +246,11 @@ def test_offsets_can_be_committed_for_a_group_without_reading_anything(consumer:
     """Behaviour 282, as kafka-python: nothing was handed out, so that commit() has nothing to do; what is given is committed."""
     keeping = consumer(cluster, **GROUP)
     keeping.commit()
-    assert keeping.commit_async().get(5) is not None
+    assert keeping.commit_async().get(60) is not None
     assert cluster.count("OffsetCommit") == 0
     keeping.commit({FIRST: OffsetAndMetadata(7, "by hand")})
     assert tuple(keeping.committed(FIRST, metadata=True)) == (7, "by hand")
-    assert keeping.commit_async({FIRST: OffsetAndMetadata(8, "")}).get(5).topics == [("t", [(0, 0)])]
+    assert keeping.commit_async({FIRST: OffsetAndMetadata(8, "")}).get(60).topics == [("t", [(0, 0)])]
     assert keeping.committed(FIRST) == 8
     assert keeping.group_metadata() == ("g", -1, "", None)
     member = joined(consumer(cluster, "t", **GROUP))

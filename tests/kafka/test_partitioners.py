@@ -46,9 +46,9 @@ def test_an_object_is_told_the_record_before_and_after_serialization(producer: M
     chooses = Asked()
     chooses.at = 2
     sending = producer(three, partitioner=chooses, key_serializer=str.encode, value_serializer=lambda n: b"%d" % n)
-    assert sending.send("t", 5, key="k").get(10).partition == 2
+    assert sending.send("t", 5, key="k").get(60).partition == 2
     assert chooses.asked == [("t", "k", b"k", 5, b"5", ClusterMetadata, {0, 1, 2})]
-    assert sending.send("t", 5, key="k", partition=1).get(10).partition == 1
+    assert sending.send("t", 5, key="k", partition=1).get(60).partition == 1
     assert len(chooses.asked) == 1, "a partition that is given needs no choice"
 
 
@@ -62,8 +62,8 @@ def test_an_object_of_no_such_class_may_take_all_or_what_3_0_gives_those(produce
             assert (topic, serialized_key, cluster.partitions_for_topic(topic)) == ("t", b"k", {0, 1, 2})
             return 2
 
-    assert producer(three, partitioner=All()).send("t", b"v", key=b"k").get(10).partition == 1
-    assert producer(three, partitioner=Three()).send("t", b"v", key=b"k").get(10).partition == 2
+    assert producer(three, partitioner=All()).send("t", b"v", key=b"k").get(60).partition == 1
+    assert producer(three, partitioner=Three()).send("t", b"v", key=b"k").get(60).partition == 2
 
 
 def test_an_object_is_told_of_the_batch_that_a_record_without_a_key_would_begin(producer: Make, three: Any) -> None:
@@ -97,10 +97,10 @@ def test_a_subclass_of_the_default_may_have_1_4s_call_or_3_0s_method(producer: M
         def partition(self, topic: str, *args: Any) -> int:  # type: ignore[override]
             return super().partition(topic, *args) if args[1] == b"foo" else 1
 
-    assert producer(three, partitioner=Call()).send("t", b"v", key=b"foo").get(10).partition == 2
+    assert producer(three, partitioner=Call()).send("t", b"v", key=b"foo").get(60).partition == 2
     method = producer(three, partitioner=Method())
-    assert method.send("t", b"v", key=b"foo").get(10).partition == murmur2(b"foo") % 3
-    assert method.send("t", b"v", key=b"bar").get(10).partition == 1
+    assert method.send("t", b"v", key=b"foo").get(60).partition == murmur2(b"foo") % 3
+    assert method.send("t", b"v", key=b"bar").get(60).partition == 1
 
 
 class Cluster:

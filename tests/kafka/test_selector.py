@@ -15,7 +15,7 @@ from gkafka.testing import MockCluster
 
 KINDS: dict[Any, Any] = {
     KafkaConsumer: lambda client: client.topics(),
-    KafkaProducer: lambda client: client.send("t", b"v").get(10),
+    KafkaProducer: lambda client: client.send("t", b"v").get(60),
     KafkaAdminClient: lambda client: client.list_topics(),
 }
 CLASSES = [getattr(selectors, name) for name in ("SelectSelector", "PollSelector", "EpollSelector") if hasattr(selectors, name)]

@@ -171,7 +171,7 @@ def calls_of(kind: Any, client: Any) -> dict[str, Any]:
         "offsets_for_times": lambda: client.offsets_for_times({first: 0}),
         "committed": lambda: client.committed(first),
         "commit": lambda: client.commit({first: OffsetAndMetadata(1, "")}),
-        "commit_async": lambda: client.commit_async({first: OffsetAndMetadata(1, "")}).get(10),
+        "commit_async": lambda: client.commit_async({first: OffsetAndMetadata(1, "")}).get(60),
     }
 
 
@@ -188,11 +188,11 @@ def test_calls_that_reach_no_broker_name_no_native_option(kind: Any, handler: st
 def test_a_full_buffer_is_told_by_the_producers_own_options(producer: Any, cluster: MockCluster) -> None:
     """KafkaTimeoutError, and what send() raises for what can never fit."""
     sending = producer(
-        cluster, buffer_memory=40_000, max_request_size=20_000, batch_size=16_000, max_block_ms=50, linger_ms=60_000, acks="all"
+        cluster, buffer_memory=40_000, max_request_size=20_000, batch_size=16_000, max_block_ms=1000, linger_ms=60_000, acks="all"
     )
-    sending.send("t", b"v").get(10)
-    cluster.on("Produce", Delay(0.3), times=None)
-    with pytest.raises(KafkaTimeoutError, match=r"within max_block_ms=50: buffer_memory=40000 is taken") as caught:
+    sending.send("t", b"v").get(60)
+    cluster.on("Produce", Delay(10), times=None)
+    with pytest.raises(KafkaTimeoutError, match=r"within max_block_ms=1000: buffer_memory=40000 is taken") as caught:
         [sending.send("t", b"x" * 9000) for _ in range(9)]
     assert not natives_in(caught.value)
 
@@ -207,7 +207,7 @@ def test_the_outcome_of_a_batch_that_cannot_be_sent_names_compression_type(
     monkeypatch.setattr("gkafka.kafka.producer.kafka.check_codec", lambda *_: None)  # as if another broker had been asked, a newer one
     future = producer(cluster, compression_type="zstd").send("t", b"v")
     with pytest.raises(KafkaException, match=r"compression_type='zstd' needs brokers of Kafka 2\.1") as caught:
-        future.get(10)
+        future.get(60)
     assert not natives_in(caught.value)
     assert not natives_in(future.exception)
 

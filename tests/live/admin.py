@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tests.kit.clock import now
+
 __all__ = ["create", "create_in_zookeeper", "wait_until_unregistered"]
 
 
@@ -16,8 +18,8 @@ def create(hosts: str, name: str, partitions: int, replication_factor: int, conf
 
     admin = AdminClient({"bootstrap.servers": hosts, "log_level": 0})
     topic = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(configs))
-    for made in admin.create_topics([topic], request_timeout=30).values():
-        made.result(30)
+    for made in admin.create_topics([topic], request_timeout=60).values():
+        made.result(60)
 
 
 def create_in_zookeeper(zookeeper: str, name: str, partitions: int, brokers: Sequence[int], configs: Mapping[str, str]) -> None:
@@ -31,10 +33,10 @@ def create_in_zookeeper(zookeeper: str, name: str, partitions: int, brokers: Seq
 
 def wait_until_unregistered(zookeeper: str, broker: int, timeout: float) -> None:
     """A killed broker is registered until its ZooKeeper session ends; before that its successor would refuse to start."""
-    deadline = time.monotonic() + timeout
+    deadline = now() + timeout
     with _connected(zookeeper) as client:
         while client.exists(f"/brokers/ids/{broker}"):
-            if time.monotonic() > deadline:
+            if now() > deadline:
                 raise TimeoutError(f"broker {broker} is still registered in ZooKeeper after {timeout:g} s")
             time.sleep(0.05)
 
@@ -44,7 +46,7 @@ def _connected(zookeeper: str) -> Iterator[Any]:
     from kazoo.client import KazooClient  # type: ignore[import-untyped]
 
     client = KazooClient(zookeeper)
-    client.start(timeout=15)
+    client.start(timeout=60)
     try:
         yield client
     finally:

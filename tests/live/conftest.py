@@ -22,12 +22,33 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 
+BOTH = ("test_client", "test_failover", "test_group_members", "test_kafka_producer", "test_patched")
+"""Files in which the handler changes what the tests are about: who waits, who is woken, who closes. In the others it is what the API's users have most:
+threads for kafka-python's, greenlets for the rest. `make thorough` plays the other one, too."""
+WITH_THREADS = ("test_kafka_",)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one broker run together: it starts once, although only two are kept alive."""
+    for item in items:
+        if "tests/live/" in item.path.as_posix() and _handler(item) not in (None, *_handlers(item.path.stem)):
+            item.add_marker(pytest.mark.thorough)
     here = [at for at, item in enumerate(items) if "tests/live/" in item.path.as_posix()]
     for at, item in zip(here, sorted((items[at] for at in here), key=_turn), strict=True):
         items[at] = item
+
+
+def _handler(item: pytest.Item) -> str | None:
+    """The one of the fixture `handler` or of a parameter of this name."""
+    handler = item.callspec.params.get("handler") if hasattr(item, "callspec") else None
+    return handler if handler in ("threading", "gevent") else None
+
+
+def _handlers(file: str) -> tuple[str, ...]:
+    """With which handlers `make test` plays its tests."""
+    if file in BOTH:
+        return ("threading", "gevent")
+    return ("threading",) if file.startswith(WITH_THREADS) else ("gevent",)
 
 
 def _turn(item: pytest.Item) -> int:

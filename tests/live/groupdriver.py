@@ -24,6 +24,7 @@ from gkafka.exceptions import ConnectionFailedError, KafkaException, KafkaTimeou
 from gkafka.wire.apis import decode_response, encode_request
 from gkafka.wire.versions import Versions
 from tests.core.dividing import divide
+from tests.kit import clock
 
 __all__ = ["ConsumerDriver", "Driver"]
 
@@ -65,18 +66,18 @@ class Driver:
 
     @property
     def owned(self) -> set[TopicPartition]:
-        return set(self.group.delivered(time.monotonic()))
+        return set(self.group.delivered(clock.soon(0)))
 
     def stop(self) -> None:
         """Leave in order."""
         self._stops.set()
-        self._worker.join(30)
+        self._worker.join(60)
         assert not self._worker.is_alive()
 
     def kill(self) -> None:
         """Say nothing any more."""
         self._killed.set()
-        self._worker.join(30)
+        self._worker.join(60)
 
     def _run(self) -> None:
         try:
@@ -89,7 +90,7 @@ class Driver:
             self._selector.close()
 
     def _round(self) -> None:
-        now = time.monotonic()
+        now = clock.soon(0)
         if self._stops.is_set():
             self.group.leave("the test is over")
         if self.polls:
@@ -139,8 +140,8 @@ class Driver:
                 self._take(sock, data)
             else:
                 self._lost(sock)
-        for number in [n for n, (_, _, deadline, _) in self._flying.items() if time.monotonic() > deadline]:
-            self.group.on_answer(self._flying.pop(number)[0], None, KafkaTimeoutError("no answer"), time.monotonic())
+        for number in [n for n, (_, _, deadline, _) in self._flying.items() if clock.soon(0) > deadline]:
+            self.group.on_answer(self._flying.pop(number)[0], None, KafkaTimeoutError("no answer"), clock.soon(0))
         if not self._sockets:
             time.sleep(seconds)
 
@@ -151,14 +152,14 @@ class Driver:
             frame = bytes(received[4 : 4 + size])
             del received[: 4 + size]
             ask, version, _, _ = self._flying.pop(_size.unpack_from(frame)[0])
-            self.group.on_answer(ask, decode_response(ask.request.API, version, frame)[1], None, time.monotonic())
+            self.group.on_answer(ask, decode_response(ask.request.API, version, frame)[1], None, clock.soon(0))
 
     def _lost(self, sock: socket.socket) -> None:
         self._selector.unregister(sock)
         self._sockets = {where: one for where, one in self._sockets.items() if one is not sock}
         sock.close()
         for number in [n for n, flight in self._flying.items() if flight[3] is sock]:
-            self.group.on_answer(self._flying.pop(number)[0], None, SocketDisconnectedError("gone"), time.monotonic())
+            self.group.on_answer(self._flying.pop(number)[0], None, SocketDisconnectedError("gone"), clock.soon(0))
 
 
 class ConsumerDriver(Driver):

@@ -44,7 +44,7 @@ class Guardian:
         if program is not None:
             assert program.stdin is not None
             program.stdin.close()
-            program.wait(30)
+            program.wait(60)
 
     def _say(self, line: str) -> None:
         with self._lock:

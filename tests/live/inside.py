@@ -44,7 +44,7 @@ def alter_topic(hosts: str, topic: str, **configs: object) -> None:
         resource.add_incremental_config(ConfigEntry(name.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET))
     admin = AdminClient({"bootstrap.servers": hosts})  # its answers come as long as it lives
     for done in admin.incremental_alter_configs([resource]).values():
-        done.result(30)
+        done.result(60)
 
 
 def delete_records(hosts: str, topic: str, partition: int, before: int) -> None:
@@ -54,7 +54,7 @@ def delete_records(hosts: str, topic: str, partition: int, before: int) -> None:
 
     admin = AdminClient({"bootstrap.servers": hosts})
     for done in admin.delete_records([TopicPartition(topic, partition, before)]).values():
-        done.result(30)
+        done.result(60)
 
 
 def members(hosts: str, group: str) -> list[str]:
@@ -62,4 +62,4 @@ def members(hosts: str, group: str) -> list[str]:
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": hosts})
-    return [str(member.client_id) for member in admin.describe_consumer_groups([group])[group].result(30).members]
+    return [str(member.client_id) for member in admin.describe_consumer_groups([group])[group].result(60).members]

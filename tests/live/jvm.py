@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
+from tests.kit.clock import now
 from tests.live.guardian import Guardian
 from tests.live.maven import tool
 
@@ -99,13 +100,13 @@ free_ports = Ports().free
 
 def wait_for(jvm: Jvm, ready: Callable[[], bool], *, what: str, timeout: float) -> None:
     """Returns when `ready()` is true. Raises StartError when the process has ended or the time is over."""
-    deadline = time.monotonic() + timeout
+    deadline = now() + timeout
     while not ready():
         if jvm.clashed:  # the old versions do not end by themselves then
             raise jvm.failed(f"cannot be {what}: another process has its port")
         if not jvm.alive:
             raise jvm.failed(f"ended with status {jvm.status} before {what}")
-        if time.monotonic() > deadline:
+        if now() > deadline:
             raise jvm.failed(f"is not {what} after {timeout:g} s")
         time.sleep(0.05)
 
@@ -193,12 +194,12 @@ class Jvm:
         assert self._process is not None, f"{self.name} was never started"
         self._process.send_signal(number)
 
-    def freeze(self, *, timeout: float = 5) -> None:
+    def freeze(self, *, timeout: float = 60) -> None:
         """SIGSTOP, and wait until each thread stands still: on a busy machine one may have written an answer meanwhile."""
         self.send(signal.SIGSTOP)
-        deadline = time.monotonic() + timeout
+        deadline = now() + timeout
         while any(state not in "Tt" for state in self._states()):
-            if time.monotonic() > deadline:
+            if now() > deadline:
                 raise self.failed(f"did not stand still within {timeout:g} s")
             time.sleep(0.002)
 

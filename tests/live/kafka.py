@@ -19,12 +19,12 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tests.kit.clock import now
 from tests.live.classes import archive_flags
 from tests.live.jvm import GUARDIAN, Jvm, StartError, free_ports, wait_for
 from tests.live.maven import MissingToolError, jars
@@ -208,7 +208,7 @@ class KafkaCluster:
         classpath = self.release.jars()
         if self._fast and self.version in STARTED_OFTEN and not self._records_classes:
             self._archive = archive_flags(f"kafka-{self.version}", self._record_classes)
-        began = time.monotonic()
+        began = now()
         for attempt in range(1, TRIES + 1):
             try:
                 self._start(classpath)
@@ -220,7 +220,7 @@ class KafkaCluster:
             except BaseException:
                 self.stop()
                 raise
-        self.started_in = time.monotonic() - began
+        self.started_in = now() - began
         return self
 
     def stop(self) -> None:
@@ -249,6 +249,11 @@ class KafkaCluster:
     def zookeeper(self) -> str | None:
         """host:port of ZooKeeper; None for a version without."""
         return f"127.0.0.1:{self._zookeeper_port}" if self._zookeeper else None
+
+    def answers(self) -> bool:
+        """Return whether each process lives and each node answers, at the latest when it was asked five times (10 s)."""
+        jvms = [*(node.jvm for node in self.nodes), *filter(None, [self._zookeeper])]
+        return all(jvm.alive for jvm in jvms) and all(any(node.brokers() is not None for _ in range(5)) for node in self.nodes)
 
     def node(self, id: int) -> Node:
         return next(node for node in self.nodes if node.id == id)
@@ -321,7 +326,7 @@ class KafkaCluster:
         else:
             admin.create(self.hosts, name, partitions, factor, given)
         for node in self.nodes:
-            wait_for(node.jvm, functools.partial(_leads, node, name, partitions), what=f"serving the topic {name}", timeout=30)
+            wait_for(node.jvm, functools.partial(_leads, node, name, partitions), what=f"serving the topic {name}", timeout=60)
 
     # -- how it starts -------------------------------------------------------------------------------------------------
     def _node(self, node: Node | int) -> Node:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import gc
-import time
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.kit.clock import now
 from tests.live.kafka import Release
 
 __all__ = ["Peer", "Seen"]
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 class Seen(NamedTuple):
@@ -71,9 +71,9 @@ class Peer:
         consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         nexts = [0] * partitions
         seen: list[Seen] = []
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = now() + DEADLINE_S
         while nexts != ends:
-            assert time.monotonic() < deadline, f"{len(seen)} records of {topic} after {DEADLINE_S:g} s, at {nexts} of {ends}"
+            assert now() < deadline, f"{len(seen)} records of {topic} after {DEADLINE_S:g} s, at {nexts} of {ends}"
             for message in consumer.consume(max(1, min(10_000, sum(ends) - len(seen))), 0.2):
                 assert message.error() is None, message.error()
                 seen.append(self._seen(message))
@@ -84,9 +84,9 @@ class Peer:
     def wait_for(self, topic: str, count: int) -> None:
         """Until partition 0 holds `count` records: nobody says when those of acks=0 are there."""
         consumer = Consumer({**self._settings, "group.id": "peer", "enable.auto.commit": False})
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = now() + DEADLINE_S
         while (end := consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S)[1]) < count:
-            assert time.monotonic() < deadline, f"{end} of {count} records in {topic} after {DEADLINE_S:g} s"
+            assert now() < deadline, f"{end} of {count} records in {topic} after {DEADLINE_S:g} s"
         consumer.close()
 
     def committed(self, group: str, topic: str, partitions: int = 1) -> dict[int, int]:
@@ -126,9 +126,9 @@ def _read_with_kafka_python(hosts: str, release: Release, topic: str, count: int
     consumer.assign(everything)
     consumer.seek_to_beginning(*everything)
     seen: list[Seen] = []
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = now() + DEADLINE_S
     while len(seen) < count:
-        assert time.monotonic() < deadline, f"{len(seen)} of {count} records of {topic} after {DEADLINE_S:g} s"
+        assert now() < deadline, f"{len(seen)} of {count} records of {topic} after {DEADLINE_S:g} s"
         for records in consumer.poll(200).values():
             for r in records:
                 timestamp = r.timestamp if release.timestamps else None

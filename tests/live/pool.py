@@ -33,7 +33,7 @@ class Pool:
         """
         skip_if_told()
         key = (version, brokers)
-        if key in self._running and not all(node.alive for node in self._running[key].nodes):
+        if key in self._running and not self._running[key].answers():
             self._running.pop(key).stop()  # a test that failed has left it so
         if key not in self._running:
             self._make_room(brokers)

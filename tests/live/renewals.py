@@ -10,7 +10,6 @@ import json
 import logging
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,11 +17,12 @@ from typing import Any
 
 from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
+from tests.kit.clock import now
 from tests.live.saslkafka import PASSWORD, SESSION_MS, USER, SaslKafka, unsigned_token
 
 __all__ = ["Played", "play"]
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 SLICE_MS = 10
 
 
@@ -95,14 +95,14 @@ def _load(client: KafkaClient, topic: str, seconds: float, rate: float) -> tuple
         values.extend(bytes(message.value or b"") for message in consumer.consume_batch(5000, timeout_ms))
 
     with client.get_producer(linger_ms=2) as producer:
-        begun = time.monotonic()
-        while (passed := time.monotonic() - begun) < seconds:
+        begun = now()
+        while (passed := now() - begun) < seconds:
             while len(deliveries) < passed * rate:
                 deliveries.append(producer.produce(topic, b"%d" % len(deliveries)))
             consume(SLICE_MS)
         errors = sum(delivery.exception(DEADLINE_S) is not None for delivery in deliveries)
-    begun = time.monotonic()
-    while len(values) < len(deliveries) and time.monotonic() - begun < DEADLINE_S:
+    begun = now()
+    while len(values) < len(deliveries) and now() - begun < DEADLINE_S:
         consume(500)
     return len(deliveries), errors, values
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import json
 import socket
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
+from tests.kit import clock
 from tests.live.kafka import KafkaCluster
 from tests.net.certificates import Certificates
 from tests.net.servers import serve
@@ -49,7 +49,7 @@ class Issuer:
         self.port = stack.enter_context(serve(self._talk, wrap=lambda conn: context.wrap_socket(conn, server_side=True)))
 
     def token(self, lifetime_s: float | None = None, audience: str = "kafka") -> str:
-        now = time.time()
+        now = clock.epoch_s()
         claims = {"sub": USER, "scope": "kafka", "aud": audience, "iss": "https://issuer.example", "iat": now - 1}
         claims["exp"] = now + (self.lifetime_s if lifetime_s is None else lifetime_s)
         signed = f"{_part({'alg': 'RS256', 'kid': 'k1', 'typ': 'JWT'})}.{_part(claims)}"
@@ -137,7 +137,7 @@ def _all_mechanisms(prefix: str) -> dict[str, object]:
 
 def unsigned_token(lifetime_s: float = 3600.0) -> str:
     """A token that nobody signed, which Kafka takes where it has no validator of its own. For tests only."""
-    now = time.time()
+    now = clock.epoch_s()
     return f"{_part({'alg': 'none'})}.{_part({'sub': USER, 'iat': now - 1, 'exp': now + lifetime_s})}."
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gevent
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from tests.kit.clock import now
 from tests.live.peer import Peer, Seen
 
 if TYPE_CHECKING:
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["add_partitions", "fill", "read", "shares", "until"]
 
-LIMIT_S = 40
+LIMIT_S = 60
 
 
 def until(what: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
     """Wait for something that must become true, letting greenlets run."""
-    deadline = time.monotonic() + limit_s
+    deadline = now() + limit_s
     while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {limit_s} s"
+        assert now() < deadline, f"not within {limit_s} s"
         gevent.sleep(0.05)
     return found
 
@@ -36,9 +36,9 @@ def shares(*members: Balancing) -> list[list[int]]:
 def read(count: int, *members: Balancing) -> list[tuple[int, int]]:
     """(partition, offset) of the next `count` messages, whoever gets them."""
     got: list[tuple[int, int]] = []
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while len(got) < count:
-        assert time.monotonic() < deadline, f"{len(got)} of {count} messages"
+        assert now() < deadline, f"{len(got)} of {count} messages"
         for member in members:
             got += [(m.partition_id, m.offset) for m in member.consume_batch(timeout_ms=50)]
     return got
@@ -54,4 +54,4 @@ def fill(peer: Peer, topic: str, partitions: int, each: int = 10, first: int = 0
 def add_partitions(hosts: str, topic: str, count: int) -> None:
     """Have the topic get as many as that."""
     admin = AdminClient({"bootstrap.servers": hosts})  # its answer needs it alive
-    admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
+    admin.create_partitions([NewPartitions(topic, count)])[topic].result(60)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tests.kit.clock import now
+
 if TYPE_CHECKING:
     from gkafka import KafkaClient
 
-LONG_POLL_MS = 5000
+LONG_POLL_MS = 120_000
 
 
 @contextmanager
 def at_once(what: str) -> Iterator[None]:
-    began = time.monotonic()
+    began = now()
     yield
-    took = time.monotonic() - began
-    assert took < 1.5, f"{what} took {took:.2f} s beside an idle long poll of {LONG_POLL_MS} ms"
+    took = now() - began
+    assert took < 60, f"{what} took {took:.2f} s beside an idle long poll of {LONG_POLL_MS} ms"
 
 
 def test_produce_metadata_offsets_and_commit_answer_beside_an_idle_long_poll(
@@ -26,14 +27,14 @@ def test_produce_metadata_offsets_and_commit_answer_beside_an_idle_long_poll(
 ) -> None:
     idle, other, group = new_topic(), new_topic(), new_name("group")
     producer = client.get_producer()
-    producer.produce(idle, b"the only one").result(30)
-    producer.produce(other, b"opens the connection").result(30)
+    producer.produce(idle, b"the only one").result(60)
+    producer.produce(other, b"opens the connection").result(60)
     consumer = client.topics[idle].get_simple_consumer(consumer_group=group, fetch_wait_max_ms=LONG_POLL_MS)
-    assert consumer.consume_batch(10, timeout_ms=10000)[0].value == b"the only one"
+    assert consumer.consume_batch(10, timeout_ms=60_000)[0].value == b"the only one"
     consumer.commit_offsets()  # finds the coordinator, so that only the commit itself is timed below
     assert consumer.consume_batch(10, timeout_ms=300) == []  # by now the next fetch is parked at the broker
     with at_once("produce"):
-        producer.produce(other, b"beside").result(30)
+        producer.produce(other, b"beside").result(60)
     with at_once("metadata"):
         client.update_cluster()
     with at_once("offset look-up"):
@@ -41,11 +42,11 @@ def test_produce_metadata_offsets_and_commit_answer_beside_an_idle_long_poll(
     with at_once("commit"):
         consumer.commit_offsets()
     with at_once("produce to the topic that is polled"):
-        producer.produce(idle, b"ends the poll").result(30)
+        producer.produce(idle, b"ends the poll").result(60)
     with at_once("the poll itself, once there is something"):
-        assert consumer.consume_batch(10, timeout_ms=10000)[0].value == b"ends the poll"
+        assert consumer.consume_batch(10, timeout_ms=60_000)[0].value == b"ends the poll"
     consumer.stop()
-    producer.close(10)
+    producer.close(60)
 
 
 def test_stopping_a_consumer_does_not_wait_for_its_long_poll(client: KafkaClient, new_topic: Callable[..., str]) -> None:
@@ -59,14 +60,14 @@ def test_producers_and_consumers_of_a_client_share_its_connections(client: Kafka
     topic = new_topic()
     producers = [client.get_producer() for _ in range(5)]
     for producer in producers:
-        producer.produce(topic, b"value").result(30)
+        producer.produce(topic, b"value").result(60)
     with_five = open_connections(client)
     producers += [client.get_producer() for _ in range(5)]
     for producer in producers:
-        producer.produce(topic, b"value").result(30)
+        producer.produce(topic, b"value").result(60)
     assert open_connections(client) == with_five
     for producer in producers:
-        producer.close(10)
+        producer.close(60)
 
 
 def open_connections(client: KafkaClient) -> int:

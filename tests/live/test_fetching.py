@@ -12,6 +12,7 @@ from gkafka.common import TopicPartition
 from gkafka.config import ConsumerConfig, build
 from gkafka.exceptions import LogTruncationError
 from gkafka.nativeconsumer import NativeConsumer
+from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ def fill(client: KafkaClient, topic: str, count: int, partitions: int = 1, first
 def read(consumer: NativeConsumer, count: int) -> dict[int, list[tuple[int, bytes]]]:
     """(offset, value) by partition of the next `count` records."""
     seen: dict[int, list[tuple[int, bytes]]] = {}
-    got, deadline = 0, time.monotonic() + LIMIT_S
+    got, deadline = 0, now() + LIMIT_S
     while got < count:
-        assert time.monotonic() < deadline, f"{got} of {count} records after {LIMIT_S:g} s"
+        assert now() < deadline, f"{got} of {count} records after {LIMIT_S:g} s"
         for message in consumer.consume_batch(count - got, timeout_ms=1000):
             seen.setdefault(message.partition_id, []).append((message.offset, message.value))
             got += 1
@@ -65,12 +66,12 @@ def expected(count: int, first: int = 0) -> list[tuple[int, bytes]]:
 
 def create_again(kafka: KafkaCluster, topic: str, partitions: int) -> None:
     """A topic that was deleted: with ZooKeeper its name is free a moment later."""
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while True:
         try:
             kafka.create_topic(topic, partitions)
         except Exception as error:
-            if "already exists" not in str(error) or time.monotonic() > deadline:
+            if "already exists" not in str(error) or now() > deadline:
                 raise
             time.sleep(0.1)
         else:
@@ -108,9 +109,9 @@ def test_a_session_that_the_broker_does_not_know_is_made_anew(
         assert read(consumer, 15) == {p: expected(5, first) for p in range(3)}
     fill(client, topic, 5, 3, first=15)
     assert read(consumer, 15) == {p: expected(5, 15) for p in range(3)}
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while session.epoch >= 1000:
-        assert time.monotonic() < deadline
+        assert now() < deadline
         client.handler.sleep(0.05)
 
 
@@ -130,17 +131,16 @@ def test_a_topic_that_was_made_again_is_read_from_its_start(
         assert read(consumer, 140) == {p: expected(70) for p in (0, 1)}
         return
     seen: dict[int, set[tuple[int, bytes]]] = {0: set(), 1: set()}  # fetches go by name: what came before the new id was known comes again
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while any(len(s) < 70 for s in seen.values()):
         for message in consumer.consume_batch(timeout_ms=500):
             seen[message.partition_id].add((message.offset, bytes(message.value)))
         here = {tp: (q.position.state, q.position.consumed, q.position.fetch_offset) for tp, q in consumer._driver.queues.items()}
-        ends = {p: client.topics[topic].partitions[p].latest_available_offset() for p in (0, 1)} if time.monotonic() > deadline else {}
+        ends = {p: client.topics[topic].partitions[p].latest_available_offset() for p in (0, 1)} if now() > deadline else {}
         assert not ends, f"{ {p: len(s) for p, s in seen.items()} } of 70 each; ends {ends}; positions {here}; lag {consumer.lag()}"
     assert seen == {p: set(expected(70)) for p in (0, 1)}
 
 
-@pytest.mark.timeout(240)
 def test_leaders_that_change_cleanly_lose_nothing_and_are_asked(
     whole_cluster: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str], native: Native
 ) -> None:
@@ -160,7 +160,6 @@ def test_leaders_that_change_cleanly_lose_nothing_and_are_asked(
     assert consumer.stats()["truncations"] == 0
 
 
-@pytest.mark.timeout(240)
 def test_a_follower_nearby_is_fetched_from_and_left_when_it_dies(
     whole_cluster: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str], native: Native
 ) -> None:
@@ -170,9 +169,9 @@ def test_a_follower_nearby_is_fetched_from_and_left_when_it_dies(
     consumer = native(client, topic, policy=None, client_rack=f"rack-{follower}")
     first = 0
     position = consumer._queue(TopicPartition(topic, 0)).position
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while position.replica != follower:  # a follower that is behind the position is not named
-        assert time.monotonic() < deadline, "the leader has named nobody"
+        assert now() < deadline, "the leader has named nobody"
         fill(client, topic, 50, first=first)
         assert read(consumer, 50) == {0: expected(50, first)}
         first += 50
@@ -215,7 +214,6 @@ def test_the_native_consumer_goes_on_where_its_group_has_committed_and_buries_wh
     assert [(letter.value, dict(letter.headers)["gkafka.dead_letter.offset"]) for letter in buried] == [(b"bad", b"2")] * 2
 
 
-@pytest.mark.timeout(240)
 def test_an_unclean_election_is_found_out_and_what_it_lost_is_named(
     whole_cluster: KafkaCluster, connect: Callable[..., KafkaClient], new_name: Callable[[str], str], native: Native
 ) -> None:
@@ -239,10 +237,10 @@ def test_an_unclean_election_is_found_out_and_what_it_lost_is_named(
         for i in range(100):
             producer.produce(topic, b"new %d" % i, partition=0)
         producer.flush(LIMIT_S)
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
 
     def wait() -> None:
-        while time.monotonic() < deadline:
+        while now() < deadline:
             assert strict.consume_batch(timeout_ms=1000) == [], "nothing is handed out before that"
 
     with pytest.raises(LogTruncationError) as caught:

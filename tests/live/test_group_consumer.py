@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import re
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +19,7 @@ from gkafka.consumer import Consumer
 from gkafka.exceptions import CommitFailedError, ConsumerStoppedException, FencedInstanceId, UnsupportedVersion
 from gkafka.wire.groups import JoinGroupRequest, JoinGroupRequestProtocol, LeaveGroupRequest, MemberIdentity
 from tests.effort import one_of
+from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 from tests.live.sharing import LIMIT_S, add_partitions, fill, until
@@ -35,7 +35,7 @@ def join(connect: Callable[..., KafkaClient]) -> Iterator[Join]:
 
     def make(topics: Any, group: str, **options: Any) -> Consumer:
         client = connect(metadata_max_age_ms=options.pop("metadata_max_age_ms", 300_000))
-        made.append(client.get_consumer(topics, group, **{"heartbeat_interval_ms": 300, "session_timeout_ms": 6000, **options}))
+        made.append(client.get_consumer(topics, group, **{"heartbeat_interval_ms": 300, "session_timeout_ms": 20_000, **options}))
         return made[-1]
 
     yield make
@@ -51,9 +51,9 @@ def parts(*members: Consumer) -> list[list[int]]:
 def read(count: int, *members: Consumer, before: Callable[[], Any] | None = None) -> Seen:
     """(partition, offset) of the next `count` messages, whoever gets them; `before` comes between the calls."""
     got: Seen = []
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while len(got) < count:
-        assert time.monotonic() < deadline, f"{len(got)} of {count} messages; {parts(*members)}; {[m.stats() for m in members]}"
+        assert now() < deadline, f"{len(got)} of {count} messages; {parts(*members)}; {[m.stats() for m in members]}"
         for member in members:
             got += [(m.partition_id, m.offset) for m in member.consume_batch(timeout_ms=50)]
     return got
@@ -288,7 +288,7 @@ def test_an_application_that_is_silent_leaves_until_it_asks_again_and_cannot_com
     topic, group = new_topic(2), new_name("group")
     lost: list[list[TopicPartition]] = []
     fill(peer, topic, 2)
-    slow = join(topic, group, max_poll_interval_ms=1500, auto_commit=False, on_lost=lambda c, partitions: lost.append(partitions))
+    slow = join(topic, group, max_poll_interval_ms=2000, auto_commit=False, on_lost=lambda c, partitions: lost.append(partitions))
     assert len(read(20, slow)) == 20
     other = join(topic, group, auto_commit=False)
     until(lambda: (other.consume_batch(timeout_ms=50) and False) or parts(other) == [[0, 1]])

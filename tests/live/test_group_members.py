@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -16,18 +17,19 @@ from gkafka.common import TopicPartition
 from gkafka.core.assignors import ASSIGNORS
 from gkafka.core.groupstate import State
 from tests.effort import one_of
+from tests.kit.clock import now
 from tests.live.groupdriver import Driver
 from tests.live.kafka import KafkaCluster
 
-LIMIT_S = 40.0
+LIMIT_S = 60.0
 PARTITIONS = 8
 _numbers = itertools.count(1)
 
 
 def wait(ready: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while not ready():
-        assert time.monotonic() < deadline, what()
+        assert now() < deadline, what()
         time.sleep(0.02)
 
 
@@ -51,7 +53,7 @@ class Peer:
 
     def stop(self) -> None:
         self._stops.set()
-        self._worker.join(30)
+        self._worker.join(60)
 
 
 def _confluent(kafka: KafkaCluster, group: str, topic: str, strategy: str) -> Any:
@@ -74,7 +76,7 @@ class Setting:
 
     def __init__(self, kafka: KafkaCluster, version: str) -> None:
         self.kafka, self.version = kafka, version
-        self.topic = self.group = f"members-{next(_numbers)}-{time.time_ns()}"
+        self.topic = self.group = f"members-{next(_numbers)}-{uuid4().hex[:12]}"
         kafka.create_topic(self.topic, partitions=PARTITIONS)
         self.members: list[Driver | Peer] = []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,6 +15,8 @@ from gkafka import KafkaClient
 from gkafka.exceptions import AuthenticationError, SaslAuthenticationFailed
 from gkafka.kafka import KafkaConsumer, KafkaProducer
 from tests.frames import is_ours
+from tests.kit.clock import PATIENCE_S, now
+from tests.kit.lacking import leave_out
 from tests.live.kafka import MissingToolError
 from tests.live.kerberos import INSTALL, KerberosKafka, KeyServer, missing
 from tests.live.pool import skip_if_told
@@ -41,7 +42,7 @@ class Realm:
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
     skip_if_told()
     if lacking := missing():
-        pytest.skip(f"NOT TESTED: Kerberos: there is no {', '.join(lacking)}; {INSTALL}")
+        leave_out(*((name, INSTALL) for name in lacking))
     with ExitStack() as stack:
         try:
             made = Realm(tmp_path_factory.mktemp("kerberos"), stack)
@@ -90,8 +91,8 @@ def test_a_ticket_or_a_keytab_produces_and_consumes(
     holding(**{"ticket": {"cache": realm.ticket}, "keytab": {"cache": realm.folder / new_name("cache"), "keytab": realm.keytab}}[by])
     (client, _), topic = dial(), new_name("kerberos")
     realm.kafka.cluster.create_topic(topic)
-    assert client.get_producer().produce(topic, b"x").result(30).offset == 0
-    message = client.get_consumer(topic).consume(timeout_ms=30_000)
+    assert client.get_producer().produce(topic, b"x").result(60).offset == 0
+    message = client.get_consumer(topic).consume(timeout_ms=60_000)
     assert message is not None
     assert message.value == b"x"
 
@@ -112,8 +113,8 @@ def test_kafka_pythons_kerberos_options(realm: Realm, holding: Callable[..., Non
     options: dict[str, Any] = {**KERBEROS, "sasl_kerberos_service_name": "kafka", "sasl_kerberos_domain_name": "127.0.0.1"}
     options |= {"bootstrap_servers": f"127.0.0.1:{realm.kafka.port}", "handler": handler}
     with KafkaProducer(**options) as producer:
-        assert producer.send(topic, b"v").get(10).offset == 0
-    with KafkaConsumer(topic, **options, auto_offset_reset="earliest", consumer_timeout_ms=10_000) as consumer:
+        assert producer.send(topic, b"v").get(60).offset == 0
+    with KafkaConsumer(topic, **options, auto_offset_reset="earliest", consumer_timeout_ms=60_000) as consumer:
         assert next(consumer).value == b"v"
 
 
@@ -124,22 +125,24 @@ def test_sessions_are_renewed_with_tickets_on_the_same_connection(
     client, relay = dial()
     client.connect(10)
     first = len(relay.all_sent)
-    began = time.monotonic()
-    while time.monotonic() - began < 1.2 * SESSION_MS / 1000:
+    deadline = now() + PATIENCE_S
+    while relay.all_sent.count(b"GSSAPI") < 2:
+        assert now() < deadline
         client.update_cluster()
         client.handler.sleep(0.1)
+    client.update_cluster()
     assert len(relay.sent) == 1, "one connection all the time"
     assert relay.all_sent.count(b"GSSAPI") == 2, f"two handshakes, the second after {first} bytes"
 
 
 # -- who is not ----------------------------------------------------------------------------------------------------------
 def refused(dialled: tuple[KafkaClient, Recorder]) -> AuthenticationError:
-    """What connect() says; within 2 s, and by one connection."""
+    """What connect() says; long before its time is over, and by one connection."""
     client, relay = dialled
-    began = time.monotonic()
+    began = now()
     with pytest.raises(AuthenticationError) as caught:
-        client.connect(10)
-    assert time.monotonic() - began < 2
+        client.connect(120)
+    assert now() - began < 60
     assert len(relay.sent) == 1
     return caught.value
 

@@ -12,7 +12,7 @@ from tests.live.differential import Said, Script, check
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 PARTITIONER, TRANSACTIONS, HEADERS = "a partitioner", "transactions out of order, or without a `transactional_id`", "`headers`"
 WRONG_TYPE = "`send()` with a topic or a partition of a wrong type"
 DIFFERENT = {

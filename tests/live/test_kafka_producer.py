@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,12 +13,13 @@ from gkafka.kafka import KafkaClient, KafkaProducer, TopicPartition
 from gkafka.kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 from gkafka.kafka.future import Future
 from gkafka.kafka.producer.future import RecordMetadata
+from tests.kit.clock import now
 from tests.live.inside import batches, frozen
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 from tests.net.recorder import Recorder
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 Make = Callable[..., KafkaProducer]
 Topic = Callable[..., str]
 
@@ -153,9 +153,9 @@ def test_with_acks_0_what_the_broker_refuses_is_not_told_and_not_tried_again(pro
     topic = new_topic(max_message_bytes=2000)
     sending = producer(acks=0, retries=5, retry_backoff_ms=1)
     assert sending.send(topic, b"x" * 5000).get(LIMIT_S).offset == -1
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while not values(peer, topic):  # the broker has closed the connection: what was sent at the same moment is gone
-        assert time.monotonic() < deadline
+        assert now() < deadline
         assert sending.send(topic, b"y").get(LIMIT_S).offset == -1
         sleep(sending, 0.1)
     assert set(values(peer, topic)) == {b"y"}
@@ -166,14 +166,14 @@ def test_a_request_without_an_answer_fails_or_is_sent_again_and_may_be_there_twi
 ) -> None:
     """Behaviour 307."""
     topic = new_topic()
-    once = warm(producer(request_timeout_ms=300, retries=0), warmed(producer, topic))
-    again = warm(producer(request_timeout_ms=300, retries=100, retry_backoff_ms=50), topic)
+    once = warm(producer(request_timeout_ms=1500, retries=0), warmed(producer, topic))
+    again = warm(producer(request_timeout_ms=1500, retries=100, retry_backoff_ms=50), topic)
     with frozen(kafka):
         with pytest.raises(KafkaError) as caught:
             once.send(topic, b"once").get(LIMIT_S)
         assert caught.value.retriable
         future = again.send(topic, b"again")
-        sleep(again, 0.5)
+        sleep(again, 2)
         assert not future.is_done
     assert future.get(LIMIT_S).offset > 2
     found = Counter(values(peer, topic))
@@ -199,10 +199,10 @@ def test_whole_batches_are_compressed(kafka: KafkaCluster, producer: Make, new_t
 def test_batch_size_bounds_a_batch_and_0_means_none(kafka: KafkaCluster, producer: Make, new_topic: Topic) -> None:
     """Behaviour 309."""
     topic, singly = new_topic(), new_topic()
-    sending = producer(batch_size=1000, linger_ms=300)
+    sending = producer(batch_size=1000, linger_ms=60_000)
     for _ in range(20):
         sending.send(topic, b"x" * 90)
-    alone = producer(batch_size=0, linger_ms=300)
+    alone = producer(batch_size=0, linger_ms=60_000)
     for _ in range(5):
         alone.send(singly, b"v")
     for each in (sending, alone):
@@ -219,7 +219,7 @@ def test_a_buffer_goes_at_once_or_lingers(kafka: KafkaCluster, producer: Make, n
     at_once = producer()
     at_once.send(topic, b"v").get(LIMIT_S)
     assert at_once.send(topic, b"v").get(LIMIT_S).offset == 1, "nobody flushed"
-    lingering = producer(linger_ms=500)
+    lingering = producer(linger_ms=2000)
     lingering.partitions_for(later)
     futures = [lingering.send(later, b"%d" % n) for n in range(2)]
     sleep(lingering, 0.1)
@@ -251,10 +251,10 @@ def test_send_blocks_while_buffer_memory_is_taken(kafka: KafkaCluster, producer:
     patient = warm(producer(**options), topic)
     sent: list[Any] = []
     with frozen(kafka):
-        begun = time.monotonic()
+        begun = now()
         with pytest.raises(KafkaError):
             fill(bounded, topic)
-        assert time.monotonic() - begun >= 0.25
+        assert now() - begun >= 0.25
         beside = patient._client.handler.spawn(lambda: [sent.append(patient.send(topic, b"y" * 1000)) for _ in range(200)])
         sleep(patient, 0.2)
         assert 0 < len(sent) < 200, "it waits for room"
@@ -281,4 +281,4 @@ def test_each_producer_has_a_name_of_its_own(kafka: KafkaCluster, producer: Make
 def test_check_version_names_the_brokers_release(kafka: KafkaCluster, handler: str) -> None:
     """Behaviour 240."""
     with KafkaClient(bootstrap_servers=kafka.hosts, handler=handler) as client:
-        assert client.check_version(timeout=10) == (4, 2)
+        assert client.check_version(timeout=60) == (4, 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import pytest
 
 from gkafka.kafka import KafkaConsumer, KafkaProducer
 from gkafka.kafka.errors import NotEnoughReplicasError
+from tests.kit.clock import now
 from tests.live.facade import QUICK, read
 from tests.live.inside import alter_topic, frozen
 from tests.live.kafka import KafkaCluster
@@ -84,9 +84,9 @@ def test_acks_are_what_the_broker_waits_for(lame: Lame, producer: Callable[..., 
     assert producer(acks=0, retries=5).send(topic, b"0").get(LIMIT_S).offset == -1
     alter_topic(lame.hosts, topic, min_insync_replicas=2)  # before that nobody is shown any of them (KIP-966)
     everything, seen = producer(acks="all", retries=100), []
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while b"0" not in seen:  # nobody says when it is there
-        assert time.monotonic() < deadline, seen
+        assert now() < deadline, seen
         everything.send(topic, b"all").get(LIMIT_S)
         seen = [record.value for record in lame.peer.read_all(topic)]
     assert [value for value in seen if value != b"all"] == [b"1", b"default", b"0"]
@@ -101,10 +101,10 @@ def test_a_refusal_that_may_pass_is_tried_again_only_where_retries_says_so(
     with pytest.raises(NotEnoughReplicasError):
         failed.get(LIMIT_S)
     assert failed.retriable()
-    begun = time.monotonic()
+    begun = now()
     with pytest.raises(NotEnoughReplicasError):
         producer(acks="all", retries=2, retry_backoff_ms=250).send(topic, b"never").get(LIMIT_S)
-    assert time.monotonic() - begun > 2 * 0.25 * 0.75, "each retry waits for retry_backoff_ms"
+    assert now() - begun > 2 * 0.25 * 0.75, "each retry waits for retry_backoff_ms"
     again = producer(acks="all", retries=1000, retry_backoff_ms=100, max_in_flight_requests_per_connection=1)
     futures = []
     for n in range(5):

@@ -155,7 +155,7 @@ def test_a_copy_that_is_killed_goes_on_without_loss_or_doubles(
             process.wait(2.0)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
-            process.wait(10)
+            process.wait(60)
         tool(kafka, "produce", source, stdin=b"".join(b"more %d\n" % i for i in range(500)))
     tool(kafka, *words)
     copied = [tool(kafka, "consume", target, "-p", p).splitlines() for p in range(3)]

@@ -15,7 +15,7 @@ from tests.live.peer import Peer, Seen
 from tests.live.sharing import until
 
 
-@pytest.mark.parametrize("version", [*one_of("0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1"), *one_of("2.8.2", "3.9.1")])
+@pytest.mark.parametrize("version", one_of("0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.1"))
 def test_a_release_does_what_it_can(
     version: str, kafka: KafkaCluster, peer: Peer, new_topic: Callable[..., str], new_name: Callable[[str], str]
 ) -> None:

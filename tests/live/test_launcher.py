@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.clock import now
 from tests.live import maven
 from tests.live.kafka import KafkaNode, MissingToolError, StartError, main
 from tests.live.pool import Pool, skip_if_told
@@ -21,10 +22,10 @@ from tests.live.pool import Pool, skip_if_told
 ROOT = Path(__file__).parents[2]
 
 
-def until(what: Callable[[], bool], seconds: float = 20) -> bool:
-    deadline = time.monotonic() + seconds
+def until(what: Callable[[], bool], seconds: float = 60) -> bool:
+    deadline = now() + seconds
     while not what():
-        if time.monotonic() > deadline:
+        if now() > deadline:
             return False
         time.sleep(0.02)
     return True
@@ -140,7 +141,7 @@ def test_as_a_program_it_prints_where_it_listens_and_ends_with_its_input() -> No
         host, port = program.stdout.readline().strip().split(":")
         socket.create_connection((host, int(port))).close()
         program.stdin.close()
-        assert program.wait(30) == 0
+        assert program.wait(60) == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)))
 

@@ -27,11 +27,11 @@ producer = client.get_producer(compression="lz4")
 
 def write(number):
     deliveries = [producer.produce(sys.argv[2], b"%d %d" % (number, i), key=b"%d" % number) for i in range(50)]
-    return [delivery.result(30).offset for delivery in deliveries]
+    return [delivery.result(60).offset for delivery in deliveries]
 
 jobs = [gevent.spawn(write, number) for number in range(200)]
 gevent.joinall(jobs, timeout=60, raise_error=True)
-producer.close(30)
+producer.close(60)
 consumer = client.topics[sys.argv[2]].get_simple_consumer(auto_offset_reset=OffsetType.EARLIEST)
 count = 0
 while count < 10000:

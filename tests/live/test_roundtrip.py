@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import pytest
 from gkafka.common import OffsetType
 from gkafka.exceptions import DeliveryError, UnsupportedCodec, UnsupportedVersion
 from gkafka.records.columns import ALL_COLUMNS
+from tests.kit.clock import now
 from tests.live.kafka import RELEASES, VERSIONS, KafkaCluster, Release
 from tests.live.peer import Peer, Seen, read_with_kafka_python
 
@@ -46,9 +46,9 @@ def in_order(seen: Iterable[Seen]) -> list[Seen]:
 def seen_by_gkafka(client: KafkaClient, topic: str, count: int, release: Release) -> list[Seen]:
     consumer = client.topics[topic].get_simple_consumer(auto_offset_reset=OffsetType.EARLIEST)
     seen: list[Seen] = []
-    deadline = time.monotonic() + 30
+    deadline = now() + 60
     while len(seen) < count:
-        assert time.monotonic() < deadline, f"{len(seen)} of {count} records after 30 s"
+        assert now() < deadline, f"{len(seen)} of {count} records after 60 s"
         seen += [seen_message(message, release) for message in consumer.consume_batch(1000, timeout_ms=5000)]
     assert consumer.consume_batch(1000, timeout_ms=50) == []
     consumer.stop()
@@ -58,9 +58,9 @@ def seen_by_gkafka(client: KafkaClient, topic: str, count: int, release: Release
 def seen_as_columns(client: KafkaClient, topic: str, count: int, release: Release) -> list[Seen]:
     rows: list[dict[str, Any]] = []
     with client.get_consumer(topic) as consumer:
-        deadline = time.monotonic() + 30
+        deadline = now() + 60
         while len(rows) < count:
-            assert time.monotonic() < deadline, f"{len(rows)} of {count} rows after 30 s"
+            assert now() < deadline, f"{len(rows)} of {count} rows after 60 s"
             rows += consumer.consume_arrow(timeout_ms=5000, columns=ALL_COLUMNS).to_pylist()
     return in_order(seen_row(row, release) for row in rows)
 
@@ -84,11 +84,11 @@ def write(client: KafkaClient, topic: str, wanted: Iterable[Seen], codec: str) -
     for r in wanted:
         more = {"headers": r.headers} if r.headers else {}
         deliveries.append((r, producer.produce(topic, r.value, key=r.key, partition=r.partition, timestamp=r.timestamp, **more)))
-    producer.flush(30)
+    producer.flush(60)
     for r, delivery in deliveries:
-        got = delivery.result(30)
+        got = delivery.result(60)
         assert (got.topic, got.partition, got.offset) == (topic, r.partition, r.offset)
-    producer.close(10)
+    producer.close(60)
 
 
 @EVERY_CODEC
@@ -149,9 +149,9 @@ def test_every_kind_of_acknowledgement_delivers(
     topic = new_topic()
     with client.get_producer(acks=acks) as producer:
         deliveries = [producer.produce(topic, b"%d" % i) for i in range(20)]
-    offsets = [delivery.result(30).offset for delivery in deliveries]
+    offsets = [delivery.result(60).offset for delivery in deliveries]
     assert offsets == ([-1] * 20 if acks == 0 else list(range(20)))
-    peer.wait_for(topic, 20)
+    peer.wait_for(topic, 60)
     assert [record.value for record in peer.read(topic, 20)] == [b"%d" % i for i in range(20)]
 
 
@@ -162,10 +162,10 @@ def test_headers_that_the_broker_cannot_store_are_an_error_and_not_dropped(
     topic = new_topic()
     producer = client.get_producer()
     with pytest.raises(UnsupportedVersion, match="header"):
-        producer.produce(topic, b"with", headers=[("a", b"1")]).result(30)
-    assert producer.produce(topic, b"without").result(30).offset == 0
+        producer.produce(topic, b"with", headers=[("a", b"1")]).result(60)
+    assert producer.produce(topic, b"without").result(60).offset == 0
     with contextlib.suppress(DeliveryError):  # it may tell of the same record again
-        producer.close(10)
+        producer.close(60)
     assert [record.value for record in peer.read(topic, 1)] == [b"without"]
 
 
@@ -176,9 +176,9 @@ def test_zstd_before_2_1_is_an_error_that_names_the_codec(
     topic = new_topic()
     producer = client.get_producer(compression="zstd", delivery_timeout_ms=10000)
     with pytest.raises(UnsupportedCodec, match="zstd"):
-        producer.produce(topic, b"value").result(30)
+        producer.produce(topic, b"value").result(60)
     with contextlib.suppress(DeliveryError):  # it may tell of the same record again
-        producer.close(10)
+        producer.close(60)
 
 
 @EVERY_VERSION

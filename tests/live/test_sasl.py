@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -23,6 +22,7 @@ from gkafka.exceptions import (
 )
 from gkafka.kafka import KafkaConsumer, KafkaProducer
 from tests.frames import is_ours
+from tests.kit.clock import PATIENCE_S, now
 from tests.live.kafka import MissingToolError
 from tests.live.pool import skip_if_told
 from tests.live.renewals import play
@@ -77,11 +77,11 @@ def who(mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
 
 
 def refusal(client: KafkaClient) -> AuthenticationError:
-    """What connect() says; within 2 s, and by one connection."""
-    began = time.monotonic()
+    """What connect() says; long before its time is over, and by one connection."""
+    began = now()
     with pytest.raises(AuthenticationError) as caught:
-        client.connect(10)
-    assert time.monotonic() - began < 2
+        client.connect(120)
+    assert now() - began < 60
     assert len(relays[client].sent) == 1
     return caught.value
 
@@ -94,8 +94,8 @@ def test_f28_every_mechanism_produces_and_consumes(
 ) -> None:
     client, topic = dial(listener, mechanism, **who(mechanism)), new_name("sasl")
     kafka.cluster.create_topic(topic)
-    client.get_producer().produce(topic, b"x").result(30)
-    message = client.get_consumer(topic).consume(timeout_ms=30_000)
+    client.get_producer().produce(topic, b"x").result(60)
+    message = client.get_consumer(topic).consume(timeout_ms=60_000)
     assert message is not None
     assert message.value == b"x"
 
@@ -150,8 +150,8 @@ def test_kafka_pythons_sasl_options(kafka: SaslKafka, handler: str, new_name: Ca
     for at, (listener, more) in enumerate((("SASL", clear), ("SECURE", {"security_protocol": "SASL_SSL", "ssl_cafile": kafka.certs.ca}))):
         options: dict[str, Any] = {"bootstrap_servers": f"127.0.0.1:{kafka.port(listener)}", **plain, **more}
         with KafkaProducer(**options, retries=100) as producer:
-            assert producer.send(topic, b"v").get(10).offset == at
-        with KafkaConsumer(topic, **options, auto_offset_reset="earliest", consumer_timeout_ms=5000) as consumer:
+            assert producer.send(topic, b"v").get(60).offset == at
+        with KafkaConsumer(topic, **options, auto_offset_reset="earliest", consumer_timeout_ms=60_000) as consumer:
             assert next(consumer).value == b"v"
         for kind in (KafkaProducer, KafkaConsumer):
             with pytest.raises(SaslAuthenticationFailed):
@@ -188,8 +188,8 @@ def test_a_token_endpoint_is_asked_once_for_all_connections(
     topic, before = new_name("oidc"), kafka.issuer.given
     kafka.cluster.create_topic(topic)
     client = dial("SIGNED", "OAUTHBEARER", **endpoint(kafka))
-    client.get_producer().produce(topic, b"x").result(30)
-    assert client.get_consumer(topic).consume(timeout_ms=30_000) is not None
+    client.get_producer().produce(topic, b"x").result(60)
+    assert client.get_consumer(topic).consume(timeout_ms=60_000) is not None
     assert kafka.issuer.given == before + 1
     with pytest.raises(AuthenticationError, match=r"token endpoint .*401: invalid_client"):
         dial("SIGNED", "OAUTHBEARER", **{**endpoint(kafka), "sasl_oauth_client_secret": "another"}).connect(10)
@@ -223,14 +223,15 @@ def test_f28_an_expired_token_is_told_at_once(dial: Callable[..., KafkaClient]) 
 
 
 def test_f28_a_refused_client_comes_once_in_a_pause(dial: Callable[..., KafkaClient]) -> None:
-    """Calls go on for 3 s: pauses of 0.1 s, doubling, with jitter."""
+    """Pauses of 0.1 s, doubling, with jitter: however often it is called."""
     client = dial("SASL", "PLAIN", **who("PLAIN", "wr0ng-secret"))
-    began = time.monotonic()
-    while time.monotonic() - began < 3:
+    began = now()
+    while len(relays[client].sent) < 5:
+        assert now() - began < PATIENCE_S
         with pytest.raises(AuthenticationError):
-            client.connect(1)
+            client.connect(10)
         client.handler.sleep(0.01)
-    assert 3 <= len(relays[client].sent) <= 7
+    assert now() - began >= (0.1 + 0.2 + 0.4 + 0.8) * 0.75
 
 
 def test_a_mechanism_that_the_listener_has_not_is_told_with_those_that_it_has(dial: Callable[..., KafkaClient]) -> None:
@@ -274,11 +275,13 @@ def test_a_tokens_end_renews_the_session_with_a_new_token(kafka: SaslKafka, dial
 
     client = dial("SIGNED", "OAUTHBEARER", sasl_oauth_token_provider=provider)
     client.connect(10)
-    began = time.monotonic()
-    while time.monotonic() - began < 6:
+    deadline = now() + PATIENCE_S
+    while len(given) < 3:
+        assert now() < deadline
         client.update_cluster()
         client.handler.sleep(0.05)
-    assert len(set(given)) == len(given) >= 3
+    client.update_cluster()
+    assert len(set(given)) == len(given)
     assert len(relays[client].sent) == 1, "one connection all the time"
 
 

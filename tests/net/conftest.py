@@ -13,4 +13,4 @@ from gkafka.handlers import Handler, resolve_handler
 def handler(request: pytest.FixtureRequest) -> Iterator[Handler]:
     made = resolve_handler("threading") if request.param == "threading" else resolve_handler("gevent")
     yield made
-    assert made.stop(made.monotonic() + 5), f"workers that did not end: {made.workers()}"
+    assert made.stop(made.monotonic() + 60), f"workers that did not end: {made.workers()}"

@@ -80,7 +80,7 @@ class FakeProxy:
     def _dial(self, host: str, port: int) -> socket.socket | None:
         self.asked.append((host, port))
         try:
-            return socket.create_connection(self.names.get(host, (host, port)), timeout=5)
+            return socket.create_connection(self.names.get(host, (host, port)), timeout=60)
         except OSError:
             return None
 
@@ -88,7 +88,7 @@ class FakeProxy:
         back = threading.Thread(target=_pump, args=(broker, conn, None), daemon=True)
         back.start()
         _pump(conn, broker, self.passed)
-        back.join(5)
+        back.join(60)
         broker.close()
 
 

@@ -42,13 +42,13 @@ class Recorder:
     def _relay(self, conn: socket.socket) -> None:
         sent = bytearray()
         self.sent.append(sent)
-        with socket.create_connection(("127.0.0.1", self.target), timeout=10) as behind:
+        with socket.create_connection(("127.0.0.1", self.target), timeout=60) as behind:
             behind.settimeout(None)
             self._pairs.append((conn, behind))
             back = threading.Thread(target=_pump, args=(behind, conn, bytearray()), daemon=True)
             back.start()
             _pump(conn, behind, sent)
-            back.join(5)
+            back.join(60)
 
 
 def _pump(source: socket.socket, target: socket.socket, record: bytearray) -> None:

@@ -62,9 +62,9 @@ def serve(
         for conn in conns:
             with contextlib.suppress(OSError):
                 conn.shutdown(socket.SHUT_RDWR)
-        acceptor.join(5)
+        acceptor.join(60)
         for thread in threads:
-            thread.join(5)
+            thread.join(60)
         for conn in conns:
             conn.close()
 

@@ -19,6 +19,7 @@ from gkafka.testing import Drop, MockCluster
 from gkafka.testing.sasl import Sasl
 from gkafka.wire.metadata import MetadataRequest
 from gkafka.wire.sasl import SaslHandshakeResponse
+from tests.kit.clock import now
 from tests.net.channel_peers import Conversation, peer
 from tests.net.servers import black_hole
 
@@ -136,9 +137,9 @@ def config_of(options: dict[str, Any], port: int, **others: Any) -> ClientConfig
 
 
 def until(handler: Handler, ready: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = handler.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while not ready():
-        assert handler.monotonic() < deadline, what()
+        assert now() < deadline, what()
         handler.sleep(0.01)
 
 

@@ -7,15 +7,16 @@ from typing import Any
 
 from gkafka import KafkaClient
 from gkafka.testing import MockCluster
+from tests.kit.clock import PATIENCE_S, now
 
-LIMIT_S = 10.0
+LIMIT_S = PATIENCE_S
 
 
 def until(client: KafkaClient, true: Callable[[], Any]) -> None:
     """Wait, letting the client's workers run, for something that must happen."""
-    deadline = client.handler.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while not true():
-        assert client.handler.monotonic() < deadline, "it did not happen"
+        assert now() < deadline, "it did not happen"
         client.handler.sleep(0.005)
 
 
@@ -26,7 +27,7 @@ def fill(client: KafkaClient, count: int, topic: str = "t") -> None:
 
 
 def consumer_of(client: KafkaClient, topic: str = "t", **options: Any) -> Any:
-    return client.topics[topic].get_simple_consumer(**{"consumer_timeout_ms": 5000, **options})
+    return client.topics[topic].get_simple_consumer(**{"consumer_timeout_ms": 60_000, **options})
 
 
 def values(cluster: MockCluster, topic: str = "t", partition: int = 0) -> list[bytes | None]:

@@ -12,13 +12,14 @@ from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
 from gkafka.handlers import GEventHandler, Handler, ThreadingHandler
 from gkafka.testing import MockCluster
+from tests.promises.aids import LIMIT_S
 
 
 @pytest.fixture(params=["threading", "gevent"])
 def handler(request: pytest.FixtureRequest) -> Iterator[Handler]:
     made: Handler = ThreadingHandler() if request.param == "threading" else GEventHandler()
     yield made
-    made.stop(made.monotonic() + 10)
+    made.stop(made.monotonic() + LIMIT_S)
 
 
 @pytest.fixture

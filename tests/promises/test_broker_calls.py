@@ -45,6 +45,7 @@ from gkafka.wire.groups import (
     SyncGroupResponse,
 )
 from gkafka.wire.offsets import OffsetFetchResponse, OffsetFetchResponseGroup
+from tests.kit.clock import now
 
 GROUP_APIS: dict[str, Any] = {"JoinGroup": (0, 9), "SyncGroup": (0, 5), "Heartbeat": (0, 4), "LeaveGroup": (0, 5)}
 
@@ -108,9 +109,9 @@ def test_what_a_broker_cannot_take_is_refused_before_it_is_sent(handler: Handler
 def test_a_fetch_waits_for_min_bytes_as_long_as_it_is_told(handler: Handler) -> None:
     with MockCluster(topics={"t": 1}) as cluster:
         broker = broker_of(cluster, handler)
-        started = handler.monotonic()
+        started = now()
         assert values(broker.fetch_messages([asked(offset=0, max_bytes=1000)], timeout=300, min_bytes=1)) == [[]]
-        assert 0.29 <= handler.monotonic() - started < 8
+        assert 0.29 <= now() - started < 30
         (request,) = cluster.requests("Fetch")
         assert (request.message.max_wait_ms, request.message.min_bytes) == (300, 1)
         broker.close()
@@ -224,7 +225,7 @@ def test_a_member_beats_and_leaves(handler: Handler) -> None:
 
 def test_a_join_that_waits_holds_up_no_other_connection_id(handler: Handler) -> None:
     with group_cluster() as cluster:
-        cluster.on("JoinGroup", Delay(30.0))
+        cluster.on("JoinGroup", Delay(120))
         cluster.on("Heartbeat", Reply(lambda r: HeartbeatResponse()))
         broker = broker_of(cluster, handler)
         failed = handler.Event()
@@ -235,17 +236,17 @@ def test_a_join_that_waits_holds_up_no_other_connection_id(handler: Handler) -> 
             failed.set()
 
         handler.spawn(join)
-        deadline = handler.monotonic() + 10
+        deadline = now() + 60
         while cluster.count("JoinGroup") == 0:
-            assert handler.monotonic() < deadline
+            assert now() < deadline
             handler.sleep(0.01)
-        started = handler.monotonic()
+        started = now()
         assert broker.heartbeat(b"two", b"g", 4, b"m-2").error_code == 0
-        assert handler.monotonic() - started < 10
+        assert now() - started < 60
         assert broker._get_unique_req_handler(b"one") is broker._get_unique_req_handler("one")
         assert broker._get_unique_req_handler(b"one") is not broker._get_unique_req_handler(b"two")
         broker.close()
-        assert failed.wait(10)
+        assert failed.wait(60)
 
 
 # -- options of a Broker ---------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,6 +40,7 @@ from gkafka.exceptions import (
 )
 from gkafka.handlers import Handler, RequestHandler, ThreadingHandler
 from gkafka.testing import Delay, Drop, Error, MockCluster
+from tests.kit.clock import now
 from tests.net.certificates import Certificates
 from tests.net.servers import serve
 from tests.promises.aids import LIMIT_S, consumer_of, fill, values
@@ -52,8 +54,8 @@ def test_four_messages_come_back_in_order(client: KafkaClient) -> None:
     with client.topics["t"].get_producer() as producer:
         for i in range(4):
             producer.produce(b"test message %d" % i)
-    consumer = client.topics["t"].get_simple_consumer(consumer_timeout_ms=500)
-    assert [(m.offset, m.value) for m in consumer] == [(i, b"test message %d" % i) for i in range(4)]
+    consumer = client.topics["t"].get_simple_consumer(consumer_timeout_ms=60_000)
+    assert [(m.offset, m.value) for m in islice(consumer, 4)] == [(i, b"test message %d" % i) for i in range(4)]
     consumer.stop()
 
 
@@ -122,9 +124,9 @@ def test_a_connection_that_the_broker_closed_is_not_connected(handler: Handler, 
     broker = broker_of(cluster, handler)
     broker.connect()
     cluster.close_connections()
-    deadline = handler.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while broker.connected:
-        assert handler.monotonic() < deadline
+        assert now() < deadline
         handler.sleep(0.005)
     broker.close()
 
@@ -146,15 +148,15 @@ def test_where_a_broker_is_cannot_be_changed(handler: Handler, cluster: MockClus
 
 
 def test_each_channel_has_a_timeout_of_its_own(handler: Handler, cluster: MockCluster) -> None:
-    broker = broker_of(cluster, handler, 300, 5_000)
+    broker = broker_of(cluster, handler, 1000, 60_000)
     cluster.on("Metadata", Drop())
-    started = handler.monotonic()
+    started = now()
     with pytest.raises(KafkaTimeoutError):
         broker.request_metadata()
-    assert 0.25 < handler.monotonic() - started < 4
+    assert 0.9 < now() - started < 30
     broker.close()
-    other = broker_of(cluster, handler, 300, 5_000)
-    cluster.on("OffsetFetch", Delay(0.6))
+    other = broker_of(cluster, handler, 1000, 60_000)
+    cluster.on("OffsetFetch", Delay(1.5))
     other.fetch_consumer_group_offsets(b"g", [SimpleNamespace(topic_name=b"t", partition_id=0)])
     other.close()
 
@@ -207,7 +209,7 @@ def test_topics_are_held_weakly(client: KafkaClient) -> None:
 
 def test_producers_and_consumers_need_no_reference_to_their_topic(client: KafkaClient) -> None:
     producer = client.topics["t"].get_producer(linger_ms=0)
-    consumer = client.topics["t"].get_simple_consumer(consumer_timeout_ms=5000)
+    consumer = client.topics["t"].get_simple_consumer(consumer_timeout_ms=60_000)
     gc.collect()
     producer.produce(b"v")
     assert consumer.consume().value == b"v"
@@ -314,4 +316,4 @@ def test_a_threading_handler_works_on_threads() -> None:
     assert seen != [threading.current_thread()]
     assert isinstance(seen[0], threading.Thread)
     assert ThreadingHandler.QueueEmptyError is queue.Empty
-    handler.stop(handler.monotonic() + 5)
+    handler.stop(handler.monotonic() + LIMIT_S)

@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,8 @@ from gkafka.exceptions import (
     error_for,
 )
 from gkafka.testing import Error, MockCluster
-from tests.promises.aids import LIMIT_S, consumer_of, fill, until
+from tests.kit.clock import now
+from tests.promises.aids import consumer_of, fill, until
 
 Connect = Callable[..., KafkaClient]
 
@@ -30,7 +32,7 @@ Connect = Callable[..., KafkaClient]
 @pytest.mark.parametrize("group", ["g", b"g"])
 def test_names_are_text_or_bytes(client: KafkaClient, cluster: MockCluster, group: Any) -> None:
     fill(client, 1)
-    consumer = client.topics[b"t"].get_simple_consumer(group, consumer_timeout_ms=5000)
+    consumer = client.topics[b"t"].get_simple_consumer(group, consumer_timeout_ms=60_000)
     consumer.consume()
     consumer.commit_offsets()
     consumer.stop()
@@ -40,7 +42,7 @@ def test_names_are_text_or_bytes(client: KafkaClient, cluster: MockCluster, grou
 def test_partitions_take_turns(client: KafkaClient) -> None:
     for partition in range(4):
         for i in range(5):
-            client.get_producer().produce("many", b"%d" % i, partition=partition).result(10)
+            client.get_producer().produce("many", b"%d" % i, partition=partition).result(60)
     consumer = consumer_of(client, "many", auto_start=False)
     consumer.start()
     assert sorted(consumer.partitions) == [0, 1, 2, 3]
@@ -142,10 +144,10 @@ def test_a_commit_is_tried_as_often_as_it_is_told_with_a_pause(client: KafkaClie
     consumer = consumer_of(client, consumer_group="g", offsets_channel_backoff_ms=50, offsets_commit_max_retries=3)
     consumer.consume()
     cluster.on("OffsetCommit", Error(14), times=None)
-    started = client.handler.monotonic()
+    started = now()
     with pytest.raises(KafkaException):
         consumer.commit_offsets()
-    assert client.handler.monotonic() - started >= 0.1
+    assert now() - started >= 0.1
     assert cluster.count("OffsetCommit") in (3, 4)
     cluster.clear_script()
     consumer.stop()
@@ -170,13 +172,16 @@ def test_what_a_worker_met_is_raised_where_messages_are_consumed(client: KafkaCl
 
 
 def test_consume_ends_at_its_timeout_and_does_not_wait_without_block(client: KafkaClient) -> None:
+    patient = consumer_of(client, consumer_timeout_ms=120_000)
+    started = now()
+    assert patient.consume(block=False) is None
+    assert now() - started < 60
+    patient.stop()
     consumer = consumer_of(client, consumer_timeout_ms=200)
-    started = client.handler.monotonic()
-    assert consumer.consume(block=False) is None
-    assert client.handler.monotonic() - started < 0.15
+    started = now()
     assert consumer.consume() is None
     assert list(consumer) == []
-    assert 0.39 <= client.handler.monotonic() - started < LIMIT_S
+    assert 0.39 <= now() - started < 30
     consumer.stop()
 
 
@@ -197,9 +202,10 @@ def test_what_a_consumer_says_of_itself(client: KafkaClient) -> None:
 def test_some_partitions_only(client: KafkaClient) -> None:
     topic = client.topics["many"]
     for partition in range(4):
-        client.get_producer().produce("many", b"v", partition=partition).result(10)
-    consumer = topic.get_simple_consumer(partitions=[topic.partitions[2], topic.partitions[0]], consumer_timeout_ms=300)
-    assert sorted(m.partition_id for m in consumer) == [0, 2]
+        client.get_producer().produce("many", b"v", partition=partition).result(60)
+    consumer = topic.get_simple_consumer(partitions=[topic.partitions[2], topic.partitions[0]], consumer_timeout_ms=60_000)
+    assert sorted(m.partition_id for m in islice(consumer, 2)) == [0, 2]
+    assert sorted(consumer.partitions) == [0, 2]
     consumer.stop()
 
 
@@ -269,7 +275,7 @@ def test_committed_offsets_are_fetched_by_partition(client: KafkaClient) -> None
 def test_offsets_are_reset_by_time_or_to_a_number(client: KafkaClient) -> None:
     producer = client.get_producer()
     for i in range(5):
-        producer.produce("t", b"%d" % i, timestamp=1_700_000_000_000 + i * 1000, partition=0).result(10)
+        producer.produce("t", b"%d" % i, timestamp=1_700_000_000_000 + i * 1000, partition=0).result(60)
     consumer = consumer_of(client)
     partition = client.topics["t"].partitions[0]
     for wanted, offset in ((1_700_000_002_500, 3), (2, 2), (OffsetType.EARLIEST, 0)):
@@ -279,8 +285,8 @@ def test_offsets_are_reset_by_time_or_to_a_number(client: KafkaClient) -> None:
 
 
 def test_a_look_up_that_keeps_failing_is_an_offset_request_failed(connect: Connect, cluster: MockCluster) -> None:
-    client = connect(cluster, api_timeout_ms=300)
-    fill(client, 1)
+    client = connect(cluster, api_timeout_ms=1000)
+    fill(connect(cluster), 1)
     consumer = consumer_of(client)
     consumer.consume()
     cluster.on("ListOffsets", Error(7), times=None)

@@ -22,7 +22,7 @@ from gkafka.testing import MockCluster
 def handler(request: pytest.FixtureRequest) -> Iterator[Handler]:
     made: Handler = ThreadingHandler() if request.param == "threading" else GEventHandler()
     yield made
-    made.stop(made.monotonic() + 10)
+    made.stop(made.monotonic() + 60)
 
 
 def owned(handler: Handler | None, **options: Any) -> OwnedPartition:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from gkafka.exceptions import KafkaException
-from gkafka.testing import MockCluster, StoredRecord
+from gkafka.testing import Action, MockCluster, StoredRecord
+from gkafka.testing.server import Call
+from tests.kit.clock import PATIENCE_S, Span, during, now
 
 T = TypeVar("T")
-LIMIT_S = 15.0
+LIMIT_S = PATIENCE_S
 """Longest wait for something that must happen. Passing tests never wait that long."""
 
 
@@ -70,16 +72,15 @@ class Runner:
 
     def until(self, what: Callable[[], T], timeout: float = LIMIT_S) -> T:
         """What what() returns, once that is true."""
-        deadline = time.monotonic() + timeout
+        deadline = now() + timeout
         while not (found := what()):
-            assert time.monotonic() < deadline, f"not true within {timeout:g} s"
+            assert now() < deadline, f"not true within {timeout:g} s"
             self.sleep(0.005)
         return found
 
     def stays(self, what: Callable[[], Any], seconds: float = 0.2) -> bool:
         """Is it true all the time?"""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        for _ in during(seconds, pause=0):
             if not what():
                 return False
             self.sleep(0.005)
@@ -90,16 +91,56 @@ class Clock:
     """`with Clock() as clock:` and afterwards clock.seconds."""
 
     def __enter__(self) -> Clock:
-        self._begun = time.monotonic()
-        self.seconds = float("inf")
+        self._begun = now()
+        self.seconds = Span("inf")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.seconds = time.monotonic() - self._begun
+        self.seconds = now() - self._begun
 
     @property
-    def so_far(self) -> float:
-        return time.monotonic() - self._begun
+    def so_far(self) -> Span:
+        return now() - self._begun
+
+
+class Others:
+    """`with Others() as others:` another greenlet of this hub that wants a turn each millisecond; others.turns: how many it has had."""
+
+    def __enter__(self) -> Others:
+        import gevent
+
+        self.turns, self._is_over = 0, False
+        self._greenlet = gevent.spawn(self._run, gevent.sleep)
+        gevent.sleep(0.003)
+        self.turns = 0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self._greenlet.join()
+
+    def _run(self, sleep: Callable[[float], None]) -> None:
+        while not self._is_over:
+            sleep(0.001)
+            self.turns += 1
+
+
+class Held(Action):
+    """Wait until `released`, then do `then` (or what a broker does). Meanwhile the connection's next requests wait in the socket."""
+
+    def __init__(self, then: Action | None = None) -> None:
+        self.then = then
+        self.released = False
+        self.holds = False
+
+    def run(self, call: Call) -> None:
+        self.holds = True
+        if not self.released:
+            call.after(0.002, lambda: self.run(call))
+        elif self.then is not None:
+            self.then.run(call)
+        else:
+            call.act(call.send)
 
 
 def stored(cluster: MockCluster, topic: str = "t", partitions: Iterable[int] = (0,)) -> list[StoredRecord]:
@@ -123,9 +164,9 @@ def fill(client: Any, values: Sequence[bytes | None], *, topic: str = "t", parti
 def read(consumer: Any, count: int, timeout: float = LIMIT_S) -> list[Any]:
     """The next `count` messages; errors are raised."""
     got: list[Any] = []
-    deadline = time.monotonic() + timeout
+    deadline = now() + timeout
     while len(got) < count:
-        assert time.monotonic() < deadline, f"{len(got)} of {count} messages within {timeout:g} s"
+        assert now() < deadline, f"{len(got)} of {count} messages within {timeout:g} s"
         got += consumer.consume_batch(count - len(got), timeout_ms=200)
     return got
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from gkafka import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
 from gkafka.testing import MockCluster
+from tests.kit.clock import now
 from tests.public.aids import LIMIT_S, Runner, fill
 
 __all__ = [
@@ -51,7 +51,7 @@ def join(cluster: MockCluster, connect: Callable[..., KafkaClient]) -> Iterator[
 
     def make(topics: Any = "t", *, of: dict[str, Any] | None = None, **options: Any) -> Consumer:
         made.append(
-            connect(cluster, **{"offsets_channel_socket_timeout_ms": 1000, **(of or {})}).get_consumer(topics, "g", **{**QUICK, **options})
+            connect(cluster, **{"offsets_channel_socket_timeout_ms": 5000, **(of or {})}).get_consumer(topics, "g", **{**QUICK, **options})
         )
         return made[-1]
 
@@ -91,9 +91,9 @@ def settle(run: Runner, wanted: Callable[[], Any], *members: Consumer) -> list[t
 def read_all(member: Consumer, count: int, *others: Consumer) -> list[tuple[int, int]]:
     """(partition, offset) of the next `count` messages, whoever gets them."""
     got: list[tuple[int, int]] = []
-    deadline = time.monotonic() + LIMIT_S
+    deadline = now() + LIMIT_S
     while len(got) < count:
-        assert time.monotonic() < deadline, f"{len(got)} of {count} messages; {[str(m.explain()) for m in (member, *others)]}"
+        assert now() < deadline, f"{len(got)} of {count} messages; {[str(m.explain()) for m in (member, *others)]}"
         for each in (member, *others):
             got += places(each.consume_batch(timeout_ms=20))
     return got

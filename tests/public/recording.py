@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gkafka.handlers import GEventHandler, Handler, Stream, ThreadingHandler, Worker, resolve_handler
+from tests.kit.clock import PATIENCE_S, now
 
 __all__ = [
     "Connected",
@@ -570,11 +571,11 @@ def _first(frame: Any) -> Site:
     return "tests/: a thread that has just begun or is about to end; its start was heard"
 
 
-def until(what: Callable[[], bool], seconds: float = 5.0, sleep: Callable[[float], None] = time.sleep) -> bool:
+def until(what: Callable[[], bool], seconds: float = PATIENCE_S, sleep: Callable[[float], None] = time.sleep) -> bool:
     """Whether it is true within so many seconds."""
-    deadline = time.monotonic() + seconds
+    deadline = now() + seconds
     while not what():
-        if time.monotonic() >= deadline:
+        if now() >= deadline:
             return False
         sleep(0.005)
     return True

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import hmac
 import re
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,6 +36,7 @@ from gkafka.exceptions import (
 from gkafka.testing import Close, Edit, Error, MockCluster, Reply
 from gkafka.wire import access, clusteradmin, configs, groups, placement, quotas, topicadmin, txnadmin
 from gkafka.wire.apis import Request
+from tests.kit.clock import now
 from tests.public.aids import Runner, fill
 from tests.public.conftest import Connect
 
@@ -107,7 +107,7 @@ def test_a_new_topic_is_waited_for_until_every_broker_tells_of_it(make_cluster: 
 
 
 def test_an_unknown_topic_is_told_at_once_and_not_made(admin: Admin, cluster: MockCluster) -> None:
-    began = time.monotonic()
+    began = now()
     for call in (
         lambda: admin.describe_topics(["nope"]),
         lambda: admin.delete_topics(["nope"]),
@@ -119,7 +119,7 @@ def test_an_unknown_topic_is_told_at_once_and_not_made(admin: Admin, cluster: Mo
         assert isinstance(error, UnknownTopicOrPartition)
     with pytest.raises(UnknownTopicOrPartition):
         admin.reset_group_offsets("g", ["nope"], to="latest")
-    assert time.monotonic() - began < 3
+    assert now() - began < 30
     assert "nope" not in admin.list_topics()
     assert not any(m.allow_auto_topic_creation for m in messages(cluster, "Metadata") if m.topics and m.topics[0].name == "nope")
 
@@ -127,10 +127,10 @@ def test_an_unknown_topic_is_told_at_once_and_not_made(admin: Admin, cluster: Mo
 def test_a_call_ends_with_its_timeout(admin: Admin, cluster: MockCluster) -> None:
     admin.list_topics()
     cluster.on("DeleteTopics", Error(41), times=None)
-    began = time.monotonic()
+    began = now()
     with pytest.raises(AdminError, match=r"not done in time, last: .*error 41") as caught:
-        admin.delete_topics(["t"], timeout=0.6)
-    assert 0.5 < time.monotonic() - began < 3
+        admin.delete_topics(["t"], timeout=2)
+    assert 1.9 < now() - began < 30
     assert isinstance(caught.value.errors["t"], KafkaTimeoutError)
     assert cluster.count("DeleteTopics") > 1
 
@@ -144,7 +144,7 @@ def test_a_lost_connection_is_no_end(admin: Admin, cluster: MockCluster) -> None
 
 def test_a_cluster_that_is_not_there_is_told_as_itself(connect: Connect) -> None:
     with pytest.raises((NoBrokersAvailableError, KafkaTimeoutError)):
-        connect("127.0.0.1:1").admin().describe_topics(["t"], timeout=5)
+        connect("127.0.0.1:1").admin().describe_topics(["t"], timeout=2)
 
 
 def test_a_closed_client_administrates_nothing(connect: Connect, cluster: MockCluster) -> None:

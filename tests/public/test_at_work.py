@@ -12,7 +12,7 @@ from gkafka.common import TopicPartition
 from gkafka.exceptions import ConsumerStoppedException, SerializationError
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.testing import MockCluster
-from tests.public.aids import Runner, fill, read
+from tests.public.aids import LIMIT_S, Runner, fill, read
 from tests.public.groupaids import QUICK, places
 from tests.records.handmade import batch, values
 
@@ -37,7 +37,7 @@ class Slow:
         if number in self.entered:
             self.entered[number].set()
             self.calls.pop(number, lambda: None)()
-            assert self.may_go_on[number].wait(10)
+            assert self.may_go_on[number].wait(LIMIT_S)
             if number in self.fails:
                 raise OSError("the registry is away")
         return number
@@ -55,7 +55,7 @@ def make(client: KafkaClient, kind: str, deserialize: Callable[[bytes], Any], **
             "g",
             auto_commit_enable=True,
             deserializer=lambda value, key: (deserialize(value), key),
-            consumer_timeout_ms=5000,
+            consumer_timeout_ms=LIMIT_S * 1000,
             **options,
         )
         return simple
@@ -67,7 +67,7 @@ def make(client: KafkaClient, kind: str, deserialize: Callable[[bytes], Any], **
 
 
 def offsets(consumer: Any, count: int) -> list[int]:
-    return [message.offset for message in consumer.consume_batch(count, timeout_ms=5000)]
+    return [message.offset for message in consumer.consume_batch(count, timeout_ms=LIMIT_S * 1000)]
 
 
 def outcome(consumer: Any, count: int) -> Any:
@@ -303,7 +303,7 @@ def test_who_is_interrupted_behind_another_that_took_more_loses_nothing(
     monkeypatch.setattr(NativeConsumer, "_take_back", behind_another)
     monkeypatch.setattr(NativeConsumer, "_take", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        consumer.consume_batch(5, timeout_ms=5000)
+        consumer.consume_batch(5, timeout_ms=LIMIT_S * 1000)
     assert others == [5, 6, 7, 8, 9]
     assert [message.offset for message in read(consumer, WORTH)] == list(range(WORTH)), "the others' come twice, rather than these never"
     consumer.stop()
@@ -322,7 +322,7 @@ class Shared:
         self.consumer = make(client, "member", self.slow, **listeners, **options)
         full(self.consumer, run)
         self.got: list[tuple[int, int]] = []
-        self.at_work = run.aside(lambda: self.got.extend(places(self.consumer.consume_batch(100, timeout_ms=5000))))
+        self.at_work = run.aside(lambda: self.got.extend(places(self.consumer.consume_batch(100, timeout_ms=LIMIT_S * 1000))))
         run.until(self.slow.entered[0].is_set)
         self._asking = run.aside(self._ask)
         self.second = connect(cluster).get_consumer("t", "g", value_deserializer=int, **MEMBER)

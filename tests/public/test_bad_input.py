@@ -37,7 +37,7 @@ NAN, INF = float("nan"), float("inf")
 def client() -> Iterator[KafkaClient]:
     with (
         MockCluster(topics={"t": 2}, auto_create=False) as cluster,
-        KafkaClient(cluster.bootstrap, handler="threading", api_timeout_ms=3000) as client,
+        KafkaClient(cluster.bootstrap, handler="threading", api_timeout_ms=30_000) as client,
     ):
         yield client
 
@@ -466,12 +466,12 @@ class Whole:
 def test_whole_numbers_of_other_libraries_are_partitions(handler: str) -> None:
     with MockCluster(topics={"t": 2}) as cluster, KafkaClient(cluster.bootstrap, handler=handler) as client:
         with client.get_producer() as producer:
-            assert producer.produce("t", b"x", partition=Whole(1)).result(10).partition == 1  # type: ignore[arg-type]
+            assert producer.produce("t", b"x", partition=Whole(1)).result(60).partition == 1  # type: ignore[arg-type]
             refused(lambda: producer.produce("t", b"x", partition=Whole(2)), "partition=")  # type: ignore[arg-type]
         with client.get_producer(partitioner=lambda ids, key: Whole(1)) as producer:
-            assert producer.produce("t", b"x").result(10).partition == 1
+            assert producer.produce("t", b"x").result(60).partition == 1
         with client.topics["t"].get_producer(partitioner=lambda partitions, key: Whole(1), linger_ms=1) as producer:
-            assert {producer.produce(b"x").result(10).partition for _ in range(3)} == {1}
+            assert {producer.produce(b"x").result(60).partition for _ in range(3)} == {1}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import DeliveryError, KafkaException, KafkaTimeoutError, ProducerStoppedException
 from gkafka.testing import Delay, MockCluster
-from tests.handlers.hub import Ticker, run_script
-from tests.public.aids import LIMIT_S, Clock, Runner, fill, stored, stored_values
+from tests.handlers.hub import run_script
+from tests.kit.clock import busy
+from tests.public.aids import LIMIT_S, Clock, Others, Runner, fill, stored, stored_values
 
 
 def test_a_callback_that_raises_is_logged_and_the_others_run(client: KafkaClient, run: Runner, caplog: Any) -> None:
@@ -53,12 +55,12 @@ def test_a_callback_that_waits_holds_up_no_delivery(client: KafkaClient, cluster
 
 
 CALLS: dict[str, Callable[[KafkaClient, Any, Any], Any]] = {
-    "flush": lambda client, producer, delivery: producer.flush(5),
-    "close": lambda client, producer, delivery: producer.close(5),
-    "client.close": lambda client, producer, delivery: client.close(5),
+    "flush": lambda client, producer, delivery: producer.flush(60),
+    "close": lambda client, producer, delivery: producer.close(60),
+    "client.close": lambda client, producer, delivery: client.close(60),
     "produce": lambda client, producer, delivery: producer.produce("t", b"more"),
-    "result of another": lambda client, producer, delivery: producer.produce("t", b"more").result(5),
-    "its own result": lambda client, producer, delivery: delivery.result(5),
+    "result of another": lambda client, producer, delivery: producer.produce("t", b"more").result(60),
+    "its own result": lambda client, producer, delivery: delivery.result(60),
     "metadata": lambda client, producer, delivery: client.update_cluster(),
     "list_offsets": lambda client, producer, delivery: client.list_offsets({("t", 0): -1}),
     "another callback": lambda client, producer, delivery: delivery.add_done_callback(lambda d: None),
@@ -87,8 +89,8 @@ def test_a_callback_may_call_back_in(client: KafkaClient, cluster: MockCluster, 
     deliveries = [producer.produce("t", b"x" * 100) for _ in range(10)]
     deliveries[0].add_done_callback(callback)
     deliveries[0].result(LIMIT_S)
-    run.until(lambda: ended and isinstance(ended[-1], float), 10)
-    assert ended[-1] < 3
+    run.until(lambda: ended and isinstance(ended[-1], float))
+    assert ended[-1] < 30
     errors = [e for e in ended if isinstance(e, KafkaException)]
     assert errors == []
     if what not in ("close", "client.close"):
@@ -113,7 +115,7 @@ def test_on_delivery_may_produce_again_and_again(client: KafkaClient, cluster: M
 
 
 def test_a_full_buffer_inside_a_callback_does_not_wait_for_itself(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
-    producer = client.get_producer(linger_ms=0, buffer_bytes=8192, batch_bytes=1024, max_request_bytes=4096, max_block_ms=3000)
+    producer = client.get_producer(linger_ms=0, buffer_bytes=8192, batch_bytes=1024, max_request_bytes=4096, max_block_ms=LIMIT_S * 1000)
     outcome: list[Any] = []
 
     def stuff(delivery: Any) -> None:
@@ -128,7 +130,7 @@ def test_a_full_buffer_inside_a_callback_does_not_wait_for_itself(client: KafkaC
             outcome.append(error)
 
     producer.produce("t", b"first").add_done_callback(stuff)
-    run.until(lambda: len(outcome) == 2, 10)
+    run.until(lambda: len(outcome) == 2)
     assert outcome[1] == "done"
     producer.flush(LIMIT_S)
     assert len(stored(cluster)) == 51
@@ -169,29 +171,30 @@ def test_a_partitioner_may_take_its_time_and_others_produce_meanwhile(client: Ka
 
 
 def test_closing_while_others_wait_ends_their_waits(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
-    cluster.on("Produce", Delay(20), times=None)
-    producer = client.get_producer(buffer_bytes=8192, batch_bytes=1024, max_request_bytes=4096, max_block_ms=15_000, linger_ms=0)
+    cluster.on("Produce", Delay(120), times=None)
+    producer = client.get_producer(buffer_bytes=8192, batch_bytes=1024, max_request_bytes=4096, max_block_ms=120_000, linger_ms=0)
 
     def stuff() -> None:
         while True:
             producer.produce("t", b"x" * 900)
 
-    blocked = run.aside(stuff)
-    waiting = run.aside(lambda: producer.produce("t", b"y").result(15))
+    waiting = run.aside(lambda: producer.produce("t", b"y").result(LIMIT_S))
     run.until(lambda: producer.stats()["unsettled_records"] > 0)
-    flushing = run.aside(lambda: producer.flush(15))
-    run.sleep(0.2)
+    blocked = run.aside(stuff)
+    run.until(lambda: client.cluster.memory.contended)
+    flushing = run.aside(lambda: producer.flush(LIMIT_S))
+    run.until(lambda: producer._driver.sender.flushing)
     held = producer.stats()["unsettled_records"]
     with Clock() as clock:
         with pytest.raises(DeliveryError) as caught:
             producer.close(0.1)
         with pytest.raises(ProducerStoppedException):
-            blocked.result(5)
+            blocked.result()
         with pytest.raises((ProducerStoppedException, KafkaTimeoutError)):
-            waiting.result(5)
+            waiting.result()
         with pytest.raises(ProducerStoppedException):
-            flushing.result(5)
-    assert clock.seconds < 3
+            flushing.result()
+    assert clock.seconds < 30
     assert len(caught.value.records) == held, "close() lists them, not whoever flushes meanwhile"
 
 
@@ -241,9 +244,7 @@ def test_callbacks_are_called_although_their_worker_could_not_be_started_at_firs
     monkeypatch.setattr(client.handler, "spawn", spawn_later)
     delivery = producer.produce("t", b"1")
     delivery.add_done_callback(called.append)
-    with Clock() as clock:
-        assert delivery.result(LIMIT_S).offset == 1
-    assert clock.seconds < 0.8
+    assert delivery.result(LIMIT_S).offset == 1
     producer.flush(LIMIT_S)
     assert called == [delivery]
     assert refused
@@ -271,10 +272,10 @@ SIGNALLED = """
     try:
         for _ in range(5):
             producer.produce("t", b"v")
-        gevent.sleep(20)
+        gevent.sleep(100)
     except (KeyboardInterrupt, SystemExit) as error:
         print(type(error).__name__)
-    client.close(10)
+    client.close(60)
     print(called)
     cluster.close()
 """
@@ -284,7 +285,7 @@ SIGNALLED = """
 @pytest.mark.parametrize(("number", "error"), [("signal.SIGINT", "KeyboardInterrupt"), ("signal.SIGTERM", "SystemExit")])
 def test_a_signal_that_finds_a_callback_on_cpu_reaches_the_main_greenlet(patch: str, number: str, error: str) -> None:
     """It was taken for a failure of the callback, and the program went on. The other callbacks are called."""
-    out = run_script(f"{patch}\n{textwrap.dedent(SIGNALLED)}".replace("NUMBER", number))
+    out = run_script(f"{patch}\n{textwrap.dedent(SIGNALLED)}".replace("NUMBER", number), timeout=110)
     assert out.splitlines() == [error, "[0, 1, 2, 3, 4]"]
 
 
@@ -294,13 +295,14 @@ def test_callbacks_that_take_long_let_others_have_their_turn(client: KafkaClient
         pytest.skip("threads have their turns anyway")
 
     def burn(delivery: Any) -> None:
-        until = time.perf_counter() + 0.01
-        while time.perf_counter() < until:
-            pass
+        busy(0.01)
+        turns_before.append(others.turns)
 
+    turns_before: list[int] = []
     producer = client.get_producer(on_delivery=burn, linger_ms=60_000)
     for _ in range(60):
         producer.produce("t", b"v")
-    with Ticker() as ticker:
+    with Others() as others:
         producer.flush(LIMIT_S)
-    assert ticker.worst_cpu < 0.1
+    assert len(turns_before) == 60
+    assert max(Counter(turns_before).values()) <= 3, "callbacks between two turns of others"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gkafka.testing import Delay, MockCluster
-from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read
+from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, fill, read
 from tests.public.test_consuming import Consume, consume, numbers
 
 __all__ = ["consume"]
@@ -16,11 +16,11 @@ __all__ = ["consume"]
 def test_beside_an_idle_long_poll_everything_else_answers_at_once(
     connect: Any, cluster: MockCluster, consume: Consume, run: Runner
 ) -> None:
-    """Issue 3, point 6: beside an idle long poll of 5 s, produce, metadata and commit do not wait for it."""
+    """Issue 3, point 6: beside an idle long poll produce, metadata and commit do not wait for it."""
     cluster.create_topic("quiet", 1)
     client = connect(cluster)
     fill(client, numbers(1))
-    waiting = consume("g", of=client, topic="quiet", fetch_wait_max_ms=5000)
+    waiting = consume("g", of=client, topic="quiet", fetch_wait_max_ms=60_000)
     polling = run.aside(waiting.consume)
     run.until(lambda: cluster.count("Fetch") > 0)
     producer = client.get_producer(linger_ms=0)
@@ -34,7 +34,7 @@ def test_beside_an_idle_long_poll_everything_else_answers_at_once(
         ):
             with Clock() as clock:
                 call()
-            assert clock.seconds < 1.0
+            assert clock.seconds < 30
     assert polling.running
     assert cluster.count("Fetch") == 1 + 3, "the long poll is still the first one"
     fill(client, [b"end"], topic="quiet")
@@ -44,13 +44,13 @@ def test_beside_an_idle_long_poll_everything_else_answers_at_once(
 def test_two_long_polls_of_two_consumers_do_not_wait_for_each_other(connect: Any, make_cluster: Any, consume: Consume, run: Runner) -> None:
     cluster = make_cluster(topics={"quiet": 1, "t": 1})
     client = connect(cluster)
-    quiet = consume(of=client, topic="quiet", fetch_wait_max_ms=5000)
-    other = consume(of=client, fetch_wait_max_ms=5000)
+    quiet = consume(of=client, topic="quiet", fetch_wait_max_ms=60_000)
+    other = consume(of=client, fetch_wait_max_ms=60_000)
     run.until(lambda: cluster.count("Fetch") >= 2)
     fill(client, numbers(5))
     with Clock() as clock:
         assert len(read(other, 5)) == 5
-    assert clock.seconds < 1
+    assert clock.seconds < 30
     assert quiet.consume(block=False) is None
 
 
@@ -58,15 +58,15 @@ def test_a_slow_answer_to_a_producer_holds_up_nobody_else(connect: Any, cluster:
     client = connect(cluster)
     fill(client, numbers(3))
     consumer = consume("g", of=client)
-    cluster.on("Produce", Delay(1.5))
+    cluster.on("Produce", held := Held())
     producer = client.get_producer()
     slow = producer.produce("t", b"slow")
-    with Clock() as clock:
-        assert len(read(consumer, 3)) == 3
-        consumer.commit_offsets()
-        client.update_cluster()
-    assert clock.seconds < 1
+    assert len(read(consumer, 3)) == 3
+    consumer.commit_offsets()
+    client.update_cluster()
+    run.until(lambda: held.holds)
     assert not slow.done()
+    held.released = True
     slow.result(LIMIT_S)
 
 
@@ -74,15 +74,14 @@ def test_a_slow_commit_holds_up_no_fetch_and_no_metadata(connect: Any, cluster: 
     client = connect(cluster)
     fill(client, numbers(3))
     consumer = consume("g", of=client)
-    cluster.on("OffsetCommit", Delay(1.5))
+    cluster.on("OffsetCommit", held := Held())
     committing = run.aside(consumer.commit_offsets, [(0, 1)])
     run.until(lambda: cluster.count("OffsetCommit") == 1)
-    with Clock() as clock:
-        assert len(read(consumer, 3)) == 3
-        client.update_cluster()
-        client.list_offsets({("t", 0): -1})
-    assert clock.seconds < 1
+    assert len(read(consumer, 3)) == 3
+    client.update_cluster()
+    client.list_offsets({("t", 0): -1})
     assert committing.running
+    held.released = True
     committing.result()
 
 
@@ -95,17 +94,17 @@ def test_a_broker_that_is_frozen_holds_up_no_other(connect: Any, make_cluster: A
         fill(client, numbers(3), partition=p)
     consumer = consume(of=client, fetch_wait_max_ms=100)
     read(consumer, 6)
-    cluster.on("Produce", Delay(3), times=None, broker=frozen)
-    cluster.on("Fetch", Delay(3), times=None, broker=frozen)
+    held = Held()
+    for api in ("Produce", "Fetch"):
+        cluster.on(api, held, times=None, broker=frozen)
     producer = client.get_producer(linger_ms=0)
     stuck = producer.produce("t", b"stuck", partition=0)
-    with Clock() as clock:
-        for i in range(20):
-            producer.produce("t", b"%d" % i, partition=1).result(LIMIT_S)
-        assert {m.partition_id for m in read(consumer, 20)} == {1}
-    assert clock.seconds < 2
+    for i in range(20):
+        producer.produce("t", b"%d" % i, partition=1).result(LIMIT_S)
+    assert {m.partition_id for m in read(consumer, 20)} == {1}
     assert not stuck.done()
     cluster.clear_script()
+    held.released = True
     error_of(producer.close, 0)
 
 
@@ -145,12 +144,13 @@ def test_requests_on_a_connection_are_pipelined(connect: Any, cluster: MockClust
 
 def test_a_connection_that_broke_is_opened_again_after_the_backoff(connect: Any, cluster: MockCluster, run: Runner) -> None:
     client = connect(cluster, reconnect_backoff_ms=300, reconnect_backoff_max_ms=300)
+    (broker,) = client.brokers.values()
     producer = client.get_producer(linger_ms=0, retry_backoff_ms=1)
     producer.produce("t", b"1").result(LIMIT_S)
-    cluster.stop_broker(1)
-    delivery = producer.produce("t", b"2")
-    run.sleep(0.05)
-    cluster.start_broker(1)
     with Clock() as clock:
+        cluster.stop_broker(1)
+        delivery = producer.produce("t", b"2")
+        run.until(lambda: broker.stats()["failures"])
+        cluster.start_broker(1)
         delivery.result(LIMIT_S)
-    assert 0.1 < clock.seconds < 2.5
+    assert 0.2 < clock.seconds < 30

@@ -161,7 +161,7 @@ def test_commit_offsets_of_two_workers_of_which_the_later_one_is_interrupted(
 
     monkeypatch.setattr(client.cluster, "pause", second_is_interrupted)
     fill(client, [b"%d" % i for i in range(20)])
-    with client.topics["t"].get_simple_consumer("g", offsets_channel_backoff_ms=450, consumer_timeout_ms=2000) as consumer:
+    with client.topics["t"].get_simple_consumer("g", offsets_channel_backoff_ms=450, consumer_timeout_ms=60_000) as consumer:
         assert len(consumer.consume_batch(10)) == 10
         cluster.on("OffsetCommit", Error(LOADING), times=2)
         first = run.aside(consumer.commit_offsets)

@@ -75,7 +75,7 @@ def test_the_schema_is_that_of_the_columns_also_without_rows(client: KafkaClient
     consumer = make()
     with Clock() as clock:
         nothing = consumer.consume_arrow(timeout_ms=80)
-    assert 0.05 < clock.seconds < 5
+    assert 0.05 < clock.seconds < 30
     assert (nothing.num_rows, nothing.schema) == (0, records.arrow_schema())
     fill(client, numbers(3))
     some = consumer.consume_arrow(timeout_ms=LONG, columns=["offset", "value"])
@@ -206,40 +206,38 @@ def test_auto_commit_leaves_out_what_the_last_call_returned(client: KafkaClient,
 def test_several_workers_get_rows_of_their_own(client: KafkaClient, make: Make, run: Runner) -> None:
     fill(client, numbers(300), batches=30)
     consumer = make()
+    got: list[int] = []
 
-    def work() -> list[int]:
-        mine: list[int] = []
-        while piece := consumer.consume_arrow(7, 300, columns=["offset"]):
-            if not piece.num_rows:
-                break
-            mine += piece["offset"].to_pylist()
+    def work() -> None:
+        while len(got) < 300:
+            got.extend(consumer.consume_arrow(7, 50, columns=["offset"])["offset"].to_pylist())
             run.sleep(0)
-        return mine
 
-    workers = [run.aside(work) for _ in range(4)]
-    assert sorted(offset for worker in workers for offset in worker.result()) == list(range(300))
+    for worker in [run.aside(work) for _ in range(4)]:
+        worker.result()
+    assert sorted(got) == list(range(300))
 
 
 def test_workers_that_want_messages_and_workers_that_want_columns_share_a_consumer(client: KafkaClient, make: Make, run: Runner) -> None:
     fill(client, numbers(600), batches=20)
     consumer = make()
 
-    def columns() -> list[int]:
-        mine: list[int] = []
-        while (piece := consumer.consume_arrow(11, 300)).num_rows:
-            mine += piece["offset"].to_pylist()
-            run.sleep(0)
-        return mine
+    got: list[int] = []
 
-    def messages() -> list[int]:
-        mine: list[int] = []
-        while (message := consumer.consume(300)) is not None:
-            mine.append(message.offset)
+    def columns() -> None:
+        while len(got) < 600:
+            got.extend(consumer.consume_arrow(11, 50)["offset"].to_pylist())
             run.sleep(0)
-        return mine
 
-    workers = [run.aside(work) for work in (columns, messages, columns, messages)]
-    assert sorted(offset for worker in workers for offset in worker.result()) == list(range(600))
+    def messages() -> None:
+        while len(got) < 600:
+            if (message := consumer.consume(50)) is not None:
+                got.append(message.offset)
+            run.sleep(0)
+
+    for worker in [run.aside(work) for work in (columns, messages, columns, messages)]:
+        worker.result()
+    assert sorted(got) == list(range(600))
     assert (consumer.stats()["buffered"], consumer.stats()["buffered_bytes"]) == (0, 0)
 
 

@@ -10,6 +10,9 @@ from tests.handlers.hub import run_script
 
 END = """
     import os, signal, sys
+    from tests.kit.clock import PATIENCE_S, now
+
+    deadline, rounds = now() + PATIENCE_S, 10  # which are left once all has happened
 
     class Ended(Exception):
         pass
@@ -47,7 +50,8 @@ LISTENER = """
     got = []
 
     exits = 0
-    for _ in range(50):
+    while rounds and now() < deadline:
+        rounds -= bool(got and exits)
         try:
             if not got:
                 got = member.consume_batch(1, 100)
@@ -57,7 +61,7 @@ LISTENER = """
         except (SystemExit, KeyboardInterrupt, Ended):
             exits += 1
     print(called, exits, len(got))
-    client.close(10)
+    client.close(60)
     print(called, "closed")
     cluster.close()
 """
@@ -79,7 +83,8 @@ COMMIT = """
     consumer.assign([TopicPartition("t", 0)])
     future = consumer.commit_async({TopicPartition("t", 0): OffsetAndMetadata(1, "")}, callback=callback)
     exits = 0
-    for _ in range(20):
+    while rounds and now() < deadline:
+        rounds -= bool(exits and future.succeeded())
         try:
             gevent.sleep(0.02)
         except (SystemExit, KeyboardInterrupt, Ended):
@@ -112,7 +117,8 @@ ASSIGNOR = """
     client = KafkaClient(cluster.bootstrap, handler="gevent")
     member = client.get_consumer("t", "g", assignors=[Assignor()])
     exits = troubles = 0
-    for _ in range(50):
+    while rounds and now() < deadline:
+        rounds -= bool(exits and troubles and member.assignment())
         try:
             member.consume_batch(1, 20)
         except (SystemExit, KeyboardInterrupt, Ended):
@@ -120,7 +126,7 @@ ASSIGNOR = """
         except Exception as error:
             troubles += "mine" in str(error)
     print(len(called), exits, troubles, len(member.assignment()))
-    client.close(10)
+    client.close(60)
     print(len(called), "closed")
     cluster.close()
 """
@@ -132,7 +138,7 @@ KINDS = pytest.mark.parametrize("kind", ["exit", "ctrl-c", "signal", "handler"])
 
 
 def run(program: str, patch: str, kind: str) -> list[str]:
-    return run_script("\n".join([patch, textwrap.dedent(END).replace("KIND", kind), textwrap.dedent(program)])).splitlines()
+    return run_script("\n".join([patch, textwrap.dedent(END).replace("KIND", kind), textwrap.dedent(program)]), timeout=110).splitlines()
 
 
 @PATCHES

@@ -101,7 +101,7 @@ def test_a_partition_that_is_refused_is_told_of_as_long_as_that_lasts_and_goes_o
     cluster.on("Fetch", Error(29), times=None)
     for _ in range(3):
         with pytest.raises(TopicAuthorizationFailed):
-            consumer.consume(5000)
+            consumer.consume(60_000)
     error = consumer.explain().partitions[T0].error
     assert isinstance(error, TopicAuthorizationFailed)
     run.until(lambda: "has stood still" in caplog.text)
@@ -133,7 +133,7 @@ def test_an_open_transaction_that_hides_what_is_behind_it(client: KafkaClient, c
         producer = other.get_producer(transactional_id="x")
         producer.init_transactions()
         producer.begin_transaction()
-        producer.produce("t", b"open", partition=0).result(10)
+        producer.produce("t", b"open", partition=0).result(60)
         consumer = other.get_consumer("t", fetch_wait_max_ms=50)
         read(consumer, 1)
         assert "an open transaction hides everything from offset 1 on" in becomes(run, consumer, Reason.OPEN_TRANSACTION)

@@ -41,7 +41,7 @@ def at_four(request: pytest.FixtureRequest, cluster: MockCluster, connect: Calla
         consumer.assign(dict.fromkeys(FOUR, 0))
     run.until(lambda: consumer.stats()["buffered"] == 10)
     for _ in range(2):
-        assert len(consumer.consume_batch(4, 2000)) == 4
+        assert len(consumer.consume_batch(4, 60_000)) == 4
     run.until(lambda: committed(cluster).get(0) == 4)
     return consumer
 
@@ -75,7 +75,7 @@ def test_a_commit_that_is_taken_stands_until_the_application_asks_for_more(
 ) -> None:
     at_four.commit({P0: offset})
     assert stays_committed(run, cluster, offset)
-    assert at_four.consume_batch(1, 2000)
+    assert at_four.consume_batch(1, 60_000)
     run.until(lambda: committed(cluster)[0] == 8)
 
 
@@ -101,7 +101,7 @@ def test_a_commit_that_may_have_been_taken_is_made_sure_and_takes_back_nothing_t
 ) -> None:
     """Its answers are lost. What the application has not had it has not finished."""
     cluster.on("OffsetCommit", Close(), times=None)
-    error = error_of(at_four.commit, {P0: offset}, timeout=0.2)
+    error = error_of(at_four.commit, {P0: offset}, timeout=0.6)
     assert isinstance(error, KafkaTimeoutError)
     assert committed(cluster)[0] == offset
     cluster.clear_script()  # the next one is heard: perhaps at once
@@ -115,7 +115,7 @@ def test_what_is_finished_while_a_commit_is_under_way_counts(at_four: Consumer, 
     cluster.on("OffsetCommit", Delay(0.1), when=lambda request: committing(request) == {0: 2})
     under_way = run.aside(at_four.commit, {P0: 2})
     run.until(lambda: {0: 2} in commits(cluster))
-    assert len(at_four.consume_batch(1, 2000)) == 1
+    assert len(at_four.consume_batch(1, 60_000)) == 1
     under_way.result()
     run.until(lambda: committed(cluster)[0] == 8)
 
@@ -131,8 +131,8 @@ def test_what_is_left_for_another_time_is_not_told_as_committed(cluster: MockClu
     member.tell_of_commits(lambda offsets, error: told.append((offsets, error)))
     run.until(lambda: member.stats()["buffered"] == 10)
     cluster.on("OffsetCommit", Error(27), times=None)  # a rebalance is under way
-    assert len(member.consume_batch(4, 2000)) == 4
-    member.consume_batch(4, 2000)
+    assert len(member.consume_batch(4, 60_000)) == 4
+    member.consume_batch(4, 60_000)
     run.until(lambda: len(commits(cluster)) > 2)
     assert told == []
     cluster.clear_script()

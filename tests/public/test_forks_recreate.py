@@ -25,28 +25,28 @@ RECREATE = """
 
     def child():
         try:
-            return "told: " + str(pending.result(5))
+            return "told: " + str(pending.result(60))
         except ForkedClientError as exc:
             text = str(exc)
         assert pending.done() and "this one does not" in text, text
         told = pending.exception(0)
         assert (told.persisted, told.record.value) == ("maybe", b"pending"), "the parent may well deliver it"
         deliveries = [producer.produce("t", b"child %d" % i) for i in range(50)]
-        producer.flush(10)
+        producer.flush(60)
         assert [d.result(0).offset for d in deliveries] == list(range(50)), deliveries
         assert producer.stats()["delivered_records"] == 50
         assert client.handler is not producer.handler
         assert not called
         mine = producer.stats()["producer_id"]
-        producer.close(5)
+        producer.close(60)
         assert not [w for w in producer.handler.workers() if w.is_alive()]
         return "child fine %d" % mine
 
     answer = in_child(child)
     assert answer.startswith("child fine"), answer
     assert [r.value for r in cluster.log("t", 0)] == [b"child %d" % i for i in range(50)]
-    producer.flush(10)
-    assert pending.result(5).offset == 100
+    producer.flush(60)
+    assert pending.result(60).offset == 100
     assert answer.split()[-1] != str(producer.stats()["producer_id"])
     values = [r.value for r in cluster.log("t", 0)]
     assert values[50:] == [b"parent %d" % i for i in range(50)] + [b"pending"], values[50:]
@@ -95,13 +95,13 @@ def test_a_child_that_was_patched_after_the_fork_goes_on_with_greenlets() -> Non
     cluster = MockCluster(topics={"t": 1})
     client = KafkaClient(cluster.bootstrap, handler=HANDLER)
     producer = client.get_producer(on_fork="recreate", linger_ms=60_000)
-    producer.produce("t", b"0").result(5)
+    producer.produce("t", b"0").result(60)
 
     def child():
         from gevent import monkey
         monkey.patch_all()
-        offset = producer.produce("t", b"1").result(10).offset
-        producer.close(5)
+        offset = producer.produce("t", b"1").result(60).offset
+        producer.close(60)
         return f"{offset} {producer.handler.name}"
 
     print(in_child(child))
@@ -118,18 +118,18 @@ def test_a_grandchild_goes_on_as_well(handler: str) -> None:
     cluster = MockCluster(topics={"t": 1})
     client = KafkaClient(cluster.bootstrap, handler=HANDLER)
     producer = client.get_producer(on_fork="recreate", linger_ms=0)
-    producer.produce("t", b"0").result(5)
+    producer.produce("t", b"0").result(60)
 
     def grandchild():
-        return str(producer.produce("t", b"2").result(10).offset)
+        return str(producer.produce("t", b"2").result(60).offset)
 
     def child():
-        offset = producer.produce("t", b"1").result(10).offset
+        offset = producer.produce("t", b"1").result(60).offset
         told = in_child(grandchild)
-        return f"{offset} {told} {producer.produce('t', b'3').result(10).offset}"
+        return f"{offset} {told} {producer.produce('t', b'3').result(60).offset}"
 
     print(in_child(child))
-    print(producer.produce("t", b"4").result(10).offset)
+    print(producer.produce("t", b"4").result(60).offset)
     client.close()
     cluster.close()
 """
@@ -143,7 +143,7 @@ def test_threads_of_a_child_that_begin_at_once_share_one_producer() -> None:
     cluster = MockCluster(topics={"t": 1})
     client = KafkaClient(cluster.bootstrap, handler="threading")
     producer = client.get_producer(on_fork="recreate", linger_ms=1)
-    producer.produce("t", b"0").result(5)
+    producer.produce("t", b"0").result(60)
     driver = module.ProducerDriver
 
     def in_no_hurry(*args, **about):
@@ -157,7 +157,7 @@ def test_threads_of_a_child_that_begin_at_once_share_one_producer() -> None:
 
         def work():
             try:
-                start.wait(10)
+                start.wait(60)
                 for _ in range(100):
                     producer.produce("t", b"child")
             except BaseException as exc:
@@ -167,8 +167,8 @@ def test_threads_of_a_child_that_begin_at_once_share_one_producer() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
-        producer.close(10)
+            thread.join(60)
+        producer.close(60)
         return f"{errors} {producer.generation}"
 
     print(in_child(child))
@@ -216,12 +216,12 @@ CALLS = """
     def child():
         told = untold({
             "produce": lambda: producer.produce("t", b"child"),
-            "flush": lambda: producer.flush(5),
+            "flush": lambda: producer.flush(60),
             "stats": lambda: producer.stats(),
             "client.stats": lambda: client.stats(),
             "done": lambda: pending.done(),
-            "result": lambda: pending.result(5),
-            "exception": lambda: pending.exception(5),
+            "result": lambda: pending.result(60),
+            "exception": lambda: pending.exception(60),
             "callback": lambda: pending.add_done_callback(print),
             "plain": lambda: plain.produce(b"child"),
             "sync": lambda: sync.produce(b"child"),
@@ -230,12 +230,12 @@ CALLS = """
             "report": lambda: documented.get_delivery_report(timeout=5),
             "wait_all": lambda: plain._wait_all(),
             "stop": lambda: plain.stop(),
-            "close": lambda: producer.close(5),
+            "close": lambda: producer.close(60),
         })
         return "; ".join(told) or "all told"
 
     print(in_child(child))
-    producer.flush(10)
+    producer.flush(60)
     plain.stop()
     documented.stop()
     print(len(cluster.log("t", 0)), pending.done())
@@ -283,14 +283,14 @@ def test_a_renewal_that_was_interrupted_goes_on_with_the_next_call(handler: str,
             with mock.patch({where!r}, side_effect=KeyboardInterrupt):
                 producer.produce("t", b"interrupted")
         except KeyboardInterrupt:
-            offset = producer.produce("t", b"child").result(10).offset
+            offset = producer.produce("t", b"child").result(60).offset
         assert pending.done()
-        producer.close(5)
+        producer.close(60)
         return f"{{offset}} {{type(pending.exception(0)).__name__}}"
 
     print(in_child(child))
-    producer.flush(10)
-    print(pending.result(5).offset)
+    producer.flush(60)
+    print(pending.result(60).offset)
     client.close()
     cluster.close()
 """

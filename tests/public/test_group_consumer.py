@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +23,8 @@ from gkafka.exceptions import (
 )
 from gkafka.testing import Close, Delay, Drop, Error, MockCluster
 from gkafka.wire.consumerprotocol import read_subscription
-from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill
+from tests.kit.clock import now
+from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, fill
 from tests.public.groupaids import (
     FOUR,
     Join,
@@ -67,27 +67,30 @@ def test_session_timeout_ms_max_poll_interval_ms_group_instance_id_and_client_ra
     assert cluster.requests("OffsetCommit")[-1].message.group_instance_id == "one"
 
 
+SOON_SILENT = {"offsets_channel_socket_timeout_ms": 1000}
+
+
 class Slow(RangeAssignor):
-    """seconds: it waits for that long, as one that asks a database does."""
+    """It waits until that is true, as one that asks a database does."""
 
     name = "slow"
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, until: Callable[[], bool]) -> None:
+        self.until = until
         self.runs = 0
 
     def assign(self, topics: Topics, members: Sequence[GroupMember]) -> Assignment:
         self.runs += 1
-        begun = time.monotonic()
-        while time.monotonic() - begun < self.seconds:
+        deadline = now() + LIMIT_S
+        while not self.until() and now() < deadline:
             gevent.sleep(0.01) if gevent.getcurrent().parent is not None else time.sleep(0.01)
         return super().assign(topics, members)
 
 
 def test_an_assignor_that_takes_longer_than_a_session_costs_its_leader_nothing(cluster: MockCluster, join: Join, run: Runner) -> None:
     """Heartbeats share no lock with it."""
-    assignor = Slow(2.0)
-    member = join(session_timeout_ms=700, heartbeat_interval_ms=100, assignors=[assignor])
+    assignor = Slow(lambda: cluster.count("Heartbeat") >= 5)
+    member = join(assignors=[assignor])
     settle(run, lambda: len(member.assignment()) == 4, member)
     assert assignor.runs == 1
     assert cluster.count("JoinGroup") <= 2, "the second with the name that the coordinator gave it"
@@ -95,10 +98,11 @@ def test_an_assignor_that_takes_longer_than_a_session_costs_its_leader_nothing(c
 
 
 def test_heartbeat_interval_ms_is_the_time_between_two_heartbeats(cluster: MockCluster, join: Join, run: Runner) -> None:
-    member = join(heartbeat_interval_ms=200)
-    run.until(lambda: cluster.count("Heartbeat") >= 5)
-    times = [request.time for request in cluster.requests("Heartbeat")]
-    assert all(0.15 < after - before < 1.5 for before, after in itertools.pairwise(times[1:])), times
+    with Clock() as clock:
+        member = join(heartbeat_interval_ms=200)
+        run.until(lambda: cluster.count("Heartbeat") >= 5)
+        beats = cluster.count("Heartbeat")
+    assert clock.seconds > 0.15 * (beats - 1)
     member.stop()
 
 
@@ -107,23 +111,24 @@ def test_session_timeout_ms_is_how_long_a_silent_coordinator_is_trusted(
 ) -> None:
     """By the member's own clock, although records are there; and it goes on when there is an answer again (F14)."""
     told = Told()
-    member = join(session_timeout_ms=800, **told.listeners)
+    member = join(of=SOON_SILENT, session_timeout_ms=2000, **told.listeners)
     settle(run, lambda: len(member.assignment()) == 4, member)
     filled(connect, cluster)
     run.until(lambda: member.stats()["buffered"] == 40)
-    assert len(member.consume_batch(3, 100)) == 3
+    assert len(member.consume_batch(3, 60_000)) == 3
     for api in ("Heartbeat", "FindCoordinator", "JoinGroup"):
         cluster.on(api, Drop(before=True), times=None)
     heard = cluster.requests("Heartbeat")[-1].time
-    last = [time.monotonic()]
+    asked = [heard]  # when the last call began that handed something out
 
     def lost() -> bool:
+        begun = float(now())
         if member.consume_batch(1, 10):
-            last[0] = time.monotonic()
+            asked[0] = begun
         return bool(told.of("lost"))
 
     run.until(lost)
-    assert last[0] - heard < 0.8 + 0.3, "the heartbeat before the first dropped one may have come later"
+    assert asked[0] <= heard + 2.0 + 0.3, "the heartbeat before the first dropped one may have come later"
     assert (member.assignment(), told.of("revoked")) == (set(), [])
     before = len(commits(cluster))
     assert isinstance(error_of(member.commit, {FOUR[0]: 1}, timeout=0.5), CommitFailedError)
@@ -145,16 +150,16 @@ def test_session_timeout_ms_holds_records_back_although_nobody_could_be_told_yet
             entered.set()
             run.until(gate.is_set)
 
-    member = join(session_timeout_ms=1000, on_assigned=on_assigned)
+    member = join(of=SOON_SILENT, session_timeout_ms=2000, on_assigned=on_assigned)
     settle(run, lambda: len(member.assignment()) == 4, member)
     filled(connect, cluster)
     run.until(lambda: member.stats()["buffered"] == 40)
     cluster.rebalance("g")
     run.until(entered.is_set)
-    assert member.consume(100) is not None
+    assert member.consume(60_000) is not None
     for api in ("Heartbeat", "FindCoordinator", "JoinGroup"):
         cluster.on(api, Drop(before=True), times=None)
-    run.sleep(1.1)
+    run.sleep(2.1)
     assert run.stays(lambda: member.consume(5) is None, 0.3)
     assert member.stats()["buffered"] == 39
     gate.set()
@@ -200,7 +205,7 @@ def test_a_partition_is_given_back_when_the_application_asks_again(
     for p in range(4):
         fill(more, [b"x"] * 5, partition=p)
     run.until(lambda: first.stats()["buffered"] == 20)
-    last = places(first.consume_batch(count, 1000))
+    last = places(first.consume_batch(count, 60_000))
     assert len(last) == count
     second = join(assignors=[assignor])
     assert run.stays(lambda: second.consume_batch(timeout_ms=10) == [] and share(second) == [[]], 0.4)
@@ -279,14 +284,15 @@ def test_a_commit_that_waits_for_its_turn_says_where_the_consumer_stands_then(
     member = join(auto_commit=False)
     read_all(member, 1)
     member.seek(FOUR[0], 0)
-    assert len(member.consume_batch(5, 2000)) == 5
-    cluster.on("OffsetCommit", Delay(0.2))
+    assert len(member.consume_batch(5, 60_000)) == 5
+    cluster.on("OffsetCommit", held := Held())
     first = run.aside(member.commit)
     run.until(lambda: commits(cluster))
     waiting = [run.aside(member.commit) for _ in range(4)]
     run.sleep(0.05)
-    assert len(member.consume_batch(5, 2000)) == 5
+    assert len(member.consume_batch(5, 60_000)) == 5
     waiting += [run.aside(member.commit) for _ in range(4)]
+    held.released = True
     for each in (first, *waiting):
         each.result()
     assert goes_back(cluster) == []
@@ -330,9 +336,9 @@ def test_commits_in_the_background_are_of_what_is_finished_and_no_more(
     filled(connect, cluster, 10, [0])
     member = join(auto_commit_interval_ms=20)
     run.until(lambda: member.stats()["buffered"] == 10)
-    assert len(member.consume_batch(4, 2000)) == 4
+    assert len(member.consume_batch(4, 60_000)) == 4
     assert run.stays(lambda: committed(cluster).get(0, 0) == 0, 0.3)
-    assert len(member.consume_batch(4, 2000)) == 4
+    assert len(member.consume_batch(4, 60_000)) == 4
     run.until(lambda: committed(cluster).get(0) == 4)
     assert run.stays(lambda: committed(cluster) == {n: 4 if n == 0 else 0 for n in committed(cluster)}, 0.3)
 
@@ -412,7 +418,7 @@ def test_a_fenced_member_hands_nothing_out_and_says_so_at_each_call(
     filled(connect, cluster)
     told = Told()
     member = join(group_instance_id="one", **told.listeners)
-    assert len(member.consume_batch(4, 2000)) > 0 or len(read_all(member, 1)) > 0
+    assert len(member.consume_batch(4, 60_000)) > 0 or len(read_all(member, 1)) > 0
     cluster.on("Heartbeat", Error(FENCED))
     run.until(lambda: told.of("lost"))
     for _ in range(5):
@@ -420,7 +426,7 @@ def test_a_fenced_member_hands_nothing_out_and_says_so_at_each_call(
     assert (member.assignment(), told.of("revoked"), commits(cluster)) == (set(), [], [])
     with Clock() as clock:
         member.stop()
-    assert clock.seconds < 3
+    assert clock.seconds < 30
 
 
 def test_a_partition_that_is_lost_while_it_is_given_up_is_told_as_lost(
@@ -431,8 +437,8 @@ def test_a_partition_that_is_lost_while_it_is_given_up_is_told_as_lost(
     told = Told()
     member = join(
         assignors=["range"],
-        session_timeout_ms=700,
-        of={"offsets_channel_socket_timeout_ms": 2500},
+        session_timeout_ms=2000,
+        of={"offsets_channel_socket_timeout_ms": 4000},
         auto_commit_interval_ms=60_000,
         **told.listeners,
     )

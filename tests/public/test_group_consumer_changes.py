@@ -17,7 +17,7 @@ from gkafka.exceptions import ConsumerStoppedException, KafkaException, KafkaTim
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.membership import Member
 from gkafka.testing import Delay, Drop, Error, MockCluster
-from tests.public.aids import Runner, fill
+from tests.public.aids import Held, Runner, fill
 from tests.public.groupaids import (
     FOUR,
     Join,
@@ -94,7 +94,7 @@ def test_a_seek_back_in_a_partition_that_is_given_up_is_where_it_is_committed(
     read_all(member, 10)
     fill(connect(cluster), [b"x"] * 5, partition=0)
     run.until(lambda: member.stats()["buffered"] == 5)
-    assert len(member.consume_batch(5, 2000)) == 5
+    assert len(member.consume_batch(5, 60_000)) == 5
     cluster.rebalance("g")
     run.until(lambda: member.assignment() == set())
     assert member.position(FOUR[0]) == 15
@@ -240,7 +240,9 @@ def test_explain_and_stats_say_where_a_member_stands(
     monkeypatch.setattr("gkafka.sharing.PLACE_S", 0.2)
     filled(connect, cluster)
     cluster.on("OffsetFetch", Error(UNSTABLE), times=None)
-    member = join(assignors=["range"], session_timeout_ms=800, auto_commit_interval_ms=60_000)
+    member = join(
+        of={"offsets_channel_socket_timeout_ms": 1000}, assignors=["range"], session_timeout_ms=2000, auto_commit_interval_ms=60_000
+    )
 
     def report() -> Any:
         return member.explain().partitions[FOUR[0]]
@@ -254,7 +256,7 @@ def test_explain_and_stats_say_where_a_member_stands(
     assert stats == {"state": "stable", "generation": 1, "rebalances": 1, "losses": 0}
     assert "in the group, generation 1" in str(member.explain())
     fill(connect(cluster), [b"x"], partition=0)
-    assert member.consume(2000) is not None
+    assert member.consume(60_000) is not None
     cluster.rebalance("g")
     run.until(lambda: member.assignment() == set())
     assert (report().reason, report().position) == (Reason.LEAVING, 11)
@@ -299,7 +301,7 @@ def test_a_commit_that_waited_for_a_rebalance_is_no_failure_for_partitions_of_wh
     two.consume_batch(timeout_ms=10)
     run.until(lambda: cluster.count("SyncGroup") > joins)
     monkeypatch.setattr(Member, "wait_for", wait_and_be_late)
-    one.commit(timeout=10)
+    one.commit(timeout=60)
     assert committed(cluster) == {0: 6, 1: 5, 2: 5, 3: 5}
 
 
@@ -319,7 +321,7 @@ def test_a_deleted_topic_holds_up_no_commit_of_another_and_its_offsets_are_not_t
             cluster.create_topic("t", 1)
         told = ""
         try:
-            member.commit(timeout=5)
+            member.commit(timeout=60)
         except UnknownTopicOrPartition as exc:
             told = str(exc)
         if told:
@@ -339,15 +341,16 @@ def test_while_the_start_of_a_topic_that_was_made_again_is_looked_up_nothing_is_
     with client.get_consumer("t", "g", auto_commit=False) as member:
         read_all(member, 5)
         asked = cluster.count("ListOffsets")
-        cluster.on("ListOffsets", Delay(0.5))
+        cluster.on("ListOffsets", held := Held())
         cluster.delete_topic("t")
         cluster.create_topic("t", 1)
         settle(run, lambda: cluster.count("ListOffsets") > asked, member)
-        member.commit(timeout=5)
+        member.commit(timeout=60)
         assert (committed(cluster), member.position(FOUR[0])) == ({}, -1)
+        held.released = True
         filled(connect, cluster, 2, [0])
         assert read_all(member, 2) == [(0, 0), (0, 1)]
-        member.commit(timeout=5)
+        member.commit(timeout=60)
         assert committed(cluster) == {0: 2}
 
 
@@ -361,7 +364,7 @@ def test_to_a_broker_that_cannot_tell_topics_of_one_name_apart_nothing_of_an_old
     cluster.create_topic("t", 1)
     client.update_cluster()
     with pytest.raises(UnknownTopicOrPartition, match="t-0: offset 5 is not committed: its topic was deleted"):
-        GroupOffsets(client.cluster, "g").commit(dict.fromkeys(ids, 5), topic_ids=ids, timeout_s=5)
+        GroupOffsets(client.cluster, "g").commit(dict.fromkeys(ids, 5), topic_ids=ids, timeout_s=60)
     assert (committed(cluster), committed(cluster, "u")) == ({}, {0: 5})
 
 
@@ -417,7 +420,7 @@ def test_a_consumer_that_was_stopped_commits_no_more(cluster: MockCluster, conne
     client = connect(cluster)
     first = client.get_consumer(group="g", auto_commit=False)
     first.assign([FOUR[0]])
-    assert first.consume_batch(5, 5000)
+    assert first.consume_batch(5, 60_000)
     first.stop()
     with client.get_consumer(group="g", auto_commit=False) as second:
         second.assign([FOUR[0]])

@@ -18,14 +18,12 @@ def test_threads_that_share_a_consumer_get_every_record_once(one_by_one: bool) -
         with client.get_producer(batch_bytes=4096, linger_ms=0) as producer:
             for i in range(RECORDS):
                 producer.produce("t", b"%d" % i, partition=i % 3)
-        consumer = client.topics["t"].get_simple_consumer(consumer_timeout_ms=1500)
+        consumer = client.topics["t"].get_simple_consumer(consumer_timeout_ms=100)
         got: list[list[int]] = [[] for _ in range(4)]
 
         def work(mine: list[int]) -> None:
-            while True:
+            while sum(map(len, got)) < RECORDS:
                 messages = [m for m in [consumer.consume()] if m is not None] if one_by_one else consumer.consume_batch(50)
-                if not messages:
-                    return
                 mine += [int(m.value) for m in messages]
 
         threads = [threading.Thread(target=work, args=(mine,)) for mine in got]

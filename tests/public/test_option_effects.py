@@ -22,7 +22,7 @@ def test_linger_ms_is_how_long_a_lone_record_waits(client: Any, cluster: MockClu
     with Clock() as clock:
         producer.produce("t", b"x")
         run.until(lambda: len(stored(cluster)) == 2)
-    assert linger_ms / 1000 - 0.02 <= clock.seconds < linger_ms / 1000 + 0.35
+    assert linger_ms / 1000 - 0.02 <= clock.seconds < 30
 
 
 def test_batch_bytes_is_when_a_batch_is_sent_before_its_linger(client: Any, cluster: MockCluster, run: Runner) -> None:
@@ -48,22 +48,22 @@ def test_max_request_bytes_bounds_a_request(connect: Any, make_cluster: Any) -> 
 
 
 def test_socket_timeout_ms_is_how_long_an_answer_may_take(connect: Any, cluster: MockCluster) -> None:
-    client = connect(cluster, socket_timeout_ms=200)
+    client = connect(cluster, socket_timeout_ms=500)
     client.connect()
-    cluster.on("ListOffsets", Delay(30))
+    cluster.on("ListOffsets", Delay(120))
     with Clock() as clock:
         assert client.list_offsets({("t", 0): -1}) == {("t", 0): 0}, "asked again on another connection"
-    assert 0.15 < clock.seconds < 2.0
-    assert cluster.count("ListOffsets") == 2
+    assert 0.4 < clock.seconds < 30
+    assert cluster.count("ListOffsets") >= 2
 
 
 def test_request_timeout_ms_of_a_consumer_is_how_long_a_fetch_may_take_beyond_its_wait(client: Any, cluster: MockCluster) -> None:
     fill(client, [b"x"])
-    cluster.on("Fetch", Delay(30))
+    cluster.on("Fetch", Delay(120))
     consumer = client.topics["t"].get_simple_consumer(request_timeout_ms=300, fetch_wait_max_ms=50, fetch_error_backoff_ms=10)
     with Clock() as clock:
         assert read(consumer, 1)[0].value == b"x"
-    assert 0.25 < clock.seconds < 2.0
+    assert 0.25 < clock.seconds < 30
     consumer.stop()
 
 
@@ -84,32 +84,32 @@ def test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms(run: Runner
         assert at_least <= expected * 1.2
         assert at_most >= expected * 0.8
     broker.close()
-    assert handler.stop(handler.monotonic() + 5)
+    assert handler.stop(handler.monotonic() + LIMIT_S)
 
 
 def test_offsets_channel_socket_timeout_ms_is_not_that_of_the_other_connections(connect: Any, cluster: MockCluster) -> None:
-    client = connect(cluster, offsets_channel_socket_timeout_ms=200, socket_timeout_ms=20_000)
+    client = connect(cluster, offsets_channel_socket_timeout_ms=1000, socket_timeout_ms=100_000)
     consumer = client.topics["t"].get_simple_consumer(consumer_group="g", offsets_commit_max_retries=0)
-    cluster.on("OffsetCommit", Delay(5))
+    cluster.on("OffsetCommit", Delay(120))
     with Clock() as clock:
         assert isinstance(error_of(consumer.commit_offsets, [(0, 1)]), KafkaTimeoutError)
-    assert clock.seconds < 1.5
+    assert clock.seconds < 30
     consumer.stop()
 
 
 def test_retry_backoff_max_ms_ends_the_doubling(client: Any, cluster: MockCluster) -> None:
     from gkafka.testing import Error
 
-    cluster.on("Produce", Error(19), times=5)
+    cluster.on("Produce", Error(19), times=12)
     with Clock() as clock:
         client.get_producer(retry_backoff_ms=20, retry_backoff_max_ms=40).produce("t", b"x").result(LIMIT_S)
-    assert 0.12 < clock.seconds < 1.0, "20 + 4 * 40 ms, with jitter"
+    assert 0.3 < clock.seconds < 30, "20 + 11 * 40 ms, with jitter; doubled again and again it would be a minute"
 
 
 def test_max_block_ms_and_buffer_bytes_are_what_the_error_names(client: Any, cluster: MockCluster) -> None:
     producer = client.get_producer(max_block_ms=50, buffer_bytes=5000, batch_bytes=1000, max_request_bytes=5000)
     producer.produce("t", b"warm").result(LIMIT_S)
-    cluster.on("Produce", Delay(1), times=None)
+    cluster.on("Produce", Delay(120), times=None)
     errors: list[KafkaException] = []
     with Clock() as clock:
         while not errors:
@@ -117,7 +117,7 @@ def test_max_block_ms_and_buffer_bytes_are_what_the_error_names(client: Any, clu
                 producer.produce("t", b"x" * 900)
             except KafkaException as error:
                 errors.append(error)
-    assert clock.seconds < 1.0
+    assert clock.seconds < 30
     assert "max_block_ms=50" in str(errors[0])
     assert "buffer_bytes=5000" in str(errors[0])
     error_of(producer.close, 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import time
 import zlib
 from collections import Counter
 from enum import Enum
@@ -27,7 +26,8 @@ from gkafka.exceptions import (
 from gkafka.partitioners import HashingPartitioner
 from gkafka.records import murmur2
 from gkafka.testing import Delay, Error, MockCluster
-from tests.public.aids import LIMIT_S, Clock, Runner, error_of, read, stored, stored_values
+from tests.kit import clock
+from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, read, stored, stored_values
 
 
 class Name(str, Enum):
@@ -56,7 +56,7 @@ def test_a_record_arrives_as_it_was_given(client: KafkaClient, cluster: MockClus
         producer.produce("t", None, b"key")
         producer.produce("t", b"", b"")
         producer.produce(b"t", bytearray(b"array"), memoryview(b"view"))
-        now = int(time.time() * 1000) - 50  # the clock that is read for each record is a coarse one
+        now = int(clock.epoch_s() * 1000) - 50  # the clock that is read for each record is a coarse one
         producer.produce("t", b"now")
     first, tombstone, empty, buffers, latest = stored(cluster)
     assert first == (0, 1234567890123, b"key", b"value", headers)
@@ -143,11 +143,11 @@ def test_a_partition_that_cannot_be_is_refused(client: KafkaClient, cluster: Moc
 
 @pytest.mark.parametrize("topic", [5, None, "", "no/slash", b"\xff\xfe", "x" * 300])
 def test_a_topic_that_cannot_be_is_refused(client: KafkaClient, topic: Any) -> None:
-    producer = client.get_producer(max_block_ms=2000)
+    producer = client.get_producer(max_block_ms=100_000)
     with Clock() as clock:
         error = error_of(producer.produce, topic, b"v")
     assert isinstance(error, (ConfigurationError, InvalidTopic, SerializationError))
-    assert clock.seconds < 2
+    assert clock.seconds < 30
 
 
 def test_an_unknown_topic_is_told_and_the_producer_goes_on(connect: Any, make_cluster: Any) -> None:
@@ -160,14 +160,14 @@ def test_an_unknown_topic_is_told_and_the_producer_goes_on(connect: Any, make_cl
 
 
 def test_without_metadata_produce_gives_up_after_max_block_ms(connect: Any, cluster: MockCluster) -> None:
-    cluster.on("Metadata", Delay(30), times=None)
+    cluster.on("Metadata", Delay(120), times=None)
     producer = connect(cluster).get_producer(max_block_ms=300)
     with Clock() as clock:
         error = error_of(producer.produce, "t", b"v")
     assert isinstance(error, KafkaTimeoutError)
     assert "max_block_ms=300" in str(error)
     assert "not accepted" in str(error)
-    assert 0.25 < clock.seconds < 1.0
+    assert 0.25 < clock.seconds < 30
     producer.close(0)
 
 
@@ -328,17 +328,18 @@ def test_a_result_does_not_wait_for_the_linger(client: KafkaClient, cluster: Moc
         run.until(lambda: cluster.count("Produce") == 2)
         assert producer.produce("t", b"3").result(LIMIT_S).offset == 2, "also behind a batch that is under way"
     assert waiting.result().offset == 1
-    assert clock.seconds < 3
+    assert clock.seconds < 30
 
 
 def test_a_result_that_is_not_there_in_time_is_a_timeout_and_the_record_goes_on(client: KafkaClient, cluster: MockCluster) -> None:
-    cluster.on("Produce", Delay(0.5))
+    cluster.on("Produce", held := Held())
     producer = client.get_producer()
     delivery = producer.produce("t", b"v")
     for wait in (delivery.result, delivery.exception):
         with Clock() as clock:
             assert isinstance(error_of(wait, 0.05), KafkaTimeoutError)
-        assert clock.seconds < 0.4
+        assert clock.seconds < 30
+    held.released = True
     assert delivery.result(LIMIT_S).offset == 0
     assert len(stored(cluster)) == 1
 
@@ -373,9 +374,9 @@ def test_the_log_append_time_is_told(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster(topics={})
     cluster.create_topic("stamped", 1, configs={"message.timestamp.type": "LogAppendTime"})
     producer = connect(cluster).get_producer()
-    before = int(time.time() * 1000)
+    before = int(clock.epoch_s() * 1000)
     told = producer.produce("stamped", b"v", timestamp=5).result(LIMIT_S)
-    assert before <= told.timestamp <= int(time.time() * 1000)
+    assert before <= told.timestamp <= int(clock.epoch_s() * 1000)
     assert told.timestamp == cluster.log("stamped", 0)[0].timestamp
 
 
@@ -429,14 +430,14 @@ def test_a_producer_that_is_not_started_takes_nothing(client: KafkaClient, clust
 
 
 def test_a_sync_producer_returns_when_the_message_is_acknowledged(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
-    with client.topics["t"].get_sync_producer() as producer, Clock() as clock:
+    with client.topics["t"].get_sync_producer(linger_ms=60_000) as producer, Clock() as clock:
         for i in range(5):
             producer.produce(b"%d" % i)
             assert len(stored(cluster)) == i + 1
         workers = [run.aside(producer.produce, b"x") for _ in range(5)]
         for worker in workers:
             worker.result()
-    assert clock.seconds < 3, "no linger of 5 s, also not with many callers"
+    assert clock.seconds < 30, "no linger of a minute, also not with many callers"
     assert len(stored(cluster)) == 10
 
 
@@ -469,16 +470,19 @@ def test_delivery_reports_come_for_each_message(client: KafkaClient, cluster: Mo
 
 
 def test_a_full_queue_blocks_or_raises(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
-    cluster.on("Produce", Delay(0.3), times=None)
+    cluster.on("Produce", held := Held(), times=None)
     with client.topics["t"].get_producer(max_queued_messages=3, block_on_queue_full=False) as producer:
         for i in range(3):
             producer.produce(b"%d" % i)
         assert isinstance(error_of(producer.produce, b"3"), ProducerQueueFullError)
+        held.released = True
+    cluster.clear_script()
+    cluster.on("Produce", Delay(0.3), times=None)
     with client.topics["t"].get_producer(max_queued_messages=3) as producer, Clock() as clock:
         for i in range(7):
             producer.produce(b"%d" % i)
         assert producer.pending <= 3
-    assert 0.5 < clock.seconds < 3
+    assert 0.5 < clock.seconds < 30
     assert len(stored(cluster)) == 10
 
 
@@ -530,12 +534,12 @@ def test_retries_of_pykafkas_producer_are_bounded(client: KafkaClient, cluster: 
 
 
 def test_a_stopped_producer_gives_up_after_pending_timeout_ms(client: KafkaClient, cluster: MockCluster) -> None:
-    cluster.on("Produce", Delay(30), times=None)
+    cluster.on("Produce", Delay(120), times=None)
     producer = client.topics["t"].get_producer(pending_timeout_ms=300)
     producer.produce(b"x")
     with Clock() as clock:
         error = error_of(producer.stop)
-    assert clock.seconds < 1.5
+    assert clock.seconds < 30
     assert [r.record.value for r in error.records] == [b"x"]  # type: ignore[attr-defined]
 
 
@@ -543,11 +547,11 @@ def test_a_stopped_producer_gives_up_after_pending_timeout_ms(client: KafkaClien
 def test_five_thousand_partitions_share_one_connection_to_each_broker(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster(2, topics={"t": 5000})
     client = connect(cluster)
-    with client.get_producer(linger_ms=2000) as producer:
+    with client.get_producer(linger_ms=100_000) as producer:
         for turn in range(2):
             for partition in range(5000):
                 producer.produce("t", b"%d" % turn, partition=partition)
-        producer.flush(60)
+        producer.flush(100)
         assert sum(cluster.connections(broker) for broker in cluster.brokers) <= 3, "one for each leader, one for metadata"
     assert all([r.value for r in cluster.log("t", p)] == [b"0", b"1"] for p in range(0, 5000, 97))
     assert cluster.count("Produce") < 500

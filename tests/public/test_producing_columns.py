@@ -19,8 +19,8 @@ from gkafka.exceptions import (
 )
 from gkafka.interceptors import ProducerInterceptor
 from gkafka.records import RecordColumns, murmur2
-from gkafka.testing import Delay, Error, MockCluster
-from tests.public.aids import LIMIT_S, Runner, stored, stored_values
+from gkafka.testing import Error, MockCluster
+from tests.public.aids import LIMIT_S, Held, Runner, stored, stored_values
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -120,11 +120,12 @@ def test_a_full_buffer_is_waited_for_and_no_longer_than_max_block_ms(client: Kaf
     with client.get_producer(batch_bytes=512, buffer_bytes=4096, max_request_bytes=2048) as producer:
         producer.produce_columns("t", numbered(2000))
     assert len(stored_values(cluster)) == 2000
-    cluster.on("Produce", Delay(2), times=None)
+    cluster.on("Produce", held := Held(), times=None)
     with client.get_producer(batch_bytes=512, buffer_bytes=4096, max_request_bytes=2048, max_block_ms=50) as producer:
         with pytest.raises(BufferFull, match="no room"):
             producer.produce_columns("t", numbered(2000))
         cluster.clear_script()
+        held.released = True
 
 
 def test_a_record_that_is_too_large_is_named_and_those_before_it_are_written(client: KafkaClient, cluster: MockCluster) -> None:

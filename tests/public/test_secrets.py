@@ -41,7 +41,7 @@ HALF = SECRET + "\udcff"  # of a file in Latin-1 that was read as UTF-8
 KEY = base64.b64encode(bytes(range(256))).decode()
 SKINS = (KafkaProducer, KafkaConsumer, KafkaAdminClient)
 LEGACY = (
-    lambda hosts, given: legacy.KafkaClient(hosts, handler="threading", timeout=5, **given),
+    lambda hosts, given: legacy.KafkaClient(hosts, handler="threading", timeout=60, **given),
     lambda hosts, given: VersionClient(bootstrap_servers=hosts, handler="threading", **given),
 )
 """What kafka-python has, or had, beside its three classes."""
@@ -336,12 +336,12 @@ def test_a_password_for_a_producer_that_takes_none_is_not_shown(guarded: MockClu
 
 
 def _connected(made: Any) -> None:
-    made.check_version(timeout=5)
+    made.check_version(timeout=60)
 
 
 def test_processes_of_a_client_are_told_its_password_by_a_pipe_alone(guarded: MockCluster) -> None:
     with KafkaProducer(bootstrap_servers=guarded.bootstrap, handler="threading", **SAYS_WHO) as producer:
-        producer.send("t", b"v").get(10)
+        producer.send("t", b"v").get(60)
     client = legacy.KafkaClient(guarded.bootstrap, handler="threading", **SAYS_WHO)
     consumer = legacy.MultiProcessConsumer(client, None, "t", auto_commit=False, num_procs=1)
     try:
@@ -349,7 +349,7 @@ def test_processes_of_a_client_are_told_its_password_by_a_pipe_alone(guarded: Mo
         commands = [Path(f"/proc/{process.pid}/{file}").read_bytes() for process in consumer.procs for file in ("cmdline", "environ")]
         assert commands
         assert SECRET.encode() not in b"".join(commands)
-        assert [message.message.value for message in consumer.get_messages(count=1, block=True, timeout=10)] == [b"v"]
+        assert [message.message.value for message in consumer.get_messages(count=1, block=True, timeout=60)] == [b"v"]
     finally:
         consumer.stop()
         client.close()

@@ -38,7 +38,7 @@ def fill(producer: Any, **about: Any) -> int:
 
 def test_all_producers_of_a_client_share_one_buffer(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster()
-    cluster.on("Produce", Delay(30), times=None)
+    cluster.on("Produce", Delay(120), times=None)
     client = ready(connect, cluster)
     first, second, third = (client.get_producer(max_block_ms=100, **SMALL) for _ in range(3))
     taken = fill(first)
@@ -47,7 +47,7 @@ def test_all_producers_of_a_client_share_one_buffer(connect: Any, make_cluster: 
         error = error_of(second.produce, "t", b"x" * 900)
     assert isinstance(error, BufferFull)
     assert "other producers of this client" in str(error)
-    assert 0.08 < clock.seconds < 10
+    assert 0.08 < clock.seconds < 30
     assert isinstance(error_of(third.produce, "t", b"x" * 900), BufferFull)
     assert taken + fill(second) <= 45
     for producer in (first, second, third):
@@ -56,7 +56,7 @@ def test_all_producers_of_a_client_share_one_buffer(connect: Any, make_cluster: 
 
 def test_the_largest_buffer_counts_and_each_keeps_to_its_own(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster()
-    cluster.on("Produce", Delay(30), times=None)
+    cluster.on("Produce", Delay(120), times=None)
     client = ready(connect, cluster)
     small = client.get_producer(max_block_ms=50, **SMALL)
     large = client.get_producer(max_block_ms=50, **{**SMALL, "buffer_bytes": 120_000})
@@ -78,7 +78,7 @@ def test_room_that_one_producer_frees_wakes_another(connect: Any, make_cluster: 
     with Clock() as clock:
         late = [second.produce("t", b"y" * 9000) for _ in range(3)]
         assert all(d.result(LIMIT_S).offset >= 0 for d in [*sent, *late])
-    assert clock.seconds < 12
+    assert clock.seconds < 30
     assert client.stats()["producers"][0]["buffer_bytes_free"] == 40_000
     assert len(stored_values(cluster)) == 6
 
@@ -92,7 +92,7 @@ def test_a_batch_that_lingers_goes_when_another_producer_needs_its_memory(connec
     with Clock() as clock:
         other = client.get_producer(**SMALL)
         assert all(other.produce("t", b"y" * 9000).result(LIMIT_S).offset >= 0 for _ in range(4))
-    assert clock.seconds < 5
+    assert clock.seconds < 30
     assert all(d.done() for d in deliveries)
 
 

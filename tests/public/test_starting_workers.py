@@ -55,7 +55,7 @@ def test_a_producers_worker_that_takes_long_to_start_holds_up_nobody(
         assert producer.stats()["unsettled_records"] == 0
         second = producer.produce("t", b"second")
         producer.stats()
-    assert clock.seconds < 5
+    assert clock.seconds < 30
     start.leave.set()
     assert second.result(LIMIT_S).offset >= 0
     assert first.result().result(LIMIT_S).offset >= 0
@@ -100,7 +100,7 @@ def test_whoever_waits_starts_the_worker_that_another_could_not(
         refused.result()
     with Clock() as clock:
         assert accepted.result(LIMIT_S).offset == 0
-    assert clock.seconds < 5
+    assert clock.seconds < 30
     assert start.count == 2
 
 
@@ -117,7 +117,7 @@ def test_a_callbacks_worker_that_takes_long_to_start_holds_up_no_delivery(
         assert first.result(LIMIT_S).offset == 0
         producer.stats()
         second = producer.produce("t", b"second")
-    assert clock.seconds < 5
+    assert clock.seconds < 30
     start.leave.set()
     second.result(LIMIT_S)
     producer.flush(LIMIT_S)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -21,6 +20,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from gkafka.records import IMPLEMENTATION
+from tests.kit.clock import now
 from tests.reading.damagedlogs import FIXED, Shape, shapes
 from tests.reading.playing import Deviation, Play, SilentSkip, Stage, plays
 from tests.reading.ways import CHEAP, WAYS, LegacyProcesses, Way
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def play_examples(ways: Sequence[type[Way]], examples: int, number: int) -> int:
     """Play drawn logs until one shows a fault, and print what was played."""
-    begun, count, failed = time.monotonic(), 0, 0
+    begun, count, failed = now(), 0, 0
     skips = 0
     with Stage() as stage:
 
@@ -78,7 +78,7 @@ def play_examples(ways: Sequence[type[Way]], examples: int, number: int) -> int:
             skips += isinstance(error, SilentSkip)
             print(f"{type(error).__name__}: {error}")
         print_counts(stage.played)
-    seconds = time.monotonic() - begun
+    seconds = now() - begun
     print(
         f"{IMPLEMENTATION}, seed {number}: {count} examples in {seconds:.0f} s, silent skips: {skips}, other deviations: {failed - skips}"
     )

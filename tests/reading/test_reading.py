@@ -28,6 +28,7 @@ def stage() -> Iterator[Stage]:
         yield made
 
 
+@pytest.mark.timeout(600)
 @settings(max_examples=EXAMPLES, phases=[Phase.generate, Phase.shrink], report_multiple_bugs=False)
 @given(shape=shapes(), played=st.lists(plays(), min_size=1, max_size=2))
 def test_no_way_of_reading_passes_over_a_record_in_silence(stage: Stage, shape: Shape, played: list[Play]) -> None:

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import zlib
 from typing import Any
 
 import pytest
 
 from gkafka.exceptions import BufferFull, RecordTooLarge
+from tests.kit.clock import epoch_s
 from tests.records.write_helpers import SLOW, Owner, fill, make_appender, some_rows
 
 
@@ -51,9 +51,9 @@ def test_whether_a_batch_is_open_is_told(impl: Any) -> None:
 def test_no_timestamp_means_now(impl: Any) -> None:
     appender = make_appender(impl)
     batch = appender.open("t", 0, 1.0)
-    before = time.time() * 1000 - 20  # a coarse clock may be a tick or two behind
+    before = epoch_s() * 1000 - 20  # a coarse clock may be a tick or two behind
     appender.produce("t", b"v", None, 0)
-    assert before <= batch.base_timestamp <= time.time() * 1000
+    assert before <= batch.base_timestamp <= epoch_s() * 1000
 
 
 def test_a_topic_is_known_by_value_and_not_by_object(impl: Any) -> None:

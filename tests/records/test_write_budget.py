@@ -163,6 +163,6 @@ def test_threads_lose_no_byte(impl: Any) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(30)
+        worker.join(60)
         assert not worker.is_alive()
     assert budget.reserved == 0

@@ -192,9 +192,9 @@ def test_no_callback_is_lost_between_threads(impl: Any) -> None:
 
         worker = threading.Thread(target=add, daemon=True)
         worker.start()
-        assert started.wait(10)
+        assert started.wait(60)
         left = batch.complete(1)
-        worker.join(10)
+        worker.join(60)
         assert not worker.is_alive()
         for index, fn in left:
             fn(impl.Delivery(batch, index))

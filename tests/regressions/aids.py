@@ -5,8 +5,22 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-from gkafka.testing import Action, MockCluster
-from gkafka.testing.server import Call
+from gkafka.testing import MockCluster
+from tests.public.aids import Held
+
+__all__ = [
+    "Held",
+    "NAMED",
+    "NOT_LEADER",
+    "OUT_OF_ORDER",
+    "QUICK",
+    "SentBatch",
+    "TIMED_OUT",
+    "TOO_FEW_REPLICAS",
+    "gaps",
+    "numbered",
+    "sent_batches",
+]
 
 NOT_LEADER, TIMED_OUT, TOO_FEW_REPLICAS, OUT_OF_ORDER = 6, 7, 19, 45
 QUICK: dict[str, Any] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 50}
@@ -14,24 +28,6 @@ NAMED: dict[str, Any] = {"limits": {"Produce": (3, 12)}}
 """Newer versions of Produce name topics by their ids only."""
 
 _header = struct.Struct(">qiibIhiqqqhii")
-
-
-class Held(Action):
-    """Wait until `released`, then do `then` (or what a broker does). Meanwhile the connection's next requests wait in the socket."""
-
-    def __init__(self, then: Action | None = None) -> None:
-        self.then = then
-        self.released = False
-        self.holds = False
-
-    def run(self, call: Call) -> None:
-        self.holds = True
-        if not self.released:
-            call.after(0.002, lambda: self.run(call))
-        elif self.then is not None:
-            self.then.run(call)
-        else:
-            call.act(call.send)
 
 
 class SentBatch(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from random import Random
 
@@ -17,6 +16,7 @@ from gkafka.wire.consumerprotocol import flattened, read_subscription
 from gkafka.wire.groups import FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from tests.core.dividing import divide
 from tests.core.grouprig import BEAT_S, COOPERATIVE, SESSION_S, Rig, metadata, partitions
+from tests.kit.clock import now
 
 GONE = SocketDisconnectedError("gone")
 
@@ -153,7 +153,7 @@ def test_b51_ten_thousand_partitions_and_a_hundred_members_take_seconds(name: st
     names = sorted(topics)
     members = [GroupMember(f"m{n}", names if alike else chance.sample(names, len(topics) // 2)) for n in range(100)]
     assignor = ASSIGNORS[name]
-    started = time.process_time()
+    started = now()
     for _ in range(2):  # at first, and when 40 have gone
         made = assignor.assign(topics, members)
         given = [tp for partitions in made.values() for tp in partitions]
@@ -161,7 +161,7 @@ def test_b51_ten_thousand_partitions_and_a_hundred_members_take_seconds(name: st
         members = [
             m._replace(owned=made[m.member_id], generation=1, user_data=assignor.user_data((), made[m.member_id], 1)) for m in members[40:]
         ]
-    assert time.process_time() - started < 30
+    assert now() - started < 60
 
 
 def test_b52_a_topic_that_vanishes_stops_neither_the_others_nor_the_group() -> None:

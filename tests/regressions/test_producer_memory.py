@@ -21,7 +21,7 @@ def test_b07_a_batch_that_expired_while_the_socket_sends_it_is_not_written_over(
         batch_bytes=MANY * LARGE,
         max_request_bytes=MANY * LARGE * 2,
         buffer_bytes=MANY * LARGE * 4,
-        delivery_timeout_ms=400,
+        delivery_timeout_ms=2000,
         request_timeout_ms=30_000,
         **QUICK,
     )

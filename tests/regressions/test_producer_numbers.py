@@ -119,7 +119,7 @@ def test_b13_a_batch_that_may_be_persisted_leaves_nothing_that_stops_the_next(
 
 def test_b13_a_batch_that_timed_out_here_leaves_nothing_that_stops_the_next(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
     """B13 librdkafka#4438, with a delivery timeout: the broker has not read it yet, and reads it after all."""
-    producer = client.get_producer(linger_ms=0, delivery_timeout_ms=700, request_timeout_ms=20_000, **QUICK)
+    producer = client.get_producer(linger_ms=0, delivery_timeout_ms=2000, request_timeout_ms=60_000, **QUICK)
     producer.produce("t", b"0").result(LIMIT_S)
     held = Held()
     cluster.on("Produce", held)

@@ -6,7 +6,6 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import CorruptRecordError, ProtocolError
 from gkafka.testing import MockCluster
+from tests.kit.clock import now
 from tests.net.certificates import Certificates
 from tests.net.proxies import FakeProxy, running
 from tests.net.servers import serve
@@ -108,14 +108,14 @@ def test_b62_a_bomb_is_refused_and_what_is_large_by_right_is_not(connect: Connec
     with connect(cluster).get_consumer(["t"], fetch_error_backoff_ms=20) as consumer:
         got = 0
         while got < 60:
-            got += len(consumer.consume_batch(60, timeout_ms=10000))
-        began = time.monotonic()
-        error = error_of(consumer.consume_batch, 1, 10000)
-        assert time.monotonic() - began < 5
+            got += len(consumer.consume_batch(60, timeout_ms=60_000))
+        began = now()
+        error = error_of(consumer.consume_batch, 1, 60_000)
+        assert now() - began < 30
         assert isinstance(error, CorruptRecordError)
         assert (error.topic, error.partition, error.offset) == ("t", 0, 60)
         consumer.seek(("t", 0), 140)
-        assert consumer.consume(timeout_ms=10000).offset == 140
+        assert consumer.consume(timeout_ms=60_000).offset == 140
 
 
 def test_b66_the_host_name_is_checked_unless_two_words_say_otherwise(connect: Connect, certs: Certificates, cluster: MockCluster) -> None:
@@ -142,12 +142,12 @@ def test_b67_an_unclean_end_of_tls_is_a_lost_connection_like_any_other(connect: 
     with tls_cluster(connect, certs, cluster, "kafka.example") as (terminator, client):
         consumer = client.get_consumer(["t"], auto_offset_reset="latest")
         consumer.seek(("t", 0), 3)
-        seen = [m.offset for m in consumer.consume_batch(3, timeout_ms=10000)]
+        seen = [m.offset for m in consumer.consume_batch(3, timeout_ms=60_000)]
         terminator.cut()
         cluster.append("t", 0, values(2, base_offset=10))
         while len(seen) < 9:
-            seen += [m.offset for m in consumer.consume_batch(3, timeout_ms=10000)]
+            seen += [m.offset for m in consumer.consume_batch(3, timeout_ms=60_000)]
         terminator.cut()
-        assert client.get_producer().produce("t", b"x").result(10).offset == 12
+        assert client.get_producer().produce("t", b"x").result(60).offset == 12
         assert seen == list(range(3, 12))
         consumer.stop()

@@ -52,7 +52,7 @@ def test_b02_no_epoch_begins_inside_a_transaction(connect: Any, cluster: MockClu
 
 def test_b03_a_record_that_timed_out_here_fails_the_commit(connect: Any, cluster: MockCluster) -> None:
     """B03 librdkafka v1.5.2: a message that timed out in the producer did not fail the transaction, which committed without it."""
-    producer = connect(cluster).get_producer(transactional_id="x", linger_ms=0, delivery_timeout_ms=300, request_timeout_ms=600, **QUICK)
+    producer = connect(cluster).get_producer(transactional_id="x", linger_ms=0, delivery_timeout_ms=1500, request_timeout_ms=3000, **QUICK)
     producer.begin_transaction()
     producer.produce("t", b"there", partition=0).result(LIMIT_S)
     cluster.on("Produce", Drop(before=True))

@@ -24,10 +24,9 @@ def cluster() -> Iterator[MockCluster]:
 
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses that are for real clusters: for news of an unknown topic, between two questions for metadata, for a broker of 0.9.0 to answer."""
+    """Pauses that are for real clusters: for news of an unknown topic, between two questions for metadata."""
     monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.5)
     monkeypatch.setattr("gkafka.core.metadata.STORM_S", 0.01)
-    monkeypatch.setattr("gkafka.core.connection.QUIET_S", 0.3)
 
 
 @pytest.fixture(autouse=True)

@@ -13,12 +13,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.kit.clock import now
 from tests.live.kafka import RELEASES
 from tests.live.maven import cache_folder
 from tests.spark.connector import connector_jars
@@ -100,7 +100,7 @@ def run(version: str) -> Outcome:
     for reason, tests in left_out.items():
         print(f"left out: {reason}", *tests, sep="\n  ", flush=True)
     deselected = [word for tests in left_out.values() for test in tests for word in ("--deselect", test)]
-    place, began = fetched(version), time.monotonic()
+    place, began = fetched(version), now()
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         options = ["-q", "-p", "no:cacheprovider", "-m", "not soak", "-o", "timeout_func_only=true", f"--junit-xml={report.name}"]
         settings = ["-o", "filterwarnings=" + "\n".join(("error", *SOCKETS_BEFORE_4_2))] if is_old else []
@@ -108,7 +108,7 @@ def run(version: str) -> Outcome:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), str(ROOT)]), "PYTHONUNBUFFERED": "1"}
         status = subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=VERSION_S).returncode
         found = Path(report.name).read_text()
-    return outcome(version, found, status, sum(map(len, left_out.values())), time.monotonic() - began)
+    return outcome(version, found, status, sum(map(len, left_out.values())), now() - began)
 
 
 def outcome(version: str, report: str, status: int, left_out: int, seconds: float) -> Outcome:

@@ -574,16 +574,15 @@ def test_the_documentation_has_every_option() -> None:
 @pytest.mark.parametrize("module", ["options", "offsets", "planner", "kafkaproperties", "values", "admission"])
 def test_the_pure_modules_import_no_pyspark(module: str) -> None:
     code = f"import sys, gkafka.spark.{module}; assert not {{'pyspark', 'pyarrow', 'numpy', 'gkafka.client'}} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_importing_the_packages_is_cheap_and_lazy() -> None:
+def test_importing_the_packages_is_lazy() -> None:
     code = """
-import sys, time
-start = time.process_time()
+import sys
 import gkafka.spark, pyspark_gkafka
-assert time.process_time() - start < 0.15
-assert 'pyspark' not in sys.modules
+heavy = {'pyspark', 'pyarrow', 'numpy', 'gevent', 'asyncio', 'ssl', 'gkafka.client', 'gkafka.cluster', 'gkafka.spark.options'}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
 assert pyspark_gkafka.DefaultSource is gkafka.spark.GKafkaDataSource
 assert not hasattr(pyspark_gkafka, 'Other') and not hasattr(gkafka.spark, 'Other')
 """

@@ -11,7 +11,8 @@ import pytest
 
 import gkafka.spark
 from gkafka.spark.progress import LagListener, lag
-from gkafka.testing import Delay, Error, MockCluster
+from gkafka.testing import Error, MockCluster
+from tests.kafka.consuming import held
 from tests.spark.streaming import Checkpoint, OldQuery, Query
 from tests.spark.test_source_calls import numbers
 from tests.spark.test_stream_calls import Streaming, streaming
@@ -166,11 +167,11 @@ def test_a_commit_that_fails_is_told_once_and_never_ends_the_query(
 
 
 def test_a_slow_coordinator_does_not_hold_up_a_batch(cluster: MockCluster, streaming: Streaming) -> None:
-    cluster.on("OffsetCommit", Delay(2.0))
     query = streaming(commitGroup="g", commitIntervalMs="0")
     numbers(cluster, 1)
-    query.run()
-    assert committed(cluster) == {}
+    with held(cluster, "OffsetCommit"):
+        query.run()
+        assert committed(cluster) == {}
     query.reader.stop()
     assert committed(cluster) == {("t", 0): 0}
 

@@ -226,7 +226,7 @@ def test_a_read_says_who_it_is_in_the_driver_and_in_its_tasks(reading: Callable[
         with KafkaClient(
             guarded.bootstrap, handler="threading", security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", **USER
         ) as client:
-            client.get_producer().produce("t", b"x").result(10)
+            client.get_producer().produce("t", b"x").result(60)
         assert [bytes(value) for value in read.column("value")] == [b"x"]
         assert sasl.refused == 0
         assert PASSWORD not in repr(read.reader) + repr(read.source) + repr(read.tasks())

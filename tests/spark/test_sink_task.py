@@ -172,11 +172,15 @@ def test_a_topic_that_cannot_be_created_is_told(cluster: MockCluster, options: A
         write_plainly(options(topic="absent", kafka__max__block__ms="3000"), [numbered(0, 1)])
 
 
-@pytest.mark.parametrize(("code", "text"), [(DENIED, "TopicAuthorizationFailed"), (999, "ProduceFailureError")])
-def test_what_a_broker_refuses_is_told_with_the_partition(cluster: MockCluster, options: Any, code: int, text: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "text", "deadline_ms"), [(DENIED, "TopicAuthorizationFailed", 60_000), (999, "ProduceFailureError", 1500)]
+)
+def test_what_a_broker_refuses_is_told_with_the_partition(
+    cluster: MockCluster, options: Any, code: int, text: str, deadline_ms: int
+) -> None:
     cluster.on("Produce", Error(code), times=None)
     with pytest.raises(KafkaException, match=r"t-0.*; Spark tries the task again") as caught:
-        write_plainly(options(topic="t", kafka__delivery__timeout__ms="400"), [numbered(0, 1)])
+        write_plainly(options(topic="t", kafka__delivery__timeout__ms=str(deadline_ms)), [numbered(0, 1)])
     assert type(caught.value).__name__ == text
     assert (caught.value.topic, caught.value.partition) == ("t", 0)
 
@@ -190,9 +194,9 @@ def test_brokers_that_go_away_are_waited_for_and_no_longer_than_the_delivery_tim
 
     with pytest.raises(
         KafkaTimeoutError,
-        match=r"t-0.* not delivered within 1.5 s.*; see that the partition has a leader .* kafka.delivery.timeout.ms .*spark.task.maxFailures",
+        match=r"t-0.* not delivered within 3 s.*; see that the partition has a leader .* kafka.delivery.timeout.ms .*spark.task.maxFailures",
     ):
-        write_plainly(options(topic="t", kafka__delivery__timeout__ms="1500"), rows())
+        write_plainly(options(topic="t", kafka__delivery__timeout__ms="3000"), rows())
     assert stored(cluster, "t") == expected(0, 10)
 
 
@@ -390,13 +394,24 @@ def test_a_zombie_at_its_commit_finds_the_mark_of_its_successor(
     assert stored(cluster, committed=True) == expected(0, 100)
 
 
-def test_a_lost_answer_to_the_commit_is_not_guessed_but_read(cluster: MockCluster, options: Any) -> None:
+def test_a_lost_answer_to_the_commit_is_not_guessed_but_read(cluster: MockCluster, options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """EndTxn was done, and its answers never came."""
+    from gkafka.nativeproducer import NativeProducer
+
+    commit, unheard = NativeProducer.commit_transaction, []
+
+    def lost(self: NativeProducer, timeout: float | None = None) -> None:
+        try:
+            commit(self, timeout)
+        except KafkaTimeoutError as error:
+            unheard.append(error)
+            cluster.clear_script()
+            raise
+
+    monkeypatch.setattr(NativeProducer, "commit_transaction", lost)
     cluster.on("EndTxn", Drop(), times=None)
-    timer = threading.Timer(1.2, cluster.clear_script)
-    timer.start()
-    once(options, [numbered(0, 100)], kafka__delivery__timeout__ms="300", kafka__request__timeout__ms="200")
-    timer.join()
+    once(options, [numbered(0, 100)], kafka__delivery__timeout__ms="2000", kafka__request__timeout__ms="1000")
+    assert unheard
     assert stored(cluster, committed=True) == expected(0, 100)
     assert mark(cluster, options).written[:2] == (100, 580)
 

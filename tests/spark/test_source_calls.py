@@ -47,7 +47,7 @@ def produce(cluster: MockCluster, records: list[dict[str, Any]], topic: str = "t
     with KafkaClient(cluster.bootstrap, handler="threading") as client, client.get_producer(**options) as producer:
         for each in records:
             producer.produce(topic, **{"partition": 0, **each})
-        producer.flush(20)
+        producer.flush(60)
 
 
 def numbers(cluster: MockCluster, count: int, topic: str = "t", partition: int = 0) -> None:
@@ -321,7 +321,6 @@ def test_partitions_that_do_not_exist_are_refused(reading: Reading) -> None:
         reading(subscribe=None, assign='{"pair":[0,7]}').tasks()
 
 
-@pytest.mark.timeout(40)
 def test_an_unknown_topic_is_named(reading: Reading) -> None:
     with pytest.raises(UnknownTopicOrPartition, match="nosuch") as error:
         reading(subscribe="nosuch").tasks()
@@ -402,7 +401,7 @@ def test_a_range_that_is_gone_as_a_whole_gives_nothing(cluster: MockCluster, rea
 
 def test_an_end_beyond_the_log_is_data_loss_after_the_poll_timeout(cluster: MockCluster, reading: Reading) -> None:
     numbers(cluster, 10)
-    beyond = {"endingOffsets": '{"t":{"0":500}}', "kafkaConsumer__pollTimeoutMs": "300", "kafka__fetch__max__wait__ms": "50"}
+    beyond = {"endingOffsets": '{"t":{"0":500}}', "kafkaConsumer__pollTimeoutMs": "1500", "kafka__fetch__max__wait__ms": "50"}
     with pytest.raises(DataLossError, match=r"Could not read records in offset \[10, 500\) for topic partition t-0"):
         reading(**beyond).rows()
     assert len(reading(failOnDataLoss="false", **beyond).rows()) == 10
@@ -410,7 +409,7 @@ def test_an_end_beyond_the_log_is_data_loss_after_the_poll_timeout(cluster: Mock
 
 def test_a_topic_that_is_deleted_under_a_task_is_data_loss_after_the_poll_timeout(cluster: MockCluster, reading: Reading) -> None:
     numbers(cluster, 5)
-    readers = [reading(kafkaConsumer__pollTimeoutMs="600", failOnDataLoss=fail).reader for fail in ("true", "false")]
+    readers = [reading(kafkaConsumer__pollTimeoutMs="1500", failOnDataLoss=fail).reader for fail in ("true", "false")]
     tasks = [reader.partitions() for reader in readers]
     connections.close_all()  # tasks run in other processes than the driver
     cluster.delete_topic("t")
@@ -476,13 +475,13 @@ def test_a_broker_that_does_not_say_either_where_its_log_ends_is_given_up_by_the
 def test_a_slow_spark_is_not_a_broker_without_progress(cluster: MockCluster, reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
     for offset in range(0, 30, 10):
         cluster.append("t", 0, values(10, base_offset=offset))
-    reader = reading(kafkaConsumer__pollTimeoutMs="2000", kafka__max__partition__fetch__bytes="100", batchRows="1").reader
+    reader = reading(kafkaConsumer__pollTimeoutMs="10000", kafka__max__partition__fetch__bytes="100", batchRows="1").reader
     cluster.on("Fetch", Close(before=True), when=lambda request: request.message.topics[0].partitions[0].fetch_offset == 10)
     found = reader.read(partition=reader.partitions()[0])
     first = next(found)
     # The fetch that was sent ahead is lost, and Spark works on the first batch for longer than the poll timeout.
     clock = ThreadingHandler.monotonic
-    monkeypatch.setattr(ThreadingHandler, "monotonic", staticmethod(lambda: clock() + 5))
+    monkeypatch.setattr(ThreadingHandler, "monotonic", staticmethod(lambda: clock() + 15))
     assert first.num_rows + sum(each.num_rows for each in found) == 30
 
 

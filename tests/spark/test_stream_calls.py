@@ -317,7 +317,6 @@ def test_partitions_that_are_gone_are_data_loss_even_for_a_new_reader(cluster: M
     assert counts(third.run()) == [1]
 
 
-@pytest.mark.timeout(60)
 def test_a_topic_that_is_deleted_under_the_query_is_data_loss(cluster: MockCluster, streaming: Streaming) -> None:
     numbers(cluster, 1, "pair", 1)
     query, lenient = (streaming(subscribe="t,pair", failOnDataLoss=fail) for fail in ("true", "false"))
@@ -330,7 +329,6 @@ def test_a_topic_that_is_deleted_under_the_query_is_data_loss(cluster: MockClust
     assert counts(lenient.run()) == [2]
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_that_is_run_again_without_a_topic_that_is_gone_is_data_loss_and_no_dead_end(
     cluster: MockCluster, streaming: Streaming, kind: type[Query]
@@ -348,7 +346,6 @@ def test_a_batch_that_is_run_again_without_a_topic_that_is_gone_is_data_loss_and
     assert counts(lenient.run(1)) == [2]
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("given", [{"subscribe": "t,pair"}, {"subscribe": None, "assign": '{"t":[0],"pair":[0,1]}'}])
 def test_a_topic_that_is_certain_to_be_gone_is_not_waited_for_in_each_batch(
     cluster: MockCluster, streaming: Streaming, caplog: pytest.LogCaptureFixture, given: dict[str, str]
@@ -517,7 +514,6 @@ def test_available_now_finishes_what_an_earlier_run_planned(cluster: MockCluster
     assert counts(streaming(first.checkpoint, available_now=True).run()) == [3, 2]
 
 
-@pytest.mark.timeout(60)
 def test_available_now_tells_of_partitions_that_are_lost_on_its_way(cluster: MockCluster, streaming: Streaming) -> None:
     for lenient in ("true", "false"):
         numbers(cluster, 8, "pair", 0)

@@ -17,7 +17,7 @@ from gkafka.wire.produce import PartitionProduceData, ProduceRequest, TopicProdu
 
 class PlainClient:
     def __init__(self, cluster: MockCluster, broker: int = 1) -> None:
-        self.sock = socket.create_connection(cluster.brokers[broker], timeout=10)
+        self.sock = socket.create_connection(cluster.brokers[broker], timeout=60)
         self._id = 0
 
     def __enter__(self) -> PlainClient:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -55,6 +54,7 @@ from gkafka.wire.txn import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tests.kit.clock import epoch_s, now
 from tests.testing.client import PlainClient, batch, fetch_request, message
 
 
@@ -114,9 +114,7 @@ def test_0_9_never_answers_what_it_does_not_know_and_nothing_after_it() -> None:
     with MockCluster(versions="0.9.0") as cluster, PlainClient(cluster) as client:
         client.send(ApiVersionsRequest(), 0)
         client.send(MetadataRequest(), 0)
-        client.sock.settimeout(0.3)
-        with pytest.raises(TimeoutError):
-            client.exactly(1)
+        nothing_comes(client)
 
 
 @pytest.mark.parametrize(("release", "answered"), [("0.9.0", True), ("0.8.2", False)])
@@ -247,7 +245,7 @@ def test_a_topic_that_stamps_its_records() -> None:
         config = CreatableTopicConfig(name="message.timestamp.type", value="LogAppendTime")
         client.ask(CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=[config])]))
         response = client.produce(batch(b"a", b"b"))
-        assert abs(response.log_append_time_ms / 1000 - time.time()) < 60
+        assert abs(response.log_append_time_ms / 1000 - epoch_s()) < 60
         assert [record.timestamp for record in cluster.log("t", 0)] == [response.log_append_time_ms] * 2
 
 
@@ -390,27 +388,25 @@ def test_a_fetch_of_an_old_version_is_cut_at_the_limit() -> None:
 
 def test_a_long_poll_ends_when_records_come() -> None:
     with MockCluster(topics={"t": 1}) as cluster, PlainClient(cluster) as client, PlainClient(cluster) as producer:
-        began = time.monotonic()
-        client.send(fetch_request(0, max_wait_ms=20_000), 12)
+        client.send(fetch_request(0, max_wait_ms=200_000), 12)
         cluster.wait_for(lambda: cluster.count("Fetch") == 1)
         producer.produce(batch(b"a"))
         (partition,) = client.receive(FetchRequest(), 12).responses[0].partitions
         assert len(partition.records) == len(batch(b"a"))
-        assert time.monotonic() - began < 10
 
 
 def test_a_long_poll_waits_for_min_bytes_and_no_longer_than_max_wait() -> None:
     with MockCluster(topics={"t": 1}) as cluster, PlainClient(cluster) as client:
         client.produce(batch(b"a"))
-        began = time.monotonic()
+        began = now()
         assert len(client.fetch(0, max_wait_ms=300, min_bytes=10_000).records) == len(batch(b"a"))
-        assert time.monotonic() - began >= 0.29
+        assert now() - began >= 0.29
 
 
 @pytest.mark.parametrize("change", ["leader", "delete"])
 def test_a_long_poll_ends_when_the_leader_moves_or_the_topic_goes(change: str) -> None:
     with MockCluster(brokers=2, topics={"t": 1}) as cluster, PlainClient(cluster) as client:
-        client.send(fetch_request(0, max_wait_ms=20_000), 12)
+        client.send(fetch_request(0, max_wait_ms=200_000), 12)
         cluster.wait_for(lambda: cluster.count("Fetch") == 1)
         if change == "leader":
             cluster.move_leader("t", 0, 2)
@@ -419,19 +415,24 @@ def test_a_long_poll_ends_when_the_leader_moves_or_the_topic_goes(change: str) -
         assert client.receive(FetchRequest(), 12).responses[0].partitions[0].error_code == (6 if change == "leader" else 3)
 
 
+def nothing_comes(client: PlainClient) -> None:
+    client.sock.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        client.exactly(1)
+    client.sock.settimeout(60)
+
+
 def test_a_connection_is_served_one_request_at_a_time() -> None:
     """What the design's separate channels are for: behind a long poll nothing is answered."""
     with MockCluster(topics={"t": 1}) as cluster, PlainClient(cluster) as client, PlainClient(cluster) as other:
-        client.send(fetch_request(0, max_wait_ms=500), 12)
+        client.send(fetch_request(0, max_wait_ms=200_000), 12)
         client.send(MetadataRequest(topics=[]))
-        began = time.monotonic()
         other.ask(MetadataRequest(topics=[]))
-        assert time.monotonic() - began < 0.4
+        nothing_comes(client)
+        other.produce(batch(b"a"))
         client.receive(FetchRequest(), 12)
         client.receive(MetadataRequest())
-        assert time.monotonic() - began >= 0.4
-        times = [request.time for request in cluster.requests() if request.api != "Produce"]
-        assert len(times) == 3
+        assert [request.api for request in cluster.requests() if request.api != "Produce"].count("Metadata") == 2
 
 
 def test_fetch_sessions_kip_227() -> None:
@@ -704,23 +705,17 @@ def test_every_api_can_be_refused() -> None:
 
 
 def test_a_late_answer_after_acting_and_before() -> None:
-    with MockCluster(topics={"t": 1}) as cluster, PlainClient(cluster) as client:
-        cluster.on("Produce", Delay(0.3, before=False))
-        client.send(
-            ProduceRequest(
-                acks=1,
-                timeout_ms=1,
-                topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch(b"a"))])],
-            ),
-            9,
-        )
+    with MockCluster(topics={"t": 1}) as cluster, PlainClient(cluster) as client, PlainClient(cluster) as patient:
+        data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch(b"a"))])]
+        cluster.on("Produce", Delay(1000, before=False))
+        client.send(ProduceRequest(acks=1, timeout_ms=1, topic_data=data), 9)
         cluster.wait_for(lambda: values(cluster) == [b"a"])
-        began = time.monotonic()
-        client.receive(ProduceRequest(), 9)
-        assert time.monotonic() - began > 0.1
-        cluster.on("Produce", Delay(0.3))
-        client.send(ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9)
-        assert client.receive(ProduceRequest(), 9).responses == []
+        nothing_comes(client)
+        for before in (False, True):
+            cluster.on("Produce", Delay(0.3, before=before))
+            began = now()
+            assert patient.ask(ProduceRequest(acks=1, timeout_ms=1, topic_data=[]), 9).responses == []
+            assert now() - began >= 0.29
 
 
 def test_a_dropped_answer_silences_the_connection() -> None:
@@ -729,9 +724,7 @@ def test_a_dropped_answer_silences_the_connection() -> None:
         client.produce(batch(b"a"), acks=0)  # the test does not wait for what never comes
         cluster.wait_for(lambda: values(cluster) == [b"a"])
         client.send(MetadataRequest())
-        client.sock.settimeout(0.3)
-        with pytest.raises(TimeoutError):
-            client.receive(MetadataRequest())
+        nothing_comes(client)
         with PlainClient(cluster) as other:
             cluster.on("Produce", Drop(before=True))
             other.produce(batch(b"b"), acks=0)
@@ -814,7 +807,7 @@ def test_a_script_that_raises_late_closes_too() -> None:
     cluster = MockCluster(topics={"t": 1})
     with PlainClient(cluster) as client, PlainClient(cluster) as other:
         cluster.on("Fetch", Edit(broken))
-        client.send(fetch_request(0, max_wait_ms=20_000), 12)
+        client.send(fetch_request(0, max_wait_ms=200_000), 12)
         cluster.wait_for(lambda: cluster.count("Fetch") == 1)
         assert other.produce(batch(b"a")).error_code == 0
         assert client.closed()
@@ -841,14 +834,14 @@ def test_the_examples_in_the_docstrings_run(where: Any) -> None:
 
 def test_requests_are_recorded_with_their_arrival() -> None:
     with MockCluster(brokers=2, history=3) as cluster, PlainClient(cluster, 2) as client:
-        before = time.monotonic()
+        before = now()
         for _ in range(5):
             client.ask(MetadataRequest(), 5)
         seen = cluster.requests("Metadata")
         assert [(r.api, r.version, r.broker, r.client_id, r.correlation_id) for r in seen] == [
             ("Metadata", 5, 2, "plain", n) for n in (3, 4, 5)
         ]
-        assert before <= seen[0].time <= seen[1].time <= time.monotonic()
+        assert before <= seen[0].time <= seen[1].time <= now()
         assert isinstance(seen[0].message, MetadataRequest)
         assert cluster.count("Metadata") == 5
         with pytest.raises(ConfigurationError, match="there is no API 'Nope'"):
@@ -868,10 +861,10 @@ def test_closing_frees_ports_and_ends_the_thread() -> None:
     cluster = MockCluster(brokers=2)
     client = PlainClient(cluster)
     with client:
-        began = time.monotonic()
+        began = now()
         cluster.close()
         cluster.close()
-        assert time.monotonic() - began < 2
+        assert now() - began < 60
         assert client.closed()
         with pytest.raises(OSError, match=r"."):
             PlainClient(cluster)
@@ -891,11 +884,11 @@ def test_it_runs_where_there_is_only_select(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_parked_long_poll_does_not_hinder_closing() -> None:
     cluster = MockCluster(topics={"t": 1})
     with PlainClient(cluster) as client:
-        client.send(fetch_request(0, max_wait_ms=60_000), 12)
+        client.send(fetch_request(0, max_wait_ms=200_000), 12)
         cluster.wait_for(lambda: cluster.count("Fetch") == 1)
-        began = time.monotonic()
+        began = now()
         cluster.close()
-        assert time.monotonic() - began < 2
+        assert now() - began < 60
 
 
 def test_wrong_arguments_are_named() -> None:
@@ -915,20 +908,21 @@ def test_wrong_arguments_are_named() -> None:
 PATCHED = """
     from gevent import monkey
     monkey.patch_all()
-    import subprocess, sys, time
+    import subprocess, sys
     from gkafka.testing import MockCluster
+    from tests.kit.clock import now
     with MockCluster() as cluster:
         process = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(cluster.brokers[1][1])])
         pause = monkey.get_original("time", "sleep")
-        busy_until = time.monotonic() + 15
-        while cluster.count("ApiVersions") < 200 and time.monotonic() < busy_until:
+        deadline = now() + 60
+        while cluster.count("ApiVersions") < 200 and now() < deadline:
             pause(0.01)                                   # the hub never runs: no greenlet could answer
         print(cluster.count("ApiVersions"))
-        process.wait(10)
+        process.wait(60)
 """
 ASKER = """
     import socket, struct, sys
-    sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10)
+    sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 60)
     for cid in range(200):
         frame = struct.pack(">hhih", 18, 0, cid, 0)
         sock.sendall(struct.pack(">i", len(frame)) + frame)
@@ -939,7 +933,7 @@ ASKER = """
 
 def test_the_brokers_run_beside_a_busy_gevent_hub() -> None:
     scripts = [textwrap.dedent(script) for script in (PATCHED, ASKER)]
-    done = subprocess.run([sys.executable, "-c", *scripts], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", *scripts], capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["200"]
 

@@ -24,6 +24,7 @@ from gkafka.wire.consumergroups import (
 )
 from gkafka.wire.groups import JoinGroupRequest, JoinGroupRequestProtocol, ListGroupsRequest
 from gkafka.wire.offsets import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from tests.kit.clock import now
 from tests.public.aids import Runner
 from tests.testing.client import PlainClient
 
@@ -138,17 +139,17 @@ def test_a_member_is_known_by_its_epoch_or_the_one_before_with_less(cluster: Moc
 
 
 def test_who_is_silent_or_does_not_give_up_is_removed() -> None:
-    with MockCluster(topics={"t": 4}, consumer_session_timeout_ms=300) as cluster:
+    with MockCluster(topics={"t": 4}, consumer_session_timeout_ms=1500) as cluster:
         first, second = Hand(cluster, "a"), Hand(cluster, "b")
         first.join(rebalance_timeout_ms=200)
         second.join()
-        began = time.monotonic()
+        began = now()
         first.ask()
         while first.own(0, 1, 2, 3) == 0:
             assert second.ask() == 0
-            assert time.monotonic() - began < 5
+            assert now() - began < 60
             time.sleep(0.02)
-        assert time.monotonic() - began >= 0.2
+        assert now() - began >= 0.2
         cluster.wait_for(lambda: not seen(cluster).members)
         assert seen(cluster).state == "Empty"
 
@@ -252,7 +253,7 @@ def test_members_are_removed_and_groups_divided_anew_by_the_test(cluster: MockCl
 def test_the_script_goes_first_and_old_releases_refuse() -> None:
     with MockCluster(versions="3.9", topics={"t": 1}) as cluster:
         one = Hand(cluster, "a")
-        one.client.sock.settimeout(10)
+        one.client.sock.settimeout(60)
         request = ConsumerGroupHeartbeatRequest(
             group_id="g", member_id="a", member_epoch=0, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[]
         )
@@ -358,8 +359,8 @@ def test_a_consumer_of_such_a_group_goes_on_where_another_has_stopped(cluster: M
     found: list[bytes] = []
     for last in (20, 40):
         consumer = connect().get_consumer("t", group="g", group_protocol="consumer", auto_offset_reset="earliest")
-        deadline = time.monotonic() + 20
-        while len(found) < last and time.monotonic() < deadline:
+        deadline = now() + 60
+        while len(found) < last and now() < deadline:
             found += [m.value for m in consumer.consume_batch(last - len(found), 100)]
         consumer.stop()
     assert sorted(found, key=int) == [b"%d" % n for n in range(40)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-import time
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
@@ -158,7 +157,5 @@ def test_partitions_are_grouped_by_topic_and_taken_apart() -> None:
 def test_what_a_leader_gives_has_a_bounded_number_of_entries(cut: int) -> None:
     """3 million topics without a partition: 9 s and 300 MiB; damaged, 27 s and 700."""
     data = struct.pack(">hi", 1, 3_000_000) + bytes(6) * 3_000_000 + struct.pack(">i", -1)
-    began = time.process_time()
     with pytest.raises(ProtocolError, match=r"more than 100000 entries \(no member needs so many\)"):
         read_assignment(data[: len(data) - cut], "m")
-    assert time.process_time() - began < 1

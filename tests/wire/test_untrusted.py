@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import struct
-import time
 import tracemalloc
 from collections.abc import Iterator
 
@@ -229,14 +228,8 @@ def _uvarint(value: int) -> bytes:
 
 
 @pytest.mark.parametrize(("api", "version", "frame"), [pytest.param(*rest, id=name) for name, *rest in _greedy()])
-def test_the_fullest_frame_of_64_kib_takes_little_time_and_memory(api: Api, version: int, frame: bytes) -> None:
+def test_the_fullest_frame_of_64_kib_takes_little_memory(api: Api, version: int, frame: bytes) -> None:
     decode_response(api, version, frame)
-    times = []
-    for _ in range(5):
-        start = time.process_time()
-        decode_response(api, version, frame)
-        times.append(time.process_time() - start)
-    assert min(times) <= 0.05
     tracemalloc.start()
     try:
         decode_response(api, version, frame)
@@ -433,10 +426,8 @@ def test_an_answer_has_no_more_partitions_than_were_asked_for(name: str) -> None
         if name == "FindCoordinator" and version < 4:
             continue
         frame = _answer(few.API, version, 30_000)
-        began = time.perf_counter()
         with pytest.raises(ProtocolError, match=r"more than the \d+ entries that can answer what was asked at byte \d+ of \d+"):
             decode_response(few.API, version, frame, asked=few.asked(version))
-        assert time.perf_counter() - began < 0.2
         decode_response(few.API, version, _answer(few.API, version, 3), asked=few.asked(version))
         decode_response(few.API, version, frame, asked=many.asked(version))
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.handlers.hub import ROOT
+from tests.kit.clock import PATIENCE_S, now
 from tests.live.jvm import free_ports
 
 __all__ = ["LINES", "Answer", "Program", "Web", "environment", "lines", "run"]
 
 LINES: list[str] = re.findall(r"^(python examples/\S+\.py\b.*?) +# ", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
 """Each recipe's line, without its remark."""
-LIMIT_S = 40.0
+LIMIT_S, LINGER_S = PATIENCE_S, 110
 
 
 def lines(*words: str) -> list[str]:
@@ -41,7 +42,7 @@ def environment(**variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **variables}
 
 
-def run(line: str, *more: object, timeout: float = 90) -> str:
+def run(line: str, *more: object, timeout: float = 110) -> str:
     """What a recipe that ends by itself prints. Its status must be 0."""
     done = subprocess.run(command(line, *more), cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=timeout, check=False)
     assert done.returncode == 0, f"{line}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -72,21 +73,21 @@ class Program:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def wait_until(self, is_so: Any, what: str, timeout: float = LIMIT_S) -> None:
-        deadline = time.monotonic() + timeout
+        deadline = now() + timeout
         while not is_so():
             assert self.process.poll() is None, f"it ended with status {self.process.returncode}:\n{self.said()}"
-            assert time.monotonic() < deadline, f"not {what} after {timeout:g} s:\n{self.said()}"
+            assert now() < deadline, f"not {what} after {timeout:g} s:\n{self.said()}"
             time.sleep(0.02)
 
     def end(self, timeout: float = LIMIT_S, *, sign: int = signal.SIGTERM) -> float:
         """The signal, and how many seconds it takes until the process is gone."""
-        began = time.monotonic()
+        began = now()
         self.process.send_signal(sign)
         try:
             self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it did not end within {timeout:g} s of signal {sign}:\n{self.said()}") from None
-        return time.monotonic() - began
+        return now() - began
 
 
 class Answer(NamedTuple):
@@ -104,11 +105,11 @@ class Answer(NamedTuple):
 
 
 class Web:
-    """flask_app.py by a line of README, with a port of its own and records that wait for a minute unless somebody waits for them."""
+    """flask_app.py by a line of README, with a port of its own and records that wait for LINGER_S unless somebody waits for them."""
 
     def __init__(self, line: str, hosts: str, topic: str, folder: Path, *more: object) -> None:
         (self.port,) = free_ports(1)
-        where = ["--hosts", hosts, "--topic", topic, "--bind", f"127.0.0.1:{self.port}", "--linger-ms", 60_000]
+        where = ["--hosts", hosts, "--topic", topic, "--bind", f"127.0.0.1:{self.port}", "--linger-ms", 1000 * LINGER_S]
         self.program = Program(command(line, *more, *where), folder)
 
     def __enter__(self) -> Web:
@@ -129,7 +130,7 @@ class Web:
             return False
 
     def ask(self, method: str, path: str, body: bytes = b"") -> Answer:
-        began = time.monotonic()
+        began = now()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
         try:
             connection.request(method, path, body)
@@ -137,7 +138,7 @@ class Web:
             text = response.read()
         finally:
             connection.close()
-        return Answer(response.status, json.loads(text) if text.startswith(b"{") else {"text": text}, time.monotonic() - began)
+        return Answer(response.status, json.loads(text) if text.startswith(b"{") else {"text": text}, now() - began)
 
     def post_all(self, path: str, bodies: Sequence[bytes]) -> list[Answer]:
         """Eight at once."""

@@ -8,7 +8,6 @@ import itertools
 import os
 import random
 import struct
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, BinaryIO
 
 from gkafka.exceptions import DeliveryError, KafkaException, OutOfOrderSequenceNumber
 from tests.gevent.harness import LIMIT_S, connect, spawn_all
-from tests.handlers.hub import waiting_for_a_core
+from tests.kit import clock
 
 SEEN = struct.Struct("<QHQ")
 """A line of a diary: the record's id, its partition, its offset."""
@@ -25,9 +24,7 @@ FILL = bytes(192)
 PAUSE_S = (0.2, 0.8)
 KILL_EVERY_S = 0.05
 LOOK_EVERY_S = 5.0
-CLOSE_S = 10.0
-MS_BINS = 10
-"""Of the ticker's histogram, per ms; its last bin is for all that is longer."""
+CLOSE_S = 2 * LIMIT_S
 
 
 def value_of(id: int) -> bytes:
@@ -57,35 +54,6 @@ def read_diary(path: Path) -> Iterator[tuple[int, int, int]]:
     return SEEN.iter_unpack(path.read_bytes())
 
 
-class Gaps:
-    """A greenlet that should run each millisecond, and how often its CPU and wall gaps were how long. As with `Ticker`, what its thread waited for a
-    core is left out of the wall."""
-
-    def __init__(self) -> None:
-        self.cpu = [0] * (1000 * MS_BINS)
-        self.wall = [0] * (1000 * MS_BINS)
-
-    def run(self) -> None:
-        import gevent
-
-        with waiting_for_a_core() as waited:
-            while True:
-                wall, cpu = time.perf_counter() - waited(), time.thread_time()
-                gevent.sleep(0.001)
-                for bins, gap in ((self.cpu, time.thread_time() - cpu), (self.wall, time.perf_counter() - waited() - wall)):
-                    bins[max(0, min(int(gap * 1000 * MS_BINS), len(bins) - 1))] += 1
-
-    @staticmethod
-    def below(bins: list[int], share: float) -> float:
-        """So many ms at most was that share of the gaps."""
-        wanted, total = share * sum(bins), 0
-        for at, count in enumerate(bins):
-            total += count
-            if total >= wanted:
-                return (at + 1) / MS_BINS
-        return len(bins) / MS_BINS
-
-
 class Writers:
     """Greenlets that each send one record after the other and wait for it. One that is killed is replaced; its next record is a new one."""
 
@@ -106,7 +74,7 @@ class Writers:
         while self.on:
             id = next(self.ids)
             try:
-                delivered = self.producer.produce(self.topic, value_of(id)).result(LIMIT_S)
+                delivered = self.producer.produce(self.topic, value_of(id)).result(2 * LIMIT_S)
                 self.diary.write(id, delivered.partition, delivered.offset)
             except KafkaException as error:
                 self.failed(error, error.persisted)
@@ -144,7 +112,7 @@ class Member:
     def __init__(self, hosts: str, topic: str, diary: Diary, furthest: dict[int, int]) -> None:
         import gevent
 
-        self.client: Any = connect(hosts)
+        self.client: Any = connect(hosts, connect_timeout_ms=1000 * LIMIT_S)
         self.consumer: Any = None
         self.topic, self.diary, self.furthest = topic, diary, furthest
         self.errors: Counter[str] = Counter()
@@ -173,14 +141,11 @@ class Member:
         self.reader.kill(block=False)
         self.reader = gevent.spawn(self.read)
 
-    def leave(self) -> float:
-        """Returns how many seconds the close took."""
+    def leave(self) -> None:
         self.on = False
         self.reader.join(LIMIT_S)
         assert self.reader.dead, "a reader waits for ever"
-        began = time.monotonic()
         self.client.close(CLOSE_S)
-        return time.monotonic() - began
 
 
 def memory_mb() -> float:
@@ -197,49 +162,49 @@ def soak(hosts: str, topic: str, folder: str, seconds: float, rebalance_every_s:
 
     gevent.get_hub().NOT_ERROR += (KafkaException,)
     acknowledged, consumed = Diary(Path(folder, "acknowledged")), Diary(Path(folder, "consumed"))
-    gaps, memory, furthest, errors = Gaps(), [], {}, Counter[str]()
-    client = connect(hosts)
+    memory, furthest, errors = [], {}, Counter[str]()
+    client = connect(hosts, connect_timeout_ms=1000 * LIMIT_S)
+    client.connect(2 * LIMIT_S)  # a client that has never had a broker refuses records
+    client.partitions(topic)
     producer: Any = client.get_producer(acks="all", buffer_bytes=8 << 20)
     writers = Writers(producer, topic, acknowledged)
     members = [Member(hosts, topic, consumed, furthest) for _ in range(MEMBERS)]
     writers.start()
-    ticking = gevent.spawn(gaps.run)
-    began = time.monotonic()
+    began = clock.now()
     rebalanced, killed, looked = began, began, began
-    rounds, slowest_close = 0, 0.0
-    while (now := time.monotonic()) < began + seconds:
+    rounds = 0
+    while (now := clock.now()) < began + seconds:
         gevent.sleep(0.01)
-        if now >= killed + KILL_EVERY_S:
+        if now - killed >= KILL_EVERY_S:
             killed = now
             writers.kill_one()
             if random.random() < 0.1:
                 random.choice(members).kill_reader()
-        if now >= looked + LOOK_EVERY_S:
+        if now - looked >= LOOK_EVERY_S:
             looked = now
             memory.append((now - began, memory_mb()))
-        if now >= rebalanced + rebalance_every_s:
+        if now - rebalanced >= rebalance_every_s:
             rebalanced, rounds = now, rounds + 1
             gone = members.pop(0)
-            slowest_close = max(slowest_close, gone.leave())
+            gone.leave()
             errors.update(gone.errors)
             members.append(Member(hosts, topic, consumed, furthest))
     writers.stop()
     try:
-        producer.flush(LIMIT_S)
+        producer.flush(2 * LIMIT_S)
     except DeliveryError as error:  # what nobody asked for: their writers were killed
         for record in error.records:
             writers.failed(record.error, record.persisted)
-    ticking.kill()
     left = producer.stats()
     ends = {partition: end for (_, partition), end in client.list_offsets({(topic, p): -1 for p in range(PARTITIONS)}).items()}
-    deadline = time.monotonic() + LIMIT_S
+    deadline = clock.now() + 2 * LIMIT_S
     while any(furthest.get(partition, -1) + 1 < end for partition, end in ends.items()):
-        assert time.monotonic() < deadline, f"consumed up to {furthest} of {ends}"
+        assert clock.now() < deadline, f"consumed up to {furthest} of {ends}"
         gevent.sleep(0.1)
     for member in members:
-        slowest_close = max(slowest_close, member.leave())
+        member.leave()
         errors.update(member.errors)
-    client.close(LIMIT_S)
+    client.close(2 * LIMIT_S)
     acknowledged.close()
     consumed.close()
     return {
@@ -247,16 +212,11 @@ def soak(hosts: str, topic: str, folder: str, seconds: float, rebalance_every_s:
         "consumed": consumed.count,
         "killed": writers.killed,
         "rebalances": rounds,
-        "slowest_close_s": slowest_close,
         "failures": writers.failures,
         "unsure": writers.unsure,
         "errors": errors,
         "unsettled": left["unsettled_records"],
         "buffer_free": left["buffer_bytes_free"],
-        "cpu_p999_ms": gaps.below(gaps.cpu, 0.999),
-        "cpu_max_ms": gaps.below(gaps.cpu, 1),
-        "wall_p999_ms": gaps.below(gaps.wall, 0.999),
-        "ticks": sum(gaps.cpu),
         "memory": memory,
         "workers": len(client.handler.workers()),
     }

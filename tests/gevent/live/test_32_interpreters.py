@@ -42,7 +42,7 @@ def others() -> dict[str, str]:
 
 def kind(program: str) -> str | None:
     """As "cpython-3.12" or "cpython-3.14t"; None for what does not start (a shim of pyenv's without its version) or is too old."""
-    asked = subprocess.run([program, "-c", ASK], capture_output=True, text=True, check=False, timeout=30)
+    asked = subprocess.run([program, "-c", ASK], capture_output=True, text=True, check=False, timeout=60)
     if asked.returncode != 0:
         return None
     implementation, version, gil = json.loads(asked.stdout)
@@ -61,7 +61,7 @@ def prepared(name: str, program: str) -> str:
     with locked(folder.with_name(f"{name}.lock")):
         if not ready.exists() or ready.read_text() != " ".join(wanted):
             shutil.rmtree(folder, ignore_errors=True)
-            subprocess.run([program, "-m", "venv", str(folder)], check=True, timeout=60)
+            subprocess.run([program, "-m", "venv", str(folder)], check=True, timeout=120)
             pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
             fetched = subprocess.run(pip, capture_output=True, text=True, timeout=300, check=False)
             assert fetched.returncode == 0, fetched.stderr

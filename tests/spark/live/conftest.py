@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyspark
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.live.maven import MissingToolError
 from tests.live.pool import POOL
@@ -39,20 +41,45 @@ def kafka(_pool: None) -> KafkaCluster:
     return POOL.get("4.2.0")
 
 
-@pytest.fixture(scope="session")
-def spark(_pool: None) -> Iterator[SparkSession]:
-    POOL.get("4.2.0")  # without Java this says what to install, or skips
-    try:
-        connector = connector_jars(pyspark.__version__)
-    except MissingToolError as error:
-        pytest.fail(f"{error} (or set GKAFKA_LIVE=skip)", pytrace=False)
-    with pytest.MonkeyPatch.context() as patch:
+class Session:
+    """The Spark session of these tests: started when a test first asks, and anew when its JVM has ended or its context was stopped."""
+
+    def __init__(self) -> None:
+        self._running: SparkSession | None = None
+        self._patch = pytest.MonkeyPatch()
+
+    def get(self) -> SparkSession:
+        if self._running is not None and not is_alive(self._running):
+            self.stop()
+        if self._running is None:
+            self._running = self._start()
+        return self._running
+
+    def stop(self) -> None:
+        """End it, whatever state it is in, so that the next one begins with a JVM of its own."""
+        gateway, self._running = SparkContext._gateway, None
+        if gateway is not None:
+            with contextlib.suppress(Exception):  # py4j closes sockets whose other end is gone
+                gateway.shutdown()
+            gateway.proc.kill()
+            gateway.proc.wait()
+            gateway.proc.stdin.close()
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+        SparkSession._activeSession = None  # of some releases
+        self._patch.undo()
+
+    def _start(self) -> SparkSession:
+        try:
+            connector = connector_jars(pyspark.__version__)
+        except MissingToolError as error:
+            pytest.fail(f"{error} (or set GKAFKA_LIVE=skip)", pytrace=False)
         # Some twenty processes of Python that do not compile PySpark first; those of the other files' clusters and programs are plain ones.
-        patch.setenv("PYSPARK_PYTHON", str(ROOT / "examples" / "spark_python.sh"))
-        patch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        session = (
+        self._patch.setenv("PYSPARK_PYTHON", str(ROOT / "examples" / "spark_python.sh"))
+        self._patch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+        self._patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
+        self._patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        return (
             SparkSession.builder.master("local[2]")
             .config("spark.jars", ",".join(map(str, connector)))
             .config("spark.driver.host", "127.0.0.1")
@@ -64,8 +91,28 @@ def spark(_pool: None) -> Iterator[SparkSession]:
             .config("spark.sql.session.timeZone", "UTC")
             .getOrCreate()
         )
-        yield session
-        session.stop()
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Return whether its JVM runs, and its context takes jobs."""
+    gateway, context = SparkContext._gateway, session.sparkContext._jsc
+    return gateway is not None and gateway.proc.poll() is None and context is not None and not context.sc().isStopped()
+
+
+SESSION = Session()
+
+
+@pytest.fixture(scope="session")
+def _session(_pool: None) -> Iterator[Session]:
+    yield SESSION
+    SESSION.stop()
+
+
+@pytest.fixture
+def spark(_session: Session) -> SparkSession:
+    """The session, looked at before each test: a test that ran out of time may have ended its JVM."""
+    POOL.get("4.2.0")  # without Java this says what to install, or skips
+    return _session.get()
 
 
 @pytest.fixture
@@ -119,10 +166,10 @@ def read(kafka: KafkaCluster) -> Callable[..., list[Message]]:
             left = {(topic, p) for topic in topics for p in range(partitions)}
             consumer.assign([TopicPartition(*tp, OFFSET_BEGINNING) for tp in left])
             found: list[Message] = []
-            deadline = time.monotonic() + DEADLINE_S
+            deadline = now() + DEADLINE_S
             while left:
                 message = consumer.poll(1)
-                assert time.monotonic() < deadline, f"nothing ended {left}"
+                assert now() < deadline, f"nothing ended {left}"
                 if message is None:
                     continue
                 error = message.error()

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Message
 
 import gkafka.spark
+from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.live.pool import POOL
 from tests.spark.live.standalone import StandaloneSpark
@@ -123,7 +124,7 @@ def start(master: str, hosts: str, source: str, stream_copy: str, batch_copy: st
 
 def wait_for_the_stream(folder: Path, program: subprocess.Popen[str]) -> None:
     """Returns after its third micro-batch, or when the program has ended."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = now() + PATIENCE_S
     while done(folder) < 3 and program.poll() is None:
-        assert time.monotonic() < deadline, "the stream does not move"
+        assert now() < deadline, "the stream does not move"
         time.sleep(0.05)

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from gkafka.spark.update import STATELESS_AQE
 from tests.effort import seeds
+from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.spark.live.conftest import ROOT
 from tests.spark.live.killing import READING, WRITING, KilledDataSource, Strike, from_topic, to_parquet, to_topic
@@ -202,8 +203,8 @@ def done(folder: Path, log: str = "commits") -> int:
 
 
 def wait_for(what: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 2 * PATIENCE_S
+    deadline = now() + 2 * PATIENCE_S
     while not what():
         assert process.poll() is None, "the driver has ended by itself"
-        assert time.monotonic() < deadline, "the driver's streams do not move"
+        assert now() < deadline, "the driver's streams do not move"
         time.sleep(0.02)

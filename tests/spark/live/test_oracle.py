@@ -34,7 +34,7 @@ def write(kafka: KafkaCluster, topic: str, *, codec: str = "none", count: int = 
         key = [None, b"", b"key-%d" % i][i % 3]
         value = None if i % 7 == 0 else b"value %d " % i * (i % 40)
         producer.produce(topic, value, key, partition=i % partitions, timestamp=START + i, headers=headers)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 @pytest.mark.parametrize("codec", ["none", *one_of("zstd", "gzip", "snappy", "lz4")])  # all of them at once: test_stream_oracle.py
@@ -113,11 +113,11 @@ def test_the_same_rows_of_transactions(kafka: KafkaCluster, topic: NewTopic, sam
         for i in range(20):
             producers[i % 2].produce(name, b"%d-%d" % (round_, i) * 50, partition=0)
         for number, producer in enumerate(producers):
-            producer.flush(30)
+            producer.flush(60)
             (producer.abort_transaction if (round_ + number) % 3 == 0 else producer.commit_transaction)(30)
     producers[0].begin_transaction()
     producers[0].produce(name, b"open", partition=0)
-    producers[0].flush(30)
+    producers[0].flush(60)
     options = {"subscribe": name, "kafka__isolation__level": isolation}
     expected = 16 * 10 if isolation == "read_committed" else 12 * 20 + 1
     assert same(**options) == expected
@@ -128,7 +128,7 @@ def test_the_same_rows_of_transactions(kafka: KafkaCluster, topic: NewTopic, sam
 def delete_before(kafka: KafkaCluster, topic: str, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.hosts})
     for result in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        result.result(30)
+        result.result(60)
 
 
 def test_the_same_loss_of_data(kafka: KafkaCluster, topic: NewTopic, same: Same, frame: Frame) -> None:

@@ -15,12 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 import gkafka.spark
 from gkafka import KafkaClient
 from gkafka.spark.sink import GKafkaStreamWriter
+from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.spark.live.conftest import SPARK
 from tests.spark.live.test_oracle import NewTopic, write
 
 PATIENCE_S = 90
-pytestmark = [pytest.mark.timeout(240), pytest.mark.thorough]  # on the newest Spark test_stream.py and test_sink.py say the same
+pytestmark = pytest.mark.thorough  # on the newest Spark test_stream.py and test_sink.py say the same
 
 
 class Run:
@@ -59,10 +60,10 @@ def test_lag_is_in_the_progress_since_4_2_and_in_a_group_always(kafka: KafkaClus
     ends = {(name, 0): 50, (name, 1): 50}
     query = stream(name, commitGroup=f"{name}-lag", commitIntervalMs="100").writeStream.format("noop")
     query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = now() + PATIENCE_S
     with KafkaClient(kafka.hosts) as client:
         while {tuple(at): found.offset for at, found in client.admin().list_group_offsets(f"{name}-lag").items()} != ends:
-            assert time.monotonic() < deadline, (query.status, query.exception())
+            assert now() < deadline, (query.status, query.exception())
             time.sleep(0.1)
     progress = query.lastProgress
     query.stop()

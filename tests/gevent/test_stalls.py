@@ -1,0 +1,113 @@
+"""What `make stalls` makes of its figures. Nothing is measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from benchmarks.stalls import LONGEST_S, ONCE, ROUNDS, ROWS, SCENARIOS, TIMES, Look, Row, Values, judge, look, other_load, run
+
+ROW = Row("loop", "cpu_ms", "a loop", 10, "ms", "as I say")
+IDLE = Row("idle", "percent", "an idle client", 0.5, "%")
+
+
+class Machine:
+    """One whose clock goes on by a second from look to look. loads: the cores that others use in each of these seconds, from then on the last one."""
+
+    def __init__(self, *loads: float) -> None:
+        self.loads = list(loads)
+        self.now = Look(0, 100, 50)
+
+    def look(self) -> Look:
+        seen, load = self.now, self.loads.pop(0) if len(self.loads) > 1 else self.loads[0]
+        self.now = Look(seen.at + 1, seen.busy + 1.5 + load, seen.own + 1.5)
+        return seen
+
+
+def measuring(figures: dict[str, Sequence[float]]) -> tuple[Callable[[str], Values], list[str]]:
+    """A measure that gives the figures of a scenario one after the other, and what it was asked for."""
+    asked: list[str] = []
+
+    def measure(scenario: str) -> Values:
+        asked.append(scenario)
+        figure = {"loop": "cpu_ms", "idle": "percent"}[scenario]
+        return {figure: figures[scenario][asked.count(scenario) - 1]}
+
+    return measure, asked
+
+
+def judged(machine: Machine, rows: Sequence[Row] = (ROW,), **figures: Sequence[float]) -> tuple[int, list[str]]:
+    measure, asked = measuring(figures)
+    return run(rows, measure=measure, look=machine.look, sleep=lambda seconds: None), asked
+
+
+def test_figures_within_their_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(Machine(0.1), (ROW, IDLE), loop=[4, 10, 99], idle=[0.2]) == (0, ["loop"] * ROUNDS + ["idle"])
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["what", "measured", "limit", "ok"]
+    assert rows[2:] == [["a loop", "10 ms", "10 ms", "ok"], ["an idle client", "0.2 %", "0.5 %", "ok"]], (
+        "the median, and what is measured once"
+    )
+
+
+def test_a_limit_that_is_passed(capsys: pytest.CaptureFixture[str]) -> None:
+    status, asked = judged(Machine(0.1), (ROW, IDLE), loop=[51, 4, 52], idle=[0.1] * 3)
+    assert (status, len(asked)) == (1, ROUNDS + 1), "the others are measured all the same"
+    said = capsys.readouterr().out
+    assert "FAILED: a loop: 51 ms, at most 10 (as I say)" in said
+    assert "FAILED |" in said
+
+
+def test_nothing_is_judged_on_a_busy_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(Machine(1.7), loop=[]) == (2, [])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line == "not judged: other programs use 1.7 cores, more than 0.3. End them, or wait until they have ended, and run it again"
+
+
+def test_a_round_beside_others_is_measured_again() -> None:
+    # Looks: two at first, then one for each round, and two for each measurement.
+    busy_once = Machine(0.1, 0.1, 0.1, 0.8, 0.1)
+    assert judged(busy_once, loop=[99, 3, 99, 4]) == (0, ["loop"] * (ROUNDS + 1)), "the first one does not count"
+
+
+def test_a_machine_that_gets_busy_and_stays_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(Machine(0.1, 0.1, 0.8), (ROW, IDLE), loop=[3] * 9, idle=[0.1] * 9) == (2, ["loop"] * TIMES + ["idle"] * TIMES)
+    assert capsys.readouterr().out.count("not judged: others used 0.8 cores") == 2
+
+
+def test_a_machine_that_is_too_slow_is_not_judged_by_what_was_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    slow = Machine(0.1)
+    measure, asked = measuring({"loop": [3, 4, 5], "idle": [0.1]})
+
+    def measure_slowly(scenario: str) -> Values:
+        slow.now = Look(slow.now.at + LONGEST_S, slow.now.busy, slow.now.own)
+        return measure(scenario)
+
+    assert run((ROW, IDLE), measure=measure_slowly, look=slow.look, sleep=lambda seconds: None) == 2
+    assert asked == ["loop"]
+    said = capsys.readouterr().out
+    assert "3 ms" in said, "of one round"
+    assert "not judged: 145 s had passed" in said
+
+
+def test_a_limit_that_is_passed_counts_more_than_one_that_was_not_judged() -> None:
+    found = judge([ROW, IDLE], {"loop": "others used 1.0 cores", "idle": [{"percent": 0.6}]})
+    assert [each.ok for each in found] == [None, False]
+    machine = Machine(*[0.1] * (2 + 3 * ROUNDS), 0.9)
+    assert judged(machine, (ROW, IDLE), loop=[50] * 3, idle=[0.1] * 3)[0] == 1
+
+
+def test_what_this_process_does_is_no_other_load() -> None:
+    assert other_load(Look(0, 10, 4), Look(2, 13, 6.5)) == 0.25
+    assert other_load(Look(0, 10, 4), Look(2, 11, 6)) == 0, "as clocks of ticks are"
+    before = look()
+    sum(range(10_000_000))
+    after = look()
+    assert after.own > before.own
+    assert after.busy - before.busy > 0
+
+
+def test_each_row_is_of_a_scenario_that_there_is() -> None:
+    assert {row.scenario for row in ROWS} == set(SCENARIOS) >= set(ONCE)
+    assert all(row.limit > 0 and row.why for row in ROWS)

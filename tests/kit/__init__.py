@@ -1,0 +1,7 @@
+"""What several rooms of the tests use.
+
+- `clock`: the only clock of the tests. It refuses limits that a busy machine passes.
+- `limits`: how a test that runs out of time is ended without harm to the next one.
+- `lacking`: tests that are left out because of what this machine has not.
+- `profile`: where the minutes of the suite are.
+"""

@@ -1,0 +1,123 @@
+"""The tests nearest to what was changed, in two minutes at most: `make near`, or `python -m tests.near gkafka/core/fetcher.py ...`.
+
+Without arguments: to the files that differ from the last commit. Nearest are test files that import the module or notice one of its mutants, those first that
+import little else; then those that reach it by helpers of the tests, or by modules of gkafka that import it. Tests that start Kafka or Spark are `make test`'s. What each file
+takes is in benchmarks/suite_profile.md; what had no room is told.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from tests.mutants.mutant import mutants
+from tests.stages import CYTHON, QUICK, WITH_KAFKA, Stage, play
+
+__all__ = ["BUDGET_S", "chosen", "distances", "main"]
+
+ROOT = Path(__file__).resolve().parent.parent
+PROFILE = ROOT / "benchmarks" / "suite_profile.md"
+PROCESSES = 3
+BUDGET_S = 150.0
+"""Seconds of tests, shared by the processes: they take less than two minutes, with the start of Python."""
+USUAL_S = 5.0
+"""Of a file that the profile does not have."""
+FAR = 3
+
+
+@cache
+def imports(file: Path) -> frozenset[str]:
+    """The modules of gkafka and of tests that a file imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return frozenset(name for name in found if name.startswith(("gkafka", "tests")))
+
+
+def name_of(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def sources() -> Iterator[Path]:
+    for room in ("gkafka", "tests"):
+        yield from sorted((ROOT / room).rglob("*.py"))
+
+
+def distances(changed: Sequence[Path]) -> dict[Path, int]:
+    """Test file -> over how many imports it reaches one of the changed files, at most FAR."""
+    importers: dict[str, list[Path]] = defaultdict(list)
+    for file in sources():
+        for name in imports(file):
+            importers[name].append(file)
+    reached = dict.fromkeys(changed, 0)
+    names = {file.relative_to(ROOT).as_posix() for file in changed}
+    for mutant in mutants():
+        if any(change.file in names for change in mutant.changes):
+            reached |= {ROOT / test.partition("::")[0]: 1 for test in mutant.tests if test.startswith("tests/")}
+    front = list(changed)
+    for far in range(1, FAR + 1):
+        front = [file for near in front for file in importers[name_of(near)] if file not in reached]
+        for file in front:
+            reached.setdefault(file, far)
+    return {file: far for file, far in reached.items() if is_pure_test(file)}
+
+
+def is_pure_test(file: Path) -> bool:
+    name = file.relative_to(ROOT).as_posix()
+    return file.name.startswith("test_") and file.suffix == ".py" and not name.startswith(tuple(f"{room}/" for room in WITH_KAFKA))
+
+
+def seconds_of(profile: str) -> dict[str, float]:
+    """File -> seconds, by the table."""
+    return {file: float(seconds) for file, seconds in re.findall(r"^\| (tests/\S+) \| \d+ \| ([\d.]+) \|", profile, re.MULTILINE)}
+
+
+def chosen(reached: Mapping[Path, int], seconds: Mapping[str, float]) -> tuple[list[str], list[str]]:
+    """Return the files to play and those without room, the nearest first."""
+    room = BUDGET_S
+    played: list[str] = []
+    left: list[str] = []
+    for file in sorted(reached, key=lambda file: (reached[file], len(imports(file)), file)):
+        name = file.relative_to(ROOT).as_posix()
+        cost = seconds.get(name, USUAL_S)
+        if cost <= room or not played:
+            room -= cost
+            played.append(name)
+        else:
+            left.append(name)
+    return played, left
+
+
+def main(arguments: Sequence[str]) -> int:
+    named = (
+        arguments
+        or subprocess.run(["git", "diff", "--name-only", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    )
+    changed = [ROOT / name for name in named if name.endswith(".py") and (ROOT / name).exists()]
+    if missing := [name for name in arguments if not (ROOT / name).is_file()]:
+        print(f"there is no {', '.join(missing)} below {ROOT.name}: name files as gkafka/core/fetcher.py", file=sys.stderr)
+        return 2
+    # The compiled twin and what it includes are tested by the tests of the records.
+    changed += [ROOT / "gkafka" / "records" / "__init__.py"] * any(name.endswith((".pyx", ".pxi", ".h")) for name in named)
+    played, left = chosen(distances(changed), seconds_of(PROFILE.read_text() if PROFILE.exists() else ""))
+    if not played:
+        print(f"no test without Kafka reaches {', '.join(named) or 'what was changed: nothing was'}")
+        return 0
+    print(f"{len(played)} files: {' '.join(played)}")
+    if left:
+        print(f"without room, {len(left)} files farther off (make test): {' '.join(left[:10])}{' ...' if len(left) > 10 else ''}")
+    return 0 if play(Stage("near", PROCESSES, QUICK, played, environment=CYTHON), []) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,96 @@
+"""A test that runs out of time fails alone: what it was in the middle of is brought to an end first."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+JVM = """
+# Stands for py4j and for the JVM: a call reads the answer that belongs to it, or ends because the JVM has.
+import subprocess, sys
+class Gateway:
+    def __init__(self):
+        self.proc = subprocess.Popen(
+            [sys.executable, "-u", "-c", "import sys, time\\nfor line in sys.stdin: time.sleep(float(line)); print(line.strip())"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def call(self, seconds):
+        self.proc.stdin.write(f"{seconds}\\n"); self.proc.stdin.flush()
+        said = self.proc.stdout.readline().strip()
+        if not said:
+            raise ConnectionError("the JVM has ended")
+        return said
+"""
+
+TESTS = """
+import os, subprocess, sys, time
+import pytest, py4j, pyspark
+from pyspark import SparkContext
+from tests.kit.clock import busy
+
+@pytest.fixture
+def gateway():
+    if SparkContext._gateway is None or SparkContext._gateway.proc.poll() is not None:
+        SparkContext._gateway = py4j.Gateway()
+    return SparkContext._gateway
+
+def test_before(gateway):
+    assert gateway.call(0.25) == "0.25"
+
+@pytest.mark.timeout(1)
+def test_too_long(gateway):
+    gateway.call(600)
+
+def test_behind(gateway):
+    assert gateway.call(0.5) == "0.5"
+    gateway.proc.kill()
+    gateway.proc.wait()
+
+@pytest.mark.timeout(1)
+def test_too_long_elsewhere():
+    time.sleep(600)
+
+@pytest.mark.timeout(1)
+def test_too_long_in_a_fork(monkeypatch):
+    made = []
+    slow = {"__name__": "subprocess", "fork": subprocess.Popen._execute_child, "made": made, "busy": busy}
+    exec("def _execute_child(self, *args):\\n    fork(self, *args)\\n    made.append(self.pid)\\n    busy(1.5)", slow)
+    monkeypatch.setattr(subprocess.Popen, "_execute_child", slow["_execute_child"])
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    try:
+        child.wait()
+        while True: pass
+    finally:
+        print("child", made == [child.pid])
+"""
+
+
+def test_the_alarm_ends_the_jvm_waits_for_a_fork_and_breaks_no_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "py4j.py").write_text(JVM)
+    (tmp_path / "pyspark.py").write_text("class SparkContext:\n    _gateway = None\n")
+    (tmp_path / "conftest.py").write_text(
+        "import sys\nfrom tests.kit import limits\n\ndef pytest_configure(config):\n    config.pluginmanager.register(limits)\n"
+    )
+    (tmp_path / "test_it.py").write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", str(tmp_path)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False, env=_plain()).stdout
+    results = {name: result for result, name in re.findall(r"^(PASSED|FAILED) \S+::(\w+)", said, re.MULTILINE)}
+    assert results == {
+        "test_before": "PASSED",
+        "test_too_long": "FAILED",
+        "test_behind": "PASSED",
+        "test_too_long_elsewhere": "FAILED",
+        "test_too_long_in_a_fork": "FAILED",
+    }, said
+    assert "the JVM has ended" in said
+    assert "test_too_long has run out of its 1 s in a call of this JVM" in said
+    assert "child True" in said
+
+
+def _plain() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

@@ -1,0 +1,62 @@
+"""`make near` plays the tests nearest to a module, as many as its time has room for, and tells what it leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import near
+from tests.kit.profile import Cost, read
+from tests.kit.profile import main as table
+from tests.near import BUDGET_S, ROOT, chosen, distances, main, seconds_of
+
+FETCHER = ROOT / "gkafka" / "core" / "fetcher.py"
+
+
+def test_files_that_import_the_module_are_nearest_and_none_starts_kafka() -> None:
+    found = distances([FETCHER])
+    assert found[ROOT / "tests" / "core" / "test_fetcher.py"] == 1
+    assert found[ROOT / "tests" / "core" / "test_followers.py"] == 1
+    assert not [file for file in found if "live" in file.parts]
+
+
+def test_a_changed_test_is_nearest_to_itself_and_a_mutants_test_to_its_place() -> None:
+    itself = ROOT / "tests" / "core" / "test_fetcher.py"
+    assert distances([itself])[itself] == 0
+    assert distances([ROOT / "gkafka" / "records" / "_pure_cursors.py"])[ROOT / "tests" / "public" / "test_bounds.py"] == 1
+
+
+def test_what_has_no_room_is_left_the_farthest_first() -> None:
+    files = [ROOT / "tests" / f"test_{name}.py" for name in ("turns", "stages", "limits")]
+    names = [file.relative_to(ROOT).as_posix() for file in files]
+    profile = "".join(f"| {name} | 3 | {0.4 * BUDGET_S:.1f} | 1.0 |\n" for name in names)
+    played, left = chosen(dict(zip(files, (1, 3, 2), strict=True)), seconds_of(profile))
+    assert (played, left) == ([names[0], names[2]], [names[1]])
+
+
+def test_a_file_that_is_longer_than_all_the_room_is_played_alone() -> None:
+    file = ROOT / "tests" / "test_turns.py"
+    assert chosen({file: 1}, {"tests/test_turns.py": 2 * BUDGET_S}) == (["tests/test_turns.py"], [])
+
+
+def test_a_name_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gkafka/core/fetch.py"]) == 2
+    assert "there is no gkafka/core/fetch.py below" in capsys.readouterr().err
+
+
+def test_what_no_test_reaches_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near, "play", lambda *_: pytest.fail("nothing is to be played"))
+    assert main(["README.md"]) == 0
+    assert "no test without Kafka reaches README.md" in capsys.readouterr().out
+
+
+def test_the_profile_adds_up_by_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "1.jsonl").write_text('["tests/a.py::b", 2.0, 0.5, 0.25, 1.0]\n["tests/a.py::c", 1.0, 0.5, 0.0, 0.0]\n')
+    (tmp_path / "2.jsonl").write_text('["tests/a.py::b", 1.0, 0.0, 0.0, 0.0]\n["tests/d.py::e", 9.0, 1.0, 0.0, 0.0]\n')
+    assert read(tmp_path)["tests/a.py::b"] == Cost(3.0, 0.5, 0.25, 1.0)
+    table([str(tmp_path)])
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| tests/d.py | 1 | 9.0 | 1.0 | 0.0 | 0.0 | 8.0 |",
+        "| tests/a.py | 2 | 4.0 | 1.0 | 0.2 | 1.0 | 2.0 |",
+    ]
