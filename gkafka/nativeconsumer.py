@@ -107,6 +107,7 @@ class NativeConsumer:
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
         self._committed: dict[TopicPartition, tuple[Position | None, int, int]] = {}  # the last offset, with the position then and its term
+        self._asked: dict[int, Mapping[TopicPartition, int]] = {}  # the application's commits that are under way, by id()
         self.may_deliver: Callable[[], bool] | None = None
         self.comes_back: Callable[[], bool] | None = None
         # What whoever consumes must hear of first: while there is any, consume calls return at once, without a record.
@@ -848,21 +849,29 @@ class NativeConsumer:
         background: bool = False,
         **how: Any,
     ) -> None:
-        """Commit offsets of the group: the next ones to consume. None: where this consumer stands(), in the background stands_unless_committed().
+        """Commit offsets of the group: the next ones to consume. None: where this consumer stands(), in the background stands_unless_committed(),
+        but nothing of a partition for which the application's own commit is under way.
         epochs: of leaders, for partitions that it does not read now; outcome, how: as GroupOffsets.commit takes it.
         """
         outcome = Outcome() if outcome is None else outcome
-        with self._lock:
-            here, current, ids = self.positions(), self.epochs(), {tp: q.position.topic_id for tp, q in self._driver.queues.items()}
-            stands = self._unless_committed if background else self._before_work
-            given = stands(here.copy()) if offsets is None else dict(offsets)
-            stood = {tp: (q.position, q.position.term) for tp, q in self._driver.queues.items() if tp in given}
-            number = self._offsets.next_number()  # in here: of two commits the one that stands further is the later one
-        known = {tp: current[tp] for tp, offset in given.items() if here.get(tp) == offset}
+        given = {} if offsets is None else dict(offsets)
+        stood: dict[TopicPartition, tuple[Position, int]] = {}
         try:
+            with self._lock:
+                here, current, ids = self.positions(), self.epochs(), {tp: q.position.topic_id for tp, q in self._driver.queues.items()}
+                if background:
+                    under_way = {tp for asked in list(self._asked.values()) for tp in asked}
+                    given.update((tp, offset) for tp, offset in self._unless_committed(here.copy()).items() if tp not in under_way)
+                else:
+                    given.update(self._before_work(here.copy()) if offsets is None else {})
+                    self._asked[id(given)] = given
+                stood.update((tp, (q.position, q.position.term)) for tp, q in self._driver.queues.items() if tp in given)
+                number = self._offsets.next_number()  # in here: of two commits the one that stands further is the later one
+            known = {tp: current[tp] for tp, offset in given.items() if here.get(tp) == offset}
             self._offsets.commit(given, number=number, epochs={**(epochs or {}), **known}, topic_ids=ids, outcome=outcome, **how)
         finally:
             self._committed.update((tp, (*stood[tp], given[tp])) for tp in outcome.taken if tp in stood)
+            self._asked.pop(id(given), None)
 
     def await_commits(self, timeout_s: float) -> None:
         """Until those that are sent are answered."""
