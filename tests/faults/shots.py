@@ -90,7 +90,7 @@ class _Shooting:
     def _acknowledged(self, now: float) -> int:
         """Lately: every caller asks after each call, and the ledger is long."""
         if now >= self._count_at:
-            self._count_at = now + COUNT_EVERY_S
+            self._count_at = float(now) + COUNT_EVERY_S
             self._acked = sum(e.acknowledged for e in self.inside.ledger.entries)
         return self._acked
 

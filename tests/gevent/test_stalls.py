@@ -43,7 +43,7 @@ def judged(machine: Machine, rows: Sequence[Row] = (ROW,), **figures: Sequence[f
 
 
 def test_figures_within_their_limits(capsys: pytest.CaptureFixture[str]) -> None:
-    assert judged(Machine(0.1), (ROW, IDLE), loop=[4, 10, 99], idle=[0.2]) == (0, ["loop"] * ROUNDS + ["idle"])
+    assert judged(Machine(0.1), (ROW, IDLE), loop=[4, 10, 99], idle=[0.2]) == (0, ["loop", "idle", *["loop"] * (ROUNDS - 1)])
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
     assert rows[0] == ["what", "measured", "limit", "ok"]
     assert rows[2:] == [["a loop", "10 ms", "10 ms", "ok"], ["an idle client", "0.2 %", "0.5 %", "ok"]], (
@@ -76,25 +76,26 @@ def test_a_machine_that_gets_busy_and_stays_so(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.count("not judged: others used 0.8 cores") == 2
 
 
-def test_a_machine_that_is_too_slow_is_not_judged_by_what_was_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("share", "asked"), [(1, ["loop"]), (0.5, ["loop", "idle"])])
+def test_what_a_slow_machine_has_no_time_for_is_not_judged(share: float, asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     slow = Machine(0.1)
-    measure, asked = measuring({"loop": [3, 4, 5], "idle": [0.1]})
+    measure, seen = measuring({"loop": [3, 99, 99], "idle": [0.1]})
 
     def measure_slowly(scenario: str) -> Values:
-        slow.now = Look(slow.now.at + LONGEST_S, slow.now.busy, slow.now.own)
+        slow.now = Look(slow.now.at + share * LONGEST_S, slow.now.busy, slow.now.own)
         return measure(scenario)
 
-    assert run((ROW, IDLE), measure=measure_slowly, look=slow.look, sleep=lambda seconds: None) == 2
-    assert asked == ["loop"]
+    status = run((ROW, IDLE), measure=measure_slowly, look=slow.look, sleep=lambda seconds: None)
+    assert (status, seen) == (0 if asked == ["loop", "idle"] else 2, asked)
     said = capsys.readouterr().out
     assert "3 ms" in said, "of one round"
-    assert "not judged: 145 s had passed" in said
+    assert ("not judged: 145 s had passed" in said) == (status == 2)
 
 
 def test_a_limit_that_is_passed_counts_more_than_one_that_was_not_judged() -> None:
     found = judge([ROW, IDLE], {"loop": "others used 1.0 cores", "idle": [{"percent": 0.6}]})
     assert [each.ok for each in found] == [None, False]
-    machine = Machine(*[0.1] * (2 + 3 * ROUNDS), 0.9)
+    machine = Machine(*[0.1] * 5, *[0.9] * 7, 0.1)  # busy from the first scenario to the second round
     assert judged(machine, (ROW, IDLE), loop=[50] * 3, idle=[0.1] * 3)[0] == 1
 
 
