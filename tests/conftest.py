@@ -47,6 +47,9 @@ if (
 ):  # as in a shell script's background job, and so it would be in each program that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Of each Spark that tests start, here or in a program: it lives shortly, so an optimising compiler and parallel collectors take more than they give.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # Examples are the same in each run: a failure in CI can be repeated, and a green run does not turn red by chance.
 settings.register_profile("gkafka", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gkafka")
