@@ -326,10 +326,11 @@ def test_a_deleted_topic_holds_up_no_commit_of_another_and_its_offsets_are_not_t
             told = str(exc)
         if told:
             assert "t-0: offset 5 is not committed: its topic was deleted" in told
-        else:  # the fetcher has found the new one first, and where it stands there is no offset yet
+        else:  # the fetcher has found the new one first, and perhaps already where it begins there
             assert made_again
             assert member.position(FOUR[0]) != 5
-        assert (committed(cluster), committed(cluster, "u")) == ({}, {0: 5})
+        assert committed(cluster) in ([{}, {0: 0}] if made_again and not told else [{}])
+        assert committed(cluster, "u") == {0: 5}
 
 
 def test_while_the_start_of_a_topic_that_was_made_again_is_looked_up_nothing_is_committed_for_it(
