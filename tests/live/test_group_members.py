@@ -66,7 +66,8 @@ def _confluent(kafka: KafkaCluster, group: str, topic: str, strategy: str) -> An
 
 def _python(kafka: KafkaCluster, group: str, topic: str) -> Any:
     client = pytest.importorskip("kafka")
-    options: dict[str, Any] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
+    # One that leads and does not know the topic yet gives nobody anything, and hears of it with its next metadata.
+    options: dict[str, Any] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500, "metadata_max_age_ms": 1000}
     consumer = client.KafkaConsumer(topic, bootstrap_servers=kafka.hosts, group_id=group, **options)
     return lambda: consumer.poll(50), lambda: {TopicPartition(*tp) for tp in consumer.assignment()}, consumer.close
 
