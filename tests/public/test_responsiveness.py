@@ -74,7 +74,7 @@ def test_consuming_at_full_speed(connect: Any, make_cluster: Any, size: int | No
         got = 0
         while got < total:
             got += len(consumer.consume_batch(size, 2000))
-    assert others.turns >= SOME_TURNS
+    assert others.turns >= (2 if size is None else SOME_TURNS), "the records are taken in some 20 ms"
 
 
 def test_waiting_for_anything_leaves_the_hub_free(connect: Any, cluster: MockCluster) -> None:
