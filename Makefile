@@ -53,7 +53,7 @@ lint: $(BUILT)
 near: $(BUILT)  ## the tests nearest to what differs from the last commit, or to FILE=gkafka/core/fetcher.py (2 minutes)
 	$(PY) -m tests.near $(FILE)
 
-check: lint  ## lint, types and the tests that need no broker, without the thorough ones (90 seconds)
+check: lint  ## lint, types and the tests that need no broker, without the thorough ones
 	$(PY) -m tests.stages check
 
 test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
@@ -66,7 +66,7 @@ thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make te
 mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)
 	$(PY) tests/mutants/run.py
 
-stalls: $(BUILT)  ## how long the hub stands still, what idle clients cost, with limits; only on a machine that does nothing else (3 minutes)
+stalls: $(BUILT)  ## how long the hub stands still, what idle clients cost, with limits; only on a machine that does nothing else (2 minutes)
 	$(PY) benchmarks/stalls.py
 
 demo: $(BUILT)  ## crawl a web site into a real Kafka, follow it in PySpark, kill -9 that midway, report, compare every number

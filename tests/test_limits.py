@@ -13,6 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 JVM = """
 # Stands for py4j and for the JVM: a call reads the answer that belongs to it, or ends because the JVM has.
 import subprocess, sys
+def linger():
+    import time
+    time.sleep(600)
 class Gateway:
     def __init__(self):
         self.proc = subprocess.Popen(
@@ -55,6 +58,10 @@ def test_too_long_elsewhere():
     time.sleep(600)
 
 @pytest.mark.timeout(1)
+def test_too_long_behind_the_end_of_the_jvm():
+    py4j.linger()
+
+@pytest.mark.timeout(1)
 def test_too_long_in_a_fork(monkeypatch):
     made = []
     slow = {"__name__": "subprocess", "fork": subprocess.Popen._execute_child, "made": made, "busy": busy}
@@ -85,6 +92,7 @@ def test_the_alarm_ends_the_jvm_waits_for_a_fork_and_breaks_no_neighbour(tmp_pat
         "test_too_long": "FAILED",
         "test_behind": "PASSED",
         "test_too_long_elsewhere": "FAILED",
+        "test_too_long_behind_the_end_of_the_jvm": "FAILED",
         "test_too_long_in_a_fork": "FAILED",
     }, said
     assert "the JVM has ended" in said

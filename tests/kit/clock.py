@@ -34,6 +34,12 @@ class Span(float):
     def __le__(self, other: float) -> bool:
         return float(self) <= _good_limit(other)
 
+    def __add__(self, other: float) -> Span:
+        return Span(float(self) + float(other))
+
+    def __sub__(self, other: float) -> Span:
+        return Span(float(self) - float(other))
+
     def __rtruediv__(self, other: float) -> float:
         raise ValueError("a rate is measured in benchmarks/, not in a test; a figure that is only told takes float(span)")
 

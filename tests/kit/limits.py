@@ -30,8 +30,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
         return None
 
     def over(number: int, frame: FrameType | None) -> None:
-        if stands_in(frame, "py4j"):
-            end_jvm(f"{item.nodeid} has run out of its {settings.timeout:g} s in a call of this JVM")
+        if stands_in(frame, "py4j") and end_jvm(f"{item.nodeid} has run out of its {settings.timeout:g} s in a call of this JVM"):
             signal.setitimer(signal.ITIMER_REAL, GRACE_S)
         elif any(stands_in(frame, *fork) for fork in FORKS):
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
@@ -58,11 +57,13 @@ def stands_in(frame: FrameType | None, module: str, function: str | None = None)
     return False
 
 
-def end_jvm(why: str) -> None:
-    """End the JVM of this process's Spark, if there is one: what waits for it gets an error."""
+def end_jvm(why: str) -> bool:
+    """End the JVM of this process's Spark: what waits for it gets an error. Returns whether there was one."""
     pyspark = sys.modules.get("pyspark")
     gateway = pyspark.SparkContext._gateway if pyspark else None
-    if gateway is not None and gateway.proc.poll() is None:
-        print(f"\n{why}: it is ended", file=sys.stderr, flush=True)
-        gateway.proc.kill()
-        gateway.proc.wait()
+    if gateway is None or gateway.proc.poll() is not None:
+        return False
+    print(f"\n{why}: it is ended", file=sys.stderr, flush=True)
+    gateway.proc.kill()
+    gateway.proc.wait()
+    return True
