@@ -22,6 +22,7 @@ from gkafka.handlers import Handler, resolve_handler
 from gkafka.testing import Delay, Edit, MockCluster
 from tests.hostile.life import QUICK, TOPIC, cluster_for_life, life, produce
 from tests.kit.clock import during, epoch_ms, now
+from tests.kit.lacking import leave_out
 from tests.net.servers import refused_port
 from tests.public.aids import error_of
 
@@ -117,7 +118,7 @@ JUMPING = """
 def test_f19_a_process_whose_clock_jumps_goes_on(name: str, tmp_path: Path) -> None:
     """All clocks of C, too, by libfaketime: the interpreter's, the loop's of gevent. The monotonic one is left alone, as when somebody sets the clock."""
     if FAKETIME is None:
-        pytest.skip("libfaketime is not installed: apt-get install libfaketime")
+        leave_out(("libfaketime", "apt-get install libfaketime"))
     clock = tmp_path / "clock"
     clock.write_text("+0")
     fake = {"LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1", "DONT_FAKE_MONOTONIC": "1"}

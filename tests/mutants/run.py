@@ -2,7 +2,7 @@
 
     python tests/mutants/run.py [--jobs N] [--limit SECONDS] [name ...]
 
-Prints a table. Fails if a mutant survives, does not apply, or cannot even be imported, and if the tests fail without any mutant.
+Prints a line for each as it ends. Fails if a mutant survives, does not apply, or cannot even be imported, and if the tests fail without any mutant.
 """
 
 from __future__ import annotations
@@ -117,12 +117,8 @@ def _together(runs: set[tuple[str, ...]], limit: float) -> list[tuple[list[str],
     return found + [(list(run), limit * 2) for run in chosen]
 
 
-def show(outcomes: list[Outcome]) -> None:
-    width = max(len(outcome.mutant.name) for outcome in outcomes)
-    for outcome in outcomes:
-        print(f"{outcome.mutant.name:{width}}  {'caught by' if outcome.caught else 'NOT CAUGHT:'} {outcome.by}  ({outcome.seconds:.1f} s)")
-    caught = sum(outcome.caught for outcome in outcomes)
-    print(f"{caught} of {len(outcomes)} mutants caught")
+def show(outcome: Outcome) -> None:
+    print(f"{outcome.mutant.name}: {'caught by' if outcome.caught else 'NOT CAUGHT:'} {outcome.by}  ({outcome.seconds:.1f} s)", flush=True)
 
 
 def main() -> int:
@@ -150,10 +146,13 @@ def main() -> int:
         if wrong is not None:
             print(wrong)
             return 1
+        caught = 0
         with ThreadPoolExecutor(asked.jobs) as pool:
-            outcomes = list(pool.map(work, chosen))
-    show(outcomes)
-    return 0 if all(outcome.caught for outcome in outcomes) else 1
+            for outcome in pool.map(work, chosen):
+                show(outcome)
+                caught += outcome.caught
+    print(f"{caught} of {len(chosen)} mutants caught")
+    return 0 if caught == len(chosen) else 1
 
 
 if __name__ == "__main__":
