@@ -1,0 +1,79 @@
+"""Many small programs for the imports of one: each is a fork of an interpreter that has imported what all of them need."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["PATCHING", "Ended", "Program", "play", "serve"]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FORK, WAIT = os.fork, os.waitpid  # not gevent's, whatever is patched
+PLAY = "{before}\nfrom tests.handlers.forks import serve\nserve({folder!r})"
+
+PATCHING = """
+import gevent.events, gevent.monkey, gevent.queue, gevent.select, gevent.signal, gevent.socket, gevent.ssl, gevent.subprocess, gevent.threading, gevent.time
+gevent.events.notify_and_call_entry_points = gevent.events.notify
+"""
+"""All that monkey.patch_all() imports, none of it patched; and no search for plugins of gevent's, through all installed packages once for each module."""
+
+
+class Program(NamedTuple):
+    """name: its file, for itself and for programs that it starts."""
+
+    source: str
+    name: str = "<string>"
+    arguments: Sequence[str] = ()
+
+
+class Ended(NamedTuple):
+    """How one has ended, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def play(programs: Sequence[Program], *, before: str = "", python: Sequence[str] = ("-W", "error"), timeout: float = 100) -> list[Ended]:
+    """What programs do, one after the other, each as the main module of a process of its own. before: what is run once, in front of all of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "programs").write_text(json.dumps(programs), encoding="utf-8")
+        command = [sys.executable, *python, "-c", PLAY.format(before=before, folder=folder)]
+        with Path(folder, "said").open("w+", encoding="utf-8") as said:
+            first = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+            try:
+                first.wait(timeout)
+            finally:
+                if first.returncode is None:
+                    os.killpg(first.pid, signal.SIGKILL)
+                    first.wait()
+            said.seek(0)
+            assert (first.returncode, said.read()) == (0, "")
+        codes = json.loads(Path(folder, "codes").read_text(encoding="utf-8"))
+        return [
+            Ended(code, *(Path(folder, f"{n}.{of}").read_text(encoding="utf-8") for of in ("out", "err"))) for n, code in enumerate(codes)
+        ]
+
+
+def serve(folder: str) -> None:
+    """Have each program played by a fork, in which this returns when the program has ended, as a main module does."""
+    codes = []
+    for number, (source, name, arguments) in enumerate(json.loads(Path(folder, "programs").read_text(encoding="utf-8"))):
+        child = FORK()
+        if not child:
+            for stream, kind in ((1, "out"), (2, "err")):
+                with Path(folder, f"{number}.{kind}").open("wb") as file:
+                    os.dup2(file.fileno(), stream)
+            main = vars(sys.modules["__main__"])
+            main["__file__"], sys.argv[:] = name, [name, *arguments]
+            exec(compile(source, name, "exec"), main)
+            return
+        codes.append(os.waitstatus_to_exitcode(WAIT(child, 0)[1]))
+    Path(folder, "codes").write_text(json.dumps(codes), encoding="utf-8")
