@@ -15,7 +15,7 @@ from tests.handlers.forks import PATCHING, Ended, Program, play
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ("migrating-from-pykafka", "migrating-from-confluent-kafka", "kafka-python", "kafka-python-legacy")
 TOPICS = {"my.test": 3, "orders": 4, "invoices": 1}
-IMPORTED = "import gkafka.kafka.admin, gkafka.kafka.legacy, gkafka.client, gkafka.consumer, gkafka.producer, gkafka.handlers.greenlets"
+IMPORTED = "import gkafka.kafka.admin, gkafka.kafka.legacy, gkafka.client, gkafka.consumer, gkafka.producermemory, gkafka.protocol, gkafka.handlers.greenlets"
 BEFORE = {"threads": IMPORTED, "patched": f"{PATCHING}\ngevent.monkey.patch_all()\n{IMPORTED}"}
 """What the examples are played behind, for the imports of one: each is a program that begins with imports, and those of this file are all of them."""
 
@@ -47,7 +47,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             file = folder / f"{example.page}-{example.number}.py"
             file.write_text(example.source.replace("localhost:9092", cluster.bootstrap), encoding="utf-8")
             programs.append(Program(file.read_text(encoding="utf-8"), str(file)))
-        return dict(zip(EXAMPLES, play(programs, before=BEFORE[request.param], timeout=100), strict=True))
+        return dict(zip(EXAMPLES, play(programs, before=BEFORE[request.param], at_once=4), strict=True))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: f"{e.page}-{e.number}")

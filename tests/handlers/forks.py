@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ __all__ = ["PATCHING", "Ended", "Program", "play", "serve"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FORK, WAIT = os.fork, os.waitpid  # not gevent's, whatever is patched
-PLAY = "{before}\nfrom tests.handlers.forks import serve\nserve({folder!r})"
+PLAY = "from tests.handlers.forks import serve\n{before}\nserve({folder!r}, {at_once})"
 
 PATCHING = """
 import gevent.events, gevent.monkey, gevent.queue, gevent.select, gevent.signal, gevent.socket, gevent.ssl, gevent.subprocess, gevent.threading, gevent.time
@@ -41,11 +42,13 @@ class Ended(NamedTuple):
     stderr: str
 
 
-def play(programs: Sequence[Program], *, before: str = "", python: Sequence[str] = ("-W", "error"), timeout: float = 100) -> list[Ended]:
-    """What programs do, one after the other, each as the main module of a process of its own. before: what is run once, in front of all of them."""
+def play(
+    programs: Sequence[Program], *, before: str = "", python: Sequence[str] = ("-W", "error"), at_once: int = 1, timeout: float = 100
+) -> list[Ended]:
+    """What programs do, each as the main module of a process of its own, so many at once. before: what is run once, in front of all of them."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "programs").write_text(json.dumps(programs), encoding="utf-8")
-        command = [sys.executable, *python, "-c", PLAY.format(before=before, folder=folder)]
+        command = [sys.executable, *python, "-c", PLAY.format(before=before, folder=folder, at_once=at_once)]
         with Path(folder, "said").open("w+", encoding="utf-8") as said:
             first = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
             try:
@@ -55,25 +58,40 @@ def play(programs: Sequence[Program], *, before: str = "", python: Sequence[str]
                     os.killpg(first.pid, signal.SIGKILL)
                     first.wait()
             said.seek(0)
-            assert (first.returncode, said.read()) == (0, "")
+            assert first.returncode == 0, said.read()
         codes = json.loads(Path(folder, "codes").read_text(encoding="utf-8"))
         return [
             Ended(code, *(Path(folder, f"{n}.{of}").read_text(encoding="utf-8") for of in ("out", "err"))) for n, code in enumerate(codes)
         ]
 
 
-def serve(folder: str) -> None:
+def serve(folder: str, at_once: int) -> None:
     """Have each program played by a fork, in which this returns when the program has ended, as a main module does."""
-    codes = []
-    for number, (source, name, arguments) in enumerate(json.loads(Path(folder, "programs").read_text(encoding="utf-8"))):
+    programs = json.loads(Path(folder, "programs").read_text(encoding="utf-8"))
+    codes, running = [0] * len(programs), {}
+    gc.freeze()
+    for number, program in enumerate(programs):
+        if len(running) == at_once:
+            note_an_end(running, codes)
         child = FORK()
         if not child:
-            for stream, kind in ((1, "out"), (2, "err")):
-                with Path(folder, f"{number}.{kind}").open("wb") as file:
-                    os.dup2(file.fileno(), stream)
-            main = vars(sys.modules["__main__"])
-            main["__file__"], sys.argv[:] = name, [name, *arguments]
-            exec(compile(source, name, "exec"), main)
+            become(*program, Path(folder, str(number)))
             return
-        codes.append(os.waitstatus_to_exitcode(WAIT(child, 0)[1]))
+        running[child] = number
+    while running:
+        note_an_end(running, codes)
     Path(folder, "codes").write_text(json.dumps(codes), encoding="utf-8")
+
+
+def note_an_end(running: dict[int, int], codes: list[int]) -> None:
+    child, status = WAIT(-1, 0)
+    codes[running.pop(child)] = os.waitstatus_to_exitcode(status)
+
+
+def become(source: str, name: str, arguments: Sequence[str], said: Path) -> None:
+    for stream, kind in ((1, ".out"), (2, ".err")):
+        with said.with_suffix(kind).open("wb") as file:
+            os.dup2(file.fileno(), stream)
+    main = vars(sys.modules["__main__"])
+    main["__file__"], sys.argv[:] = name, [name, *arguments]
+    exec(compile(source, name, "exec"), main)
