@@ -19,7 +19,7 @@ def test_19_a_client_of_threads_refuses_to_work_once_the_process_is_patched() ->
         from gkafka.testing import MockCluster
         cluster = MockCluster(1, {"t": 1})
         client = KafkaClient(cluster.bootstrap)
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         calls = {
             "partitions": lambda: client.partitions("t"),
             "produce": lambda: client.get_producer().produce("t", b"x"),
@@ -44,7 +44,7 @@ def test_19_a_client_of_greenlets_does_not_mind() -> None:
         from gkafka.testing import MockCluster
         cluster = MockCluster(1, {"t": 1})
         client = KafkaClient(cluster.bootstrap, handler="gevent")
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         print(client.get_producer().produce("t", b"x").result(60).offset)
         client.close()
         """,
@@ -160,7 +160,7 @@ FIRST_CALLBACK = """
     waits = [producer.produce("u", b"%d" % i) for i in range(50)]
     for wait in waits:
         wait.add_done_callback(told.append)
-    from gevent import monkey; monkey.patch_all()
+    import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
     began = now()
     """
 

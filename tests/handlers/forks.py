@@ -20,10 +20,10 @@ FORK, WAIT = os.fork, os.waitpid  # not gevent's, whatever is patched
 PLAY = "from tests.handlers.forks import serve\n{before}\nserve({folder!r}, {at_once})"
 
 PATCHING = """
-import gevent.events, gevent.monkey, gevent.queue, gevent.select, gevent.signal, gevent.socket, gevent.ssl, gevent.subprocess, gevent.threading, gevent.time
-gevent.events.notify_and_call_entry_points = gevent.events.notify
+import gevent.monkey, gevent.queue, gevent.select, gevent.signal, gevent.socket, gevent.ssl, gevent.subprocess, gevent.threading, gevent.time
+import tests.handlers.noplugins
 """
-"""All that monkey.patch_all() imports, none of it patched; and no search for plugins of gevent's, through all installed packages once for each module."""
+"""All that monkey.patch_all() imports, none of it patched."""
 
 
 class Program(NamedTuple):
@@ -68,14 +68,15 @@ def play(
 def serve(folder: str, at_once: int) -> None:
     """Have each program played by a fork, in which this returns when the program has ended, as a main module does."""
     programs = json.loads(Path(folder, "programs").read_text(encoding="utf-8"))
-    codes, running = [0] * len(programs), {}
+    codes = [0] * len(programs)
+    running: dict[int, int] = {}  # process -> its number
     gc.freeze()
     for number, program in enumerate(programs):
         if len(running) == at_once:
             note_an_end(running, codes)
         child = FORK()
         if not child:
-            become(*program, Path(folder, str(number)))
+            become(Program(*program), Path(folder, str(number)))
             return
         running[child] = number
     while running:
@@ -88,10 +89,10 @@ def note_an_end(running: dict[int, int], codes: list[int]) -> None:
     codes[running.pop(child)] = os.waitstatus_to_exitcode(status)
 
 
-def become(source: str, name: str, arguments: Sequence[str], said: Path) -> None:
+def become(program: Program, said: Path) -> None:
     for stream, kind in ((1, ".out"), (2, ".err")):
         with said.with_suffix(kind).open("wb") as file:
             os.dup2(file.fileno(), stream)
     main = vars(sys.modules["__main__"])
-    main["__file__"], sys.argv[:] = name, [name, *arguments]
-    exec(compile(source, name, "exec"), main)
+    main["__file__"], sys.argv[:] = program.name, [program.name, *program.arguments]
+    exec(compile(program.source, program.name, "exec"), main)

@@ -602,7 +602,9 @@ def test_with_only_library_waits_left_the_program_waits_and_does_not_end_in_loop
     assert out == "still waiting"
 
 
-@pytest.mark.parametrize("patch", ["", "from gevent import monkey; monkey.patch_all()"], ids=["unpatched", "patched"])
+@pytest.mark.parametrize(
+    "patch", ["", "import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()"], ids=["unpatched", "patched"]
+)
 def test_an_interrupt_inside_a_worker_reaches_the_main_greenlet_and_fails_the_worker(patch: str) -> None:
     out = run_script(f"""
         {patch}

@@ -144,7 +144,7 @@ def test_gkafka_imported_before_patching_still_chooses_greenlets() -> None:
     out = run_script(
         """
         import gkafka.handlers
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         print(gkafka.handlers.resolve_handler().name)
         """
     )
@@ -157,7 +157,7 @@ def test_patching_after_the_handler_was_made_is_an_error_at_first_use() -> None:
         from gkafka.handlers import resolve_handler
         from gkafka.exceptions import ConfigurationError
         handler = resolve_handler()
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         for use in (lambda: handler.spawn(print), lambda: handler.getaddrinfo("localhost", 1), handler.start,
                     lambda: handler.create_connection((2, ("127.0.0.1", 1)))):
             try:
@@ -174,7 +174,7 @@ def test_greenlets_do_not_mind_patching_after_they_were_made() -> None:
         """
         from gkafka.handlers import GEventHandler
         handler = GEventHandler()
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         q = handler.Queue()
         print(handler.spawn(q.put, 1).join(60), q.get(timeout=60))
         """

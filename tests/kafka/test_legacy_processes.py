@@ -297,7 +297,7 @@ def test_under_gevent_other_greenlets_run_while_messages_are_waited_for(cluster:
     """In a process that gevent has patched."""
     fill(cluster, {0: [b"a", b"b"]})
     program = textwrap.dedent(f"""
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         import gevent
         from gkafka.kafka.legacy import KafkaClient, MultiProcessConsumer
         turns = []
