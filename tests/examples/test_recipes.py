@@ -120,7 +120,7 @@ def test_ctrl_c_ends_it_soon_with_one_line_and_130(line: str, tmp_path: Path) ->
         command = [sys.executable, *shlex.split(f"examples/{line.format(lines=lines)} --hosts {cluster.bootstrap}")]
         with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True) as program:
             try:
-                until("threading", lambda: program.poll() is not None or len(cluster.requests("Produce")) > 20, 90)
+                until("threading", lambda: program.poll() is not None or len(cluster.requests("Produce")) > 20, 200)
                 program.send_signal(signal.SIGINT)
                 _, said = program.communicate(timeout=60)
             finally:

@@ -43,7 +43,7 @@ class Ended(NamedTuple):
 
 
 def play(
-    programs: Sequence[Program], *, before: str = "", python: Sequence[str] = ("-W", "error"), at_once: int = 1, timeout: float = 100
+    programs: Sequence[Program], *, before: str = "", python: Sequence[str] = ("-W", "error"), at_once: int = 1, timeout: float = 240
 ) -> list[Ended]:
     """What programs do, each as the main module of a process of its own, so many at once. before: what is run once, in front of all of them."""
     with tempfile.TemporaryDirectory() as folder:
