@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -157,19 +158,27 @@ def parsed(source: str) -> ast.Module:
     return ast.parse(source)
 
 
+LOOKED_AT = (ast.Import, ast.ImportFrom, ast.Call, ast.If, ast.Name, ast.Attribute, ast.Compare)
+
+
+@cache
+def nodes(source: str) -> list[ast.AST]:
+    """Of the kinds that anything here looks at."""
+    return [node for node in ast.walk(parsed(source)) if isinstance(node, LOOKED_AT)]
+
+
 @cache
 def imports(source: str) -> list[tuple[str, set[str], bool]]:
     """(module, names, whether it is imported at run time) of every import statement, those inside functions included.
 
     importlib.import_module("x") and __import__("x") are import statements too.
     """
-    tree = parsed(source)
     typing_only: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+    for node in nodes(source):
+        if isinstance(node, ast.If) and any(isinstance(n, ast.Name) and n.id == "TYPE_CHECKING" for n in ast.walk(node.test)):
             typing_only.update(n for child in node.body for n in ast.walk(child))
     found: list[tuple[str, set[str], bool]] = []
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             found += [(alias.name, set(), node not in typing_only) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -223,9 +232,7 @@ def core_faults(source: str) -> list[str]:
             faults += [f"core imports {module}" for other in own(module, names) if FLOOR.get(other, 9) > 2]
         elif module not in PURE:
             faults.append(f"core imports {module}")
-    faults += [
-        f"line {n.lineno}: core calls __import__" for n in ast.walk(parsed(source)) if isinstance(n, ast.Name) and n.id == "__import__"
-    ]
+    faults += [f"line {n.lineno}: core calls __import__" for n in nodes(source) if isinstance(n, ast.Name) and n.id == "__import__"]
     return faults
 
 
@@ -237,14 +244,13 @@ def concurrency_faults(here: str, source: str, *, allowed: frozenset[str] = froz
         if head in CONCURRENT - IO_ROOM.get(here, set()) - allowed:
             faults.append(f"{module}: concurrency comes from the handler")
         faults += [f"from {module} import {name}" for name in names if (module, name) in FORBIDDEN_CALLS]
-    tree = parsed(source)
-    alias = {a.asname or a.name: a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
-    for node in ast.walk(tree):
+    alias = {a.asname or a.name: a.name for node in nodes(source) if isinstance(node, ast.Import) for a in node.names}
+    for node in nodes(source):
         if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
             continue
         if (alias.get(node.value.id, node.value.id), node.attr) in FORBIDDEN_CALLS:
             faults.append(f"line {node.lineno}: {node.value.id}.{node.attr}")
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    calls = [node for node in nodes(source) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
     faults += [
         f"line {call.lineno}: a signal may leave a Lock of greenlets taken, a Mutex never"
         for call in calls
@@ -256,7 +262,7 @@ def concurrency_faults(here: str, source: str, *, allowed: frozenset[str] = froz
 def version_faults(source: str) -> list[str]:
     """Questions after an API version: api_version compared with anything, or a version by order with a number of 1 or more."""
     faults = []
-    for node in ast.walk(parsed(source)):
+    for node in nodes(source):
         if not isinstance(node, ast.Compare) or all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
             continue
         words = {word for side in (node.left, *node.comparators) for n in ast.walk(side) for word in words_of(n)}
@@ -291,31 +297,33 @@ def compiled_faults(source: str) -> list[str]:
 
 
 # -- what they say of this package -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_a_module_imports_its_own_floor_or_a_lower_one(path: Path) -> None:
-    here = room(path)
-    assert not here or here in FLOOR, f"gkafka/{here} stands on no floor: add it to FLOORS and to DESIGN.md"
-    assert floor_faults(here, path.read_text()) == []
+def faults_of(check: Callable[[str, str, Path], list[str]], having: Callable[[str], bool] = lambda _: True) -> dict[str, list[str]]:
+    """Module -> what check(room, source, path) objects to, of the rooms that are asked for."""
+    found = {str(p.relative_to(PACKAGE)): check(room(p), p.read_text(), p) for p in modules() if having(room(p))}
+    return {module: faults for module, faults in found.items() if faults}
 
 
-@pytest.mark.parametrize("path", [p for p in modules() if room(p) == "core"], ids=lambda p: p.stem)
-def test_core_knows_no_clock_socket_thread_or_chance(path: Path) -> None:
-    assert core_faults(path.read_text()) == []
+def test_a_module_imports_its_own_floor_or_a_lower_one() -> None:
+    assert {room(path) for path in modules()} - {"", *FLOOR} == set(), "on no floor: add them to FLOORS and to DESIGN.md"
+    assert faults_of(lambda here, source, _: floor_faults(here, source)) == {}
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in modules() if room(p) not in {"handlers", *OWN_CONCURRENCY}], ids=lambda p: str(p.relative_to(PACKAGE))
-)
-def test_only_handlers_make_threads_greenlets_locks_or_sockets(path: Path) -> None:
+def test_core_knows_no_clock_socket_thread_or_chance() -> None:
+    assert faults_of(lambda _, source, __: core_faults(source), lambda here: here == "core") == {}
+
+
+def test_only_handlers_make_threads_greenlets_locks_or_sockets() -> None:
     exceptions = {PROCESSES: "multiprocessing", PIPES: "select"}
-    allowed = frozenset({exceptions.get(path.relative_to(PACKAGE).as_posix(), "")})
-    assert concurrency_faults(room(path), path.read_text(), allowed=allowed) == []
+
+    def check(here: str, source: str, path: Path) -> list[str]:
+        return concurrency_faults(here, source, allowed=frozenset({exceptions.get(path.relative_to(PACKAGE).as_posix(), "")}))
+
+    assert faults_of(check, lambda here: here not in {"handlers", *OWN_CONCURRENCY}) == {}
 
 
 def test_no_file_asks_for_an_api_version_outside_the_wire() -> None:
     # kafka-python has an option of that name, which says what broker_version says.
-    asked = {str(p.relative_to(PACKAGE)): version_faults(p.read_text()) for p in modules() if room(p) not in {"wire", "testing", "kafka"}}
-    assert {path: faults for path, faults in asked.items() if faults} == {}
+    assert faults_of(lambda _, source, __: version_faults(source), lambda here: here not in {"wire", "testing", "kafka"}) == {}
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "records").glob("*.p[yx][xi]")), ids=lambda p: p.name)

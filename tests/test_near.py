@@ -14,6 +14,20 @@ from tests.near import BUDGET_S, ROOT, chosen, distances, main, seconds_of
 FETCHER = ROOT / "gkafka" / "core" / "fetcher.py"
 
 
+@pytest.fixture
+def some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only these rooms are looked through: all of them hold 8 MB of Python."""
+    rooms = [ROOT / room for room in ("gkafka/core", "tests/core", "tests/gevent")]
+    monkeypatch.setattr(near, "sources", lambda: [file for room in rooms for file in sorted(room.rglob("*.py"))])
+
+
+def test_all_that_is_ours_is_looked_through() -> None:
+    found = {file.relative_to(ROOT).parts[0] for file in near.sources()}
+    assert found == {"gkafka", "tests"}
+    assert {FETCHER, Path(__file__).resolve()} <= set(near.sources())
+
+
+@pytest.mark.usefixtures("some")
 def test_files_that_import_the_module_are_nearest_and_none_starts_kafka() -> None:
     found = distances([FETCHER])
     assert found[ROOT / "tests" / "core" / "test_fetcher.py"] == 1
@@ -21,6 +35,7 @@ def test_files_that_import_the_module_are_nearest_and_none_starts_kafka() -> Non
     assert not [file for file in found if "live" in file.parts]
 
 
+@pytest.mark.usefixtures("some")
 def test_a_changed_test_is_nearest_to_itself_and_a_mutants_test_to_its_place() -> None:
     itself = ROOT / "tests" / "core" / "test_fetcher.py"
     assert distances([itself])[itself] == 0
@@ -45,6 +60,7 @@ def test_a_name_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None
     assert "there is no gkafka/core/fetch.py below" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("some")
 def test_what_no_test_reaches_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(near, "play", lambda *_: pytest.fail("nothing is to be played"))
     assert main(["README.md"]) == 0

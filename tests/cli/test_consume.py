@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from gkafka import KafkaClient
@@ -23,6 +22,7 @@ from gkafka.exceptions import KafkaException
 from gkafka.testing import Close, Edit, Error, MockCluster
 from tests.cli.running import Outcome, failure, program, stop, tool
 from tests.cli.terminal import TOOL, Terminal, environment
+from tests.effort import quick_and_thorough, tried
 from tests.kit.clock import now
 from tests.records.handmade import batch, message, record, values, varint
 
@@ -96,15 +96,19 @@ class Made:
 DATA = st.none() | st.binary(max_size=20) | st.text(max_size=10).map(str.encode)
 
 
-@given(DATA, DATA, st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), DATA), max_size=3), st.integers(0, 1 << 62))
-def test_a_line_of_json_is_one_line_that_no_terminal_obeys_and_becomes_the_same_record(
-    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], timestamp: int
-) -> None:
-    line = json_line(Made(key, value, headers, timestamp))
-    assert line.decode().isprintable()
-    draft = reader("json")(line)
-    assert draft is not None
-    assert (draft.key, draft.value, draft.headers, draft.timestamp, draft.partition) == (key, value, headers, timestamp, 3)
+HEADERS = st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), DATA), max_size=3)
+
+
+@pytest.mark.parametrize("examples", quick_and_thorough(30, 500))
+def test_a_line_of_json_is_one_line_that_no_terminal_obeys_and_becomes_the_same_record(examples: int) -> None:
+    def check(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], timestamp: int) -> None:
+        line = json_line(Made(key, value, headers, timestamp))
+        assert line.decode().isprintable()
+        draft = reader("json")(line)
+        assert draft is not None
+        assert (draft.key, draft.value, draft.headers, draft.timestamp, draft.partition) == (key, value, headers, timestamp, 3)
+
+    tried(check, DATA, DATA, HEADERS, st.integers(0, 1 << 62), seed=0, examples=examples)
 
 
 def test_what_consume_printed_produce_writes_again(cluster: MockCluster) -> None:

@@ -43,8 +43,8 @@ PAGE = 4096
 FORMATS = {"text": [], "json": ["--json"], "hex": ["--format", "hex", "--delimiter", r"\0\n"]}
 AS_STARTED = pytest.mark.parametrize(
     ("form", "unbuffered"),
-    [("text", True), ("json", True), ("hex", True), ("text", False)],
-    ids=["text", "json", "hex", "buffered text"],
+    [("json", True), ("text", False), *(pytest.param(form, True, marks=pytest.mark.thorough) for form in ("text", "hex"))],
+    ids=["json", "buffered text", "text", "hex"],
 )
 BUFFERING = pytest.mark.parametrize("unbuffered", [True, False], ids=["unbuffered", "buffered"])
 
@@ -352,8 +352,10 @@ def test_output_that_is_cut_short_is_a_failure_in_one_line(words: str, unbuffere
     assert len(disk.data) == 60
 
 
-@BUFFERING
-@pytest.mark.parametrize("words", [w for w in PRINTING if "reader" in w or "offsets" in w])
+@pytest.mark.parametrize(
+    ("words", "unbuffered"),
+    [(words, number % 2 == 0) for number, words in enumerate(w for w in PRINTING if "reader" in w or "offsets" in w)],
+)
 def test_a_pipe_that_does_not_block_and_is_slow_has_all_in_the_end(
     words: str, unbuffered: bool, no_wait_pipe: Pipe, cluster: MockCluster
 ) -> None:

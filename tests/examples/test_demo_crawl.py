@@ -13,6 +13,7 @@ import verify
 
 from gkafka.testing import Error, MockCluster, StoredRecord
 from tests.examples.conftest import EXAMPLES, PIPELINE
+from tests.handlers.forks import Ended, Program, play
 
 PARTITIONS = 4
 
@@ -94,8 +95,22 @@ def is_program(path: Path) -> bool:
     return path.read_text(encoding="utf-8").startswith("#!") or "It is no program of its own" not in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("program", sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py") if is_program(path)))
-def test_each_piece_explains_itself(program: str) -> None:
-    done = subprocess.run([sys.executable, str(EXAMPLES / program), "--help"], capture_output=True, text=True, timeout=60, check=False)
+PROGRAMS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py") if is_program(path))
+IMPORTED = f"""
+import sys
+sys.path[:0] = [{str(EXAMPLES)!r}, {str(PIPELINE)!r}]
+import celery, flask, gevent.pool, pyspark.sql, recipe, gkafka.client
+"""
+
+
+@pytest.fixture(scope="module")
+def helped() -> dict[str, Ended]:
+    programs = [Program((EXAMPLES / program).read_text(encoding="utf-8"), str(EXAMPLES / program), ["--help"]) for program in PROGRAMS]
+    return dict(zip(PROGRAMS, play(programs, before=IMPORTED, python=(), at_once=2), strict=True))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_piece_explains_itself(program: str, helped: dict[str, Ended]) -> None:
+    done = helped[program]
     assert done.returncode == 0, done.stderr
     assert "usage:" in done.stdout

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from gkafka.testing import MockCluster
+from tests.handlers.forks import PATCHING, Ended, Program, play
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ("migrating-from-pykafka", "migrating-from-confluent-kafka", "kafka-python", "kafka-python-legacy")
 TOPICS = {"my.test": 3, "orders": 4, "invoices": 1}
-PATCHED = "from gevent import monkey; monkey.patch_all()\n"
+IMPORTED = "import gkafka.kafka.admin, gkafka.kafka.legacy, gkafka.client, gkafka.consumer, gkafka.producermemory, gkafka.protocol, gkafka.handlers.greenlets"
+BEFORE = {"threads": IMPORTED, "patched": f"{PATCHING}\ngevent.monkey.patch_all()\n{IMPORTED}"}
+"""What the examples are played behind, for the imports of one: each is a program that begins with imports, and those of this file are all of them."""
 
 
 class Example(NamedTuple):
@@ -35,15 +37,22 @@ def _examples(page: str) -> list[Example]:
 EXAMPLES = [example for page in PAGES for example in _examples(page)]
 
 
-@pytest.mark.parametrize("patched", [False, True], ids=["threads", "patched"])
+@pytest.fixture(scope="module", params=BEFORE)
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[Example, Ended]:
+    """How each example has ended, with brokers of its own. From a file, as users have it: processes that an example starts are to read it."""
+    folder, programs = tmp_path_factory.mktemp("examples"), []
+    with contextlib.ExitStack() as clusters:
+        for example in EXAMPLES:
+            cluster = clusters.enter_context(MockCluster(topics=TOPICS))
+            file = folder / f"{example.page}-{example.number}.py"
+            file.write_text(example.source.replace("localhost:9092", cluster.bootstrap), encoding="utf-8")
+            programs.append(Program(file.read_text(encoding="utf-8"), str(file)))
+        return dict(zip(EXAMPLES, play(programs, before=BEFORE[request.param], at_once=4), strict=True))
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: f"{e.page}-{e.number}")
-def test_an_example_prints_what_the_page_says(example: Example, patched: bool, tmp_path: Path) -> None:
-    """From a file, as users have it: processes that an example starts are to read it."""
-    with MockCluster(topics=TOPICS) as cluster:
-        program = tmp_path / "example.py"
-        program.write_text((PATCHED if patched else "") + example.source.replace("localhost:9092", cluster.bootstrap), encoding="utf-8")
-        command = [sys.executable, "-W", "error", str(program)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, cwd=ROOT)
+def test_an_example_prints_what_the_page_says(example: Example, played: dict[Example, Ended]) -> None:
+    done = played[example]
     assert (done.returncode, done.stdout) == (0, example.printed), done.stderr
     assert done.stderr == ""
 

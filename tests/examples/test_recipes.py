@@ -15,6 +15,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.testing import MockCluster
 from tests.gevent.live.recipes import LINES
+from tests.handlers.forks import Ended, Program, play
 from tests.handlers.hub import ROOT
 from tests.kafka.consuming import until
 
@@ -34,9 +35,49 @@ def test_every_recipe_is_in_readme() -> None:
     assert names == ["arrow_pandas", "arrow_polars", "batch_threads", "celery_app", "flask_app", "greenlets", "spark_foreach"]
 
 
+HELP = [f"python {program} --help" for program in PROGRAMS]
+WITHOUT_KAFKA = {line: f"{line} --hosts 127.0.0.1:1" + (" --folder {folder}" if "celery" in line else "") for line in NEEDS_KAFKA}
+REFUSED = [
+    ("python examples/greenlets.py --greenlets 0", "argument --greenlets: '0': must be a whole number, 1 or more"),
+    ("python examples/batch_threads.py no-such-file", "no-such-file: no such file"),
+    ("python examples/batch_threads.py README.md --compression zip", "argument --compression: invalid choice: 'zip'"),
+    ("python examples/flask_app.py --workers two", "argument --workers: 'two': must be a whole number, 1 or more"),
+    ("python examples/celery_app.py worker --create init", "--create init: only a pool of processes"),
+    (
+        "python examples/flask_app.py --bind 127.0.0.1:99999",
+        "argument --bind: '127.0.0.1:99999': must be host:port, the port 1 to 65535",
+    ),
+    ("python examples/flask_app.py --bind nonsense", "argument --bind: 'nonsense': must be host:port"),
+    ("python examples/flask_app.py --bind :8000", "argument --bind: ':8000': must be host:port"),
+    (
+        "python examples/celery_app.py worker --folder /proc/nope",
+        "argument --folder: cannot be made: [Errno 2] No such file or directory: '/proc/nope",
+    ),
+    ("python examples/celery_app.py send --folder README.md", "argument --folder: cannot be made: [Errno 20] Not a directory"),
+    ("python examples/spark_foreach.py --rows -1", "argument --rows"),
+    ("python examples/arrow_pandas.py --top 0", "argument --top: '0': must be a whole number, 1 or more"),
+    ("python examples/arrow_polars.py --top no", "argument --top: 'no': must be a whole number, 1 or more"),
+]
+IMPORTED = """
+import sys
+sys.path.insert(0, "examples")
+import celery, flask, gevent.pool, pandas, pyarrow.compute, pyspark.errors, pyspark.sql
+import recipe, gkafka.client, gkafka.protocol
+"""
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
+    """How each of these lines ends."""
+    lines = [*HELP, *WITHOUT_KAFKA.values(), *(line for line, _ in REFUSED)]
+    commands = [shlex.split(line.format(folder=tmp_path_factory.mktemp("celery")))[1:] for line in lines]
+    programs = [Program((ROOT / file).read_text(encoding="utf-8"), file, more) for file, *more in commands]
+    return dict(zip(lines, play(programs, before=IMPORTED, python=(), at_once=4), strict=True))
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_help_tells_what_it_is_for(program: str) -> None:
-    done = run(f"python {program}", "--help")
+def test_help_tells_what_it_is_for(program: str, played: dict[str, Ended]) -> None:
+    done = played[f"python {program} --help"]
     first = (ROOT / program).read_text(encoding="utf-8").split('"""')[1].splitlines()[0]
     assert done.returncode == 0, done.stderr
     assert first in done.stdout
@@ -44,41 +85,17 @@ def test_help_tells_what_it_is_for(program: str) -> None:
 
 
 @pytest.mark.parametrize("line", NEEDS_KAFKA)
-def test_without_kafka_it_says_what_to_do_and_ends_with_1(line: str, tmp_path: Path) -> None:
-    more = ("--folder", str(tmp_path)) if "celery" in line else ()
-    done = run(line, "--hosts", "127.0.0.1:1", *more)
+def test_without_kafka_it_says_what_to_do_and_ends_with_1(line: str, played: dict[str, Ended]) -> None:
+    done = played[WITHOUT_KAFKA[line]]
     assert done.returncode == 1, done.stdout + done.stderr
     assert "NoBrokersAvailableError: none of the hosts answered; 127.0.0.1:1: " in done.stderr
     assert "--hosts HOST:PORT" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("python examples/greenlets.py --greenlets 0", "argument --greenlets: '0': must be a whole number, 1 or more"),
-        ("python examples/batch_threads.py no-such-file", "no-such-file: no such file"),
-        ("python examples/batch_threads.py README.md --compression zip", "argument --compression: invalid choice: 'zip'"),
-        ("python examples/flask_app.py --workers two", "argument --workers: 'two': must be a whole number, 1 or more"),
-        ("python examples/celery_app.py worker --create init", "--create init: only a pool of processes"),
-        (
-            "python examples/flask_app.py --bind 127.0.0.1:99999",
-            "argument --bind: '127.0.0.1:99999': must be host:port, the port 1 to 65535",
-        ),
-        ("python examples/flask_app.py --bind nonsense", "argument --bind: 'nonsense': must be host:port"),
-        ("python examples/flask_app.py --bind :8000", "argument --bind: ':8000': must be host:port"),
-        (
-            "python examples/celery_app.py worker --folder /proc/nope",
-            "argument --folder: cannot be made: [Errno 2] No such file or directory: '/proc/nope",
-        ),
-        ("python examples/celery_app.py send --folder README.md", "argument --folder: cannot be made: [Errno 20] Not a directory"),
-        ("python examples/spark_foreach.py --rows -1", "argument --rows"),
-        ("python examples/arrow_pandas.py --top 0", "argument --top: '0': must be a whole number, 1 or more"),
-        ("python examples/arrow_polars.py --top no", "argument --top: 'no': must be a whole number, 1 or more"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(line: str, says: str) -> None:
-    done = run(line)
+@pytest.mark.parametrize(("line", "says"), REFUSED)
+def test_what_makes_no_sense_is_refused(line: str, says: str, played: dict[str, Ended]) -> None:
+    done = played[line]
     assert done.returncode != 0, done.stdout
     assert says in done.stderr
     assert "Traceback" not in done.stderr
@@ -97,12 +114,13 @@ def test_what_kafka_refuses_is_told_without_the_advice_to_look_for_kafka() -> No
 def test_ctrl_c_ends_it_soon_with_one_line_and_130(line: str, tmp_path: Path) -> None:
     """500 greenlets each printed that their producer was closed, and a job of threads went on to the end of its files."""
     lines = tmp_path / "lines"
-    lines.write_bytes(b"a line\n" * 5_000_000)
+    if "{lines}" in line:
+        lines.write_bytes(b"a line\n" * 5_000_000)
     with MockCluster(topics={"greenlets": 4, "lines": 4, "rows": 4}) as cluster:
         command = [sys.executable, *shlex.split(f"examples/{line.format(lines=lines)} --hosts {cluster.bootstrap}")]
         with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True) as program:
             try:
-                until("threading", lambda: program.poll() is not None or len(cluster.requests("Produce")) > 20, 90)
+                until("threading", lambda: program.poll() is not None or len(cluster.requests("Produce")) > 20, 200)
                 program.send_signal(signal.SIGINT)
                 _, said = program.communicate(timeout=60)
             finally:
@@ -143,11 +161,11 @@ def test_polars_counts_each_partition_and_minute(filled: MockCluster) -> None:
     assert [(row[0], row[2], int(row[3])) for row in rows] == [(f"lines-{p}", f"00:0{p % 2}", 250) for p in range(4)]
 
 
-@pytest.mark.parametrize("program", ["arrow_pandas", "arrow_polars"])
-def test_a_group_goes_on_where_the_run_before_has_ended(program: str) -> None:
+@pytest.mark.parametrize(("program", "counts"), [("arrow_pandas", (30, 0, 20)), ("arrow_polars", (30, 20))])
+def test_a_group_goes_on_where_the_run_before_has_ended(program: str, counts: tuple[int, ...]) -> None:
     with MockCluster(topics={"lines": 1}) as cluster:
         line = f"python examples/{program}.py --group g --hosts {cluster.bootstrap}"
-        for count in (30, 0, 20):
+        for count in counts:
             with KafkaClient(cluster.bootstrap, handler="threading") as client, client.get_producer() as producer:
                 for i in range(count):
                     producer.produce("lines", b"%d" % i, key=b"k")

@@ -52,6 +52,7 @@ What `make test` leaves out, and who plays it; all else above is in `make test`.
 | `live/test_01_sync_sends.py` | thorough | P L: U stands for them |
 | `live/test_01_collected.py` | thorough | U: P stands for it |
 | `live/test_24_listeners.py` | thorough | 60 callbacks of half a second of CPU; 24 are in `make test` |
+| `test_19_patched_after_construction.py` | thorough | each patch with and without a rest before it; `patch_all()` alone at the end of the program |
 | `live/test_30_soak.py` | soak | ten minutes, U and P |
 | `live/test_31_cpu_bound.py` | soak | a session of 45 s, 10 s and 60 s of work |
 | `live/test_32_interpreters.py` | thorough | the contract on all interpreters but the first |

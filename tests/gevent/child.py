@@ -2,15 +2,16 @@
 
 import sys
 
-if sys.argv[1] == "patched":
-    from gevent import monkey
+if sys.argv[1].startswith("patched"):
+    from gevent import events, monkey
 
+    events.notify_and_call_entry_points = events.notify  # no search for plugins through all installed packages, once for each module
+
+if sys.argv[1] == "patched":
     monkey.patch_all()
 elif sys.argv[1] == "patched late":
     import ssl
     import warnings
-
-    from gevent import monkey
 
     import gkafka
 

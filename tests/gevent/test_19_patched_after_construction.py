@@ -7,6 +7,7 @@ import textwrap
 import pytest
 
 from gkafka.testing import MockCluster
+from tests.effort import one_of
 from tests.handlers.hub import run_script
 
 
@@ -18,7 +19,7 @@ def test_19_a_client_of_threads_refuses_to_work_once_the_process_is_patched() ->
         from gkafka.testing import MockCluster
         cluster = MockCluster(1, {"t": 1})
         client = KafkaClient(cluster.bootstrap)
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         calls = {
             "partitions": lambda: client.partitions("t"),
             "produce": lambda: client.get_producer().produce("t", b"x"),
@@ -43,7 +44,7 @@ def test_19_a_client_of_greenlets_does_not_mind() -> None:
         from gkafka.testing import MockCluster
         cluster = MockCluster(1, {"t": 1})
         client = KafkaClient(cluster.bootstrap, handler="gevent")
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         print(client.get_producer().produce("t", b"x").result(60).offset)
         client.close()
         """,
@@ -120,8 +121,18 @@ CLOSE = """
 SENT = {b"before", b"in a transaction", b"skin", b"theirs", *(b"waits %d" % i for i in range(100))}
 
 
-@pytest.mark.parametrize("rest", [0, 2.5])
-@pytest.mark.parametrize("patch", ["patch_all()", "patch_socket()", "patch_thread()"])
+@pytest.mark.parametrize(
+    ("patch", "rest"),
+    [
+        ("patch_all()", 2.5),
+        ("patch_socket()", 0),
+        ("patch_thread()", 0),
+        *(
+            pytest.param(*other, marks=pytest.mark.thorough)
+            for other in [("patch_all()", 0), ("patch_socket()", 2.5), ("patch_thread()", 2.5)]
+        ),
+    ],
+)
 def test_19_a_client_of_threads_that_was_used_before_refuses_each_call_and_close_delivers(
     cluster: MockCluster, patch: str, rest: float
 ) -> None:
@@ -133,7 +144,7 @@ def test_19_a_client_of_threads_that_was_used_before_refuses_each_call_and_close
     assert {record.value for record in cluster.log("u", 0)} == SENT
 
 
-@pytest.mark.parametrize("patch", ["patch_all()", "patch_socket()", "patch_thread()"])
+@pytest.mark.parametrize("patch", one_of("patch_all()", "patch_socket()", "patch_thread()"))
 def test_19_what_it_was_given_is_sent_when_the_program_ends(cluster: MockCluster, patch: str) -> None:
     cluster.create_topic("u", 1)
     assert run_script(USED.format(bootstrap=cluster.bootstrap, patch=patch, rest=0), python=(), timeout=90) == ""
@@ -149,7 +160,7 @@ FIRST_CALLBACK = """
     waits = [producer.produce("u", b"%d" % i) for i in range(50)]
     for wait in waits:
         wait.add_done_callback(told.append)
-    from gevent import monkey; monkey.patch_all()
+    import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
     began = now()
     """
 

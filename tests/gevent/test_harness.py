@@ -66,10 +66,13 @@ def found(what: str) -> list[str]:
     return sorted(watch.slept)
 
 
+def found_each() -> dict[str, list[str]]:
+    return {what: found(what) for what in BLOCKING}
+
+
 @greenlets
-@pytest.mark.parametrize("what", BLOCKING)
-def test_who_makes_the_hubs_thread_sleep_is_found(mode: str, what: str) -> None:
-    assert in_child(mode, found, what) == [HubWatch.LOOP if what == "callback" else "blocking"]
+def test_who_makes_the_hubs_thread_sleep_is_found(mode: str) -> None:
+    assert in_child(mode, found_each) == {what: [HubWatch.LOOP if what == "callback" else "blocking"] for what in BLOCKING}
 
 
 def blocks() -> None:

@@ -9,7 +9,7 @@ from tests.handlers.hub import run_script
 MAKE = {
     "threading": "from gkafka.handlers import ThreadingHandler as H",
     "gevent": "from gkafka.handlers import GEventHandler as H",
-    "gevent patched": "from gevent import monkey; monkey.patch_all()\nfrom gkafka.handlers import GEventHandler as H",
+    "gevent patched": "import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()\nfrom gkafka.handlers import GEventHandler as H",
 }
 HARNESS = """
 import logging, os, sys, time

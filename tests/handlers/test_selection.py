@@ -12,6 +12,7 @@ from gkafka import KafkaClient
 from gkafka.exceptions import ConfigurationError
 from gkafka.handlers import GEventHandler, Handler, ThreadingHandler, resolve_handler
 from gkafka.testing import MockCluster
+from tests.handlers.forks import PATCHING, Program, play
 from tests.handlers.hub import run_script
 
 PATCHES = {
@@ -45,44 +46,53 @@ for w in seen:
 """
 
 
-def outcome(patch: str, arguments: str) -> list[str]:
-    return run_script(REPORT.format(patch=PATCHES[patch], arguments=arguments), python=()).splitlines()
+TABLE = [
+    ("unpatched", "'auto'", "threading", ""),
+    ("patch_all", "'auto'", "gevent", ""),
+    ("gevent imported", "'auto'", "threading", ""),
+    ("monkey imported", "'auto'", "threading", ""),
+    ("hub running", "'auto'", "threading", "RuntimeWarning gevent in use but not patched"),
+    ("gevent missing", "'auto'", "threading", ""),
+    ("no thread", "'auto'", "ConfigurationError", "patched socket, select, queue but not threading"),
+    ("no socket", "'auto'", "ConfigurationError", "patched threading, select, queue but not socket"),
+    ("queue alone", "'auto'", "ConfigurationError", "patched queue but not threading, socket, select"),
+    ("no select", "'auto'", "gevent", ""),
+    ("no thread", "'threading'", "ConfigurationError", "but not threading"),
+    ("no socket", "'threading'", "ConfigurationError", "but not socket"),
+    ("no select", "'threading'", "ConfigurationError", "but not select"),
+    ("thread alone", "'threading'", "ConfigurationError", "patched threading but not socket, select"),
+    ("queue alone", "'threading'", "ConfigurationError", "patched queue but not threading"),
+    ("time alone", "'threading'", "threading", ""),
+    ("no queue", "'threading'", "threading", "RuntimeWarning ThreadingHandler in a process that gevent has monkey-patched"),
+    ("unpatched", "'gevent'", "gevent", ""),
+    ("patch_all", "'gevent'", "gevent", ""),
+    ("no thread", "'gevent'", "gevent", ""),
+    ("no socket", "use_greenlets=True", "gevent", ""),
+    ("unpatched", "use_greenlets=True", "gevent", ""),
+    ("unpatched", "'gevent', use_greenlets=True", "gevent", ""),
+    ("unpatched", "'threading'", "threading", ""),
+    ("patch_all", "'threading'", "threading", "RuntimeWarning ThreadingHandler in a process that gevent has monkey-patched"),
+    ("gevent missing", "'gevent'", "ConfigurationError", "pip install gevent"),
+    ("unpatched", "'threading', use_greenlets=True", "ConfigurationError", "give one of them"),
+]
 
 
-@pytest.mark.parametrize(
-    ("patch", "arguments", "handler", "says"),
-    [
-        ("unpatched", "'auto'", "threading", ""),
-        ("patch_all", "'auto'", "gevent", ""),
-        ("gevent imported", "'auto'", "threading", ""),
-        ("monkey imported", "'auto'", "threading", ""),
-        ("hub running", "'auto'", "threading", "RuntimeWarning gevent in use but not patched"),
-        ("gevent missing", "'auto'", "threading", ""),
-        ("no thread", "'auto'", "ConfigurationError", "patched socket, select, queue but not threading"),
-        ("no socket", "'auto'", "ConfigurationError", "patched threading, select, queue but not socket"),
-        ("queue alone", "'auto'", "ConfigurationError", "patched queue but not threading, socket, select"),
-        ("no select", "'auto'", "gevent", ""),
-        ("no thread", "'threading'", "ConfigurationError", "but not threading"),
-        ("no socket", "'threading'", "ConfigurationError", "but not socket"),
-        ("no select", "'threading'", "ConfigurationError", "but not select"),
-        ("thread alone", "'threading'", "ConfigurationError", "patched threading but not socket, select"),
-        ("queue alone", "'threading'", "ConfigurationError", "patched queue but not threading"),
-        ("time alone", "'threading'", "threading", ""),
-        ("no queue", "'threading'", "threading", "RuntimeWarning ThreadingHandler in a process that gevent has monkey-patched"),
-        ("unpatched", "'gevent'", "gevent", ""),
-        ("patch_all", "'gevent'", "gevent", ""),
-        ("no thread", "'gevent'", "gevent", ""),
-        ("no socket", "use_greenlets=True", "gevent", ""),
-        ("unpatched", "use_greenlets=True", "gevent", ""),
-        ("unpatched", "'gevent', use_greenlets=True", "gevent", ""),
-        ("unpatched", "'threading'", "threading", ""),
-        ("patch_all", "'threading'", "threading", "RuntimeWarning ThreadingHandler in a process that gevent has monkey-patched"),
-        ("gevent missing", "'gevent'", "ConfigurationError", "pip install gevent"),
-        ("unpatched", "'threading', use_greenlets=True", "ConfigurationError", "give one of them"),
-    ],
-)
-def test_the_selection_table(patch: str, arguments: str, handler: str, says: str) -> None:
-    first, *warned = outcome(patch, arguments)
+@pytest.fixture(scope="module")
+def outcomes() -> dict[tuple[str, str], list[str]]:
+    """What is printed for each row of the table."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for before in ("", PATCHING):
+        cases = [(patch, arguments) for patch, arguments, *_ in TABLE if ("monkey.patch" in PATCHES[patch]) == bool(before)]
+        programs = [Program(REPORT.format(patch=PATCHES[patch], arguments=arguments)) for patch, arguments in cases]
+        for case, ended in zip(cases, play(programs, before=before, python=()), strict=True):
+            assert (ended.returncode, ended.stderr) == (0, ""), case
+            found[case] = ended.stdout.splitlines()
+    return found
+
+
+@pytest.mark.parametrize(("patch", "arguments", "handler", "says"), TABLE)
+def test_the_selection_table(patch: str, arguments: str, handler: str, says: str, outcomes: dict[tuple[str, str], list[str]]) -> None:
+    first, *warned = outcomes[patch, arguments]
     assert first.partition(" ")[0] == handler
     if handler == "ConfigurationError":
         assert says in first
@@ -109,8 +119,8 @@ def test_one_line_of_the_log_says_what_a_client_got(wish: dict[str, Any], says: 
     assert [(r.levelno, r.getMessage()) for r in caplog.records if "handler" in r.getMessage()] == [(logging.INFO, says)]
 
 
-def test_the_mix_that_hangs_names_both_ways_out() -> None:
-    (text,) = outcome("no thread", "'auto'")
+def test_the_mix_that_hangs_names_both_ways_out(outcomes: dict[tuple[str, str], list[str]]) -> None:
+    (text,) = outcomes["no thread", "'auto'"]
     assert "monkey.patch_all()" in text
     assert "handler='gevent'" in text
 
@@ -134,7 +144,7 @@ def test_gkafka_imported_before_patching_still_chooses_greenlets() -> None:
     out = run_script(
         """
         import gkafka.handlers
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         print(gkafka.handlers.resolve_handler().name)
         """
     )
@@ -147,7 +157,7 @@ def test_patching_after_the_handler_was_made_is_an_error_at_first_use() -> None:
         from gkafka.handlers import resolve_handler
         from gkafka.exceptions import ConfigurationError
         handler = resolve_handler()
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         for use in (lambda: handler.spawn(print), lambda: handler.getaddrinfo("localhost", 1), handler.start,
                     lambda: handler.create_connection((2, ("127.0.0.1", 1)))):
             try:
@@ -164,7 +174,7 @@ def test_greenlets_do_not_mind_patching_after_they_were_made() -> None:
         """
         from gkafka.handlers import GEventHandler
         handler = GEventHandler()
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         q = handler.Queue()
         print(handler.spawn(q.put, 1).join(60), q.get(timeout=60))
         """

@@ -105,7 +105,9 @@ def test_a_thread_makes_a_commit_once_whatever_those_raise_that_are_told_of_it(
     consumer.close()
 
 
-@pytest.mark.parametrize("patch", ["", "from gevent import monkey; monkey.patch_all()"], ids=["unpatched", "patched"])
+@pytest.mark.parametrize(
+    "patch", ["", "import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()"], ids=["unpatched", "patched"]
+)
 @pytest.mark.parametrize("what", ["callback", "future"])
 def test_with_greenlets_a_callback_that_exits_is_called_once_and_the_commit_is_made_once(patch: str, what: str) -> None:
     """A future's callback had the commit made twice."""

@@ -26,6 +26,8 @@ from tests.public.aids import Runner
 HERE = "kafka/ending.py", "legacy/multiprocess.py", "multiprocessing/connection.py"
 LINES = 25
 """So far apart are the lines that are tried where each try takes processes."""
+NO_MORE_THAN_ENDS = "import os\nwhile os.read({orders}, 65536): pass"
+"""A process that does nothing until its parent wants it no more: it has nothing to import."""
 
 
 @contextlib.contextmanager
@@ -108,8 +110,9 @@ def test_a_turn_is_over_while_what_ended_it_is_still_looked_at() -> None:
 
 # -- processes ------------------------------------------------------------------------------------------------------------------
 @pytest.fixture
-def processes(make_cluster: Make, handler: str) -> Iterator[Callable[[], Any]]:
-    """Makes consumers of one message each, which wait to be stopped."""
+def processes(make_cluster: Make, handler: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Any]]:
+    """Makes consumers of one message each, which wait to be stopped. Those of tests/kafka/test_legacy_processes.py have all that a process does."""
+    monkeypatch.setattr(multiprocess, "COMMAND", NO_MORE_THAN_ENDS)
     cluster = make_cluster(topics={"t": 3})
     put(cluster, b"a")
     with contextlib.ExitStack() as ends:
@@ -133,8 +136,14 @@ def test_processes_are_ended_once_by_several_at_once(processes: Callable[[], Any
         assert all(multiprocess._has_ended(pid) for pid in pids)
 
 
-@pytest.mark.parametrize("how", ["stops, too", "raises"])
-@pytest.mark.parametrize("first", [1, 9, 17])
+@pytest.mark.parametrize(
+    ("how", "first"),
+    [
+        ("stops, too", 1),
+        ("raises", 9),
+        *(pytest.param(*pair, marks=pytest.mark.thorough) for pair in [("raises", 1), ("stops, too", 9), ("raises", 17)]),
+    ],
+)
 def test_processes_are_ended_wherever_a_signal_handler_comes_between(
     processes: Callable[[], Any], how: str, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,9 @@ from tests.kafka.legacy import Make, committed, eventually, fill, values
 from tests.kit.clock import now
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(gkafka.__file__).parent.parent)}
+with_threads = pytest.mark.parametrize("handler", ["threading"])
+with_greenlets = pytest.mark.parametrize("handler", ["gevent"])
+"""What is the same in both ways of concurrency is tried in one: each test starts interpreters."""
 
 
 @pytest.fixture
@@ -106,6 +109,7 @@ def test_how_the_partitions_are_divided(partitions: int, num_procs: int, partiti
     assert _shares(list(range(partitions)), num_procs, partitions_per_proc) == shares
 
 
+@with_threads
 def test_partitions_per_proc_goes_before_num_procs(four: MockCluster, make: Make) -> None:
     """Behaviour 331."""
     consumer = make(four, num_procs=1, partitions_per_proc=2)
@@ -126,6 +130,7 @@ def test_get_messages_waits_as_it_is_told(cluster: MockCluster, make: Make) -> N
     assert list(consumer) == []
 
 
+@with_greenlets
 def test_the_group_goes_on_where_it_has_committed(cluster: MockCluster, make: Make) -> None:
     fill(cluster, {0: [b"a", b"b"]})
     first = make(cluster)
@@ -135,6 +140,7 @@ def test_the_group_goes_on_where_it_has_committed(cluster: MockCluster, make: Ma
     assert values(make(cluster).get_messages(1, timeout=60)) == [b"b"]
 
 
+@with_threads
 def test_fetch_last_known_offsets_goes_back_to_the_commit(cluster: MockCluster, make: Make) -> None:
     fill(cluster, {0: [b"a", b"b", b"c"]})
     consumer = make(cluster, auto_commit=False)
@@ -147,6 +153,7 @@ def test_fetch_last_known_offsets_goes_back_to_the_commit(cluster: MockCluster, 
     assert values(consumer.get_messages(2, timeout=60)) == [b"b", b"c"]
 
 
+@with_greenlets
 def test_what_is_fetched_ahead_is_bounded(cluster: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full pipe holds the process up: it does not read the topic into the parent's memory, and stop() ends it all the same."""
     fill(cluster, {0: [b"x" * 50_000] * 100})
@@ -172,6 +179,7 @@ def test_the_death_of_a_process_is_told(four: MockCluster, make: Make) -> None:
         list(consumer)
 
 
+@with_threads
 def test_what_was_found_before_a_process_dies_is_handed_out_and_its_death_told_with_the_next_call(cluster: MockCluster, make: Make) -> None:
     fill(cluster, {0: [b"%d" % i for i in range(5)]})
     consumer = make(cluster)
@@ -189,6 +197,7 @@ def test_what_was_found_before_a_process_dies_is_handed_out_and_its_death_told_w
     killer.join()
 
 
+@with_greenlets
 def test_a_call_that_is_cut_short_loses_nothing(cluster: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(cluster, {0: [b"a", b"b"]})
     consumer = make(cluster)
@@ -209,6 +218,7 @@ def test_a_call_that_is_cut_short_loses_nothing(cluster: MockCluster, make: Make
     assert values(consumer.get_messages(1, block=False)) == [b"b"]
 
 
+@with_threads
 def test_what_a_call_was_cut_short_with_comes_again(cluster: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of it may stand in a pipe: new processes read on from where the consumer stands."""
     fill(cluster, {0: [b"%d" % i for i in range(5)]})
@@ -228,6 +238,7 @@ def test_what_a_call_was_cut_short_with_comes_again(cluster: MockCluster, make: 
     assert values(consumer.get_messages(5, timeout=60)) == [b"0", b"1", b"2", b"3", b"4"]
 
 
+@with_threads
 def test_an_error_in_a_process_is_told(cluster: MockCluster, make: Make) -> None:
     """Its broker is gone when it starts: it cannot connect."""
     client = KafkaClient(cluster.bootstrap, handler="threading", timeout=1)
@@ -270,6 +281,7 @@ def test_no_process_outlives_its_parent(cluster: MockCluster, tmp_path: Path, fo
                 os.kill(fork, signal.SIGKILL)
 
 
+@with_greenlets
 def test_a_process_that_does_not_end_is_killed(cluster: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multiprocess, "STOP_S", 0.3)
     fill(cluster, {0: [b"a"]})
@@ -285,7 +297,7 @@ def test_under_gevent_other_greenlets_run_while_messages_are_waited_for(cluster:
     """In a process that gevent has patched."""
     fill(cluster, {0: [b"a", b"b"]})
     program = textwrap.dedent(f"""
-        from gevent import monkey; monkey.patch_all()
+        import tests.handlers.noplugins; from gevent import monkey; monkey.patch_all()
         import gevent
         from gkafka.kafka.legacy import KafkaClient, MultiProcessConsumer
         turns = []

@@ -6,8 +6,11 @@ import textwrap
 
 import pytest
 
-from tests.handlers.hub import run_script
+from tests.handlers.forks import PATCHING, Program, play
 
+IMPORTED = (
+    "import gevent, gkafka.kafka.consumer, gkafka.protocol, gkafka.testing, gkafka.client, gkafka.consumer, gkafka.handlers.greenlets"
+)
 PROGRAM = """
     import logging
     import gevent
@@ -42,13 +45,16 @@ PROGRAM = """
 """
 
 
+ERRORS = "SystemExit(3)", "gevent.GreenletExit", "KeyboardInterrupt"
+
+
 @pytest.mark.parametrize("way", ["threading", "gevent", "patched"])
-@pytest.mark.parametrize("error", ["SystemExit(3)", "gevent.GreenletExit", "KeyboardInterrupt"])
-def test_on_partitions_assigned_is_called_whatever_on_partitions_revoked_raises(way: str, error: str) -> None:
+def test_on_partitions_assigned_is_called_whatever_on_partitions_revoked_raises(way: str) -> None:
     """It was not: places that it would have sought, and state that it would have loaded, were missing."""
-    patch = "from gevent import monkey; monkey.patch_all()" if way == "patched" else ""
+    patched = f"{PATCHING}\ngevent.monkey.patch_all()" if way == "patched" else ""
     handler = "threading" if way == "threading" else "gevent"
-    out = run_script(f"{patch}\n{textwrap.dedent(PROGRAM).format(handler=handler, error=error)}").splitlines()
-    raised = error.split("(")[0].split(".")[-1]
-    assert out[0] == f"['revoked', 'assigned'] ['{raised}']"
-    assert out[1] == "['revoked', 'assigned', 'revoked']"
+    programs = [Program(textwrap.dedent(PROGRAM).format(handler=handler, error=error)) for error in ERRORS]
+    for error, ended in zip(ERRORS, play(programs, before=f"{patched}\n{IMPORTED}", at_once=3), strict=True):
+        assert (ended.returncode, ended.stderr) == (0, ""), error
+        raised = error.split("(")[0].split(".")[-1]
+        assert ended.stdout.splitlines() == [f"['revoked', 'assigned'] ['{raised}']", "['revoked', 'assigned', 'revoked']"]
