@@ -364,9 +364,7 @@ def test_entries_are_bounded_whatever_they_stand_in(shape: str) -> None:
     api, version, frame = _of_entries(10_000)[shape]
     decode_response(api, version, frame)
     decode_response(api, version, frame, most_entries=10_000)
-    with pytest.raises(
-        ProtocolError, match=r"more than 9990 entries \(a larger max_response_bytes allows more\) at byte \d+ of"
-    ) as caught:
+    with pytest.raises(ProtocolError, match=r"more than 9990 entries \(a larger max_response_bytes allows more\) at byte \d+ of") as caught:
         decode_response(api, version, frame, most_entries=9_990)
     assert caught.value.api == api.name
 
