@@ -43,6 +43,7 @@ from tests.core.fetchrig import (
     tp,
     txn,
 )
+from tests.effort import one_of
 from tests.records.handmade import TRANSACTIONAL, batch, marker, message, record, values, wrapper
 
 
@@ -229,9 +230,14 @@ def test_read_uncommitted_hides_only_the_markers() -> None:
     assert offsets(rig.round(data(0, txn(2, 0, 7) + marker(0, 2, producer_id=7), **aborted((7, 0))))) == [0, 1]
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_whatever_transactions_a_log_holds_exactly_the_committed_records_come(seed: int) -> None:
+@pytest.mark.parametrize("numbers", one_of(range(60), range(60, 150)), ids=["quick", "thorough"])
+def test_whatever_transactions_a_log_holds_exactly_the_committed_records_come(numbers: range) -> None:
     """A random log of interleaved transactions, cut into answers at random batches; the aborted lists are shuffled."""
+    for seed in numbers:
+        _exactly_the_committed_records_come(seed)
+
+
+def _exactly_the_committed_records_come(seed: int) -> None:
     chance = Random(seed)
     log: list[tuple[int, bytes]] = []  # (next offset, bytes)
     open_at: dict[int, int] = {}
@@ -310,12 +316,17 @@ def test_damage_in_one_partition_does_not_touch_the_others() -> None:
     assert partitions(rig.ask()) in ([0, 2], [2, 0])
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_no_byte_of_an_answer_can_make_it_skip_or_spin(seed: int) -> None:
+@pytest.mark.parametrize("numbers", one_of(range(60), range(60, 100)), ids=["quick", "thorough"])
+def test_no_byte_of_an_answer_can_make_it_skip_or_spin(numbers: range) -> None:
     """A flipped bit: a prefix of the true records, then an error or a wait; the position never passes what was handed out and checked.
 
     Not in the base offset, which no checksum covers: see the next test.
     """
+    for seed in numbers:
+        _does_not_skip_or_spin(seed)
+
+
+def _does_not_skip_or_spin(seed: int) -> None:
     chance = Random(seed)
     one = len(values(3))
     batches = [values(3, base_offset=3 * n) for n in range(4)] + [marker(1, 12, producer_id=3), batch([], base_offset=13)]
@@ -797,9 +808,14 @@ def test_an_abort_filter_of_nothing_hides_only_control_batches() -> None:
 
 
 # -- everything at once --------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("seed", range(60))
-def test_whatever_happens_each_record_is_handed_out_once_and_in_order(seed: int) -> None:
+@pytest.mark.parametrize("numbers", one_of(range(15), range(15, 60)), ids=["quick", "thorough"])
+def test_whatever_happens_each_record_is_handed_out_once_and_in_order(numbers: range) -> None:
     """Answers are lost, late, cut, damaged once, refused; leaders move; sessions are forgotten; the application seeks now and then."""
+    for seed in numbers:
+        _each_is_handed_out_once_and_in_order(seed)
+
+
+def _each_is_handed_out_once_and_in_order(seed: int) -> None:
     chance = Random(seed)
     rig = Rig({0: 1, 1: 1, 2: 2}, queued_max_messages=20, partition_max_bytes=400)
     logs = {p: [values(chance.randint(1, 4), base_offset=0)] for p in range(3)}

@@ -84,6 +84,8 @@ def schedules(names: list[str]) -> st.SearchStrategy[list[Event]]:
 
 parts = pytest.mark.parametrize("part", seeds(4))
 """Each part makes up schedules of its own."""
+QUICK = 40
+"""Examples of the part that is not thorough."""
 
 
 def play(world: World, schedule: list[Event]) -> None:
@@ -97,7 +99,7 @@ def test_whatever_happens_the_logs_hold_what_was_told(part: int) -> None:
     def test(schedule: list[Event], epoch: int, duplicate: int) -> None:
         play(World(PARTITIONS, epoch=epoch, duplicate=duplicate), schedule)
 
-    tried(test, schedules(NAMES), st.sampled_from([0, 32766]), st.sampled_from([0, DUPLICATE]), seed=part)
+    tried(test, schedules(NAMES), st.sampled_from([0, 32766]), st.sampled_from([0, DUPLICATE]), seed=part, examples=100 if part else QUICK)
 
 
 @parts
@@ -108,7 +110,7 @@ def test_where_nothing_is_refused_for_good_and_there_is_time_everything_is_deliv
         assert world.acknowledged == sorted(record for made in world.made.values() for record in made)
         assert world.rig.sender.epoch_bumps == 0
 
-    tried(test, schedules(sorted(set(NAMES) - FINAL - DOUBTFUL)), seed=part)
+    tried(test, schedules(sorted(set(NAMES) - FINAL - DOUBTFUL)), seed=part, examples=100 if part else QUICK)
 
 
 @parts
@@ -119,4 +121,4 @@ def test_where_every_try_is_answered_what_is_refused_for_good_takes_nothing_else
         assert {type(error) for error, _ in world.outcome.values()} <= {type(None), InvalidRecord, TopicAuthorizationFailed}
         assert {said for _, said in world.outcome.values()} <= {"yes", "no"}
 
-    tried(test, schedules(sorted(set(NAMES) - UNANSWERED)), seed=part)
+    tried(test, schedules(sorted(set(NAMES) - UNANSWERED)), seed=part, examples=100 if part else QUICK)

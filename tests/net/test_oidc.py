@@ -230,15 +230,16 @@ def test_what_is_no_answer_is_told_on_one_line_and_repeats_no_secret(
 
 @pytest.mark.parametrize("token", ["a\nb", "a\x01auth=Bearer b", "\u00e4", "\ud800", " "])
 def test_a_token_that_cannot_be_sent_is_the_endpoints_and_is_asked_for_anew(
-    handler: Handler, certs: Certificates, issuer: Issuer, token: str
+    handler: Handler, certs: Certificates, issuer: Issuer, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was kept for its life, and told as if a function of the user's had given it."""
+    monkeypatch.setattr("gkafka.net.oidc.AGAIN_S", 0.1)
     issuer.answer = token_answer(token)
     tokens = endpoint(handler, issuer, certs)
     with pytest.raises(AuthenticationError, match=f"token endpoint localhost:{issuer.port}: its access_token holds characters"):
         ask(handler, tokens)
     issuer.answer = token_answer("t0ken")
-    handler.sleep(AGAIN_S)
+    handler.sleep(0.1)
     assert ask(handler, tokens) == "t0ken"
 
 

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gkafka.protocol as p
@@ -237,6 +237,7 @@ def test_an_answer_that_is_cut_or_too_long_is_a_protocol_error(cls: Any) -> None
 
 
 @pytest.mark.parametrize("cls", ANSWERS.values(), ids=lambda cls: cls.__name__)
+@settings(max_examples=40)
 @given(st.binary(max_size=120))
 def test_any_bytes_are_an_answer_or_an_error_of_ours(cls: Any, data: bytes) -> None:
     with contextlib.suppress(KafkaException):

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gkafka.records._pure as pure
@@ -32,6 +32,7 @@ def measured(impl: ModuleType, rows: Any, partitions: list[int | None] | None = 
     return found
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(texts, texts, headers), max_size=8), st.randoms(), st.integers(0, 2**32 - 1))
 def test_neither_order_nor_cuts_matter(impl: ModuleType, rows: Any, chance: Any, start: int) -> None:
     whole = measured(impl, rows, start=start)

@@ -99,7 +99,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(rows, st.lists(st.none() | st.integers(0, 3), min_size=30, max_size=30), st.sampled_from([128, 300, 16384]), st.data())
 def test_both_implementations_write_the_same(rows: Rows, partitions: list[int | None], batch_bytes: int, data: Any) -> None:
     speed = pytest.importorskip("gkafka.records._speed")
@@ -115,7 +115,7 @@ def test_both_implementations_write_the_same(rows: Rows, partitions: list[int | 
     assert outcomes[0] == outcomes[1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows, st.integers(0, 10), st.integers(0, 10))
 def test_slices_of_arrays_are_the_rows_that_they_show(rows: Rows, begin: int, size: int) -> None:
     arrays = [pa.array([row[i] for row in rows], kind).slice(begin, size) for i, kind in enumerate((pa.binary(), pa.binary(), HEADERS))]

@@ -104,7 +104,7 @@ def make_the_same_bytes(rows: list[Any], codec: int, transactional: bool) -> Non
         assert [both[0].record(i) for i in range(both[0].count)] == [both[1].record(i) for i in range(both[1].count)]
 
 
-@pytest.mark.parametrize("examples", quick_and_thorough(60, 400))
+@pytest.mark.parametrize("examples", quick_and_thorough(30, 400))
 def test_the_same_records_make_the_same_bytes(examples: int) -> None:
     tried(
         make_the_same_bytes,
@@ -128,7 +128,7 @@ def make_the_same_message_set(rows: list[Any], form: tuple[int, int]) -> None:
         assert bytes(both[0].wire) == bytes(both[1].wire)
 
 
-@pytest.mark.parametrize("examples", quick_and_thorough(60, 400))
+@pytest.mark.parametrize("examples", quick_and_thorough(30, 400))
 def test_the_same_records_make_the_same_message_set(examples: int) -> None:
     tried(
         make_the_same_message_set,
@@ -151,7 +151,7 @@ def is_refused_alike(value: Any, key: Any, partition: Any, stamp: Any, some: Any
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("examples", quick_and_thorough(120, 800))
+@pytest.mark.parametrize("examples", quick_and_thorough(60, 800))
 def test_the_same_input_is_refused_alike(examples: int) -> None:
     tried(
         is_refused_alike,
@@ -204,7 +204,7 @@ def end_alike(calls: list[Any], batch_bytes: int, buffer_bytes: int) -> None:
     assert [a.available for a in pair.appenders] == [buffer_bytes, buffer_bytes]
 
 
-@pytest.mark.parametrize("examples", quick_and_thorough(100, 600))
+@pytest.mark.parametrize("examples", quick_and_thorough(50, 600))
 def test_any_order_of_calls_ends_alike(examples: int) -> None:
     tried(
         end_alike,

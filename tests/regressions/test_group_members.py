@@ -144,8 +144,15 @@ def test_b50_a_zombie_stops_before_another_can_have_what_it_had() -> None:
 
 # -- assignors ---------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ASSIGNORS)
-@pytest.mark.parametrize("alike", [True, False], ids=["topics alike", "topics that differ"])
-@pytest.mark.parametrize("wide", [True, False], ids=["10 topics", "1000 topics"])
+@pytest.mark.parametrize(
+    ("wide", "alike"),
+    [
+        pytest.param(True, True, id="10 topics alike"),
+        pytest.param(False, False, id="1000 topics that differ"),
+        pytest.param(True, False, id="10 topics that differ", marks=pytest.mark.thorough),
+        pytest.param(False, True, id="1000 topics alike", marks=pytest.mark.thorough),
+    ],
+)
 def test_b51_ten_thousand_partitions_and_a_hundred_members_take_seconds(name: str, alike: bool, wide: bool) -> None:
     """B51 librdkafka#3159: assignors that never came to an end."""
     chance = Random(5)

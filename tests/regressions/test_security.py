@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -100,10 +101,16 @@ def test_b61_a_length_from_the_wire_allocates_nothing_and_ends_the_connection(co
     assert any(words in str(error) for words in ("accepted before the connection is open", "negative"))
 
 
+@cache
+def large_and_bomb() -> bytes:
+    """60 MiB in one batch, and behind it one of 80."""
+    one = bytes(1 << 20)
+    return b"".join(batch([record(i, one) for i in range(count)], base_offset=base, attributes=1) for base, count in ((0, 60), (60, 80)))
+
+
 def test_b62_a_bomb_is_refused_and_what_is_large_by_right_is_not(connect: Connect, cluster: MockCluster) -> None:
     """B62 kafkajs#1795, librdkafka#1445: a few bytes became gigabytes; librdkafka#3935: a limit that was too low stopped the consumer."""
-    large = [record(i, bytes(1 << 20)) for i in range(60)]
-    cluster.append("t", 0, batch(large, attributes=1) + batch([record(i, bytes(1 << 20)) for i in range(80)], base_offset=60, attributes=1))
+    cluster.append("t", 0, large_and_bomb())
     cluster.append("t", 0, values(1, base_offset=140))
     with connect(cluster).get_consumer(["t"], fetch_error_backoff_ms=20) as consumer:
         got = 0

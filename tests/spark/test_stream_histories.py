@@ -103,7 +103,7 @@ class History:
         raise AssertionError("AvailableNow does not end")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(start=st.sampled_from(list(STARTS)), events=st.lists(events, max_size=14))
 def test_every_record_is_read_once_whatever_happens(start: str, events: list[tuple[str, int, int]]) -> None:
     with MockCluster(topics={"t": 1}, auto_create=False) as cluster, mock.patch("gkafka.spark.streamdriver.PARTITIONS_S", 0.0):
