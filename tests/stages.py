@@ -3,8 +3,7 @@
     python -m tests.stages check|test|thorough
 
 On two cores the tests with Kafka wait half of their time, for brokers, elections and sessions. So those without run beside them, with less urgency, on
-what is left of the processors; what these say is shown when all have ended. A test that fails on a busy machine is a defect. Until benchmarks/suite_runs.md has runs without one, what
-failed is played once more, alone.
+what is left of the processors; what these say is shown when all have ended. Each test is played once: one that fails on a busy machine is a defect.
 
 Which handler a test has does not depend on the run: tests/turns.py.
 """
@@ -60,14 +59,8 @@ class Stage:
 
     def command(self) -> list[str]:
         ignored = [f"--ignore={path}" for path in self.left_out]
-        return [*self._pytest(), "-n", str(self.processes), "--dist", "loadfile", *self.more, *ignored, *self.paths]
-
-    def again(self) -> list[str]:
-        """What failed, alone."""
-        return [*self._pytest(), "--last-failed", "--last-failed-no-failures", "none", *self.paths]
-
-    def _pytest(self) -> list[str]:
-        return [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{self.name}", "-m", self.marks]
+        pytest = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{self.name}", "-m", self.marks]
+        return [*pytest, "-n", str(self.processes), "--dist", "loadfile", *self.more, *ignored, *self.paths]
 
     def surroundings(self) -> dict[str, str]:
         return {**os.environ, **self.environment}
@@ -113,7 +106,7 @@ def prepare() -> None:
 
 
 def play(front: Stage, beside: Sequence[Stage]) -> bool:
-    """Return whether every test has passed, at the latest when it was alone."""
+    """Return whether every test has passed."""
     waiting = list(beside)
     runs: list[Run] = []
     with tempfile.TemporaryFile("w+") as said:
@@ -130,9 +123,7 @@ def play(front: Stage, beside: Sequence[Stage]) -> bool:
             print(said.read(), end="", flush=True)
     for run in runs:
         print(f"{run.stage.name}: {run.seconds / 60:.1f} minutes, {'failed' if run.process.returncode else 'passed'}", flush=True)
-    failed = [run.stage for run in runs if run.process.returncode]
-    alone = [subprocess.run(stage.again(), cwd=ROOT, env=stage.surroundings()).returncode for stage in failed]
-    return not any(alone)
+    return not any(run.process.returncode for run in runs)
 
 
 def running(runs: Sequence[Run]) -> list[Run]:
