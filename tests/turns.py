@@ -16,7 +16,7 @@ __all__ = ["ALSO_WITH_GREENLETS", "by_turn", "scheduler", "together", "told_apar
 HANDLERS = ("threading", "gevent")
 ALSO_WITH_GREENLETS = "also_with_greenlets"
 
-RELEASES, THREE_NODES = "releases", "three nodes"
+RELEASES, THREE_NODES, SASL, GUARDED = "releases", "three nodes", "sasl", "guarded"
 TOGETHER = {
     "tests/live/test_roundtrip.py": RELEASES,
     "tests/live/test_kafka_tools_of_releases.py": RELEASES,
@@ -32,8 +32,15 @@ TOGETHER = {
     "tests/live/test_group_members.py": THREE_NODES,
     "tests/live/test_kafka_three_nodes.py": THREE_NODES,
     "tests/live/test_transactions.py": THREE_NODES,
+    "tests/live/test_sasl.py": SASL,
+    "tests/live/test_kafka_tools_sasl.py": SASL,
+    "tests/live/test_kafka_tools_doctor.py": SASL,
+    "tests/live/test_administration.py": GUARDED,
+    "tests/live/test_kafka_admin.py": GUARDED,
+    "tests/live/test_kafka_tools_acls.py": GUARDED,
 }
-"""File -> which brokers it shares with others: all releases of Kafka, or a cluster of three nodes that leaves room for no other."""
+"""File -> which brokers it shares with others: releases of Kafka, a cluster of three nodes that leaves room for no other, or one that asks who its
+clients are."""
 
 LONGEST = (
     "tests/faults/live/test_faults.py",

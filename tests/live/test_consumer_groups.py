@@ -20,27 +20,18 @@ from tests.effort import one_of
 from tests.kit.clock import now
 from tests.live.groupdriver import ConsumerDriver
 from tests.live.kafka import KafkaCluster
-from tests.live.pool import POOL, skip_if_told
+from tests.live.pool import POOL
 
 LIMIT_S = 60.0
 PARTITIONS = 6
 SESSION_S = 10.0
-QUICK = {
-    "group.consumer.min.session.timeout.ms": 10_000,
-    "group.consumer.session.timeout.ms": 10_000,
-    "group.consumer.min.heartbeat.interval.ms": 500,
-    "group.consumer.heartbeat.interval.ms": 500,
-}
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def quick() -> Iterator[KafkaCluster]:
-    """Brokers whose sessions are short: members cannot ask for that."""
-    skip_if_told()
-    POOL.stop()
-    with KafkaCluster("4.2.0", properties=QUICK) as cluster:
-        yield cluster
+@pytest.fixture
+def quick() -> KafkaCluster:
+    """Brokers whose sessions are short."""
+    return POOL.get(kind="short sessions")
 
 
 def wait(ready: Callable[[], bool], what: Callable[[], object], limit_s: float = LIMIT_S) -> None:
