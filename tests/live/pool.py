@@ -17,6 +17,8 @@ __all__ = ["POOL", "Pool", "skip_if_told"]
 LIMIT = 2
 Given = TypeVar("Given")
 KINDS: dict[str, dict[str, object]] = {
+    # Its ZooKeeper stands still for a while.
+    "shaken": {},
     # One that has ACLs, and lets everybody do what nobody forbids.
     "guarded": {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -31,7 +33,7 @@ KINDS: dict[str, dict[str, object]] = {
         "group.consumer.heartbeat.interval.ms": 500,
     },
 }
-"""Brokers of 4.2.0 with settings of their own."""
+"""Brokers with settings of their own; or none, of tests alone that do to them what others would notice."""
 
 
 def skip_if_told() -> None:
