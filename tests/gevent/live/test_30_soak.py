@@ -98,8 +98,8 @@ def check_process(result: dict[str, Any], seconds: float) -> None:
     assert result["failures"] == {}, "what was accepted was delivered, restarts or not"
     assert result["unsure"] <= result["acknowledged"] / 100
     assert result["unsettled"] == 0
-    assert result["killed"] > 100
-    assert result["rebalances"] > 1
+    assert result["killed"] > (100 if seconds > 100 else 20)
+    assert result["rebalances"] > (1 if seconds > 100 else 0)
     if seconds > 100:  # in a minute the noise is larger than what is looked for
         growth = slope(result["memory"])
         assert growth < GROWTH_MB_PER_MIN, f"{growth:.2f} MB/min: {result['memory']}"
