@@ -481,6 +481,7 @@ def _kraft(id: int, port: int, controller: int, voters: str) -> dict[str, object
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "metadata.max.idle.interval.ms": 0,  # else the controller writes twice a second that nothing has happened
         # Each node is a rack of its own: only whoever names one is sent to a follower (KIP-392).
         "broker.rack": f"rack-{id}",
         "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",

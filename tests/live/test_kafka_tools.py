@@ -289,7 +289,8 @@ def test_a_reader_that_has_had_enough_ends_it(version: str, member: str, kafka: 
     line = f"{' '.join(TOOL)} lag --watch --interval 0.1 --json -b {kafka.hosts} | head -n 2; echo ${{PIPESTATUS[0]}}"
     told = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=90, env=environment())
     *looks, code = told.stdout.splitlines()
-    assert (code, told.stderr) == ("0", "")
+    assert code == "0"
+    assert all("do not answer since" in line for line in told.stderr.splitlines()), told.stderr  # on a busy machine they may be late
     assert [json.loads(look)["groups"] != [] for look in looks] == [True, True]
 
 
