@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.turns import ALSO_WITH_GREENLETS, HANDLERS, LONGEST, TOGETHER, by_turn, scheduler, together, told_apart
+from tests.live.kafka import VERSIONS
+from tests.turns import ALSO_WITH_GREENLETS, HANDLERS, LONGEST, OLD_RELEASES, TOGETHER, by_turn, scheduler, together, told_apart
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,7 +19,7 @@ def item(nodeid: str) -> pytest.Item:
 
 
 def test_each_file_that_is_named_exists() -> None:
-    files = {*TOGETHER, *LONGEST} - set(TOGETHER.values())
+    files = {*TOGETHER, *LONGEST} - {*TOGETHER.values(), *OLD_RELEASES}
     assert [file for file in files if not (ROOT / file).is_file()] == []
     assert set(TOGETHER.values()) <= set(LONGEST), "what is played together is long"
     assert not set(TOGETHER) & set(LONGEST), "its turn is that of the others"
@@ -67,9 +68,18 @@ def test_a_handlers_name_in_a_tests_own_name_is_not_its_handler() -> None:
 
 
 def test_those_of_the_same_brokers_are_handed_out_together() -> None:
-    first, second = [file for file, brokers in TOGETHER.items() if brokers == "releases"][:2]
-    assert together(first) == together(second) == "releases"
-    assert together("tests/x.py") == "tests/x.py"
+    first, second = [file for file, brokers in TOGETHER.items() if brokers == "sasl"][:2]
+    assert together(f"{first}::test_a") == together(f"{second}::test_b[1]") == "sasl"
+    assert together("tests/x.py::test_a") == "tests/x.py"
+
+
+def test_whatever_is_played_on_an_old_release_is_handed_out_together() -> None:
+    assert {*OLD_RELEASES, "4.2.0"} == set(VERSIONS)
+    nodes = [f"tests/live/test_x.py::test_{name}" for name in ("a[gevent-2.8.2]", "b[2.8.2-gevent-0.85]", "c[2.8.2]")]
+    assert {together(node) for node in nodes} == {"2.8.2"}
+    alone = ("tests/live/test_x.py::test_a[4.2.0]", "tests/live/test_x.py::test_2.8.2", "tests/live/test_x.py::test_b[12.8.2]")
+    assert {together(node) for node in alone} == {"tests/live/test_x.py"}
+    assert together("tests/x.py::test_a[2.8.2]") == "tests/x.py"
 
 
 def test_the_scheduler_is_loadfiles_and_no_others() -> None:

@@ -6,25 +6,23 @@ would be the last one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-__all__ = ["ALSO_WITH_GREENLETS", "by_turn", "scheduler", "together", "told_apart"]
+__all__ = ["ALSO_WITH_GREENLETS", "OLD_RELEASES", "by_turn", "scheduler", "together", "told_apart"]
 
 HANDLERS = ("threading", "gevent")
 ALSO_WITH_GREENLETS = "also_with_greenlets"
 
-RELEASES, THREE_NODES = "releases", "three nodes"
+OLD_RELEASES = ("2.8.2", "0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "3.9.1")
+"""Of Kafka: all that the tests start but the newest one. Whatever tests have one of them as their parameter share a process, which starts it once."""
+RELEASE = re.compile(rf"(?<=[\[-])({'|'.join(map(re.escape, OLD_RELEASES))})(?=[\]-])")
+THREE_NODES, SASL, GUARDED = "three nodes", "sasl", "guarded"
 TOGETHER = {
-    "tests/live/test_roundtrip.py": RELEASES,
-    "tests/live/test_kafka_tools_of_releases.py": RELEASES,
-    "tests/live/test_administration_of_releases.py": RELEASES,
-    "tests/live/test_kafka_admin_of_releases.py": RELEASES,
-    "tests/live/test_kafka_consumer.py": RELEASES,
-    "tests/live/test_offsets.py": RELEASES,
-    "tests/live/test_zookeeper_hosts.py": RELEASES,
+    "tests/gevent/live/test_29_kazoo.py": "2.8.2",
     "tests/live/test_failover.py": THREE_NODES,
     "tests/live/test_client.py": THREE_NODES,
     "tests/live/test_consumer_groups.py": THREE_NODES,
@@ -32,25 +30,34 @@ TOGETHER = {
     "tests/live/test_group_members.py": THREE_NODES,
     "tests/live/test_kafka_three_nodes.py": THREE_NODES,
     "tests/live/test_transactions.py": THREE_NODES,
+    "tests/live/test_administration_of_releases.py": THREE_NODES,
+    "tests/live/test_offsets.py": THREE_NODES,
+    "tests/spark/live/test_cluster.py": THREE_NODES,
+    "tests/live/test_sasl.py": SASL,
+    "tests/live/test_kafka_tools_sasl.py": SASL,
+    "tests/live/test_kafka_tools_doctor.py": SASL,
+    "tests/live/test_administration.py": GUARDED,
+    "tests/live/test_kafka_admin.py": GUARDED,
+    "tests/live/test_kafka_tools_acls.py": GUARDED,
 }
-"""File -> which brokers it shares with others: all releases of Kafka, or a cluster of three nodes that leaves room for no other."""
+"""File -> which brokers it shares with others: those of a release, a cluster of three nodes that leaves room for no other, or one that asks who its
+clients are."""
 
 LONGEST = (
     "tests/faults/live/test_faults.py",
-    RELEASES,
-    "tests/spark/live/test_stream.py",
     THREE_NODES,
+    *OLD_RELEASES,
+    "tests/spark/live/test_stream.py",
     "tests/spark/live/test_sink.py",
     "tests/live/test_kafka_tools_data.py",
     "tests/spark/live/test_oracle.py",
     "tests/spark/live/test_kills.py",
-    "tests/live/test_balanced_consumer.py",
     "tests/spark/live/test_stream_oracle.py",
     "tests/live/test_kafka_tools.py",
-    "tests/live/test_sasl.py",
+    SASL,
     "tests/spark/live/test_connect.py",
-    "tests/spark/live/test_cluster.py",
     "tests/examples/live/test_flights_live.py",
+    GUARDED,
     "tests/live/test_managed_consumer.py",
     "tests/examples/live/test_demo_live.py",
     "tests/gevent/live/test_30_soak.py",
@@ -65,15 +72,18 @@ LONGEST = (
 """What is handed out first, the longest ones in front. The others follow as they are found."""
 
 
-def together(path: str) -> str:
-    """What a file's tests share a process with: others of the same brokers, or only themselves."""
-    return TOGETHER.get(path, path)
+def together(nodeid: str) -> str:
+    """What a test shares a process with: others of the same brokers, or only those of its file."""
+    file, _, test = nodeid.partition("::")
+    if file.startswith("tests/live/") and (found := RELEASE.search(test)):
+        return found[0]
+    return TOGETHER.get(file, file)
 
 
 def by_turn(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """The tests in the order in which they are handed out. Within a file, or what shares a process, they stay as they were."""
     turns = {name: at for at, name in enumerate(LONGEST)}
-    return sorted(items, key=lambda item: turns.get(together(_file(item.nodeid)), len(turns)))
+    return sorted(items, key=lambda item: turns.get(together(item.nodeid), len(turns)))
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
@@ -84,13 +94,9 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Together(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return together(_file(nodeid))
+            return together(nodeid)
 
     return Together(config, log)
-
-
-def _file(nodeid: str) -> str:
-    return nodeid.partition("::")[0]
 
 
 def told_apart(items: Sequence[pytest.Item]) -> None:

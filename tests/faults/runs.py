@@ -40,7 +40,7 @@ class Form:
 
 ROOM_S = 30.0
 LONG = Form("long", 200_000, 6000.0, 600.0)
-SHORT = Form("short", 5_000, 2000.0, 60.0, ROOM_S)
+SHORT = Form("short", 3_000, 1000.0, 60.0, ROOM_S)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -121,7 +121,7 @@ class _Shooting:
 class _Greenlets(_Shooting):
     """Callers are greenlets: each call has a timeout of 0 to 5 ms, and now and then a caller is killed and another one comes."""
 
-    LEAST: ClassVar = {"long": {"timeouts": 12_500, "kills": 6_500}, "short": {"timeouts": 1_250, "kills": 350}}
+    LEAST: ClassVar = {"long": {"timeouts": 12_500, "kills": 6_500}, "short": {"timeouts": 500, "kills": 150}}
 
     def run(self) -> None:
         import gevent
@@ -172,7 +172,7 @@ class _Greenlets(_Shooting):
 class _Signals(_Shooting):
     """The main thread calls under a timer whose signal raises; other threads produce undisturbed beside it."""
 
-    LEAST: ClassVar = {"long": {"signals": 5_000}, "short": {"signals": 500}}
+    LEAST: ClassVar = {"long": {"signals": 5_000}, "short": {"signals": 250}}
 
     def run(self) -> None:
         beside = [self.inside.side.spawn(lambda lane=lane: self._steady(lane)) for lane in range(1, WORKERS)]  # type: ignore[misc]

@@ -39,7 +39,7 @@ def test_the_long_form_asks_for_two_hundred_thousand_records() -> None:
 
 
 def test_the_short_form_has_a_least_number_too() -> None:
-    assert list(blame(SHORT, Verdict(acknowledged=SHORT.acked - 1), {})) == ["too few acknowledged: 4,999 of 5,000"]
+    assert list(blame(SHORT, Verdict(acknowledged=SHORT.acked - 1), {})) == ["too few acknowledged: 2,999 of 3,000"]
 
 
 @pytest.mark.parametrize("counter", ["retries", "disconnects", "moves", "kills", "closes"])

@@ -25,7 +25,7 @@ turning, what an idle client costs and what the collector takes is measured by `
 | 14 | a `flush()` or `close()` that was killed is finished by the next | `tests/public/test_killed.py` U, and P by `test_13_kills.py` |
 | 15 | a fork, both sides send 300, by os.fork, multiprocessing, Popen, gevent.os.fork and as gipc does, refused and with on_fork="recreate" | `live/test_15_forks.py` U P T; what each call tells a child: `tests/public/test_forks.py` |
 | 16, 17 | gunicorn and uWSGI by README's lines, SIGTERM with records pending; the master's client is refused in its workers | `live/test_16_gunicorn.py`, `live/test_17_uwsgi.py` |
-| 18 | celery: 5,000 tasks in 500 greenlets; processes | `live/test_18_celery.py` |
+| 18 | celery: 1,500 tasks in 500 greenlets; processes | `live/test_18_celery.py` |
 | 19 | patched after the import: tests 1 to 5 and 8 in form L; patched after construction: an error | `test_19_patched_after_construction.py` |
 | 20 | which handler is chosen, what importing does | `tests/handlers/test_selection.py` |
 | 21 | other OS threads produce: delivered or refused by name | `live/test_21_foreign_threads.py` U P |
@@ -33,11 +33,11 @@ turning, what an idle client costs and what the collector takes is measured by `
 | 23 | brokers down for 10 s, all greenlets wait in gkafka: no LoopExit, and on when they return | `live/test_23_brokers_return.py` U P |
 | 24 | listeners and callbacks that raise, wait, call in; callbacks that compute for more than a session keep the membership | `live/test_24_listeners.py` U P; callbacks: `tests/public/test_callbacks.py` U T, and P by `test_24_callbacks.py` |
 | 25 | SIGINT and SIGTERM, idle, consuming and busy; a second SIGINT | `live/test_25_signals.py` U P T; shots at each line: `tests/public/test_interrupted_greenlets.py`, `test_interrupted_consumers.py` |
-| 26 | exits without close; 100 clients dropped | `live/test_26_exit.py` U P T; in each state: `tests/public/test_exit.py`, `test_leaks.py` |
+| 26 | exits without close; 25 clients dropped | `live/test_26_exit.py` U P T; in each state: `tests/public/test_exit.py`, `test_leaks.py` |
 | 27 | no lock is held when a greenlet switches out | `test_27_no_lock_held.py` U P |
 | 28 | the handlers' contract | `tests/handlers/test_contract.py`, `test_greenlets.py`, `tests/net/test_stream.py` U T, and P by `test_28_contract.py` |
 | 29 | kazoo's handler is of the client's kind; ZooKeeper stalls nobody | `live/test_29_kazoo.py` U P T |
-| 30 | a thousand writers, four members, restarts and kills | `live/test_30_soak.py`: 50 seconds U, in `make test`; **ten minutes U and P: `make soak`** |
+| 30 | a thousand writers, four members, restarts and kills | `live/test_30_soak.py`: 32 seconds U, in `make test`; **ten minutes U and P: `make soak`** |
 | 31 | the application computes for less and for more than a session | `live/test_31_cpu_bound.py` U P: a session of 8 s; **of 45 s with 10 s and 60 s of work: `make soak`** |
 | 32 | no GIL: refused with what to do; other interpreters keep the contract | `test_32_without_the_gil.py`; `live/test_32_interpreters.py`: the contract; **all of tests/handlers: `make soak`** |
 | 33 | Spark's workers: threads, delivered when the task ends | `live/test_33_spark.py` |
@@ -51,8 +51,15 @@ What `make test` leaves out, and who plays it; all else above is in `make test`.
 |---|---|---|
 | `live/test_01_sync_sends.py` | thorough | P L: U stands for them |
 | `live/test_01_collected.py` | thorough | U: P stands for it |
+| `live/test_02_own_delivery.py` | thorough | P L of 10,000 greenlets: U stands for them |
+| `live/test_07_codecs.py` | thorough | of each codec U or P |
+| `live/test_16_gunicorn.py` | thorough | each line with the handler that its master does not need; SIGTERM among requests |
+| `live/test_17_uwsgi.py` | thorough | SIGINT among requests |
+| `live/test_18_celery.py` | thorough | 5,000 tasks; 1,500 are in `make test` |
 | `live/test_24_listeners.py` | thorough | 60 callbacks of half a second of CPU; 24 are in `make test` |
 | `test_19_patched_after_construction.py` | thorough | each patch with and without a rest before it; `patch_all()` alone at the end of the program |
+| `live/test_25_signals.py` | thorough | 12 of 18 combinations of signal, state and mode: 6 have each signal in each state and mode |
+| `live/test_26_exit.py` | thorough | 100 clients dropped; 25 are in `make test` |
 | `live/test_30_soak.py` | soak | ten minutes, U and P |
 | `live/test_31_cpu_bound.py` | soak | a session of 45 s, 10 s and 60 s of work |
 | `live/test_32_interpreters.py` | thorough | the contract on all interpreters but the first |

@@ -10,7 +10,6 @@ As a program: `python -m tests.live.kafka --version 4.2.0` runs a cluster until 
 from __future__ import annotations
 
 import argparse
-import base64
 import dataclasses
 import functools
 import os
@@ -19,13 +18,13 @@ import signal
 import sys
 import tempfile
 import threading
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from tests.kit.clock import now
 from tests.live.classes import archive_flags
+from tests.live.formatted import formatted, new_id
 from tests.live.jvm import GUARDIAN, Jvm, StartError, free_ports, wait_for
 from tests.live.maven import MissingToolError, jars
 from tests.live.probe import metadata, zookeeper_serves
@@ -34,8 +33,8 @@ __all__ = ["RELEASES", "VERSIONS", "KafkaCluster", "KafkaNode", "MissingToolErro
 
 START_S = 60.0
 TRIES = 3
-STARTED_OFTEN = {"4.2.0"}
-"""Releases of which an archive of classes pays for itself within one run of the tests."""
+STARTED_OFTEN = {"2.8.2", "3.9.1", "4.2.0"}
+"""Releases of which an archive of classes pays for itself within a run of the tests, or two."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,8 +341,8 @@ class KafkaCluster:
             self._start_zookeeper(classpath, ports[-1])
         layout = [(id, ports[id - 1], ports[self._count + id - 1]) for id in range(1, self._count + 1)]
         voters = ",".join(f"{id}@127.0.0.1:{controller}" for id, _, controller in layout)
-        cluster_id = _cluster_id()
-        formats: list[Jvm] = []
+        cluster_id = new_id()
+        formatted_as = None if self.release.zookeeper else formatted(self.version, self._users, functools.partial(self._format, classpath))
         for id, port, controller in layout:
             folder = self._folder / f"node-{id}"
             folder.mkdir()
@@ -366,11 +365,8 @@ class KafkaCluster:
                 flags=[*self._archive, *self._flags],
             )
             self.nodes.append(Node(id, port, jvm, behind, named))
-            if not self.release.zookeeper:
-                tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(settings), "--ignore-formatted"]
-                tool += [word for user in self._users for word in ("--add-scram", user)]
-                formats.append(Jvm(f"StorageTool of Kafka {self.version}", folder / "format", classpath, tool, flags=self._archive))
-        self._format(formats)
+            if formatted_as is not None:
+                formatted_as.copy_to(folder / "data", id, cluster_id)
         for node in self.nodes:
             node.jvm.start()
         self._wait(self.nodes, START_S)
@@ -397,24 +393,18 @@ class KafkaCluster:
         }
         return {**settings, **QUICK_FAILOVER} if self._count > 1 else settings
 
-    def _format(self, tools: Sequence[Jvm]) -> None:
-        errors: list[StartError] = []
-
-        def run(jvm: Jvm) -> None:
+    def _format(self, classpath: Sequence[Path], data: Path) -> None:
+        """Have Kafka's own tool make a folder of data."""
+        with tempfile.TemporaryDirectory(prefix="gkafka-format-") as folder:
+            settings = Path(folder) / "server.properties"
+            settings.write_text(_properties({**_kraft(1, 1, 2, "1@127.0.0.1:2"), "log.dirs": data}))
+            tool = ["kafka.tools.StorageTool", "format", "-t", new_id(), "-c", str(settings)]
+            tool += [word for user in self._users for word in ("--add-scram", user)]
+            jvm = Jvm(f"StorageTool of Kafka {self.version}", Path(folder) / "format", classpath, tool, flags=self._archive)
             try:
                 jvm.run(START_S)
-            except StartError as error:
-                errors.append(error)
             finally:
                 jvm.forget()
-
-        workers = [threading.Thread(target=run, args=(jvm,)) for jvm in tools]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        if errors:
-            raise errors[0]
 
     def _start_zookeeper(self, classpath: Sequence[Path], port: int) -> None:
         assert self._folder
@@ -491,6 +481,7 @@ def _kraft(id: int, port: int, controller: int, voters: str) -> dict[str, object
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "metadata.max.idle.interval.ms": 0,  # else the controller writes twice a second that nothing has happened
         # Each node is a rack of its own: only whoever names one is sent to a follower (KIP-392).
         "broker.rack": f"rack-{id}",
         "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
@@ -511,13 +502,6 @@ def _with_zookeeper(release: Release, id: int, port: int, zookeeper: int) -> dic
     if release.number < (0, 9):  # listeners came with 0.9
         return {**common, "port": port, "host.name": "127.0.0.1", "advertised.host.name": "127.0.0.1"}
     return {**common, "listeners": f"PLAINTEXT://127.0.0.1:{port}", "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
-
-
-def _cluster_id() -> str:
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):  # the tool would take it for an option
-            return text
 
 
 # -- the program -------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -87,6 +88,7 @@ class Peer:
         deadline = now() + DEADLINE_S
         while (end := consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S)[1]) < count:
             assert now() < deadline, f"{end} of {count} records in {topic} after {DEADLINE_S:g} s"
+            time.sleep(0.05)
         consumer.close()
 
     def committed(self, group: str, topic: str, partitions: int = 1) -> dict[int, int]:

@@ -13,6 +13,7 @@ import json
 import socket
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes
@@ -20,10 +21,11 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tests.kit import clock
 from tests.live.kafka import KafkaCluster
+from tests.live.pool import POOL
 from tests.net.certificates import Certificates
 from tests.net.servers import serve
 
-__all__ = ["ODD_PASSWORD", "PASSWORD", "SESSION_MS", "USER", "Issuer", "SaslKafka", "unsigned_token"]
+__all__ = ["ODD_PASSWORD", "PASSWORD", "SESSION_MS", "USER", "Issuer", "SaslKafka", "sasl_kafka", "unsigned_token"]
 
 USER, PASSWORD = "alice", "s3cret-of-alice"
 ODD_PASSWORD = "ﬁne\u00adªs3cret"
@@ -122,6 +124,15 @@ class SaslKafka:
             f"{prefix}.sasl.oauthbearer.expected.issuer": "https://issuer.example",
             f"{prefix}.sasl.oauthbearer.clock.skew.seconds": "0",
         }
+
+
+def sasl_kafka() -> SaslKafka:
+    """The one that all tests of a session share."""
+
+    def start(ends: ExitStack) -> SaslKafka:
+        return SaslKafka(Path(ends.enter_context(TemporaryDirectory(prefix="gkafka-sasl-"))), ends)
+
+    return POOL.keep(SaslKafka, start, lambda sasl: sasl.cluster)
 
 
 def _all_mechanisms(prefix: str) -> dict[str, object]:

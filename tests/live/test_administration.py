@@ -51,7 +51,7 @@ from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.live.otheradmin import OtherAdmin
 from tests.live.peer import Peer, Seen
-from tests.live.pool import skip_if_told
+from tests.live.pool import POOL
 from tests.live.sharing import until
 
 if TYPE_CHECKING:
@@ -62,18 +62,10 @@ NO_TRANSACTION = -1
 pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")  # of kafka-python's tables
 
 
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[KafkaCluster]:
-    """A broker that has ACLs; who says no name may do everything."""
-    skip_if_told()
-    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    with KafkaCluster("4.2.0", properties={"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def kafka(guarded: KafkaCluster) -> KafkaCluster:
-    return guarded
+def kafka() -> KafkaCluster:
+    """A broker that has ACLs; who says no name may do what nobody forbids."""
+    return POOL.get(kind="guarded")
 
 
 @pytest.fixture
@@ -81,9 +73,9 @@ def admin(client: KafkaClient) -> Admin:
     return client.admin()
 
 
-@pytest.fixture(scope="module")
-def theirs(guarded: KafkaCluster) -> Iterator[OtherAdmin]:
-    other = OtherAdmin(guarded.hosts)
+@pytest.fixture
+def theirs(kafka: KafkaCluster) -> Iterator[OtherAdmin]:
+    other = OtherAdmin(kafka.hosts)
     yield other
     other.close()
 

@@ -32,6 +32,7 @@ from gkafka.records import IMPLEMENTATION
 from tests.kit.clock import now, soon
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
+from tests.live.pool import POOL
 from tests.live.sharing import add_partitions, fill, read, shares, until
 from tests.public.aids import Runner
 
@@ -459,22 +460,24 @@ def test_a_group_moves_from_zookeeper_to_its_coordinator_with_every_message_once
 
 # -- F20: ZooKeeper or the member stands still -----------------------------------------------------------------------------
 @pytest.fixture
-def own_kafka(version: str) -> Iterator[KafkaCluster]:
-    """A broker of this test's alone: its ZooKeeper stands still for a while."""
-    with KafkaCluster(version) as kafka:
-        yield kafka
+def own_kafka(version: str) -> KafkaCluster:
+    """A broker of these tests alone: its ZooKeeper stands still for a while."""
+    return POOL.get(version, kind="shaken")
 
 
 @pytest.mark.parametrize(
     "sessions", [2.0, 0.85]
 )  # so long that ZooKeeper has ended it; or that it still knows it, which the member cannot know
-def test_f20_nothing_is_handed_out_on_a_frozen_zookeepers_word(own_kafka: KafkaCluster, handler: str, sessions: float) -> None:
-    own_kafka.create_topic("t", 2)
-    fill(Peer(own_kafka.hosts, own_kafka.release), "t", 2, each=2000)
+def test_f20_nothing_is_handed_out_on_a_frozen_zookeepers_word(
+    own_kafka: KafkaCluster, handler: str, new_name: Callable[[str], str], sessions: float
+) -> None:
+    topic, group = new_name("topic"), new_name("group")
+    own_kafka.create_topic(topic, 2)
+    fill(Peer(own_kafka.hosts, own_kafka.release), topic, 2, each=2000)
     session_s = 6.0
     with KafkaClient(own_kafka.hosts, handler=handler) as client:
-        member = client.topics["t"].get_balanced_consumer(
-            "g", zookeeper_connect=own_kafka.zookeeper, **SHORT | {"zookeeper_connection_timeout_ms": session_s * 1000}
+        member = client.topics[topic].get_balanced_consumer(
+            group, zookeeper_connect=own_kafka.zookeeper, **SHORT | {"zookeeper_connection_timeout_ms": session_s * 1000}
         )
         until(lambda: member.consume_batch(1, timeout_ms=50))
         own_kafka.suspend_zookeeper()
@@ -498,10 +501,10 @@ def test_f20_nothing_is_handed_out_on_a_frozen_zookeepers_word(own_kafka: KafkaC
 CHILD = """
 import sys, time
 from gkafka import KafkaClient
-hosts, zookeeper, handler = sys.argv[1:]
+hosts, zookeeper, handler, topic, group = sys.argv[1:]
 client = KafkaClient(hosts, handler=handler)
-member = client.topics["t"].get_balanced_consumer(
-    "g", zookeeper_connect=zookeeper, zookeeper_connection_timeout_ms=4000, rebalance_backoff_ms=200, queued_max_messages=100_000)
+member = client.topics[topic].get_balanced_consumer(
+    group, zookeeper_connect=zookeeper, zookeeper_connection_timeout_ms=4000, rebalance_backoff_ms=200, queued_max_messages=100_000)
 session = None
 while True:
     for message in member.consume_batch(1, timeout_ms=20):
@@ -512,11 +515,14 @@ while True:
 """
 
 
-def test_f20_a_member_that_stood_still_for_longer_than_its_session_hands_nothing_out(own_kafka: KafkaCluster, handler: str) -> None:
-    own_kafka.create_topic("t", 2)
-    fill(Peer(own_kafka.hosts, own_kafka.release), "t", 2, each=5000)
+def test_f20_a_member_that_stood_still_for_longer_than_its_session_hands_nothing_out(
+    own_kafka: KafkaCluster, handler: str, new_name: Callable[[str], str]
+) -> None:
+    topic, group = new_name("topic"), new_name("group")
+    own_kafka.create_topic(topic, 2)
+    fill(Peer(own_kafka.hosts, own_kafka.release), topic, 2, each=5000)
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, own_kafka.hosts, str(own_kafka.zookeeper), handler], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CHILD, own_kafka.hosts, str(own_kafka.zookeeper), handler, topic, group], stdout=subprocess.PIPE, text=True
     )
     assert child.stdout is not None
     said: list[str] = []
@@ -525,8 +531,8 @@ def test_f20_a_member_that_stood_still_for_longer_than_its_session_hands_nothing
     try:
         until(lambda: sum(line.startswith("message") for line in said) > 5)
         with KafkaClient(own_kafka.hosts, handler="threading") as client:
-            other = client.topics["t"].get_balanced_consumer(
-                "g", zookeeper_connect=own_kafka.zookeeper, rebalance_max_retries=1000, **SHORT
+            other = client.topics[topic].get_balanced_consumer(
+                group, zookeeper_connect=own_kafka.zookeeper, rebalance_max_retries=1000, **SHORT
             )
             until(lambda: len(other.partitions) == 1)
             child.send_signal(signal.SIGSTOP)

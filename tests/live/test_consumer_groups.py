@@ -16,31 +16,22 @@ import pytest
 from gkafka.common import TopicPartition
 from gkafka.core.groupstate import State
 from gkafka.exceptions import InvalidRegularExpression, UnreleasedInstanceId, UnsupportedAssignor, UnsupportedVersion
-from tests.effort import one_of
+from tests.effort import one_of, quick_and_thorough
 from tests.kit.clock import now
 from tests.live.groupdriver import ConsumerDriver
 from tests.live.kafka import KafkaCluster
-from tests.live.pool import POOL, skip_if_told
+from tests.live.pool import POOL
 
 LIMIT_S = 60.0
 PARTITIONS = 6
 SESSION_S = 10.0
-QUICK = {
-    "group.consumer.min.session.timeout.ms": 10_000,
-    "group.consumer.session.timeout.ms": 10_000,
-    "group.consumer.min.heartbeat.interval.ms": 500,
-    "group.consumer.heartbeat.interval.ms": 500,
-}
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def quick() -> Iterator[KafkaCluster]:
-    """Brokers whose sessions are short: members cannot ask for that."""
-    skip_if_told()
-    POOL.stop()
-    with KafkaCluster("4.2.0", properties=QUICK) as cluster:
-        yield cluster
+@pytest.fixture
+def quick() -> KafkaCluster:
+    """Brokers whose sessions are short."""
+    return POOL.get(kind="short sessions")
 
 
 def wait(ready: Callable[[], bool], what: Callable[[], object], limit_s: float = LIMIT_S) -> None:
@@ -233,15 +224,17 @@ def test_a_member_of_another_client_shares_the_group(setting: Setting) -> None:
     assert ours.group.losses == 0
 
 
-def test_a_rolling_restart_costs_nothing(cluster: KafkaCluster) -> None:
-    """F04: the coordinator moves to another broker and back; the group does not notice."""
+@pytest.mark.parametrize("restarts", quick_and_thorough(1, 3))
+def test_a_rolling_restart_costs_nothing(cluster: KafkaCluster, restarts: int) -> None:
+    """F04: the coordinator moves to another broker; the group does not notice. In short only the node that coordinates is restarted."""
     made = Setting(cluster)
     try:
         members = [made.member(session_timeout_s=45.0), made.member(session_timeout_s=45.0)]
         made.shared(*members, least=3)
         before = [(m.owned, list(m.history), m.group.rebalances) for m in members]
         coordinators = {m.group.coordinator for m in members}
-        for node in cluster.nodes:
+        coordinating = {place[0] for place in coordinators if place}
+        for node in sorted(cluster.nodes, key=lambda node: node.id not in coordinating)[:restarts]:
             cluster.kill(node, signal.SIGTERM)
             wait(lambda at=node.id: all(m.group.coordinator and m.group.coordinator[0] != at for m in members), lambda: "no coordinator")
             coordinators |= {m.group.coordinator for m in members}

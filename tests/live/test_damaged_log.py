@@ -53,6 +53,7 @@ def hosts() -> Iterator[str]:
         yield cluster.bootstrap
 
 
+@pytest.mark.thorough  # a Spark of its own; its reader at a damaged record: tests/spark/test_source_calls.py
 @pytest.mark.timeout(300)
 def test_a_spark_job_fails_at_the_damaged_record_and_reads_what_is_around_it(hosts: str) -> None:
     start, damage, end = dict.fromkeys(LOGS, 0), dict.fromkeys(LOGS, 7), dict.fromkeys(LOGS, 14)

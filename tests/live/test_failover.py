@@ -14,9 +14,9 @@ from tests.live.peer import Peer
 if TYPE_CHECKING:
     from gkafka import KafkaClient
 
-COUNT = 200_000
+COUNT = 80_000
 PARTITIONS = 4
-KILL_AT = 60_000
+KILL_AT = 30_000
 
 
 def test_nothing_acknowledged_is_lost_doubled_or_reordered_when_the_leader_is_killed(

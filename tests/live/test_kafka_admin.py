@@ -8,7 +8,7 @@ import inspect
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +20,7 @@ from tests.kit.clock import now
 from tests.live.differential import Script, same
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer, Seen
-from tests.live.pool import skip_if_told
+from tests.live.pool import POOL
 
 LIMIT_S = 60.0
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")  # of kafka-python's tables
@@ -38,18 +38,10 @@ DIFFERENT = {
 """Step -> why it differs."""
 
 
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[KafkaCluster]:
-    """A broker that has ACLs; who says no name may do everything."""
-    skip_if_told()
-    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    with KafkaCluster("4.2.0", properties={"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def kafka(guarded: KafkaCluster) -> KafkaCluster:
-    return guarded
+def kafka() -> KafkaCluster:
+    """A broker that has ACLs; who says no name may do what nobody forbids."""
+    return POOL.get(kind="guarded")
 
 
 class Play(Script):

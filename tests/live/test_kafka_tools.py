@@ -17,6 +17,7 @@ from tests.cli.terminal import TOOL, Terminal, environment, piped
 from tests.effort import one_of
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer, Seen
+from tests.live.probe import metadata
 from tests.live.scripts import Scripts
 from tests.live.sharing import until
 
@@ -215,18 +216,25 @@ def test_the_same_configuration(version: str, filled: str, ask: Tool, scripts: S
     assert theirs() == ours()
 
 
+def known(kafka: KafkaCluster) -> set[str]:
+    """The topics, as the broker tells whoever names none: one that is named is made."""
+    told = metadata(kafka.nodes[0].host, kafka.nodes[0].port)
+    assert told is not None
+    return set(told.leaders)
+
+
 def test_topics_are_made_grown_and_deleted(
     version: str, new_name: Callable[[str], str], ask: Tool, scripts: Scripts, kafka: KafkaCluster
 ) -> None:
     name = new_name("made")
     assert ask("topics", "create", name, "-p", 2, "-r", 1, "--topic-config", "retention.ms=60000", "--dry-run")[0]["created"] is False
-    assert name not in scripts.run("topics", "--list").split()
+    assert name not in known(kafka)
     assert ask("topics", "create", name, "-p", 2, "-r", 1, "--topic-config", "retention.ms=60000")[0]["partitions"] == 2
     assert "retention.ms=60000" in scripts.run("topics", "--describe", "--topic", name)
     assert ask("topics", "partitions", name, 5, "--yes")["done"] is True
     until(lambda: len(ask("topics", "describe", name)[0]["partitions"]) == 5)
     assert ask("topics", "delete", name)["done"] is False
-    assert name in scripts.run("topics", "--list").split()
+    assert name in known(kafka)
     assert ask("topics", "delete", name, "--yes")["done"] is True
     until(lambda: name not in [row["topic"] for row in ask("topics")])
     assert name not in scripts.run("topics", "--list").split()
@@ -281,7 +289,8 @@ def test_a_reader_that_has_had_enough_ends_it(version: str, member: str, kafka: 
     line = f"{' '.join(TOOL)} lag --watch --interval 0.1 --json -b {kafka.hosts} | head -n 2; echo ${{PIPESTATUS[0]}}"
     told = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=90, env=environment())
     *looks, code = told.stdout.splitlines()
-    assert (code, told.stderr) == ("0", "")
+    assert code == "0"
+    assert all("do not answer since" in line for line in told.stderr.splitlines()), told.stderr  # on a busy machine they may be late
     assert [json.loads(look)["groups"] != [] for look in looks] == [True, True]
 
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.cli.terminal import piped
 from tests.live.kafka import KafkaCluster
-from tests.live.pool import skip_if_told
+from tests.live.pool import POOL
 from tests.live.scripts import Scripts
 from tests.live.sharing import until
 
 
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[KafkaCluster]:
+@pytest.fixture
+def kafka() -> KafkaCluster:
     """A broker that lets everybody do what nobody forbids."""
-    skip_if_told()
-    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    properties = {"authorizer.class.name": authorizer, "super.users": "User:nobody", "allow.everyone.if.no.acl.found": "true"}
-    with KafkaCluster("4.2.0", properties=properties) as cluster:
-        yield cluster
+    return POOL.get(kind="guarded")
 
 
 def ask(kafka: KafkaCluster, *words: object) -> Any:

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.terminal import piped
-from tests.live.kafka import MissingToolError
-from tests.live.pool import skip_if_told
-from tests.live.saslkafka import PASSWORD, USER, SaslKafka
+from tests.live.saslkafka import PASSWORD, USER, SaslKafka, sasl_kafka
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
-    skip_if_told()
-    with ExitStack() as stack:
-        try:
-            yield SaslKafka(tmp_path_factory.mktemp("sasl"), stack)
-        except MissingToolError as error:
-            pytest.fail(f"{error} (or set GKAFKA_LIVE=skip to leave out the tests on real Kafka)", pytrace=False)
+@pytest.fixture
+def kafka() -> SaslKafka:
+    return sasl_kafka()
 
 
 def examined(kafka: SaslKafka, listener: str, protocol: str, *words: str, password: str = PASSWORD) -> dict[str, Any]:

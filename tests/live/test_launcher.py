@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import one_of
 from tests.kit.clock import now
 from tests.live import maven
 from tests.live.kafka import KafkaNode, MissingToolError, StartError, main
@@ -121,7 +122,7 @@ signal.pause()
 
 
 @pytest.mark.usefixtures("starts_kafka")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", one_of(signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
 def test_a_run_that_is_ended_by_a_signal_leaves_no_process_and_no_data(number: int) -> None:
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(int(number))], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

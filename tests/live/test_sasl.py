@@ -23,10 +23,8 @@ from gkafka.exceptions import (
 from gkafka.kafka import KafkaConsumer, KafkaProducer
 from tests.frames import is_ours
 from tests.kit.clock import PATIENCE_S, now
-from tests.live.kafka import MissingToolError
-from tests.live.pool import skip_if_told
 from tests.live.renewals import play
-from tests.live.saslkafka import ODD_PASSWORD, PASSWORD, SESSION_MS, USER, SaslKafka, unsigned_token
+from tests.live.saslkafka import ODD_PASSWORD, PASSWORD, SESSION_MS, USER, SaslKafka, sasl_kafka, unsigned_token
 from tests.live.sharing import until
 from tests.net.recorder import Recorder
 
@@ -34,14 +32,9 @@ SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
-    skip_if_told()
-    with ExitStack() as stack:
-        try:
-            yield SaslKafka(tmp_path_factory.mktemp("sasl"), stack)
-        except MissingToolError as error:
-            pytest.fail(f"{error} (or set GKAFKA_LIVE=skip to leave out the tests on real Kafka)", pytrace=False)
+@pytest.fixture
+def kafka() -> SaslKafka:
+    return sasl_kafka()
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ SEEN = struct.Struct("<QHQ")
 GREENLETS, MEMBERS, PARTITIONS = 1_000, 4, 8
 FILL = bytes(192)
 PAUSE_S = (0.2, 0.8)
+SHORT_S, PAUSE_IN_SHORT_S = 100, (0.5, 2.0)
+"""What takes less than the first has the second."""
 KILL_EVERY_S = 0.05
 LOOK_EVERY_S = 5.0
 CLOSE_S = 2 * LIMIT_S
@@ -57,8 +59,8 @@ def read_diary(path: Path) -> Iterator[tuple[int, int, int]]:
 class Writers:
     """Greenlets that each send one record after the other and wait for it. One that is killed is replaced; its next record is a new one."""
 
-    def __init__(self, producer: Any, topic: str, diary: Diary) -> None:
-        self.producer, self.topic, self.diary = producer, topic, diary
+    def __init__(self, producer: Any, topic: str, diary: Diary, pause_s: tuple[float, float]) -> None:
+        self.producer, self.topic, self.diary, self.pause_s = producer, topic, diary, pause_s
         self.failures: Counter[str] = Counter()
         self.killed = self.unsure = 0
         self.ids = itertools.count(1)
@@ -78,7 +80,7 @@ class Writers:
                 self.diary.write(id, delivered.partition, delivered.offset)
             except KafkaException as error:
                 self.failed(error, error.persisted)
-            gevent.sleep(random.uniform(*PAUSE_S))
+            gevent.sleep(random.uniform(*self.pause_s))
 
     def failed(self, error: Any, persisted: str | None) -> None:
         """A broker that ends between writing and answering knows of the producer's batches but the last one when it is up again: then nobody can tell
@@ -167,7 +169,7 @@ def soak(hosts: str, topic: str, folder: str, seconds: float, rebalance_every_s:
     client.connect(2 * LIMIT_S)  # a client that has never had a broker refuses records
     client.partitions(topic)
     producer: Any = client.get_producer(acks="all", buffer_bytes=8 << 20)
-    writers = Writers(producer, topic, acknowledged)
+    writers = Writers(producer, topic, acknowledged, PAUSE_IN_SHORT_S if seconds < SHORT_S else PAUSE_S)
     members = [Member(hosts, topic, consumed, furthest) for _ in range(MEMBERS)]
     writers.start()
     began = clock.now()

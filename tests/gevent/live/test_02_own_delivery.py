@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.gevent.harness import LIMIT_S, assert_free_hub, connect, even_late, in_child, results, spawn_all
+import pytest
+
+from tests.effort import one_of
+from tests.gevent.harness import LATE, LIMIT_S, PATCHED, UNPATCHED, assert_free_hub, connect, even_late, in_child, results, spawn_all
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 
@@ -41,7 +44,7 @@ def test_02_greenlets_that_wait_for_their_own_record_leave_the_hub_free(mode: st
     in_child(mode, free_hub, stub, stub_topic(4, keeps=False))
 
 
-@even_late
+@pytest.mark.parametrize("mode", one_of(UNPATCHED, PATCHED, LATE))
 def test_02_each_is_told_the_place_of_its_own_record(mode: str, kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
     topic = new_topic(4)
     told = {tuple(place): b"%d" % n for n, place in enumerate(in_child(mode, offsets, kafka.hosts, topic))}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import one_of
 from tests.gevent.live.recipes import Web, lines
 from tests.gevent.live.webs import check_delivery_and_end, check_end_among_requests, check_refusal
 from tests.live.kafka import KafkaCluster
@@ -16,18 +17,24 @@ from tests.live.peer import Peer
 GUNICORN = [line for line in lines("flask_app.py") if "uwsgi" not in line]
 
 
-@pytest.mark.parametrize("line", GUNICORN, ids=range(len(GUNICORN)))
-@pytest.mark.parametrize("handler", ["gevent", "auto"])
+@pytest.mark.parametrize(
+    ("number", "handler"),
+    [
+        pytest.param(number, handler, marks=() if (handler == "auto") == (number > 0) else pytest.mark.thorough)
+        for handler in ("gevent", "auto")
+        for number in range(len(GUNICORN))
+    ],
+)
 def test_16_gunicorns_workers_deliver_and_send_what_is_pending_at_sigterm(
-    line: str, handler: str, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+    number: int, handler: str, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Preloaded with "auto", the master has threads and its workers greenlets."""
+    """Preloaded with "auto", the master has threads and its workers greenlets: in short the lines that preload have that."""
     topic = new_topic(4)
-    with Web(line, kafka.hosts, topic, tmp_path, "--handler", handler) as web:
+    with Web(GUNICORN[number], kafka.hosts, topic, tmp_path, "--handler", handler) as web:
         check_delivery_and_end(web, Peer(kafka.hosts, kafka.release), topic)
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sign", one_of(signal.SIGINT, signal.SIGTERM))  # SIGTERM: above
 def test_16_what_was_taken_is_sent_while_requests_go_on(
     sign: int, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -36,7 +43,7 @@ def test_16_what_was_taken_is_sent_while_requests_go_on(
         check_end_among_requests(web, Peer(kafka.hosts, kafka.release), topic, sign)
 
 
-@pytest.mark.parametrize("handler", ["gevent", "auto"])
+@pytest.mark.parametrize("handler", one_of("auto", "gevent"))
 def test_16_a_client_of_the_master_is_refused_in_its_workers_at_once(
     handler: str, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

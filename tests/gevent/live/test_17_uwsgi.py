@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import one_of
 from tests.gevent.live.recipes import Web, lines
 from tests.gevent.live.webs import check_delivery_and_end, check_end_among_requests, check_refusal
 from tests.live.kafka import KafkaCluster
@@ -23,7 +24,7 @@ def test_17_uwsgis_workers_deliver_and_send_what_is_pending_at_sigterm(
         check_delivery_and_end(web, Peer(kafka.hosts, kafka.release), topic)
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sign", one_of(signal.SIGTERM, signal.SIGINT))
 def test_17_what_was_taken_is_sent_while_requests_go_on(
     sign: int, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import quick_and_thorough
 from tests.gevent.live.recipes import Program, command, lines, run
 from tests.handlers.hub import ROOT
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 
-TASKS = 5_000
 QUEUED = 20
 WORKERS = lines("celery_app.py", "worker")
 (SEND,) = lines("celery_app.py", "send")
@@ -30,8 +30,9 @@ def numbers(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
-def test_18_five_thousand_tasks_of_five_hundred_greenlets_share_the_modules_producer(
-    kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+@pytest.mark.parametrize("tasks", quick_and_thorough(1_500, 5_000))
+def test_18_tasks_of_five_hundred_greenlets_share_the_modules_producer(
+    tasks: int, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = new_topic(1)
     options = "worker -P gevent -c 500 -l WARNING --without-gossip --without-mingle"
@@ -39,7 +40,7 @@ def test_18_five_thousand_tasks_of_five_hundred_greenlets_share_the_modules_prod
     given = {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "examples")]),
         "CELERY_BROKER": "memory://",
-        "FEED_COUNT": str(TASKS),
+        "FEED_COUNT": str(tasks),
         "KAFKA_HOSTS": kafka.hosts,
         "KAFKA_TOPIC": topic,
         "KAFKA_CREATE": "import",
@@ -47,10 +48,10 @@ def test_18_five_thousand_tasks_of_five_hundred_greenlets_share_the_modules_prod
     with Program(celery, tmp_path, **given) as worker:
         worker.wait_until(lambda: "FED" in worker.said(), "done", 90)
         told = json.loads(worker.said().partition("FED ")[2].splitlines()[0])
-        assert (told["ended"], told["handler"]) == ({"SUCCESS": TASKS}, "gevent"), worker.said()
+        assert (told["ended"], told["handler"]) == ({"SUCCESS": tasks}, "gevent"), worker.said()
         worker.end()
         assert "Traceback" not in worker.said(), worker.said()
-    assert values(Peer(kafka.hosts, kafka.release), topic, TASKS + 1) == [b"loaded", *numbers(TASKS)]
+    assert values(Peer(kafka.hosts, kafka.release), topic, tasks + 1) == [b"loaded", *numbers(tasks)]
 
 
 @pytest.mark.parametrize("line", WORKERS, ids=range(len(WORKERS)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -9,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
 from gkafka.testing import Delay, MockCluster
-from tests.gevent.harness import HANDLERS, LIMIT_S, PATCHED, greenlets_and_threads
+from tests.gevent.harness import HANDLERS, LIMIT_S, PATCHED, THREADS, UNPATCHED, greenlets_and_threads
 from tests.gevent.live.recipes import Program
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
@@ -55,6 +57,18 @@ client.handler.sleep(3600)
 STATES = {"idle": IDLE, "consuming": CONSUMING, "busy": BUSY}
 
 
+def combinations() -> list[Any]:
+    """Of signal, state and mode. In short each signal comes in each state, and to each mode; each mode in two states."""
+    modes = (UNPATCHED, PATCHED, THREADS)
+    every = itertools.product((signal.SIGINT, signal.SIGTERM), STATES, modes)
+    quick = {
+        (number, state, modes[(at + turn) % 3])
+        for turn, number in enumerate((signal.SIGINT, signal.SIGTERM))
+        for at, state in enumerate(STATES)
+    }
+    return [pytest.param(*one, id="-".join((one[0].name, *one[1:])), marks=() if one in quick else pytest.mark.thorough) for one in every]
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
     """Starts a program and waits until it is where a signal is to find it."""
@@ -81,11 +95,9 @@ def ended(program: Program) -> None:
         raise AssertionError(f"it goes on:\n{program.said()}") from None
 
 
-@greenlets_and_threads
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(("number", "state", "mode"), combinations())
 def test_25_a_signal_ends_the_program_and_what_is_pending_is_sent(
-    mode: str, state: str, number: signal.Signals, start: Callable[..., Program], kafka: KafkaCluster, new_topic: Callable[..., str]
+    number: signal.Signals, state: str, mode: str, start: Callable[..., Program], kafka: KafkaCluster, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic()
     program = start(mode, STATES[state], kafka.hosts, topic)

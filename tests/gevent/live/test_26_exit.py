@@ -14,6 +14,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from tests.effort import quick_and_thorough
 from tests.gevent.harness import HANDLERS, LIMIT_S, PATCHED, connect, greenlets_and_threads, in_child
 from tests.gevent.live.recipes import environment
 from tests.handlers.hub import ROOT
@@ -21,7 +24,6 @@ from tests.kit import clock
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 
-CYCLES = 100
 PENDING = 1_000
 
 PROGRAM = """
@@ -92,6 +94,9 @@ def drop(hosts: str, topic: str, cycles: int) -> dict[str, dict[str, int]]:
 
 
 @greenlets_and_threads
-def test_26_a_hundred_clients_that_were_dropped_give_everything_back(mode: str, kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
-    told = in_child(mode, drop, kafka.hosts, new_topic(), CYCLES)
+@pytest.mark.parametrize("cycles", quick_and_thorough(25, 100))
+def test_26_clients_that_were_dropped_give_everything_back(
+    mode: str, cycles: int, kafka: KafkaCluster, new_topic: Callable[..., str]
+) -> None:
+    told = in_child(mode, drop, kafka.hosts, new_topic(), cycles)
     assert all(now <= told["before"][name] for name, now in told["after"].items()), told

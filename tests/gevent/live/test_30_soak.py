@@ -20,14 +20,14 @@ from tests.live.kafka import KafkaCluster
 from tests.live.pool import skip_if_told
 
 GROWTH_MB_PER_MIN = 1.0
-WARM_S = 20
+WARM_S = 15
 """Until then buffers and tables grow to their size."""
 
 
 @pytest.mark.parametrize(
     ("mode", "seconds"),
     [
-        pytest.param(UNPATCHED, 50, marks=pytest.mark.timeout(400)),
+        pytest.param(UNPATCHED, 32, marks=pytest.mark.timeout(400)),
         *(pytest.param(mode, 600, marks=[pytest.mark.soak, pytest.mark.timeout(1800)]) for mode in (UNPATCHED, PATCHED)),
     ],
 )
@@ -50,7 +50,7 @@ def restart_each_minute(kafka: KafkaCluster, seconds: float, playing: Any) -> in
     began, times = now(), 0
     while now() < began + seconds and not playing.done():
         time.sleep(0.2)
-        if now() >= began + 25 + 60 * times and now() < began + (seconds - 20):
+        if now() >= began + 12 + 60 * times and now() < began + (seconds - 15):
             kafka.kill(1, signal.SIGTERM if times % 2 else signal.SIGKILL)
             kafka.restart(1)
             times += 1
@@ -98,8 +98,8 @@ def check_process(result: dict[str, Any], seconds: float) -> None:
     assert result["failures"] == {}, "what was accepted was delivered, restarts or not"
     assert result["unsure"] <= result["acknowledged"] / 100
     assert result["unsettled"] == 0
-    assert result["killed"] > 100
-    assert result["rebalances"] > 1
+    assert result["killed"] > (100 if seconds > 100 else 20)
+    assert result["rebalances"] > (1 if seconds > 100 else 0)
     if seconds > 100:  # in a minute the noise is larger than what is looked for
         growth = slope(result["memory"])
         assert growth < GROWTH_MB_PER_MIN, f"{growth:.2f} MB/min: {result['memory']}"
