@@ -1,8 +1,8 @@
-"""Programs that fork, each an interpreter of its own."""
+"""Programs that fork, each a process of its own."""
 
 from __future__ import annotations
 
-from tests.handlers.hub import run_script
+from tests.public.programs import run_program
 
 __all__ = ["script"]
 
@@ -52,7 +52,6 @@ def script(body: str, handler: str, patched: bool = False, *, hooks: bool = True
 
     hooks False: no register_at_fork hook of gkafka runs, as under uWSGI.
     """
-    head = "    from gevent import monkey; monkey.patch_all()\n" if patched else ""
-    if not hooks:
-        head += "    import os\n    os.register_at_fork = lambda **hooks: None\n"
-    return run_script(head + PREAMBLE + f"    HANDLER = {handler!r}\n" + body, timeout=timeout).splitlines()
+    head = "" if hooks else "    import os\n    os.register_at_fork = lambda **hooks: None\n"
+    program = head + PREAMBLE + f"    HANDLER = {handler!r}\n" + body
+    return run_program(program, gevent=handler == "gevent", patched=patched, alone=not hooks, timeout=timeout).splitlines()

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.handlers.hub import run_script
+from tests.public.programs import run_program
 
 END = """
     import os, signal, sys
@@ -131,34 +131,35 @@ ASSIGNOR = """
     cluster.close()
 """
 
-PATCHES = pytest.mark.parametrize("patch", ["", "from gevent import monkey; monkey.patch_all()"], ids=["unpatched", "patched"])
+PATCHES = pytest.mark.parametrize("patched", [False, True], ids=["unpatched", "patched"])
 
 
 KINDS = pytest.mark.parametrize("kind", ["exit", "ctrl-c", "signal", "handler"])
 
 
-def run(program: str, patch: str, kind: str) -> list[str]:
-    return run_script("\n".join([patch, textwrap.dedent(END).replace("KIND", kind), textwrap.dedent(program)]), timeout=110).splitlines()
+def run(program: str, patched: bool, kind: str) -> list[str]:
+    source = textwrap.dedent(END).replace("KIND", kind) + textwrap.dedent(program)
+    return run_program(source, gevent=True, patched=patched).splitlines()
 
 
 @PATCHES
 @KINDS
 @pytest.mark.parametrize("listener", ["on_assigned", "on_revoked"])
-def test_a_listener_that_ends_so_is_called_once_and_the_change_is_made(patch: str, kind: str, listener: str) -> None:
+def test_a_listener_that_ends_so_is_called_once_and_the_change_is_made(patched: bool, kind: str, listener: str) -> None:
     """It was called again and again, and nothing was consumed."""
     program = LISTENER.replace("CALLED_AT_THE_END", str(listener == "on_revoked")).replace("CALLED", listener)
-    assert run(program, patch, kind) == ["[2] 1 1", "[2] closed"]
+    assert run(program, patched, kind) == ["[2] 1 1", "[2] closed"]
 
 
 @PATCHES
 @KINDS
-def test_a_callback_of_a_commit_that_ends_so_is_called_once_and_the_commit_is_done(patch: str, kind: str) -> None:
+def test_a_callback_of_a_commit_that_ends_so_is_called_once_and_the_commit_is_done(patched: bool, kind: str) -> None:
     """The commit was made again and again."""
-    assert run(COMMIT, patch, kind) == ["1 1 True", "1 closed"]
+    assert run(COMMIT, patched, kind) == ["1 1 True", "1 closed"]
 
 
 @PATCHES
 @KINDS
-def test_an_assignor_that_ends_so_is_called_once_and_a_built_in_one_takes_its_place(patch: str, kind: str) -> None:
+def test_an_assignor_that_ends_so_is_called_once_and_a_built_in_one_takes_its_place(patched: bool, kind: str) -> None:
     """It was called again and again, and no member had partitions."""
-    assert run(ASSIGNOR, patch, kind) == ["1 1 1 2", "1 closed"]
+    assert run(ASSIGNOR, patched, kind) == ["1 1 1 2", "1 closed"]
