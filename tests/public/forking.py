@@ -47,11 +47,11 @@ PREAMBLE = """
 """
 
 
-def script(body: str, handler: str, patched: bool = False, *, hooks: bool = True, timeout: float = 110) -> list[str]:
+def script(body: str, handler: str, patched: bool = False, *, hooks: bool = True, alone: bool = False, timeout: float = 110) -> list[str]:
     """The lines that a program prints. HANDLER, in_child and untold are there for its body.
 
-    hooks False: no register_at_fork hook of gkafka runs, as under uWSGI.
+    hooks False: no register_at_fork hook of gkafka runs, as under uWSGI. alone: in an interpreter that has imported nothing before.
     """
     head = "" if hooks else "    import os\n    os.register_at_fork = lambda **hooks: None\n"
     program = head + PREAMBLE + f"    HANDLER = {handler!r}\n" + body
-    return run_program(program, gevent=handler == "gevent", patched=patched, alone=not hooks, timeout=timeout).splitlines()
+    return run_program(program, patched=patched, alone=alone or not hooks, timeout=timeout).splitlines()

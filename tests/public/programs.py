@@ -1,7 +1,8 @@
 """Programs in processes of their own, each the fork of an interpreter that has imported gkafka already: an interpreter of its own takes half a second.
 
-Such a fork is what `python -c program` is: its main thread is alone, its variables are those of `__main__`, it ends as an interpreter ends, with its
-atexit hooks. No client has been made before, no hub, no thread, and where it is patched that came before all other imports.
+Such a fork is what `python -c program` is: its main thread is alone, its variables are those of `__main__`, it ends as an interpreter
+ends, with its atexit hooks. No client has been made before, no hub and no thread; gevent is imported, and where it is patched
+that came before all other imports.
 """
 
 from __future__ import annotations
@@ -23,22 +24,17 @@ from tests.handlers.hub import ROOT
 
 __all__ = ["Ended", "play", "run_program"]
 
-THREADS, GREENLETS, PATCHED = "threads", "greenlets", "patched"
-"""What an interpreter has done: imported no gevent; imported it behind gkafka; patched first."""
-
 SERVER = """
 if {patched}:
     from gevent import monkey
     monkey.patch_all()
-import ctypes, gc, importlib, json, logging, multiprocessing, os, pkgutil, posix, signal, sys, textwrap, threading, time, types, _socket
+import gc, json, logging, os, posix, signal, sys, textwrap, threading, time, _socket
 import gkafka
-if {greenlets} or {patched}:
-    import gevent, gevent.threadpool
-    import gkafka.handlers.greenlets
-for module in pkgutil.walk_packages(gkafka.__path__, "gkafka."):
-    if not module.name.startswith(("gkafka.spark", "gkafka.cli", "gkafka.handlers")):
-        importlib.import_module(module.name)
-import tests.public.aids, tests.kit.clock
+import gevent.threadpool
+import gkafka.handlers.greenlets
+import gkafka.core.consumergroup, gkafka.kafka, gkafka.progress, gkafka.sharing, gkafka.subscribing
+from gkafka import client, columnreader, consumer, nativeconsumer, producer, producerdriver, producermemory
+import tests.public.aids
 
 
 def _next_program():
@@ -50,8 +46,7 @@ def _next_program():
         asked, passed, _, _ = line.recvmsg(1 << 20, 64)
         if not asked:
             posix._exit(0)
-        gevent = sys.modules.get("gevent")
-        assert gevent is None or gevent._hub_local.get_hub_if_exists() is None
+        assert gevent._hub_local.get_hub_if_exists() is None
         out, err = memoryview(passed[0][2]).cast("i")
         pid = posix.fork()
         if pid == 0:
@@ -81,10 +76,10 @@ class Ended(NamedTuple):
 class Interpreter:
     """One that forks for each program. It ends with this process, or when the socket between them is closed."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, patched: bool) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.starts_for = os.getpid()
-        source = SERVER.format(patched=kind == PATCHED, greenlets=kind == GREENLETS)
+        source = SERVER.format(patched=patched)
         with theirs, open(os.devnull, "w", encoding="ascii") as nowhere:
             self._process = subprocess.Popen(
                 [sys.executable, "-W", "error", "-c", source, str(theirs.fileno())],
@@ -122,15 +117,15 @@ class Interpreter:
         return int(answer)
 
     def end(self) -> None:
-        for kind in [kind for kind, each in _interpreters.items() if each is self]:
-            del _interpreters[kind]
+        for patched in [patched for patched, each in _interpreters.items() if each is self]:
+            del _interpreters[patched]
         self._line.close()
         if self.starts_for == os.getpid():
             self._process.kill()
             self._process.wait()
 
 
-_interpreters: dict[str, Interpreter] = {}
+_interpreters: dict[bool, Interpreter] = {}
 
 
 def _text(file: IO[bytes]) -> str:
@@ -138,17 +133,13 @@ def _text(file: IO[bytes]) -> str:
     return file.read().decode()
 
 
-def play(source: str, *, gevent: bool = False, patched: bool = False, alone: bool = False, timeout: float = 110) -> Ended:
-    """What comes of a program. gevent: it is imported already (without, it may import it); patched: as if by its first line.
-
-    alone: it has an interpreter of its own, which has imported nothing.
-    """
+def play(source: str, *, patched: bool = False, alone: bool = False, timeout: float = 110) -> Ended:
+    """What comes of a program. patched: as if by its first line; alone: in an interpreter of its own, which has imported nothing."""
     if alone:
         return _alone(textwrap.dedent(source), patched, timeout)
-    kind = PATCHED if patched else GREENLETS if gevent else THREADS
-    if kind not in _interpreters or _interpreters[kind].starts_for != os.getpid():
-        _interpreters[kind] = Interpreter(kind)
-    return _interpreters[kind].play(textwrap.dedent(source), timeout)
+    if patched not in _interpreters or _interpreters[patched].starts_for != os.getpid():
+        _interpreters[patched] = Interpreter(patched)
+    return _interpreters[patched].play(textwrap.dedent(source), timeout)
 
 
 def _alone(source: str, patched: bool, timeout: float) -> Ended:

@@ -284,7 +284,7 @@ SIGNALLED = """
 @pytest.mark.parametrize(("number", "error"), [("signal.SIGINT", "KeyboardInterrupt"), ("signal.SIGTERM", "SystemExit")])
 def test_a_signal_that_finds_a_callback_on_cpu_reaches_the_main_greenlet(patched: bool, number: str, error: str) -> None:
     """It was taken for a failure of the callback, and the program went on. The other callbacks are called."""
-    out = run_program(SIGNALLED.replace("NUMBER", number), gevent=True, patched=patched)
+    out = run_program(SIGNALLED.replace("NUMBER", number), patched=patched)
     assert out.splitlines() == [error, "[0, 1, 2, 3, 4]"]
 
 

@@ -29,7 +29,7 @@ def run_to_its_end(
     """What a program of its own process says to its standard error, and how long its end took. alone: in an interpreter of its own."""
     begin = f"import time\nfrom tests.kit.clock import now\nfrom gkafka import KafkaClient\nclient = KafkaClient({cluster.bootstrap!r}, handler={handler!r})\n"
     program = begin + textwrap.dedent(source) + "\nprint(now(), flush=True)\n"
-    done = play(program, gevent=handler == "gevent", patched=patched, alone=alone)
+    done = play(program, patched=patched, alone=alone)
     took = now() - float(done.stdout.split()[-1])
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr, done.stderr

@@ -131,35 +131,44 @@ ASSIGNOR = """
     cluster.close()
 """
 
-PATCHES = pytest.mark.parametrize("patched", [False, True], ids=["unpatched", "patched"])
+KINDS = ["exit", "ctrl-c", "signal", "handler"]
 
 
-KINDS = pytest.mark.parametrize("kind", ["exit", "ctrl-c", "signal", "handler"])
+def some_patched(*kinds: str) -> pytest.MarkDecorator:
+    """Each kind once, these of them patched; otherwise they are thorough."""
+    both = [(kind, patched, patched == (kind in kinds)) for patched in (False, True) for kind in KINDS]
+    ways = [pytest.param(kind, patched, marks=() if quick else pytest.mark.thorough) for kind, patched, quick in both]
+    return pytest.mark.parametrize(("kind", "patched"), ways)
 
 
-def run(program: str, patched: bool, kind: str) -> list[str]:
+def run(program: str, kind: str, patched: bool) -> list[str]:
     source = textwrap.dedent(END).replace("KIND", kind) + textwrap.dedent(program)
-    return run_program(source, gevent=True, patched=patched).splitlines()
+    return run_program(source, patched=patched).splitlines()
 
 
-@PATCHES
-@KINDS
-@pytest.mark.parametrize("listener", ["on_assigned", "on_revoked"])
-def test_a_listener_that_ends_so_is_called_once_and_the_change_is_made(patched: bool, kind: str, listener: str) -> None:
-    """It was called again and again, and nothing was consumed."""
+def assert_called_once(listener: str, kind: str, patched: bool) -> None:
     program = LISTENER.replace("CALLED_AT_THE_END", str(listener == "on_revoked")).replace("CALLED", listener)
-    assert run(program, patched, kind) == ["[2] 1 1", "[2] closed"]
+    assert run(program, kind, patched) == ["[2] 1 1", "[2] closed"]
 
 
-@PATCHES
-@KINDS
-def test_a_callback_of_a_commit_that_ends_so_is_called_once_and_the_commit_is_done(patched: bool, kind: str) -> None:
+@some_patched("ctrl-c", "handler")
+def test_a_listener_that_ends_so_is_called_once_and_its_partitions_are_read(kind: str, patched: bool) -> None:
+    """It was called again and again, and nothing was consumed."""
+    assert_called_once("on_assigned", kind, patched)
+
+
+@some_patched("exit", "signal")
+def test_a_listener_that_ends_so_is_called_once_and_its_partitions_are_given_back(kind: str, patched: bool) -> None:
+    assert_called_once("on_revoked", kind, patched)
+
+
+@some_patched("exit", "handler")
+def test_a_callback_of_a_commit_that_ends_so_is_called_once_and_the_commit_is_done(kind: str, patched: bool) -> None:
     """The commit was made again and again."""
-    assert run(COMMIT, patched, kind) == ["1 1 True", "1 closed"]
+    assert run(COMMIT, kind, patched) == ["1 1 True", "1 closed"]
 
 
-@PATCHES
-@KINDS
-def test_an_assignor_that_ends_so_is_called_once_and_a_built_in_one_takes_its_place(patched: bool, kind: str) -> None:
+@some_patched("ctrl-c", "signal")
+def test_an_assignor_that_ends_so_is_called_once_and_a_built_in_one_takes_its_place(kind: str, patched: bool) -> None:
     """It was called again and again, and no member had partitions."""
-    assert run(ASSIGNOR, patched, kind) == ["1 1 1 2", "1 closed"]
+    assert run(ASSIGNOR, kind, patched) == ["1 1 1 2", "1 closed"]
