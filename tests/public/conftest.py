@@ -6,8 +6,12 @@ Which implementation of the records is used is the environment's: GKAFKA_IMPL=py
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -18,6 +22,7 @@ from tests.kit.clock import now
 from tests.public.aids import Runner
 
 Connect = Callable[..., KafkaClient]
+HERE = Path(__file__).parent
 LATE = (
     "client.STOP_S",
     "balancedconsumer.STOP_S",
@@ -29,6 +34,48 @@ LATE = (
     "consumer.TICK_S",
     "membership.TICK_S",
 )
+
+
+SAME_ON_THE_TWIN = {"test_bad_consumer_input", "test_bad_input", "test_cut_ends", "test_exit_in_listeners", "test_secrets"}
+"""Files whose claims are decided where no record is read or written, and whose waits others have recorded: played once."""
+WHOLE = {"test_closing_wakes", "test_cut_ends", "test_interrupted_consumers", "test_recording", "test_signal_handlers"}
+"""Files in which each set of parameters is played with both handlers: it is how somebody waits, or where a signal comes."""
+OF_RECORDS = {
+    *("test_consuming", "test_consuming_arrow", "test_damage", "test_producing", "test_producing_columns"),
+    *("test_raw", "test_too_large", "test_truncation"),
+}
+"""Files of which the Python twin plays each set of parameters."""
+ON_THE_TWIN = os.environ.get("GKAFKA_IMPL") == "python" and os.environ.get("GKAFKA_HANDLERS") == "recording"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mine = [item for item in items if item.path.parent == HERE]
+    in_turn([item for item in mine if item.path.stem not in (WHOLE | OF_RECORDS if ON_THE_TWIN else WHOLE)])
+    if ON_THE_TWIN:
+        left = {item for item in mine if item.path.stem in SAME_ON_THE_TWIN}
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
+
+
+def in_turn(items: Sequence[pytest.Item]) -> None:
+    """Have a test with more parameters than its handler play each set of them with one handler, in turn; with the other one it is thorough."""
+    tests: dict[str, list[tuple[int, pytest.Item]]] = defaultdict(list)
+    for item in items:
+        call = getattr(item, "callspec", None)
+        is_long = any(item.get_closest_marker(mark) for mark in ("thorough", "soak"))
+        if call is None or is_long or call.params.get("run") not in ("threading", "gevent"):
+            continue
+        together = [mark.args[0] for mark in item.iter_markers("parametrize")]
+        names = [name if isinstance(name, str) else ",".join(name) for name in together]
+        follow = {other.strip() for name in names for other in name.split(",")[1:]}
+        at = sum(index for name, index in call.indices.items() if name not in {*follow, "run"})
+        test = item.nodeid.partition("[")[0]
+        tests[test].append(((at + crc32(test.encode())) % 2, item))
+    for sets in tests.values():
+        if len({at for at, _ in sets}) == 2:
+            for at, item in sets:
+                if at != (item.callspec.params["run"] == "gevent"):  # type: ignore[attr-defined]
+                    item.add_marker(pytest.mark.thorough)
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,8 @@
-"""Programs that fork, each an interpreter of its own."""
+"""Programs that fork, each a process of its own."""
 
 from __future__ import annotations
 
-from tests.handlers.hub import run_script
+from tests.public.programs import run_program
 
 __all__ = ["script"]
 
@@ -47,12 +47,11 @@ PREAMBLE = """
 """
 
 
-def script(body: str, handler: str, patched: bool = False, *, hooks: bool = True, timeout: float = 110) -> list[str]:
+def script(body: str, handler: str, patched: bool = False, *, hooks: bool = True, alone: bool = False, timeout: float = 110) -> list[str]:
     """The lines that a program prints. HANDLER, in_child and untold are there for its body.
 
-    hooks False: no register_at_fork hook of gkafka runs, as under uWSGI.
+    hooks False: no register_at_fork hook of gkafka runs, as under uWSGI. alone: in an interpreter that has imported nothing before.
     """
-    head = "    from gevent import monkey; monkey.patch_all()\n" if patched else ""
-    if not hooks:
-        head += "    import os\n    os.register_at_fork = lambda **hooks: None\n"
-    return run_script(head + PREAMBLE + f"    HANDLER = {handler!r}\n" + body, timeout=timeout).splitlines()
+    head = "" if hooks else "    import os\n    os.register_at_fork = lambda **hooks: None\n"
+    program = head + PREAMBLE + f"    HANDLER = {handler!r}\n" + body
+    return run_program(program, patched=patched, alone=alone or not hooks, timeout=timeout).splitlines()

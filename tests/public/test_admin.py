@@ -239,15 +239,16 @@ def _configs(entries: int, synonyms: int = 0) -> Callable[[Request], configs.Des
     return answer
 
 
-def test_configurations_of_many_topics_are_asked_for_in_parts(make_cluster: Make, connect: Connect) -> None:
+@pytest.mark.parametrize(("values", "synonyms"), [(5, 0), pytest.param(40, 2, marks=pytest.mark.thorough)])
+def test_configurations_of_many_topics_are_asked_for_in_parts(make_cluster: Make, connect: Connect, values: int, synonyms: int) -> None:
     """1,000 topics of 40 values with two synonyms each are 120,000 entries, and an answer of 20 MiB at most has 100,000."""
     cluster = make_cluster(limits={"DescribeConfigs": (1, 4)})
-    cluster.on("DescribeConfigs", Reply(_configs(40, 2)), times=None)
+    cluster.on("DescribeConfigs", Reply(_configs(values, synonyms)), times=None)
     admin = connect(cluster, max_response_bytes=20 << 20).admin()
     names = [f"t{n}" for n in range(1000)]
     told = admin.describe_configs([("topic", name) for name in names], synonyms=True)
     assert [r.name for r in told] == names
-    assert {len(entries) for entries in told.values()} == {40}
+    assert {len(entries) for entries in told.values()} == {values}
     assert [[r.resource_name for r in m.resources] for m in messages(cluster, "DescribeConfigs")] == [
         names[at : at + 250] for at in range(0, 1000, 250)
     ]

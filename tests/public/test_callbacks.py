@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,9 +13,9 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import DeliveryError, KafkaException, KafkaTimeoutError, ProducerStoppedException
 from gkafka.testing import Delay, MockCluster
-from tests.handlers.hub import run_script
 from tests.kit.clock import busy
 from tests.public.aids import LIMIT_S, Clock, Others, Runner, fill, stored, stored_values
+from tests.public.programs import run_program
 
 
 def test_a_callback_that_raises_is_logged_and_the_others_run(client: KafkaClient, run: Runner, caplog: Any) -> None:
@@ -281,11 +280,11 @@ SIGNALLED = """
 """
 
 
-@pytest.mark.parametrize("patch", ["", "from gevent import monkey; monkey.patch_all()"], ids=["unpatched", "patched"])
+@pytest.mark.parametrize("patched", [False, True], ids=["unpatched", "patched"])
 @pytest.mark.parametrize(("number", "error"), [("signal.SIGINT", "KeyboardInterrupt"), ("signal.SIGTERM", "SystemExit")])
-def test_a_signal_that_finds_a_callback_on_cpu_reaches_the_main_greenlet(patch: str, number: str, error: str) -> None:
+def test_a_signal_that_finds_a_callback_on_cpu_reaches_the_main_greenlet(patched: bool, number: str, error: str) -> None:
     """It was taken for a failure of the callback, and the program went on. The other callbacks are called."""
-    out = run_script(f"{patch}\n{textwrap.dedent(SIGNALLED)}".replace("NUMBER", number), timeout=110)
+    out = run_program(SIGNALLED.replace("NUMBER", number), patched=patched)
     assert out.splitlines() == [error, "[0, 1, 2, 3, 4]"]
 
 

@@ -21,7 +21,7 @@ from tests.public.zoo import zoo_client
 
 Call = Callable[[], Any]
 Make = Callable[[KafkaClient, Runner], Call]
-CLOSE_S = 0.3
+CLOSE_S = 0.1
 NOT_AVAILABLE, LOADING, NOT_LEADER = 15, 14, 6
 SILENT, CLOSES = Drop(), Close()
 ENDS = (ClientClosedError, ConsumerStoppedException, CommitFailedError)
@@ -143,13 +143,20 @@ def describe_groups(client: KafkaClient, run: Runner) -> Call:
     return lambda: admin.describe_groups(["g"])
 
 
-def case(make: Make, api: str = "", action: Action | None = None, *, before: bool = True) -> Any:
+def case(make: Make, api: str = "", action: Action | None = None, *, before: bool = True, quick: bool = True) -> Any:
     how = "" if action is None else f"{api}-{'Error' if isinstance(action, Error) else type(action).__name__}"
-    return pytest.param(make, api, action, before, id=f"{make.__name__}-{how}".rstrip("-"))
+    marks = () if quick else pytest.mark.thorough
+    return pytest.param(make, api, action, before, id=f"{make.__name__}-{how}".rstrip("-"), marks=marks)
+
+
+seen: set[Make] = set()
 
 
 def cases(make: Make, api: str, *actions: Action, before: bool = True) -> Iterable[Any]:
-    return (case(make, api, action, before=before) for action in actions)
+    """Of each call the first request with all actions; of its others the first action, the rest is thorough: they wait in the same places."""
+    is_new = make not in seen
+    seen.add(make)
+    return [case(make, api, action, before=before, quick=is_new or action is actions[0]) for action in actions]
 
 
 WAITS = [

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -17,29 +14,22 @@ from gkafka import KafkaClient, lifetime
 from gkafka.exceptions import KafkaException
 from gkafka.handlers import ThreadingHandler
 from gkafka.testing import Delay, Error, MockCluster
-from tests.handlers.hub import ROOT
 from tests.kit.clock import now
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
 from tests.public.forking import script
+from tests.public.programs import play
 
 NOT_LEADER = 6
 HANDLERS = pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
 
 
-def run_to_its_end(cluster: MockCluster, source: str, handler: str, patched: bool, *, status: int = 0) -> tuple[str, float]:
-    """What a program of its own process says to its standard error, and how long its end took."""
-    head = "from gevent import monkey; monkey.patch_all()\n" if patched else ""
+def run_to_its_end(
+    cluster: MockCluster, source: str, handler: str, patched: bool, *, status: int = 0, alone: bool = False
+) -> tuple[str, float]:
+    """What a program of its own process says to its standard error, and how long its end took. alone: in an interpreter of its own."""
     begin = f"import time\nfrom tests.kit.clock import now\nfrom gkafka import KafkaClient\nclient = KafkaClient({cluster.bootstrap!r}, handler={handler!r})\n"
-    program = head + begin + textwrap.dedent(source) + "\nprint(now(), flush=True)\n"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=110,
-        cwd=ROOT,
-        check=False,
-        env=dict(os.environ),
-    )
+    program = begin + textwrap.dedent(source) + "\nprint(now(), flush=True)\n"
+    done = play(program, patched=patched, alone=alone)
     took = now() - float(done.stdout.split()[-1])
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
@@ -56,7 +46,7 @@ for i in range(1000):
 
 @HANDLERS
 def test_records_of_a_producer_that_was_not_closed_are_sent(cluster: MockCluster, handler: str, patched: bool) -> None:
-    said, took = run_to_its_end(cluster, PRODUCE.replace("**OPTIONS", PATIENT), handler, patched)
+    said, took = run_to_its_end(cluster, PRODUCE.replace("**OPTIONS", PATIENT), handler, patched, alone=True)
     assert stored_values(cluster) == [b"%d" % i for i in range(1000)]
     assert said == ""
     assert took < 30
@@ -71,10 +61,10 @@ def test_pykafkas_producer_is_flushed_too(cluster: MockCluster, handler: str, pa
 @HANDLERS
 def test_a_silent_broker_costs_exit_timeout_ms_and_what_was_left_is_said(cluster: MockCluster, handler: str, patched: bool) -> None:
     cluster.on("Produce", Delay(300), times=None)
-    said, took = run_to_its_end(cluster, PRODUCE.replace("**OPTIONS", "exit_timeout_ms=700"), handler, patched)
-    assert 0.4 < took < 30
+    said, took = run_to_its_end(cluster, PRODUCE.replace("**OPTIONS", "exit_timeout_ms=200"), handler, patched)
+    assert 0.1 < took < 30
     (line,) = said.strip().splitlines()
-    assert re.search(r"1000 undelivered record\(s\) .*exit_timeout_ms=700\): t: 1000$", line), said
+    assert re.search(r"1000 undelivered record\(s\) .*exit_timeout_ms=200\): t: 1000$", line), said
 
 
 CUT = """
@@ -94,13 +84,13 @@ def test_what_a_close_that_was_cut_short_has_left_is_sent(cluster: MockCluster, 
     cluster.on("Produce", Error(NOT_LEADER), times=1)  # a retry is due when the signal comes
     said, _ = run_to_its_end(cluster, CUT.replace("**OPTIONS", PATIENT), handler, patched, status=7)
     assert stored_values(cluster) == [b"%d" % i for i in range(50)]
-    assert said == ""
+    assert "undelivered" not in said  # on a busy machine the signal may find a question for metadata, which is told
 
 
 @HANDLERS
 def test_what_a_close_that_was_cut_short_has_left_is_told_if_it_cannot_be_sent(cluster: MockCluster, handler: str, patched: bool) -> None:
     cluster.on("Produce", Delay(300), times=None)
-    said, _ = run_to_its_end(cluster, CUT.replace("**OPTIONS", "exit_timeout_ms=500"), handler, patched, status=7)
+    said, _ = run_to_its_end(cluster, CUT.replace("**OPTIONS", "exit_timeout_ms=200"), handler, patched, status=7)
     assert "50 undelivered record(s)" in said
 
 
@@ -130,7 +120,7 @@ def test_brokers_that_are_gone_do_not_hold_the_end_up(cluster: MockCluster, hand
     from gkafka.testing import MockCluster
     gone = MockCluster(topics={"t": 1})
     client = KafkaClient(gone.bootstrap, handler=client.handler.name)
-    producer = client.get_producer(linger_ms=60_000, exit_timeout_ms=500)
+    producer = client.get_producer(linger_ms=60_000, exit_timeout_ms=200)
     producer.produce("t", b"first").result(60)
     gone.close()
     producer.produce("t", b"v")
@@ -318,7 +308,7 @@ def test_nobody_waits_for_the_main_threads_hub_either_when_that_was_destroyed(cl
     assert took < 30
 
 
-@pytest.mark.parametrize("timeout_ms", [0, 700])
+@pytest.mark.parametrize("timeout_ms", [0, 300])
 @pytest.mark.parametrize("then", ["time.sleep(60)", "gevent.sleep(3600)"], ids=["blocked", "turning"])
 def test_a_hub_of_another_thread_costs_no_more_than_exit_timeout_ms(cluster: MockCluster, then: str, timeout_ms: int) -> None:
     cluster.on("Produce", Delay(300), times=None)
@@ -408,7 +398,7 @@ lifetime._flush = lambda *_: print("waited again", file=sys.stderr)
 def test_what_was_called_at_the_end_is_not_called_again_by_python(cluster: MockCluster, handler: str) -> None:
     """A process that multiprocessing has spawned calls both: it waited for exit_timeout_ms twice, and said twice what was left."""
     cluster.on("Produce", Delay(300), times=None)
-    program = PRODUCE.replace("**OPTIONS", "exit_timeout_ms=700") + ONCE_MORE
+    program = PRODUCE.replace("**OPTIONS", "exit_timeout_ms=200") + ONCE_MORE
     said, _ = run_to_its_end(cluster, program, handler, False)
     assert "waited again" not in said
     assert said.count("1000 undelivered record(s)") == 1

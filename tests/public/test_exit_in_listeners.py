@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.handlers.hub import run_script
+from tests.public.programs import run_program
 
 END = """
     import os, signal, sys
@@ -131,34 +131,44 @@ ASSIGNOR = """
     cluster.close()
 """
 
-PATCHES = pytest.mark.parametrize("patch", ["", "from gevent import monkey; monkey.patch_all()"], ids=["unpatched", "patched"])
+KINDS = ["exit", "ctrl-c", "signal", "handler"]
 
 
-KINDS = pytest.mark.parametrize("kind", ["exit", "ctrl-c", "signal", "handler"])
+def some_patched(*kinds: str) -> pytest.MarkDecorator:
+    """Each kind once, these of them patched; otherwise they are thorough."""
+    both = [(kind, patched, patched == (kind in kinds)) for patched in (False, True) for kind in KINDS]
+    ways = [pytest.param(kind, patched, marks=() if quick else pytest.mark.thorough) for kind, patched, quick in both]
+    return pytest.mark.parametrize(("kind", "patched"), ways)
 
 
-def run(program: str, patch: str, kind: str) -> list[str]:
-    return run_script("\n".join([patch, textwrap.dedent(END).replace("KIND", kind), textwrap.dedent(program)]), timeout=110).splitlines()
+def run(program: str, kind: str, patched: bool) -> list[str]:
+    source = textwrap.dedent(END).replace("KIND", kind) + textwrap.dedent(program)
+    return run_program(source, patched=patched).splitlines()
 
 
-@PATCHES
-@KINDS
-@pytest.mark.parametrize("listener", ["on_assigned", "on_revoked"])
-def test_a_listener_that_ends_so_is_called_once_and_the_change_is_made(patch: str, kind: str, listener: str) -> None:
-    """It was called again and again, and nothing was consumed."""
+def assert_called_once(listener: str, kind: str, patched: bool) -> None:
     program = LISTENER.replace("CALLED_AT_THE_END", str(listener == "on_revoked")).replace("CALLED", listener)
-    assert run(program, patch, kind) == ["[2] 1 1", "[2] closed"]
+    assert run(program, kind, patched) == ["[2] 1 1", "[2] closed"]
 
 
-@PATCHES
-@KINDS
-def test_a_callback_of_a_commit_that_ends_so_is_called_once_and_the_commit_is_done(patch: str, kind: str) -> None:
+@some_patched("ctrl-c", "handler")
+def test_a_listener_that_ends_so_is_called_once_and_its_partitions_are_read(kind: str, patched: bool) -> None:
+    """It was called again and again, and nothing was consumed."""
+    assert_called_once("on_assigned", kind, patched)
+
+
+@some_patched("exit", "signal")
+def test_a_listener_that_ends_so_is_called_once_and_its_partitions_are_given_back(kind: str, patched: bool) -> None:
+    assert_called_once("on_revoked", kind, patched)
+
+
+@some_patched("exit", "handler")
+def test_a_callback_of_a_commit_that_ends_so_is_called_once_and_the_commit_is_done(kind: str, patched: bool) -> None:
     """The commit was made again and again."""
-    assert run(COMMIT, patch, kind) == ["1 1 True", "1 closed"]
+    assert run(COMMIT, kind, patched) == ["1 1 True", "1 closed"]
 
 
-@PATCHES
-@KINDS
-def test_an_assignor_that_ends_so_is_called_once_and_a_built_in_one_takes_its_place(patch: str, kind: str) -> None:
+@some_patched("ctrl-c", "signal")
+def test_an_assignor_that_ends_so_is_called_once_and_a_built_in_one_takes_its_place(kind: str, patched: bool) -> None:
     """It was called again and again, and no member had partitions."""
-    assert run(ASSIGNOR, patch, kind) == ["1 1 1 2", "1 closed"]
+    assert run(ASSIGNOR, kind, patched) == ["1 1 1 2", "1 closed"]

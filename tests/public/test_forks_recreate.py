@@ -9,7 +9,14 @@ from gkafka.exceptions import ConfigurationError
 from tests.public.aids import error_of
 from tests.public.forking import script
 
-VARIANTS = pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
+WAYS = [("threading", False), ("gevent", False), ("gevent", True)]
+VARIANTS = pytest.mark.parametrize(("handler", "patched"), WAYS)
+
+
+def also_without_hooks(*ways: tuple[str, bool]) -> pytest.MarkDecorator:
+    """All variants with hooks, these without; the others without are thorough."""
+    without = [pytest.param(*way, False, marks=() if way in ways else pytest.mark.thorough) for way in WAYS]
+    return pytest.mark.parametrize(("handler", "patched", "hooks"), [*((*way, True) for way in WAYS), *without])
 
 
 RECREATE = """
@@ -57,8 +64,7 @@ RECREATE = """
 """
 
 
-@VARIANTS
-@pytest.mark.parametrize("hooks", [True, False])
+@also_without_hooks(("threading", False), ("gevent", True))
 def test_a_child_goes_on_with_a_producer_id_of_its_own_and_leaves_the_parents_records(handler: str, patched: bool, hooks: bool) -> None:
     assert script(RECREATE, handler, patched, hooks=hooks) == ["parent fine"]
 
@@ -109,7 +115,7 @@ def test_a_child_that_was_patched_after_the_fork_goes_on_with_greenlets() -> Non
     client.close()
     cluster.close()
 """
-    assert script(body, "auto") == ["1 gevent", "threading"]
+    assert script(body, "auto", alone=True) == ["1 gevent", "threading"]
 
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
@@ -244,8 +250,7 @@ CALLS = """
 """
 
 
-@VARIANTS
-@pytest.mark.parametrize("hooks", [True, False])
+@also_without_hooks(("gevent", False))
 def test_every_call_of_producers_and_deliveries_tells_a_child(handler: str, patched: bool, hooks: bool) -> None:
     assert script(CALLS, handler, patched, hooks=hooks) == ["all told", "403 True"]
 

@@ -41,7 +41,7 @@ NOWHERE = dis.opmap["NOP"], dis.opmap["POP_EXCEPT"]
 PARTITIONS = 3
 PROMPT_S = 30.0
 """Far above what mending takes, below each timeout that could do it in its place: LATE of conftest.py among them."""
-LIVES = 20
+LIVES = 7
 
 
 class Shot(BaseException):
@@ -252,20 +252,20 @@ def shoot(cluster: MockCluster, seed: int, *, disturb: Callable[[Random], None] 
     assert len(set(gun.shots)) > LIVES, "it hardly ever hit"
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_a_call_may_be_interrupted_at_any_line(make_cluster: Any, run: Runner, seed: int) -> None:
     """Each record that was accepted is in the log once, and the producer goes on."""
     shoot(make_cluster(topics={"t": PARTITIONS}), seed)
 
 
-@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_call_that_waits_for_room_may_be_interrupted_at_any_line(make_cluster: Any, run: Runner, seed: int) -> None:
     cluster = make_cluster(topics={"t": PARTITIONS})
     cluster.on("Produce", Delay(0.002), times=None)
     shoot(cluster, seed, buffer_bytes=8192)
 
 
-@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_call_may_be_interrupted_while_connections_break_and_brokers_refuse(make_cluster: Any, run: Runner, seed: int) -> None:
     cluster = make_cluster(topics={"t": PARTITIONS})
     troubles: list[Action] = [Close(before=True), Close(before=False), Error(NotLeaderForPartition.code), Delay(0.003)]
@@ -319,7 +319,7 @@ class OneByOne(Life):
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-@pytest.mark.parametrize("seed", seeds(10, quick=2))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_who_takes_its_answers_in_itself_may_be_interrupted_at_any_line(
     make_cluster: Any, run: Runner, seed: int, idempotent: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,7 +29,7 @@ from tests.public.test_interrupted_greenlets import gun as gun  # a fixture
 
 RECORDS = 60
 BATCHES = 10
-LIVES = 8
+LIVES = 4
 EARLIEST_S, LATEST_S = 0.00005, {"threading": 0.001, "gevent": 0.01}
 QUICK: dict[str, Any] = {"fetch_wait_max_ms": 20, "fetch_error_backoff_ms": 5, "fetch_message_max_bytes": 400}
 
@@ -84,6 +84,15 @@ def shoot_at(
     patch.setattr(kind, method, under_fire)
 
 
+def lives(gun: Gun) -> Iterator[int]:
+    """So many, and more until it has been hit in half as many places."""
+    for number in range(20 * LIVES):
+        if number >= LIVES and len(set(gun.shots)) >= LIVES // 2:
+            return
+        yield number
+    raise AssertionError(f"it hardly ever hit: {gun.shots}")
+
+
 @contextlib.contextmanager
 def consuming(cluster: MockCluster, handler: str, **options: Any) -> Iterator[Any]:
     client = KafkaClient(cluster.bootstrap, handler=handler, reconnect_backoff_ms=1)
@@ -121,7 +130,7 @@ def read_everything(consume: Callable[[], list[Any]], shots: Sequence[str] = (),
     ],
     ids=lambda about: about if isinstance(about, str) else "",
 )
-@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_consumer_whose_workers_are_interrupted_at_any_line_reads_everything_once(
     cluster: MockCluster,
     monkeypatch: pytest.MonkeyPatch,
@@ -134,16 +143,15 @@ def test_a_consumer_whose_workers_are_interrupted_at_any_line_reads_everything_o
     caplog: Any,
 ) -> None:
     shoot_at(kind, method, gun, Random(seed), monkeypatch, lines, share)
-    for _ in range(LIVES):
+    for _ in lives(gun):
         first = len(gun.shots)
         with consuming(cluster, "gevent") as consumer:
             read_everything(lambda: through(lambda: consumer.consume_batch(7, 50)), gun.shots, first)
-    assert len(set(gun.shots)) >= LIVES // 2, gun.shots
     assert not [line for line in caplog.records if line.levelname in ("ERROR", "CRITICAL")], caplog.text
 
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
-@pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_a_call_that_consumes_may_be_interrupted_at_any_line(cluster: MockCluster, seed: int, handler: str) -> None:
     """What it was about to hand out the next one does."""
     gun, chance = CallersGun(), Random(seed)
@@ -154,15 +162,14 @@ def test_a_call_that_consumes_may_be_interrupted_at_any_line(cluster: MockCluste
             got.extend(consumer._engine.consume_batch(7, 20))  # the skin around it calls nothing when it has returned
         return got
 
-    for _ in range(LIVES):
+    for _ in lives(gun):
         first = len(gun.shots)
         with consuming(cluster, handler) as consumer:
             read_everything(consume, gun.shots, first)
-    assert len(set(gun.shots)) >= LIVES // 2, gun.shots
 
 
 @pytest.mark.parametrize("handler", ["threading", "gevent"])
-@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_real_signals_skip_no_record_and_repeat_none(cluster: MockCluster, alarm: Callable[[float], None], seed: int, handler: str) -> None:
     chance, caught = Random(seed), 0
 
@@ -222,7 +229,7 @@ def test_what_a_signal_handler_raises_in_a_fetch_worker_reaches_the_program(
     [(Member, "_drive", 60, 0.5), (Member, "_answered", 30, 0.5), (Member, "_do", 100, 0.8), (Share, "look_after", 20, 0.5)],
     ids=lambda about: about if isinstance(about, str) else "",
 )
-@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_member_whose_workers_are_interrupted_at_any_line_stays_one_and_commits(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, seed: int, gun: WorkersGun, kind: type, method: str, lines: int, share: float
 ) -> None:

@@ -17,6 +17,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import DeliveryError, KafkaException, KafkaTimeoutError, TransactionAbortableError, TransactionStateError
 from gkafka.testing import Delay, Drop, Error, MockCluster
+from tests.effort import seeds
 from tests.kit.clock import now
 from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, fill, read, stored_values
 from tests.public.test_consuming import numbers
@@ -40,7 +41,7 @@ def cut_off(fn: Any, seconds: float) -> Any:
     return None
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_produce_and_result_may_be_cut_off_anywhere(connect: Any, cluster: MockCluster, seed: int) -> None:
     """Each record that was accepted is in the log once, at the place that its delivery tells."""
     chance, before = Random(seed), cuts[0]
@@ -78,42 +79,42 @@ def test_produce_and_result_may_be_cut_off_anywhere(connect: Any, cluster: MockC
     assert producer.produce("t", b"after").result(LIMIT_S).offset == len(log)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_consume_may_be_cut_off_anywhere(connect: Any, cluster: MockCluster, seed: int) -> None:
     """What was handed out and what comes next fit together: nothing between is skipped, nothing comes twice."""
     chance, before = Random(seed), cuts[0]
     client = connect(cluster)
-    fill(client, numbers(3000), batches=150)
+    fill(client, numbers(1500), batches=75)
     cluster.on("Fetch", Delay(0.003), times=None)
     consumer = client.topics["t"].get_simple_consumer(consumer_group="g", fetch_message_max_bytes=2000, queued_max_messages=100)
     got: list[int] = []
-    while len(got) < 3000:
+    while len(got) < 1500:
         size = chance.choice([1, 7, 200])
         batch = cut_off(lambda size=size: consumer.consume_batch(size, 1000), chance.random() * 0.004)
         if batch:
             got += [m.offset for m in batch]
         assert consumer.held_offsets[0] in (len(got) - 1, -2), "the position is what was handed out"
-    assert got == list(range(3000))
+    assert got == list(range(1500))
     assert cuts[0] - before > 5
     consumer.stop()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_consume_arrow_may_be_cut_off_anywhere_also_in_turn_with_messages(connect: Any, cluster: MockCluster, seed: int) -> None:
     chance, before = Random(seed), cuts[0]
     client = connect(cluster)
-    fill(client, numbers(3000), batches=150)
+    fill(client, numbers(1500), batches=75)
     cluster.on("Fetch", Delay(0.003), times=None)
     with client.get_consumer("t", fetch_message_max_bytes=2000, queued_max_messages=100) as consumer:
         got: list[int] = []
-        while len(got) < 3000:
+        while len(got) < 1500:
             size, as_columns = chance.choice([1, 7, 200]), chance.random() < 0.7
             call = consumer.consume_arrow if as_columns else consumer.consume_batch
             found = cut_off(lambda call=call, size=size: call(size, 1000), chance.random() * 0.004)
             if found is not None:
                 got += found["offset"].to_pylist() if as_columns else [m.offset for m in found]
             assert consumer.position(("t", 0)) in (len(got), -1), "the position is what was handed out"
-        assert got == list(range(3000))
+        assert got == list(range(1500))
     assert cuts[0] - before > 5
 
 
@@ -443,7 +444,7 @@ def test_a_commit_whose_caller_waits_is_nobody_elses(connect: Any, cluster: Mock
     caller.get()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_greenlets_that_share_a_producer_may_be_cut_off_anywhere_in_their_transactions(
     connect: Any, cluster: MockCluster, seed: int
 ) -> None:

@@ -50,7 +50,7 @@ def test_hundreds_of_greenlets_that_each_wait_for_their_own_record(connect: Any,
     producer.produce("t", b"warm").result(LIMIT_S)
 
     def work(n: int) -> int:
-        return sum(producer.produce("t", b"x" * 200, b"%d" % n).result(LIMIT_S).offset >= 0 for _ in range(10))
+        return sum(producer.produce("t", b"x" * 200, b"%d" % n).result(LIMIT_S).offset >= 0 for _ in range(4))
 
     with Others() as others:
         workers = []
@@ -58,23 +58,22 @@ def test_hundreds_of_greenlets_that_each_wait_for_their_own_record(connect: Any,
             workers += [gevent.spawn(work, n) for n in range(start, start + 50)]
             gevent.sleep(0)
         gevent.joinall(workers, timeout=LIMIT_S)
-    assert sum(w.value for w in workers) == 5000
+    assert sum(w.value for w in workers) == 2000
     assert others.turns >= SOME_TURNS
 
 
-@pytest.mark.parametrize("size", [1, 500, None])
-def test_consuming_at_full_speed(connect: Any, make_cluster: Any, size: int | None) -> None:
+def test_consuming_at_full_speed(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster(topics={"t": 4})
     client = connect(cluster)
     with client.get_producer(compression="lz4") as producer:
         for i in range(40_000):
             producer.produce("t", b"%0100d" % i, partition=i % 4)
-    total = 40_000 if size != 1 else 8000
-    with Others() as others, client.topics["t"].get_simple_consumer(queued_max_messages=20_000) as consumer:
-        got = 0
-        while got < total:
-            got += len(consumer.consume_batch(size, 2000))
-    assert others.turns >= (2 if size is None else SOME_TURNS), "the records are taken in some 20 ms"
+    for size, total in ((1, 4000), (500, 40_000), (None, 40_000)):
+        with Others() as others, client.topics["t"].get_simple_consumer(queued_max_messages=20_000) as consumer:
+            got = 0
+            while got < total:
+                got += len(consumer.consume_batch(size, 2000))
+        assert others.turns >= (2 if size is None else SOME_TURNS), "the records are taken in some 20 ms"
 
 
 def test_waiting_for_anything_leaves_the_hub_free(connect: Any, cluster: MockCluster) -> None:

@@ -362,9 +362,9 @@ def test_a_broker_that_is_silent_or_gone_meanwhile_is_tried_again(connect: Conne
 
 def test_authentication_counts_against_connect_timeout_ms(connect: Connect, cluster: MockCluster) -> None:
     cluster.on("SaslAuthenticate", Drop(), times=None)
-    client = connect(cluster, **options("PLAIN"), connect_timeout_ms=1000, reconnect_backoff_ms=1)
+    client = connect(cluster, **options("PLAIN"), connect_timeout_ms=300, reconnect_backoff_ms=1)
     begun = now()
-    with pytest.raises(NoBrokersAvailableError, match=r"no answer to .*SaslAuthenticate v2, round 1 within connect_timeout_ms=1000"):
+    with pytest.raises(NoBrokersAvailableError, match=r"no answer to .*SaslAuthenticate v2, round 1 within connect_timeout_ms=300"):
         client.connect()
     assert now() - begun < 30
 
@@ -425,12 +425,12 @@ def test_f28_b63_a_session_is_renewed_on_the_open_connection_and_nothing_is_lost
     client = connect(cluster, **options(mechanism))
     producer, consumer = client.get_producer(linger_ms=0), client.get_consumer("t")
     produced, consumed, deadline = [], 0, now() + LIMIT_S
-    while sasl.renewed < 3 * 4:
+    while sasl.renewed < 3 * 2:
         assert now() < deadline
         produced.append(producer.produce("t", b"x" * 50))
         if consumer.consume(timeout_ms=0 if len(produced) % 3 else 5) is not None:
             consumed += 1
-        run.sleep(0.001)
+        run.sleep(0.003)
     assert [delivery.exception(LIMIT_S) for delivery in produced] == [None] * len(produced)
     while consumed < len(produced):
         assert consumer.consume(timeout_ms=LIMIT_S * 1000) is not None
@@ -438,7 +438,7 @@ def test_f28_b63_a_session_is_renewed_on_the_open_connection_and_nothing_is_lost
     opened = cluster.count("ApiVersions")
     assert (sasl.expired, sasl.refused) == (0, 0)
     assert opened == 3, "control, produce and fetch, none of them twice"
-    assert sasl.renewed >= 3 * 4
+    assert sasl.renewed >= 3 * 2
     assert [record.value for record in cluster.log("t", 0)] == [b"x" * 50] * len(produced)
 
 

@@ -391,7 +391,7 @@ def test_brokers_that_do_not_say_that_they_have_none_are_asked_until_the_deadlin
     client = connect(make_cluster(versions=release), connect_timeout_ms=1000)
     client.connect(LIMIT_S)
     with pytest.raises(UnsupportedVersion, match=rf"{NEEDED} \(it does not answer ApiVersions and is taken for Kafka {release}\)"):
-        new_producer(client).init_transactions(4)
+        new_producer(client).init_transactions(2)
 
 
 def test_brokers_that_answer_all_but_apiversions_for_a_while_are_asked_again(make_cluster: Make, connect: Connect) -> None:
