@@ -9,7 +9,6 @@ import website
 
 from tests.effort import quick_and_thorough
 
-
 FEWER = """
 import sys
 sys.stdlib_module_names = {{"json", *sorted(sys.stdlib_module_names)[::{step}]}}
