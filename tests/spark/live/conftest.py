@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.live.maven import MissingToolError
-from tests.live.pool import POOL
+from tests.live.pool import POOL, skip_if_told
+from tests.spark.classes import use_archive
 from tests.spark.connector import connector_jars
 
 SPARK = tuple(map(int, pyspark.__version__.split(".")[:2]))
@@ -32,6 +33,9 @@ Frame = Callable[..., DataFrame]
 
 @pytest.fixture(scope="session")
 def _pool() -> Iterator[None]:
+    skip_if_told()
+    with contextlib.suppress(MissingToolError):  # the pool says so
+        use_archive()
     yield
     POOL.stop()
 
@@ -42,16 +46,16 @@ def kafka(_pool: None) -> KafkaCluster:
 
 
 class Session:
-    """The Spark session of these tests: started when a test first asks, and anew when its JVM has ended or its context was stopped."""
+    """The Spark session of these tests: started when a test first asks, and anew when its JVM has ended or, in the same one, its context was stopped."""
 
     def __init__(self) -> None:
         self._running: SparkSession | None = None
         self._patch = pytest.MonkeyPatch()
 
     def get(self) -> SparkSession:
-        if self._running is not None and not is_alive(self._running):
+        if self._running is not None and not has_jvm():
             self.stop()
-        if self._running is None:
+        if self._running is None or not is_alive(self._running):
             self._running = self._start()
         return self._running
 
@@ -87,6 +91,7 @@ class Session:
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.log.level", "OFF")
+            .config("spark.python.daemon.module", "tests.spark.daemon")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
             .getOrCreate()
@@ -95,8 +100,13 @@ class Session:
 
 def is_alive(session: SparkSession) -> bool:
     """Return whether its JVM runs, and its context takes jobs."""
-    gateway, context = SparkContext._gateway, session.sparkContext._jsc
-    return gateway is not None and gateway.proc.poll() is None and context is not None and not context.sc().isStopped()
+    context = session.sparkContext._jsc
+    return has_jvm() and context is not None and not context.sc().isStopped()
+
+
+def has_jvm() -> bool:
+    gateway = SparkContext._gateway
+    return gateway is not None and gateway.proc.poll() is None
 
 
 SESSION = Session()

@@ -1,6 +1,6 @@
 """format("gkafka-killed"): gkafka's source and sink, in which one process ends by SIGKILL at a given place. The option `kill` says where: a Strike.
 
-As a program it is a driver with three streams, to be killed itself: `python -m tests.spark.live.killing HOSTS TOPIC PLAIN ONCE FOLDER`.
+As a program it is a driver with three streams, or two where PLAIN is "", to be killed itself: `python -m tests.spark.live.killing HOSTS TOPIC PLAIN ONCE FOLDER`.
 """
 
 from __future__ import annotations
@@ -200,7 +200,8 @@ def main() -> None:
     trigger = {"processingTime": "300 milliseconds"}
     frame = from_topic(spark, hosts, topic, maxOffsetsPerTrigger="40")
     begun(to_topic(frame, Path(folder, "transactional"), hosts, once, "transactional", trigger=trigger))
-    begun(to_topic(frame, Path(folder, "none"), hosts, plain, "none", trigger=trigger))
+    if plain:
+        begun(to_topic(frame, Path(folder, "none"), hosts, plain, "none", trigger=trigger))
     begun(to_parquet(frame, Path(folder, "parquet"), trigger=trigger))
     spark.streams.awaitAnyTermination()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import gkafka.spark
-from tests.effort import one_of
+from tests.effort import one_of, quick_and_thorough
 from tests.live.kafka import KafkaCluster
 from tests.spark.live.conftest import SPARK
 
@@ -23,6 +24,7 @@ Same = Callable[..., int]
 NewTopic = Callable[..., str]
 START = 1_700_000_000_000
 COUNT = 600
+thorough = partial(pytest.param, marks=pytest.mark.thorough)
 ERRORS = (PySparkException, Py4JJavaError)  # Spark wraps some of the JVM's errors and not others
 
 
@@ -66,19 +68,32 @@ def test_the_same_rows_of_an_empty_topic(topic: NewTopic, same: Same) -> None:
 @pytest.mark.parametrize(
     ("options", "rows"),
     [
-        ({"startingOffsets": '{"T":{"0":17,"1":-2}}', "endingOffsets": '{"T":{"0":90,"1":-1}}'}, 73 + 300),
-        ({"startingTimestamp": str(START + 100), "endingTimestamp": str(START + 151)}, 51),
-        ({"startingOffsetsByTimestamp": f'{{"T":{{"0":{START + 100},"1":{START + 599}}}}}'}, 250 + 1),
-        ({"endingOffsetsByTimestamp": f'{{"T":{{"0":{START + 100},"1":{START + 9999}}}}}'}, 50 + 300),
+        # The JVM connector looks at maxRecordsPerPartition alone only where both ends are numbers.
+        ({"maxRecordsPerPartition": "70", "startingOffsets": '{"T":{"0":17,"1":0}}', "endingOffsets": '{"T":{"0":90,"1":290}}'}, 73 + 290),
+        ({"subscribePattern": "T", "startingTimestamp": str(START + 100), "endingTimestamp": str(START + 151), "minPartitions": "7"}, 51),
+        (
+            {
+                "assign": '{"T":[0,1]}',
+                "startingOffsetsByTimestamp": f'{{"T":{{"0":{START + 100},"1":{START + 599}}}}}',
+                "endingOffsetsByTimestamp": f'{{"T":{{"0":{START + 200},"1":{START + 9999}}}}}',
+            },
+            50 + 1,
+        ),
         ({"startingTimestamp": str(START + 9999), "startingOffsetsByTimestampStrategy": "latest"}, 0),
         ({"startingOffsets": "earliest", "startingTimestamp": str(START + 599)}, None),
-        ({"assign": '{"T":[1]}'}, 300),
-        ({"subscribePattern": "T"}, COUNT),
-        ({"minPartitions": "7"}, COUNT),
-        # The JVM connector looks at maxRecordsPerPartition alone only where both ends are numbers.
-        ({"maxRecordsPerPartition": "70", "startingOffsets": '{"T":{"0":0,"1":0}}', "endingOffsets": '{"T":{"0":300,"1":290}}'}, 590),
-        ({"maxRecordsPerPartition": "70", "minPartitions": "12"}, COUNT),
-        ({"maxOffsetsPerTrigger": "5", "kafka.group.id": "g", "groupIdPrefix": "p"}, COUNT),
+        # Each by itself.
+        thorough({"startingOffsets": '{"T":{"0":17,"1":-2}}', "endingOffsets": '{"T":{"0":90,"1":-1}}'}, 73 + 300),
+        thorough({"startingTimestamp": str(START + 100), "endingTimestamp": str(START + 151)}, 51),
+        thorough({"startingOffsetsByTimestamp": f'{{"T":{{"0":{START + 100},"1":{START + 599}}}}}'}, 250 + 1),
+        thorough({"endingOffsetsByTimestamp": f'{{"T":{{"0":{START + 100},"1":{START + 9999}}}}}'}, 50 + 300),
+        thorough({"assign": '{"T":[1]}'}, 300),
+        thorough({"subscribePattern": "T"}, COUNT),
+        thorough({"minPartitions": "7"}, COUNT),
+        thorough(
+            {"maxRecordsPerPartition": "70", "startingOffsets": '{"T":{"0":0,"1":0}}', "endingOffsets": '{"T":{"0":300,"1":290}}'}, 590
+        ),
+        thorough({"maxRecordsPerPartition": "70", "minPartitions": "12"}, COUNT),
+        thorough({"maxOffsetsPerTrigger": "5", "kafka.group.id": "g", "groupIdPrefix": "p"}, COUNT),
     ],
     ids=str,
 )
@@ -206,11 +221,12 @@ WORDS_SINCE_4_1 = ("Topic-partitions for start offset", "The specified start off
 """What the JVM connector of Spark 4.0 says otherwise."""
 
 
-def test_refusals_have_the_same_words(kafka: KafkaCluster, topic: NewTopic, frame: Frame) -> None:
+@pytest.mark.parametrize("each", quick_and_thorough(4, 1))  # the words of gkafka alone: test_options.py, test_source_calls.py
+def test_refusals_have_the_same_words(kafka: KafkaCluster, topic: NewTopic, frame: Frame, each: int) -> None:
     name = topic()
     write(kafka, name, count=2)
     different = []
-    for options, words in REFUSALS:
+    for options, words in REFUSALS[::each]:
         given = {key.replace(".", "__"): value.replace("T", name) for key, value in options.items()}
         is_new = SPARK < (4, 1) and words.startswith(WORDS_SINCE_4_1)
         said = {source: refusal(frame, source, given) for source in (("gkafka",) if is_new else ("kafka", "gkafka"))}

@@ -1,4 +1,7 @@
-"""A test that ran out of time in a call of Spark's JVM has had that ended: the next test gets a new session, which does all that the first one did."""
+"""A test that ran out of time in a call of Spark's JVM has had that ended: the next test gets a new session, which does all that the first one did.
+
+(By its name this comes first: the JVM that it ends has not done much yet.)
+"""
 
 from __future__ import annotations
 
@@ -34,5 +37,9 @@ def test_a_session_whose_jvm_was_ended_is_made_anew(spark: SparkSession, kafka: 
     gkafka.spark.register(again)
     assert again.read.format("gkafka").option("kafka.bootstrap.servers", kafka.hosts).option("subscribe", name).load().count() == 20
     assert SESSION.get() is again
+    after = jvm()
     again.stop()
-    assert not is_alive(again), "the next test gets another one"
+    assert not is_alive(again)
+    other = SESSION.get()
+    assert jvm() == after
+    assert other.range(3).count() == 3
