@@ -20,7 +20,7 @@ ALSO_WITH_GREENLETS = "also_with_greenlets"
 OLD_RELEASES = ("2.8.2", "0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "3.9.1")
 """Of Kafka: all that the tests start but the newest one. Whatever tests have one of them as their parameter share a process, which starts it once."""
 RELEASE = re.compile(rf"(?<=[\[-])({'|'.join(map(re.escape, OLD_RELEASES))})(?=[\]-])")
-THREE_NODES, SASL, GUARDED = "three nodes", "sasl", "guarded"
+THREE_NODES, SASL, GUARDED, SPARK = "three nodes", "sasl", "guarded", "spark"
 TOGETHER = {
     "tests/gevent/live/test_29_kazoo.py": "2.8.2",
     "tests/live/test_failover.py": THREE_NODES,
@@ -39,20 +39,26 @@ TOGETHER = {
     "tests/live/test_administration.py": GUARDED,
     "tests/live/test_kafka_admin.py": GUARDED,
     "tests/live/test_kafka_tools_acls.py": GUARDED,
+    "tests/spark/live/test_another_session.py": SPARK,
+    "tests/spark/live/test_documents.py": SPARK,
+    "tests/spark/live/test_kills.py": SPARK,
+    "tests/spark/live/test_oracle.py": SPARK,
+    "tests/spark/live/test_secure.py": SPARK,
+    "tests/spark/live/test_sink.py": SPARK,
+    "tests/spark/live/test_sink_exactly_once.py": SPARK,
+    "tests/spark/live/test_stream.py": SPARK,
+    "tests/spark/live/test_stream_oracle.py": SPARK,
+    "tests/spark/live/test_versions.py": SPARK,
 }
 """File -> which brokers it shares with others: those of a release, a cluster of three nodes that leaves room for no other, or one that asks who its
-clients are."""
+clients are; or which Spark."""
 
 LONGEST = (
+    SPARK,
     "tests/faults/live/test_faults.py",
     THREE_NODES,
     *OLD_RELEASES,
-    "tests/spark/live/test_stream.py",
-    "tests/spark/live/test_sink.py",
     "tests/live/test_kafka_tools_data.py",
-    "tests/spark/live/test_oracle.py",
-    "tests/spark/live/test_kills.py",
-    "tests/spark/live/test_stream_oracle.py",
     "tests/live/test_kafka_tools.py",
     SASL,
     "tests/spark/live/test_connect.py",

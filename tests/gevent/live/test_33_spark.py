@@ -13,7 +13,6 @@ from tests.gevent.live.recipes import environment, lines, run
 from tests.handlers.hub import ROOT
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
-from tests.spark.classes import use_archive
 
 ROWS = 100_000
 FEW = 1_000
@@ -36,12 +35,6 @@ spark = session(2)
 print(json.dumps(spark.sparkContext.parallelize(range(rows), 4).mapPartitions(write).collect()))
 spark.stop()
 """
-
-
-@pytest.fixture(autouse=True)
-def _quick_spark(kafka: KafkaCluster) -> None:
-    """Behind what says that there is no Java."""
-    use_archive()
 
 
 @pytest.mark.thorough  # the recipe below is the same in one more Spark

@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.live.maven import MissingToolError
-from tests.live.pool import POOL, skip_if_told
-from tests.spark.classes import use_archive
+from tests.live.pool import POOL
 from tests.spark.connector import connector_jars
 
 SPARK = tuple(map(int, pyspark.__version__.split(".")[:2]))
@@ -33,9 +32,6 @@ Frame = Callable[..., DataFrame]
 
 @pytest.fixture(scope="session")
 def _pool() -> Iterator[None]:
-    skip_if_told()
-    with contextlib.suppress(MissingToolError):  # the pool says so
-        use_archive()
     yield
     POOL.stop()
 
@@ -91,7 +87,6 @@ class Session:
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.log.level", "OFF")
-            .config("spark.python.daemon.module", "tests.spark.daemon")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
             .getOrCreate()

@@ -13,7 +13,6 @@ from unittest.mock import patch
 import pyspark
 
 from tests.live.jvm import Jvm, StartError, free_ports, wait_for
-from tests.spark.classes import archive
 
 __all__ = ["StandaloneSpark"]
 
@@ -70,9 +69,9 @@ class StandaloneSpark:
             self._jvm(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *own, self.url)
 
     def _jvm(self, name: str, main: str, *given: str) -> Jvm:
-        classpath = [HOME / "conf", *HOME.glob("jars/slf4j-api-*.jar"), HOME / "jars" / "*"]  # as of Spark's scripts: the archive's
+        classpath = [HOME / "jars" / "*"]
         command = [main, "--host", "127.0.0.1", "--webui-port", "0", *given]
-        jvm = Jvm(f"Spark's {name}", self._folder / name, classpath, command, flags=archive())
+        jvm = Jvm(f"Spark's {name}", self._folder / name, classpath, command)
         self._jvms.append(jvm)
         settings = {
             "SPARK_HOME": str(HOME),
