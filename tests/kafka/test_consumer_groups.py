@@ -200,7 +200,7 @@ def test_close_without_autocommit_leaves_what_is_pending(consumer: Make, cluster
     reading = consumer(cluster, "t", **GROUP)
     consume(reading, 2)
     reading.close(autocommit=False)
-    assert committed(cluster) == {}
+    assert not any(committed(cluster).values()), "where it began may be committed, as soon as poll() was called twice"
     assert cluster.count("LeaveGroup") == 1
     again = consumer(cluster, "t", **GROUP)
     assert offsets(consume(again, 2)) == [(0, 0), (0, 1)]
