@@ -53,7 +53,7 @@ lint: $(BUILT)
 near: $(BUILT)  ## the tests nearest to what differs from the last commit, or to FILE=gkafka/core/fetcher.py (2 minutes)
 	$(PY) -m tests.near $(FILE)
 
-check: lint  ## lint, types and the tests that need no broker, without the thorough ones
+check: lint  ## lint, types and the tests that talk to no broker and no other peer, without the thorough ones (90 seconds)
 	$(PY) -m tests.stages check
 
 test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form

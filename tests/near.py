@@ -127,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"{len(played)} files: {' '.join(played)}")
     if left:
         print(f"without room, {len(left)} files farther off (make test): {' '.join(left[:10])}{' ...' if len(left) > 10 else ''}")
-    return 0 if play(Stage("near", PROCESSES, QUICK, played, environment=CYTHON), []) else 1
+    return 0 if play([Stage("near", PROCESSES, QUICK, played, environment=CYTHON)], []) else 1
 
 
 if __name__ == "__main__":

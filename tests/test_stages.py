@@ -32,7 +32,8 @@ def within(file: str, paths: Sequence[str]) -> bool:
 
 
 def stages_of(plan: str) -> dict[str, Stage]:
-    return {stage.name: stage for front, beside in PLANS[plan] for stage in (front, *beside)}
+    front, beside = PLANS[plan]
+    return {stage.name: stage for stage in (*front, *beside)}
 
 
 @pytest.mark.parametrize("plan", ["test", "thorough"])
@@ -108,23 +109,22 @@ TRIED = "open({file!r}, 'a').write('x')\nraise SystemExit(len(open({file!r}).rea
 
 def test_what_failed_is_not_tried_again_and_all_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     tried = tmp_path / "tried"
-    assert not play(program("front", GOOD), [program("beside", TRIED.format(file=str(tried)))])
+    assert not play([program("front", GOOD)], [program("beside", TRIED.format(file=str(tried)))])
     assert tried.read_text() == "x"
     assert re.search(r"front: 0\.\d minutes, passed\nbeside: 0\.\d minutes, failed", capfd.readouterr().out)
-    assert not play(program("bad", BAD), [program("good", GOOD)])
-    assert not play(program("good", GOOD), [program("bad", BAD)])
+    assert not play([program("bad", BAD)], [program("good", GOOD)])
+    assert not play([program("good", GOOD)], [program("bad", BAD)])
 
 
 def test_a_run_without_a_test_is_none_that_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(stages.PLANS, "check", [(program("empty", f"raise SystemExit({pytest.ExitCode.NO_TESTS_COLLECTED.value})"), [])])
+    monkeypatch.setitem(stages.PLANS, "check", ([program("empty", f"raise SystemExit({pytest.ExitCode.NO_TESTS_COLLECTED.value})")], []))
     assert main(["check"]) == 1
 
 
 def test_of_several_runs_one_after_the_other_each_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    good: tuple[Stage, list[Stage]] = (program("good", GOOD), [])
-    bad: tuple[Stage, list[Stage]] = (program("bad", BAD), [])
+    good, bad = program("good", GOOD), program("bad", BAD)
     for runs, status in (([good, good], 0), ([bad, good], 1), ([good, bad], 1)):
-        monkeypatch.setitem(stages.PLANS, "check", runs)
+        monkeypatch.setitem(stages.PLANS, "check", (runs, []))
         assert main(["check"]) == status
 
 
@@ -145,7 +145,7 @@ def test_what_this_machine_lacks_is_told_in_one_line_each(
     made: Make, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     stage = replace(made("lacking", LACKING), processes=1, more=["-p", "tests.conftest"])
-    monkeypatch.setitem(stages.PLANS, "check", [(stage, [])])
+    monkeypatch.setitem(stages.PLANS, "check", ([stage], []))
     assert main(["check"]) == 0
     assert capfd.readouterr().out.splitlines()[-2:] == [
         "NOT TESTED, 2 tests: there is no gssapi (pip install gssapi)",
@@ -168,7 +168,7 @@ from tests import stages
 from tests.test_stages import program
 front = program("front", "import time\\nopen({folder!r} + '/begun', 'w').close()\\ntime.sleep(600)")
 beside = program("beside", "print('what it has found', flush=True)\\nopen({folder!r} + '/told', 'w').close()")
-stages.PLANS["check"] = [(front, [beside])]
+stages.PLANS["check"] = ([front], [beside])
 stages.main(["check"])
 """
 

@@ -21,7 +21,7 @@ from tests.effort import seeds, tried
 STICKY, COOPERATIVE = ASSIGNORS["sticky"], ASSIGNORS["cooperative-sticky"]
 STICKIES = pytest.mark.parametrize("assignor", [STICKY, COOPERATIVE], ids=["sticky", "cooperative-sticky"])
 EVERY = pytest.mark.parametrize("name", ASSIGNORS)
-QUICK = 50
+QUICK = 15
 """Examples of the seed that is not thorough."""
 
 

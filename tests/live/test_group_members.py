@@ -66,9 +66,11 @@ def _confluent(kafka: KafkaCluster, group: str, topic: str, strategy: str) -> An
 
 def _python(kafka: KafkaCluster, group: str, topic: str) -> Any:
     client = pytest.importorskip("kafka")
-    # One that leads and does not know the topic yet gives nobody anything, and hears of it with its next metadata.
     options: dict[str, Any] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500, "metadata_max_age_ms": 1000}
-    consumer = client.KafkaConsumer(topic, bootstrap_servers=kafka.hosts, group_id=group, **options)
+    consumer = client.KafkaConsumer(bootstrap_servers=kafka.hosts, group_id=group, **options)
+    # One that leads and does not know the topic yet gives nobody anything, and may never look again.
+    wait(lambda: len(consumer.partitions_for_topic(topic) or ()) == PARTITIONS, lambda: "the topic is not known")
+    consumer.subscribe([topic])
     return lambda: consumer.poll(50), lambda: {TopicPartition(*tp) for tp in consumer.assignment()}, consumer.close
 
 

@@ -307,13 +307,21 @@ class Driven:
     def has(self) -> set[int]:
         return {tp.partition for tp in self.member.delivered()}
 
+    @property
+    def heard_of(self) -> set[int]:
+        """The same by what it was told, which comes a moment later."""
+        heard: set[int] = set()
+        for change, partitions in list(self.told):
+            heard = heard | partitions if change is Change.ASSIGNED else heard - partitions
+        return heard
+
 
 def rests(cluster: MockCluster, *members: Driven) -> bool:
-    """The group is stable, and these have divided everything."""
+    """The group is stable, and these have divided everything, and heard of it."""
     group = cluster.group("g")
     if group is None or group.state != "Stable" or len(group.members) != len(members) or set(group.owners) != EVERYTHING:
         return False
-    return sorted(n for m in members for n in m.has) == [0, 1, 2, 3]
+    return sorted(n for m in members for n in m.has) == [0, 1, 2, 3] and all(m.has == m.heard_of for m in members)
 
 
 def test_members_come_share_and_go(cluster: MockCluster, connect: Any, run: Runner) -> None:

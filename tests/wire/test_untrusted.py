@@ -69,7 +69,7 @@ def rich(cls: type[Message]) -> list[Golden]:
     return [one for one in golden() if one.cls is cls and one.kind == "rich"]
 
 
-@pytest.mark.parametrize("every", quick_and_thorough(7, 1))
+@pytest.mark.parametrize("every", quick_and_thorough(17, 1))
 @every_message
 def test_a_frame_cut_anywhere_is_a_protocol_error(cls: type[Message], every: int) -> None:
     """The newest version anywhere, those before it at every so-manieth byte, each version at others."""
@@ -125,7 +125,7 @@ def _damage(frame: bytes, chance: random.Random) -> bytes:
     return bytes(data)
 
 
-@pytest.mark.parametrize("most", quick_and_thorough(60, 300))
+@pytest.mark.parametrize("most", quick_and_thorough(30, 300))
 @every_message
 def test_a_lie_about_any_length_costs_no_memory(cls: type[Message], most: int) -> None:
     """At the oldest and the newest version of each message; of long frames at so many places, where two of the lies take turns or all are told."""
