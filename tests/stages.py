@@ -71,7 +71,7 @@ CYTHON = {"GKAFKA_IMPL": "cython"}
 
 
 def pure(marks: str) -> Stage:
-    return Stage("pure", 4, marks, ["tests"], left_out=WITH_KAFKA, environment=CYTHON)
+    return Stage("pure", 6, marks, ["tests"], left_out=WITH_KAFKA, environment=CYTHON)
 
 
 def with_kafka(marks: str) -> Stage:
@@ -81,7 +81,7 @@ def with_kafka(marks: str) -> Stage:
 
 def twin(marks: str) -> Stage:
     environment = {"GKAFKA_IMPL": "python", "GKAFKA_HANDLERS": "recording"}
-    return Stage("twin", 6, marks, TWICE, left_out=WITH_KAFKA, environment=environment)
+    return Stage("twin", 4, marks, TWICE, left_out=WITH_KAFKA, environment=environment)
 
 
 PLANS: dict[str, tuple[list[Stage], list[Stage]]] = {

@@ -19,7 +19,7 @@ from gkafka.core.consumergroup import ConsumerGroup
 from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.group import Group
 from gkafka.core.groupmachine import GroupMachine
-from gkafka.core.groupstate import Address, Ask, GroupOptions, Lane, State
+from gkafka.core.groupstate import Address, Ask, Change, GroupOptions, Lane, State
 from gkafka.exceptions import ConnectionFailedError, KafkaException, KafkaTimeoutError, SocketDisconnectedError, UnsupportedVersion
 from gkafka.wire.apis import decode_response, encode_request
 from gkafka.wire.versions import Versions
@@ -67,6 +67,14 @@ class Driver:
     @property
     def owned(self) -> set[TopicPartition]:
         return set(self.group.delivered(clock.soon(0)))
+
+    @property
+    def was_told(self) -> bool:
+        """Does the application know just what it has, of one topic? It is told a moment later."""
+        told: set[int] = set()
+        for change, partitions in list(self.history):
+            told = told | set(partitions) if change == Change.ASSIGNED.value else told - set(partitions)
+        return told == {tp.partition for tp in self.owned}
 
     def stop(self) -> None:
         """Leave in order."""

@@ -101,7 +101,8 @@ class Setting:
 
         def is_shared() -> bool:
             has = [set(m.owned) for m in members]
-            return sum(map(len, has)) == len(set().union(*has)) == PARTITIONS and all(len(one) >= least for one in has)
+            everything = sum(map(len, has)) == len(set().union(*has)) == PARTITIONS
+            return everything and all(len(one) >= least for one in has) and all(getattr(m, "was_told", True) for m in members)
 
         wait(is_shared, lambda: [(m.owned, getattr(m, "group", None) and m.group.state) for m in members], limit_s)
 

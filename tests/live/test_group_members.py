@@ -98,7 +98,8 @@ class Setting:
 
         def is_shared() -> bool:
             has = [set(m.owned) for m in members]
-            return sum(map(len, has)) == len(set().union(*has)) == PARTITIONS and all(len(one) >= least for one in has)
+            everything = sum(map(len, has)) == len(set().union(*has)) == PARTITIONS
+            return everything and all(len(one) >= least for one in has) and all(m.was_told for m in members if isinstance(m, Driver))
 
         wait(is_shared, lambda: [(m.owned, m.group.state if isinstance(m, Driver) else "peer") for m in members])
 
