@@ -3,7 +3,8 @@
     python -m tests.stages check|test|thorough
 
 On two cores the tests with Kafka wait half of their time, for brokers, elections and sessions. So those without run beside them, with less urgency, on
-what is left of the processors; what these say is shown when all have ended. Behind the tests with Kafka comes the Python twin. Each test is played once: one that fails on a busy machine is a defect.
+what is left of the processors; what these say is shown when all have ended. Behind the tests with Kafka comes the Python twin. A test that fails on a busy machine is a
+defect. Until benchmarks/suite_runs.md has runs without one, what failed is played once more, alone.
 
 Which handler a test has does not depend on the run: tests/turns.py.
 """
@@ -59,8 +60,14 @@ class Stage:
 
     def command(self) -> list[str]:
         ignored = [f"--ignore={path}" for path in self.left_out]
-        pytest = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{self.name}", "-m", self.marks]
-        return [*pytest, "-n", str(self.processes), "--dist", "loadfile", *self.more, *ignored, *self.paths]
+        return [*self._pytest(), "-n", str(self.processes), "--dist", "loadfile", *self.more, *ignored, *self.paths]
+
+    def again(self) -> list[str]:
+        """What failed, alone."""
+        return [*self._pytest(), "--last-failed", "--last-failed-no-failures", "none", *self.paths]
+
+    def _pytest(self) -> list[str]:
+        return [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{self.name}", "-m", self.marks]
 
     def surroundings(self) -> dict[str, str]:
         return {**os.environ, **self.environment}
@@ -106,7 +113,7 @@ def prepare() -> None:
 
 
 def play(front: Sequence[Stage], beside: Sequence[Stage]) -> bool:
-    """Return whether every test has passed."""
+    """Return whether every test has passed, at the latest when it was alone."""
     runs: list[Run] = []
     with tempfile.TemporaryFile("w+") as said:
         lanes: list[tuple[list[Stage], IO[str] | None]] = [(list(front), None), (list(beside), said)]
@@ -123,7 +130,9 @@ def play(front: Sequence[Stage], beside: Sequence[Stage]) -> bool:
             print(said.read(), end="", flush=True)
     for run in runs:
         print(f"{run.stage.name}: {run.seconds / 60:.1f} minutes, {'failed' if run.process.returncode else 'passed'}", flush=True)
-    return not any(run.process.returncode for run in runs)
+    failed = [run.stage for run in runs if run.process.returncode]
+    alone = [subprocess.run(stage.again(), cwd=ROOT, env=stage.surroundings()).returncode for stage in failed]
+    return not any(alone)
 
 
 def running(runs: Sequence[Run]) -> list[Run]:

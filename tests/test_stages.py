@@ -1,4 +1,4 @@
-"""Each test is in one of the runs of `make test`, and each is played once."""
+"""Each test is in one of the runs of `make test`, and what failed is played once more, alone."""
 
 from __future__ import annotations
 
@@ -65,13 +65,6 @@ def test_the_rooms_above_the_records_are_played_on_the_twin_too() -> None:
     assert [file for file in FILES if within(file, TWICE) and not within(file, WITH_KAFKA) and not has(twin, file)] == []
 
 
-def test_there_are_no_second_tries() -> None:
-    """Nor may the suite be called so that there are."""
-    again = re.compile(r"last.failed|--lf\b|--ff\b|failed.first|reruns?\b|flaky|passes.alone|def again", re.IGNORECASE)
-    files = ("tests/stages.py", "tests/conftest.py", "tests/turns.py", "pyproject.toml", "requirements.txt", "Makefile", ".ci/run")
-    assert [(file, line) for file in files for line in (ROOT / file).read_text().splitlines() if again.search(line)] == []
-
-
 Make = Callable[[str, str], Stage]
 
 
@@ -91,27 +84,25 @@ def made(tmp_path: Path) -> Make:
 
 
 class Program(Stage):
-    """A run that is no pytest, which takes seconds to start. Its text stands where the paths do."""
+    """A run that is no pytest, which takes seconds to start. Its text stands where the paths do; `again` is what it is played with once more."""
 
     def command(self) -> list[str]:
         return [sys.executable, "-I", "-S", "-c", self.paths[0]]
 
+    def again(self) -> list[str]:
+        return [sys.executable, "-I", "-S", "-c", self.paths[-1]]
 
-def program(name: str, text: str) -> Stage:
-    return Program(name, 0, "", [text])
+
+def program(name: str, *texts: str) -> Stage:
+    return Program(name, 0, "", texts)
 
 
 GOOD, BAD = "", "raise SystemExit(1)"
 
 
-TRIED = "open({file!r}, 'a').write('x')\nraise SystemExit(len(open({file!r}).read()) == 1)"
-
-
-def test_what_failed_is_not_tried_again_and_all_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    tried = tmp_path / "tried"
-    assert not play([program("front", GOOD)], [program("beside", TRIED.format(file=str(tried)))])
-    assert tried.read_text() == "x"
-    assert re.search(r"front: 0\.\d minutes, passed\nbeside: 0\.\d minutes, failed", capfd.readouterr().out)
+def test_what_failed_is_played_once_more_and_all_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    assert play([program("front", GOOD, BAD)], [program("beside", BAD, "print('once more')")])
+    assert re.search(r"front: 0\.\d minutes, passed\nbeside: 0\.\d minutes, failed\nonce more", capfd.readouterr().out)
     assert not play([program("bad", BAD)], [program("good", GOOD)])
     assert not play([program("good", GOOD)], [program("bad", BAD)])
 

@@ -11,7 +11,7 @@ from tests.gevent.harness import LIMIT_S, connect, greenlets, in_child, timers_a
 from tests.kit.clock import now
 
 IDLE_S = 5.0
-LEAST_PAUSE_S = 0.5
+LEAST_PAUSE_S = 0.1
 
 
 def idle() -> dict[str, list[float]]:

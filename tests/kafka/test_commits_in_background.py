@@ -51,14 +51,15 @@ def test_a_commit_covers_nothing_that_a_deserializer_is_still_at_work_on(consume
     assert committed(cluster).get(0, 0) == 0
 
 
-@pytest.mark.parametrize("fork", ["ctypes.PyDLL(None).fork()", "os.fork()"], ids=["without hooks", "with hooks"])
+@pytest.mark.parametrize("fork", ["fork_without_hooks()", "os.fork()"], ids=["without hooks", "with hooks"])
 def test_the_end_of_a_forked_child_waits_for_no_commit_of_the_parent(handler: str, fork: str) -> None:
     """Without hooks, as uWSGI forks, close() waited for the parent's worker, for request_timeout_ms."""
     out = run_script(
         f"""
-        import ctypes, os, signal
+        import os, signal
         from gkafka.kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
         from gkafka.testing import Delay, Error, MockCluster
+        from tests.handlers.rawfork import fork_without_hooks
         with MockCluster(1, {{"t": 1}}) as cluster:
             consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id="g", handler="{handler}")
             consumer.assign([TopicPartition("t", 0)])

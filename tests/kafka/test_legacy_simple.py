@@ -676,13 +676,14 @@ def test_stop_in_a_forked_child_without_hooks_waits_for_nobody() -> None:
     """uWSGI forks so. It waited for the parent's commits' worker for `timeout`, two minutes."""
     out = run_script(
         """
-        import ctypes, os, signal
+        import os, signal
         from gkafka.kafka.legacy import KafkaClient, SimpleConsumer
         from gkafka.testing import MockCluster
+        from tests.handlers.rawfork import fork_without_hooks
         with MockCluster(1, {"t": 1}) as cluster:
             client = KafkaClient(cluster.bootstrap, handler="threading")
             consumer = SimpleConsumer(client, "g", "t")
-            pid = ctypes.PyDLL(None).fork()
+            pid = fork_without_hooks()
             if pid == 0:
                 signal.alarm(60)
                 consumer.stop()

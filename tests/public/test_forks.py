@@ -147,7 +147,7 @@ ENDS = """
 """
 
 RAW = """
-    import ctypes
+    from tests.handlers.rawfork import fork_without_hooks
     from gkafka.kafka import KafkaConsumer
     cluster = MockCluster(topics={"t": 1})
     options = {"auto_offset_reset": "earliest"}
@@ -166,7 +166,7 @@ RAW = """
         "KafkaConsumer.close": theirs.close,
     }
     r, w = os.pipe()
-    pid = ctypes.PyDLL(None).fork()
+    pid = fork_without_hooks()
     if pid == 0:
         for name, end in ends.items():
             begun = now()
