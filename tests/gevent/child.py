@@ -3,9 +3,8 @@
 import sys
 
 if sys.argv[1].startswith("patched"):
-    from gevent import events, monkey
+    from gevent import monkey
 
-    events.notify_and_call_entry_points = events.notify  # no search for plugins through all installed packages, once for each module
 
 if sys.argv[1] == "patched":
     monkey.patch_all()

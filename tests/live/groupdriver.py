@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -25,8 +25,9 @@ from gkafka.wire.apis import decode_response, encode_request
 from gkafka.wire.versions import Versions
 from tests.core.dividing import divide
 from tests.kit import clock
+from tests.live.kafka import Node
 
-__all__ = ["ConsumerDriver", "Driver"]
+__all__ = ["ConsumerDriver", "Driver", "coordinating_first"]
 
 _size = struct.Struct(">i")
 
@@ -34,6 +35,12 @@ _size = struct.Struct(">i")
 def _addresses(hosts: str) -> list[Address]:
     pairs = [one.rpartition(":") for one in hosts.split(",")]
     return [(-1, host, int(port)) for host, _, port in pairs]
+
+
+def coordinating_first(nodes: Iterable[Node], members: Iterable[Driver]) -> list[Node]:
+    """The nodes of a cluster, in front those that coordinate the group of these members."""
+    coordinating = {place[0] for member in members if (place := member.group.coordinator)}
+    return sorted(nodes, key=lambda node: node.id not in coordinating)
 
 
 class Driver:

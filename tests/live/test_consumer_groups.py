@@ -18,7 +18,7 @@ from gkafka.core.groupstate import State
 from gkafka.exceptions import InvalidRegularExpression, UnreleasedInstanceId, UnsupportedAssignor, UnsupportedVersion
 from tests.effort import one_of, quick_and_thorough
 from tests.kit.clock import now
-from tests.live.groupdriver import ConsumerDriver
+from tests.live.groupdriver import ConsumerDriver, coordinating_first
 from tests.live.kafka import KafkaCluster
 from tests.live.pool import POOL
 
@@ -234,8 +234,7 @@ def test_a_rolling_restart_costs_nothing(cluster: KafkaCluster, restarts: int) -
         made.shared(*members, least=3)
         before = [(m.owned, list(m.history), m.group.rebalances) for m in members]
         coordinators = {m.group.coordinator for m in members}
-        coordinating = {place[0] for place in coordinators if place}
-        for node in sorted(cluster.nodes, key=lambda node: node.id not in coordinating)[:restarts]:
+        for node in coordinating_first(cluster.nodes, members)[:restarts]:
             cluster.kill(node, signal.SIGTERM)
             wait(lambda at=node.id: all(m.group.coordinator and m.group.coordinator[0] != at for m in members), lambda: "no coordinator")
             coordinators |= {m.group.coordinator for m in members}
