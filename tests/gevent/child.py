@@ -5,6 +5,7 @@ import sys
 if sys.argv[1].startswith("patched"):
     from gevent import monkey
 
+    import tests.handlers.noplugins  # noqa: F401  # for what it does
 
 if sys.argv[1] == "patched":
     monkey.patch_all()

@@ -485,10 +485,15 @@ def crowds() -> dict[str, tuple[int, bytes, bytes, str]]:
     }
 
 
+def crowd(name: str) -> tuple[int, bytes, str]:
+    """Codec, 8 MiB of it, and what is said of that."""
+    codec, start, unit, text = crowds()[name]
+    return codec, start + unit * (8 * MiB // len(unit)), text
+
+
 @pytest.mark.parametrize("name", crowds())
 def test_a_crowd_of_empty_pieces_is_an_error_at_once(name: str) -> None:
-    codec, start, unit, text = crowds()[name]
-    packed = start + unit * (8 * MiB // len(unit))
+    codec, packed, text = crowd(name)
     with pytest.raises(CorruptRecordError, match=f"cut into more than {text}"):
         decompress(codec, packed, max_bytes=64 * MiB)
 
