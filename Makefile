@@ -8,9 +8,6 @@ BUILT  := $(VENV)/.built
 GSSAPI := $(VENV)/.gssapi
 SOURCES := setup.py pyproject.toml $(wildcard gkafka/*/*.pyx gkafka/records/*.pxi gkafka/records/*.h)
 
-# The part of the demo's site that `make test` crawls.
-TEST_PAGES := 40
-
 # Many container images set it. Each of the hundreds of programs that the tests start would compile gkafka anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -58,7 +55,6 @@ check: lint  ## lint, types and the tests that talk to no broker and no other pe
 
 test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
 	$(PY) -m tests.stages test
-	$(PY) examples/crawl_pipeline/run.py --max-pages $(TEST_PAGES) --cap 4000 --kill-after 4000 --out demo-out/test
 
 thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short, more releases, the other handler
 	$(PY) -m tests.stages thorough

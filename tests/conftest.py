@@ -23,6 +23,7 @@ from gkafka.records import IMPLEMENTATION
 from tests.kit import limits
 from tests.kit.lacking import note_what_is_left_out
 from tests.kit.profile import Profile
+from tests.live.classes import spark_options
 from tests.turns import by_turn, scheduler, told_apart
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ if (
 ):  # as in a shell script's background job, and so it would be in each program that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Of each Spark that tests start, here or in a program: it lives shortly, so an optimising compiler and parallel collectors take more than they give.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
 
 # Examples are the same in each run: a failure in CI can be repeated, and a green run does not turn red by chance.
 settings.register_profile("gkafka", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -3,8 +3,8 @@
     python -m tests.stages check|test|thorough
 
 On two cores the tests with Kafka wait half of their time, for brokers, elections and sessions. So those without run beside them, with less urgency, on
-what is left of the processors; what these say is shown when all have ended. Behind the tests with Kafka comes the Python twin. A test that fails on a busy machine is a
-defect. Until benchmarks/suite_runs.md has runs without one, what failed is played once more, alone.
+what is left of the processors; what these say is shown when all have ended. Behind the tests with Kafka come the Python twin and the demo. Each test
+is played once: one that fails on a busy machine is a defect.
 
 Which handler a test has does not depend on the run: tests/turns.py.
 """
@@ -24,6 +24,7 @@ from typing import IO
 
 from tests.kit.clock import Moment, now
 from tests.kit.lacking import LEFT_OUT, left_out
+from tests.live.classes import spark_options
 from tests.turns import ALSO_WITH_GREENLETS
 
 __all__ = ["NO_BROKER", "PLANS", "TWICE", "WITH_KAFKA", "Stage", "main", "play"]
@@ -48,7 +49,7 @@ LESS_URGENT = ("nice", "-n", "5")
 
 @dataclass(frozen=True)
 class Stage:
-    """One run of pytest. name: also of the folder in which it keeps what failed."""
+    """One run of pytest. name: also of the folder in which pytest keeps what it found."""
 
     name: str
     processes: int
@@ -60,17 +61,18 @@ class Stage:
 
     def command(self) -> list[str]:
         ignored = [f"--ignore={path}" for path in self.left_out]
-        return [*self._pytest(), "-n", str(self.processes), "--dist", "loadfile", *self.more, *ignored, *self.paths]
-
-    def again(self) -> list[str]:
-        """What failed, alone."""
-        return [*self._pytest(), "--last-failed", "--last-failed-no-failures", "none", *self.paths]
-
-    def _pytest(self) -> list[str]:
-        return [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{self.name}", "-m", self.marks]
+        pytest = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{self.name}", "-m", self.marks]
+        return [*pytest, "-n", str(self.processes), "--dist", "loadfile", *self.more, *ignored, *self.paths]
 
     def surroundings(self) -> dict[str, str]:
         return {**os.environ, **self.environment}
+
+
+class Demo(Stage):
+    """The demo in a small form: the site is crawled up to so many paths."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "examples/crawl_pipeline/run.py", *self.paths, "--out", "demo-out/test"]
 
 
 # Pure tests often wait, too, for a deadline or a pause: more processes than cores.
@@ -91,9 +93,14 @@ def twin(marks: str) -> Stage:
     return Stage("twin", 4, marks, TWICE, left_out=WITH_KAFKA, environment=environment)
 
 
+def demo() -> Stage:
+    small = ["--max-pages", "40", "--cap", "4000", "--kill-after", "4000"]
+    return Demo("demo", 0, "", small, environment={"SPARK_SUBMIT_OPTS": spark_options()})
+
+
 PLANS: dict[str, tuple[list[Stage], list[Stage]]] = {
     "check": ([Stage("check", 4, QUICK, NO_BROKER, environment=CYTHON)], []),
-    "test": ([with_kafka(QUICK), twin(f"{QUICK} and not {ALSO_WITH_GREENLETS}")], [pure(QUICK)]),
+    "test": ([with_kafka(QUICK), twin(f"{QUICK} and not {ALSO_WITH_GREENLETS}"), demo()], [pure(QUICK)]),
     "thorough": ([with_kafka(THOROUGH), twin(f"{QUICK} and {ALSO_WITH_GREENLETS}")], [pure(THOROUGH)]),
 }
 """What is played: runs in front, one after the other, and those beside them, one after the other, too."""
@@ -113,7 +120,7 @@ def prepare() -> None:
 
 
 def play(front: Sequence[Stage], beside: Sequence[Stage]) -> bool:
-    """Return whether every test has passed, at the latest when it was alone."""
+    """Return whether every test has passed."""
     runs: list[Run] = []
     with tempfile.TemporaryFile("w+") as said:
         lanes: list[tuple[list[Stage], IO[str] | None]] = [(list(front), None), (list(beside), said)]
@@ -130,9 +137,7 @@ def play(front: Sequence[Stage], beside: Sequence[Stage]) -> bool:
             print(said.read(), end="", flush=True)
     for run in runs:
         print(f"{run.stage.name}: {run.seconds / 60:.1f} minutes, {'failed' if run.process.returncode else 'passed'}", flush=True)
-    failed = [run.stage for run in runs if run.process.returncode]
-    alone = [subprocess.run(stage.again(), cwd=ROOT, env=stage.surroundings()).returncode for stage in failed]
-    return not any(alone)
+    return not any(run.process.returncode for run in runs)
 
 
 def running(runs: Sequence[Run]) -> list[Run]:

@@ -1,4 +1,4 @@
-"""Each test is in one of the runs of `make test`, and what failed is played once more, alone."""
+"""Each test is in one of the runs of `make test`, and each is played once."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ def stages_of(plan: str) -> dict[str, Stage]:
 @pytest.mark.parametrize("plan", ["test", "thorough"])
 def test_each_file_is_played_and_what_is_named_exists(plan: str) -> None:
     played = stages_of(plan)
+    demo = played.pop("demo", None)
+    assert (demo is not None) == (plan == "test")
     runs = [stage for name, stage in played.items() if name != "twin"]
     assert [file for file in FILES if sum(has(stage, file) for stage in runs) != 1] == []
     assert [path for stage in played.values() for path in (*stage.paths, *stage.left_out) if not (ROOT / path).exists()] == []
@@ -46,7 +48,7 @@ def test_each_file_is_played_and_what_is_named_exists(plan: str) -> None:
 
 def test_quick_and_thorough_tests_are_all_there_are() -> None:
     quick, thorough = "not thorough and not soak", "thorough and not soak"
-    assert {name: stage.marks for name, stage in stages_of("test").items()} == {
+    assert {name: stage.marks for name, stage in stages_of("test").items() if name != "demo"} == {
         "kafka": quick,
         "pure": quick,
         "twin": f"{quick} and not {ALSO_WITH_GREENLETS}",
@@ -63,6 +65,19 @@ def test_the_rooms_above_the_records_are_played_on_the_twin_too() -> None:
     assert twin.environment == {"GKAFKA_IMPL": "python", "GKAFKA_HANDLERS": "recording"}
     assert other == replace(twin, marks=other.marks)
     assert [file for file in FILES if within(file, TWICE) and not within(file, WITH_KAFKA) and not has(twin, file)] == []
+
+
+def test_there_are_no_second_tries() -> None:
+    """Nor may the suite be called so that there are."""
+    again = re.compile(r"last.failed|--lf\b|--ff\b|failed.first|reruns?\b|flaky|passes.alone|def again", re.IGNORECASE)
+    files = ("tests/stages.py", "tests/conftest.py", "tests/turns.py", "pyproject.toml", "requirements.txt", "Makefile", ".ci/run")
+    assert [(file, line) for file in files for line in (ROOT / file).read_text().splitlines() if again.search(line)] == []
+
+
+def test_the_demo_is_played_in_a_small_form() -> None:
+    demo = stages_of("test")["demo"].command()
+    assert (ROOT / demo[1]).exists()
+    assert "--max-pages" in demo
 
 
 Make = Callable[[str, str], Stage]
@@ -84,25 +99,27 @@ def made(tmp_path: Path) -> Make:
 
 
 class Program(Stage):
-    """A run that is no pytest, which takes seconds to start. Its text stands where the paths do; `again` is what it is played with once more."""
+    """A run that is no pytest, which takes seconds to start. Its text stands where the paths do."""
 
     def command(self) -> list[str]:
         return [sys.executable, "-I", "-S", "-c", self.paths[0]]
 
-    def again(self) -> list[str]:
-        return [sys.executable, "-I", "-S", "-c", self.paths[-1]]
 
-
-def program(name: str, *texts: str) -> Stage:
-    return Program(name, 0, "", texts)
+def program(name: str, text: str) -> Stage:
+    return Program(name, 0, "", [text])
 
 
 GOOD, BAD = "", "raise SystemExit(1)"
 
 
-def test_what_failed_is_played_once_more_and_all_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    assert play([program("front", GOOD, BAD)], [program("beside", BAD, "print('once more')")])
-    assert re.search(r"front: 0\.\d minutes, passed\nbeside: 0\.\d minutes, failed\nonce more", capfd.readouterr().out)
+TRIED = "open({file!r}, 'a').write('x')\nraise SystemExit(len(open({file!r}).read()) == 1)"
+
+
+def test_what_failed_is_not_tried_again_and_all_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    tried = tmp_path / "tried"
+    assert not play([program("front", GOOD)], [program("beside", TRIED.format(file=str(tried)))])
+    assert tried.read_text() == "x"
+    assert re.search(r"front: 0\.\d minutes, passed\nbeside: 0\.\d minutes, failed", capfd.readouterr().out)
     assert not play([program("bad", BAD)], [program("good", GOOD)])
     assert not play([program("good", GOOD)], [program("bad", BAD)])
 

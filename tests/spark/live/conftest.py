@@ -16,6 +16,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.kit.clock import now
+from tests.live.classes import record_spark
 from tests.live.kafka import KafkaCluster
 from tests.live.maven import MissingToolError
 from tests.live.pool import POOL
@@ -74,6 +75,7 @@ class Session:
             connector = connector_jars(pyspark.__version__)
         except MissingToolError as error:
             pytest.fail(f"{error} (or set GKAFKA_LIVE=skip)", pytrace=False)
+        record_spark()
         # Some twenty processes of Python that do not compile PySpark first; those of the other files' clusters and programs are plain ones.
         self._patch.setenv("PYSPARK_PYTHON", str(ROOT / "examples" / "spark_python.sh"))
         self._patch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
