@@ -3,7 +3,7 @@
     python -m tests.stages check|test|thorough
 
 On two cores the tests with Kafka wait half of their time, for brokers, elections and sessions. So those without run beside them, with less urgency, on
-what is left of the processors; what these say is shown when all have ended. Behind the tests with Kafka come the Python twin and the demo. Each test
+what is left of the processors; what these say is shown when all have ended. Behind the tests with Kafka come the demo and the Python twin. Each test
 is played once: one that fails on a busy machine is a defect.
 
 Which handler a test has does not depend on the run: tests/turns.py.
@@ -100,7 +100,7 @@ def demo() -> Stage:
 
 PLANS: dict[str, tuple[list[Stage], list[Stage]]] = {
     "check": ([Stage("check", 4, QUICK, NO_BROKER, environment=CYTHON)], []),
-    "test": ([with_kafka(QUICK), twin(f"{QUICK} and not {ALSO_WITH_GREENLETS}"), demo()], [pure(QUICK)]),
+    "test": ([with_kafka(QUICK), demo(), twin(f"{QUICK} and not {ALSO_WITH_GREENLETS}")], [pure(QUICK)]),
     "thorough": ([with_kafka(THOROUGH), twin(f"{QUICK} and {ALSO_WITH_GREENLETS}")], [pure(THOROUGH)]),
 }
 """What is played: runs in front, one after the other, and those beside them, one after the other, too."""

@@ -426,6 +426,7 @@ def test_a_producer_that_is_dropped_with_records_in_it_says_so(client: KafkaClie
 
 # -- memory ----------------------------------------------------------------------------------------------------------------
 def test_a_full_buffer_blocks_and_then_raises_and_what_was_accepted_is_kept(client: KafkaClient, cluster: MockCluster) -> None:
+    client.topics["t"]  # max_block_ms is for the buffer alone
     cluster.on("Produce", held := Held())
     producer = client.get_producer(
         buffer_bytes=40_000, batch_bytes=10_000, max_request_bytes=10_000, max_block_ms=200, linger_ms=0, max_in_flight=1

@@ -107,6 +107,7 @@ def test_retry_backoff_max_ms_ends_the_doubling(client: Any, cluster: MockCluste
 
 
 def test_max_block_ms_and_buffer_bytes_are_what_the_error_names(client: Any, cluster: MockCluster) -> None:
+    client.topics["t"]  # max_block_ms is for the buffer alone
     producer = client.get_producer(max_block_ms=50, buffer_bytes=5000, batch_bytes=1000, max_request_bytes=5000)
     producer.produce("t", b"warm").result(LIMIT_S)
     cluster.on("Produce", Delay(120), times=None)
