@@ -51,7 +51,7 @@ ROUNDS = 3
 ONCE = ("idle", "idle on threads", "broker gone", "pieces", "imports", "hostile")
 """Scenarios that are measured once: for longer, or by the least or the median of some tries of their own."""
 SHORT = "--short" in sys.argv
-"""Everything is a hundredth as much, and as long: a test plays the scenarios so, and judges nothing."""
+"""Little is done, and for a short time: a test plays the scenarios so, and judges nothing."""
 
 
 def some(count: int) -> int:
@@ -60,8 +60,8 @@ def some(count: int) -> int:
 
 
 def lasting(seconds: float) -> float:
-    """So long, or a tenth in the short form."""
-    return seconds / 10 if SHORT else seconds
+    """So long, or a twentieth in the short form."""
+    return seconds / 20 if SHORT else seconds
 
 
 LONGEST_S, ROUND_S = 160.0, 30.0
