@@ -62,7 +62,7 @@ thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make te
 mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)
 	$(PY) tests/mutants/run.py
 
-stalls: $(BUILT)  ## how long the hub stands still, what idle clients cost, with limits; only on a machine that does nothing else (2 minutes)
+stalls: $(BUILT)  ## how long the hub stands still, what idle clients cost, with limits; only on a machine that does nothing else (3 minutes)
 	$(PY) benchmarks/stalls.py
 
 demo: $(BUILT)  ## crawl a web site into a real Kafka, follow it in PySpark, kill -9 that midway, report, compare every number

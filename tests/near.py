@@ -1,8 +1,8 @@
 """The tests nearest to what was changed, in two minutes at most: `make near`, or `python -m tests.near gkafka/core/fetcher.py ...`.
 
-Without arguments: to the files that differ from the last commit. Nearest are test files that import the module or notice one of its mutants, those first that
-import little else; then those that reach it by helpers of the tests, or by modules of gkafka that import it. Tests that start Kafka or Spark are `make test`'s. What each file
-takes is in benchmarks/suite_profile.md; what had no room is told.
+Without arguments: to the files that differ from the last commit, new ones included. First come the test files that notice one of the module's mutants
+(tests/mutants), and those of its name; then those that import it; then those that reach it by helpers of the tests, or by modules of gkafka that import it.
+Of equally near ones the shortest come first, by benchmarks/suite_profile.md. Tests that start Kafka or Spark are left to `make test`. Files without room are named.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ __all__ = ["BUDGET_S", "chosen", "distances", "main"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILE = ROOT / "benchmarks" / "suite_profile.md"
+OURS = ("gkafka", "pyspark_gkafka", "tests", "benchmarks", "examples")
 PROCESSES = 3
-BUDGET_S = 150.0
-"""Seconds of tests, shared by the processes: they take less than two minutes, with the start of Python."""
+BUDGET_S = 360.0
+"""Seconds of the profile, whose processes share busy cores and play some files twice: three or four of them take one second here."""
 USUAL_S = 5.0
 """Of a file that the profile does not have."""
 FAR = 3
@@ -40,7 +41,7 @@ def imports(file: Path) -> frozenset[str]:
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
-    return frozenset(name for name in found if name.startswith(("gkafka", "tests")))
+    return frozenset(name for name in found if name.partition(".")[0] in OURS)
 
 
 def statements(within: ast.AST) -> Iterator[ast.AST]:
@@ -65,22 +66,40 @@ def sources() -> Iterator[Path]:
 
 
 def distances(changed: Sequence[Path]) -> dict[Path, int]:
-    """Test file -> over how many imports it reaches one of the changed files, at most FAR."""
+    """Test file -> over how many imports it reaches one of the changed files, at most FAR; 0 for those that come first."""
     importers: dict[str, list[Path]] = defaultdict(list)
     for file in sources():
         for name in imports(file):
             importers[name].append(file)
-    reached = dict.fromkeys(changed, 0)
-    names = {file.relative_to(ROOT).as_posix() for file in changed}
-    for mutant in mutants():
-        if any(change.file in names for change in mutant.changes):
-            reached |= {ROOT / test.partition("::")[0]: 1 for test in mutant.tests if test.startswith("tests/")}
+    reached = dict.fromkeys([*changed, *first(changed)], 0)
     front = list(changed)
     for far in range(1, FAR + 1):
         front = [file for near in front for file in importers[name_of(near)] if file not in reached]
         for file in front:
             reached.setdefault(file, far)
     return {file: far for file, far in reached.items() if is_pure_test(file)}
+
+
+def first(changed: Sequence[Path]) -> Iterator[Path]:
+    """The test files that notice a mutant of one of the changed files, or have its name."""
+    for file in changed:
+        yield from noticing()[file]
+        yield from (test for test in all_tests() if test.stem == f"test_{file.stem.strip('_')}")
+
+
+@cache
+def all_tests() -> list[Path]:
+    return sorted((ROOT / "tests").rglob("test_*.py"))
+
+
+@cache
+def noticing() -> defaultdict[Path, set[Path]]:
+    """File -> the test files that notice its mutants."""
+    found: defaultdict[Path, set[Path]] = defaultdict(set)
+    for mutant in mutants():
+        for change in mutant.changes:
+            found[ROOT / change.file] |= {ROOT / test.partition("::")[0] for test in mutant.tests if test.startswith("tests/")}
+    return found
 
 
 def is_pure_test(file: Path) -> bool:
@@ -98,9 +117,10 @@ def chosen(reached: Mapping[Path, int], seconds: Mapping[str, float]) -> tuple[l
     room = BUDGET_S
     played: list[str] = []
     left: list[str] = []
-    for file in sorted(reached, key=lambda file: (reached[file], len(imports(file)), file)):
-        name = file.relative_to(ROOT).as_posix()
-        cost = seconds.get(name, USUAL_S)
+    costs = {
+        file.relative_to(ROOT).as_posix(): (far, seconds.get(file.relative_to(ROOT).as_posix(), USUAL_S)) for file, far in reached.items()
+    }
+    for name, (_, cost) in sorted(costs.items(), key=lambda item: (item[1], item[0])):
         if cost <= room or not played:
             room -= cost
             played.append(name)
@@ -109,11 +129,15 @@ def chosen(reached: Mapping[Path, int], seconds: Mapping[str, float]) -> tuple[l
     return played, left
 
 
+def differing(root: Path) -> list[str]:
+    """What differs from the last commit, and what git has not been told of."""
+    asked = (["diff", "--name-only", "HEAD"], ["ls-files", "--others", "--exclude-standard"])
+    said = [subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout for words in asked]
+    return "".join(said).splitlines()
+
+
 def main(arguments: Sequence[str]) -> int:
-    named = (
-        arguments
-        or subprocess.run(["git", "diff", "--name-only", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    )
+    named = arguments or differing(ROOT)
     changed = [ROOT / name for name in named if name.endswith(".py") and (ROOT / name).exists()]
     if missing := [name for name in arguments if not (ROOT / name).is_file()]:
         print(f"there is no {', '.join(missing)} below {ROOT.name}: name files as gkafka/core/fetcher.py", file=sys.stderr)

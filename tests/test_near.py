@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests import near
 from tests.kit.profile import Cost, read
 from tests.kit.profile import main as table
-from tests.near import BUDGET_S, ROOT, chosen, distances, main, seconds_of
+from tests.near import BUDGET_S, PROFILE, ROOT, chosen, differing, distances, first, is_pure_test, main, noticing, seconds_of
 
 FETCHER = ROOT / "gkafka" / "core" / "fetcher.py"
 
@@ -30,8 +31,8 @@ def test_all_that_is_ours_is_looked_through() -> None:
 @pytest.mark.usefixtures("some")
 def test_files_that_import_the_module_are_nearest_and_none_starts_kafka() -> None:
     found = distances([FETCHER])
-    assert found[ROOT / "tests" / "core" / "test_fetcher.py"] == 1
-    assert found[ROOT / "tests" / "core" / "test_followers.py"] == 1
+    assert found[ROOT / "tests" / "core" / "test_fetcher.py"] == 0, "its name comes first"
+    assert found[ROOT / "tests" / "core" / "test_lies.py"] == 1
     assert not [file for file in found if "live" in file.parts]
 
 
@@ -39,7 +40,36 @@ def test_files_that_import_the_module_are_nearest_and_none_starts_kafka() -> Non
 def test_a_changed_test_is_nearest_to_itself_and_a_mutants_test_to_its_place() -> None:
     itself = ROOT / "tests" / "core" / "test_fetcher.py"
     assert distances([itself])[itself] == 0
-    assert distances([ROOT / "gkafka" / "records" / "_pure_cursors.py"])[ROOT / "tests" / "public" / "test_bounds.py"] == 1
+    assert distances([ROOT / "gkafka" / "records" / "_pure_cursors.py"])[ROOT / "tests" / "public" / "test_bounds.py"] == 0
+
+
+def test_no_mutant_is_missed_by_the_tests_near_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes first has room, so what imports the file does not matter."""
+    monkeypatch.setattr(near, "sources", list)
+    seconds = seconds_of(PROFILE.read_text())
+    missed = {}
+    for file in noticing():
+        played, _ = chosen(distances([file]), seconds)
+        wanted = {test for test in first([file]) if test in noticing()[file] or is_pure_test(test)}
+        if left := {test.relative_to(ROOT).as_posix() for test in wanted}.difference(played):
+            missed[file.relative_to(ROOT).as_posix()] = left
+    assert len(noticing()) > 50
+    assert not missed, "tests that start Kafka hold a mutant, or BUDGET_S is too small"
+
+
+def test_a_file_that_git_does_not_know_counts(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True, capture_output=True)
+
+    names = [".gitignore", "committed.py", "changed.py"]
+    for name in names:
+        (tmp_path / name).write_text("*.so\n")
+    git("init")
+    git("add", *names)
+    git("commit", "-m", "all")
+    for name in ("changed.py", "new.py", "built.so"):
+        (tmp_path / name).write_text("1\n")
+    assert differing(tmp_path) == ["changed.py", "new.py"]
 
 
 def test_what_has_no_room_is_left_the_farthest_first() -> None:
