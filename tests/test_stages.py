@@ -212,10 +212,13 @@ def test_nothing_calls_for_second_tries() -> None:
 # -- what is left out ----------------------------------------------------------------------------------------------------
 LACKING = """
 import pytest
-from tests.kit.lacking import leave_out
+from tests.kit.lacking import leave_out, reason
 @pytest.mark.parametrize("number", range(2))
 def test_it(number):
     leave_out(("libfaketime", "apt-get install libfaketime"), ("gssapi", "pip install gssapi"))
+@pytest.mark.skipif(True, reason=reason(("real Kafka", "GKAFKA_LIVE=skip is set")))
+def test_marked():
+    pass
 def test_other():
     pytest.skip("threads are not killed")
 def test_good():
@@ -229,9 +232,10 @@ def test_what_this_machine_lacks_is_told_in_one_line_each(
     stage = replace(made("lacking", LACKING), processes=1, more=["-p", "tests.conftest"])
     monkeypatch.setitem(stages.PLANS, "check", ([stage], []))
     assert main(["check"]) == 0
-    assert capfd.readouterr().out.splitlines()[-2:] == [
+    assert capfd.readouterr().out.splitlines()[-3:] == [
         "NOT TESTED, 2 tests: there is no gssapi (pip install gssapi)",
         "NOT TESTED, 2 tests: there is no libfaketime (apt-get install libfaketime)",
+        "NOT TESTED, 1 test: there is no real Kafka (GKAFKA_LIVE=skip is set)",
     ]
 
 

@@ -10,7 +10,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -59,7 +61,7 @@ def spark_options() -> str:
     """SPARK_SUBMIT_OPTS of each Spark that tests start, here or in a program. It uses the archive as soon as there is one."""
     try:
         return " ".join([SHORT_LIVED, *_flags(_place_of_spark())])
-    except MissingToolError:
+    except (MissingToolError, PackageNotFoundError):
         return SHORT_LIVED
 
 
@@ -69,11 +71,11 @@ def record_spark() -> None:
 
 
 def _place_of_spark() -> Path:
-    return Path(sys.prefix) / f"spark-classes-{_made_by()}.jsa"
+    return Path(sys.prefix) / f"spark-classes-{version('pyspark')}-{_made_by()}.jsa"
 
 
 def _record_spark(flag: str) -> None:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder, suppress(subprocess.TimeoutExpired):
         subprocess.run(
             [sys.executable, "-c", SPARK, folder],
             env={
@@ -83,7 +85,9 @@ def _record_spark(flag: str) -> None:
                 "PYSPARK_PYTHON": sys.executable,
             },
             cwd=folder,
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             timeout=RECORD_S,
             check=False,  # without an archive Spark starts as well
         )
